@@ -418,7 +418,10 @@ impl EngineConfig {
                 let all = known.chain([&mut config.default_remote]);
                 all.for_each(|remote| remote.inactivity = silence);
             }
-            Self::Norm(node) => node.config.receiver.inactivity = Some(silence),
+            Self::Norm(node) => {
+                node.config.receiver.inactivity = norm::Timer::Fixed(silence);
+                node.config.sender.patience = norm::Timer::Fixed(silence);
+            }
             Self::OverTcp(node) => node.set_inactivity(silence),
             // Neighbours may be silent for long: what is given up is the bundle.
             Self::Bundles(node) => node.set_lifetime(silence),

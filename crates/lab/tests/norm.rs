@@ -272,3 +272,19 @@ fn a_hundred_receivers_cost_little_more_than_one() {
         assert!((least..1.0).contains(&share), "{delay}: {share}");
     }
 }
+
+#[test]
+fn losses_at_the_farthest_mars_end_no_transfer() {
+    let runs = if seeds(1) > 1 { 100 } else { 10 };
+    for loss in [0.02, 0.1, 0.2, 0.3] {
+        let mut link = Preset::find("mars-far").unwrap();
+        for hop in &mut link.hops {
+            hop.per = Some(Probability(loss));
+        }
+        let content = run::made_up(1, 0, 1_000_000).unwrap();
+        let plan = Plan { runs, ..Plan::of(link, vec!["norm".parse().unwrap()], content) };
+        let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();
+        println!("losses of {loss}: {} of {}", rows[0].completed, rows[0].runs);
+        assert_eq!(rows[0].completed, rows[0].runs, "{loss}: {:?}", rows[0].failures);
+    }
+}

@@ -4,7 +4,8 @@ use proto::norm;
 use serde::{Deserialize, Serialize};
 
 use super::form::{Asking, Boundary, Code, End, Estimate, Form, Join, Switch, Sync, table};
-use super::{at_least, not_often, some};
+use super::{at_least, not_at_once, not_often, some};
+use crate::mib::Timer;
 use crate::quantity::{Rate, Size, Span};
 use crate::text::SpecError;
 
@@ -75,8 +76,9 @@ table! {
         end: End,
         /// Receivers to wait for, at the least.
         receivers: u32,
-        /// How long receivers that were not heard are waited for at the end.
-        patience: Span,
+        /// Silence after which a receiver is given up at the end, or `auto`: an hour and eight
+        /// round trips.
+        patience: Timer,
     }
 }
 
@@ -89,10 +91,10 @@ table! {
         silent: bool,
         /// Whether NACKs go to the sender alone.
         unicast_nack: bool,
-        /// How often in vain a silent sender is asked.
+        /// Round trips of silence, halved, after which a sender is asked for what is missing.
         robust_factor: u32,
-        /// Silence after which objects are given up, or `off`: when it was asked so often.
-        inactivity: Switch<Span>,
+        /// Silence after which objects are given up, or `auto`: an hour and eight round trips.
+        inactivity: Timer,
         /// What it begins with when it comes late: `current`, `object` or `all`.
         sync: Sync,
         /// What it asks for: `normal`, `info` or `none`.
@@ -152,6 +154,7 @@ impl NormSettings {
             sender.apply(&mut config.sender)?;
         }
         if let Some(receiver) = &self.receiver {
+            not_at_once("receiver.inactivity", receiver.inactivity)?;
             receiver.apply_fields(&mut config.receiver);
         }
         if let Some(limits) = &self.limits {
@@ -178,6 +181,7 @@ impl Sender {
         not_often("sender.grtt_initial", self.grtt_initial)?;
         not_often("sender.grtt_max", self.grtt_max)?;
         not_often("sender.probe_interval_min", self.probe_interval_min)?;
+        not_at_once("sender.patience", self.patience)?;
         if self.segment_size.and_then(Switch::on) == Some(0) {
             return Err(SpecError::invalid("sender.segment_size is 0; it must be at least 1"));
         }

@@ -31,9 +31,9 @@ impl Asked {
         self.info_at = Some(at);
     }
 
-    /// Whether NORM_INFO was asked for since a moment.
+    /// Whether NORM_INFO was requested after a moment.
     pub(crate) fn has_info(&self, since: Time) -> bool {
-        self.info_at.is_some_and(|at| at >= since)
+        self.info_at.is_some_and(|at| at > since)
     }
 
     pub(crate) fn ask_blocks(&mut self, (first, end): (u32, u32), at: Time) {
@@ -50,15 +50,15 @@ impl Asked {
         }
     }
 
-    /// Forgets what was asked for before a moment.
+    /// Forgets requests up to a moment.
     pub(crate) fn forget_before(&mut self, since: Time) {
-        self.blocks.retain(|(_, _, at)| *at >= since);
+        self.blocks.retain(|(_, _, at)| *at > since);
     }
 
-    /// Blocks of which nothing came that were asked for since a moment.
+    /// Blocks of which nothing arrived that were requested after a moment.
     pub(crate) fn blocks(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
-        for (first, end, _) in self.blocks.iter().filter(|(_, _, at)| *at >= since) {
+        for (first, end, _) in self.blocks.iter().filter(|(_, _, at)| *at > since) {
             ranges.insert(u64::from(*first), u64::from(*end));
         }
         ranges
@@ -114,15 +114,16 @@ mod tests {
     #[test]
     fn what_was_asked_before_does_not_count() {
         let mut asked = Asked::default();
-        let [early, late] = [1, 2].map(Time::from_secs);
+        let [start, early, late] = [0, 1, 2].map(Time::from_secs);
         asked.ask_info(early);
         asked.ask_blocks((3, 5), early);
         asked.ask_blocks((5, 9), late);
-        assert!(asked.has_info(early) && !asked.has_info(late));
-        assert_eq!(asked.blocks(early).iter().collect::<Vec<_>>(), [(3, 9)]);
-        assert_eq!(asked.blocks(late).iter().collect::<Vec<_>>(), [(5, 9)]);
-        asked.forget_before(late);
+        assert!(asked.has_info(start) && !asked.has_info(early));
+        assert_eq!(asked.blocks(start).iter().collect::<Vec<_>>(), [(3, 9)]);
         assert_eq!(asked.blocks(early).iter().collect::<Vec<_>>(), [(5, 9)]);
+        assert_eq!(asked.blocks(late).len(), 0, "a request made at that moment is due again");
+        asked.forget_before(early);
+        assert_eq!(asked.blocks(start).iter().collect::<Vec<_>>(), [(5, 9)]);
     }
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(asked.covered(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 7)]);
         asked.ask_heard((0, 6), Time::from_secs(1));
         asked.ask_heard((8, 9), Time::from_secs(1));
-        assert_eq!(asked.blocks(Time::from_secs(1)).iter().collect::<Vec<_>>(), [(4, 6)]);
+        assert_eq!(asked.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
         asked.hear_all();
         assert!(asked.is_all_heard() && asked.is_info_heard());
         asked.forget_heard();

@@ -6,6 +6,11 @@ use std::time::Duration;
 use engine::PathId;
 use wire::norm::Scheme;
 
+use crate::timer::Timer;
+
+/// The greatest round trip that messages can name.
+pub(crate) const GRTT_MOST: Duration = Duration::from_secs(1000);
+
 /// Settings of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -120,9 +125,9 @@ pub struct SenderConfig {
     /// Receivers that must be heard before [`EndGame::Acknowledged`] is over; 0 waits for those
     /// that were heard of.
     pub receivers: u32,
-    /// With [`EndGame::Acknowledged`], how long receivers that were not heard are waited for: a way
-    /// back may be much longer than the way there. Flushes get rare meanwhile.
-    pub patience: Duration,
+    /// With [`EndGame::Acknowledged`], silence after which a receiver is given up that was sent
+    /// everything, counted from its last message. [`Timer::Auto`] is an hour and eight round trips.
+    pub patience: Timer,
 }
 
 impl Default for SenderConfig {
@@ -143,13 +148,12 @@ impl Default for SenderConfig {
             congestion_control: false,
             grtt_initial: Duration::from_millis(500),
             grtt_of_path: true,
-            // As much as messages can tell.
-            grtt_max: Duration::from_secs(1000),
+            grtt_max: GRTT_MOST,
             probe_interval_min: Duration::from_secs(1),
             probe_interval_max: Duration::from_secs(30),
             end: EndGame::Acknowledged,
             receivers: 0,
-            patience: Duration::from_secs(600),
+            patience: Timer::Auto,
         }
     }
 }
@@ -176,12 +180,12 @@ pub struct ReceiverConfig {
     pub silent: bool,
     /// Whether NACKs go to the sender alone instead of to the group.
     pub unicast_nack: bool,
-    /// How often in vain a silent sender is asked for what is missing, before that is given up:
-    /// `NORM_ROBUST_FACTOR`.
+    /// A sender that is silent for twice so many of the greatest round trip is asked for what is
+    /// missing, after an hour at the most, and again after each such time: `NORM_ROBUST_FACTOR`.
     pub robust_factor: u32,
-    /// Silence after which objects are given up; `None` asks as often as `robust_factor` says, each
-    /// time after twice that many of the greatest round trip, or an hour if that is less.
-    pub inactivity: Option<Duration>,
+    /// Silence after which objects are given up, counted from the sender's last message.
+    /// [`Timer::Auto`] is an hour and eight round trips.
+    pub inactivity: Timer,
     /// Silence after which a stream is given up of which nothing is missing, if that is longer: its
     /// sender probes the round trip from time to time as long as it is there.
     pub stream_silence: Duration,
@@ -248,7 +252,7 @@ impl Default for ReceiverConfig {
             silent: false,
             unicast_nack: false,
             robust_factor: 20,
-            inactivity: None,
+            inactivity: Timer::Auto,
             stream_silence: Duration::from_secs(3600),
             sync: SyncPolicy::Object,
             nacking: Nacking::Normal,

@@ -35,6 +35,10 @@ struct Polls {
     count: u32,
     /// When the first of them was sent.
     since: Option<Time>,
+    /// After how many of them the receiver was received, with something else.
+    ignored: u32,
+    /// Whether it was not received since the last one.
+    is_open: bool,
 }
 
 /// How long a receiver that does not answer is asked.
@@ -42,8 +46,10 @@ struct Polls {
 pub(crate) struct Persistence {
     /// So often at the least,
     pub(crate) polls: u32,
-    /// and so long.
+    /// and so long since it was last received.
     pub(crate) patience: Duration,
+    /// Time for which a receiver is polled that is received and ignores it.
+    pub(crate) refusal: Duration,
 }
 
 /// Who has an object.
@@ -68,11 +74,25 @@ impl Polls {
     fn asked(&mut self, now: Time) {
         self.count = self.count.saturating_add(1);
         self.since.get_or_insert(now);
+        self.is_open = true;
     }
 
-    fn is_in_vain(&self, now: Time, most: Persistence) -> bool {
-        let patience = self.since.is_some_and(|since| now.since(since) >= most.patience);
-        self.count >= most.polls && patience
+    /// The receiver was received, whatever it sent.
+    fn passed(&mut self) {
+        self.ignored += u32::from(std::mem::take(&mut self.is_open));
+    }
+
+    /// Whether a receiver that was last received at `heard_at` was asked for long enough.
+    fn is_in_vain(&self, heard_at: Time, now: Time, most: Persistence) -> bool {
+        let Some(since) = self.since.filter(|_| self.count >= most.polls) else { return false };
+        let is_silent = now.since(since.max(heard_at)) >= most.patience;
+        let refuses = self.ignored >= most.polls && now.since(since) >= most.refusal;
+        is_silent || refuses
+    }
+
+    /// The path was down for some time.
+    fn shift(&mut self, away: Duration) {
+        self.since = self.since.map(|since| since + away);
     }
 }
 
@@ -110,8 +130,19 @@ impl Members {
 
     /// A receiver was heard; whether it is one that was heard before.
     pub(crate) fn heard(&mut self, node: NodeId, now: Time) -> bool {
-        let member = self.heard.get_mut(&node);
-        member.map(|member| member.heard_at = now).is_some()
+        let Some(member) = self.heard.get_mut(&node) else { return false };
+        member.heard_at = now;
+        member.polls.passed();
+        true
+    }
+
+    /// Nobody could be received for some time.
+    pub(crate) fn shift(&mut self, away: Duration) {
+        self.unheard.shift(away);
+        for member in self.heard.values_mut() {
+            member.heard_at += away;
+            member.polls.shift(away);
+        }
     }
 
     /// A receiver was heard for the first time.
@@ -175,7 +206,7 @@ impl Members {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let members = self.heard.range((from, Bound::Unbounded));
         let missing = members.filter(|(_, member)| {
-            member.through < Some(through) && !member.polls.is_in_vain(now, most)
+            member.through < Some(through) && !member.polls.is_in_vain(member.heard_at, now, most)
         });
         whoever.into_iter().chain(missing.map(|(node, _)| *node)).take(max).collect()
     }
@@ -215,8 +246,8 @@ impl Members {
         (now, most): (Time, Persistence),
     ) -> bool {
         let mut missing = self.heard.values().filter(|member| member.through < Some(object));
-        missing.all(|member| member.polls.is_in_vain(now, most))
-            && (!self.expects_others(receivers) || self.unheard.is_in_vain(now, most))
+        missing.all(|member| member.polls.is_in_vain(member.heard_at, now, most))
+            && (!self.expects_others(receivers) || self.unheard.is_in_vain(Time::ZERO, now, most))
     }
 
     /// All that was to be sent was sent: forgets those that do not have the last object, because one
@@ -232,7 +263,11 @@ impl Members {
 mod tests {
     use super::*;
 
-    const MOST: Persistence = Persistence { polls: 3, patience: Duration::from_secs(10) };
+    const MOST: Persistence = Persistence {
+        polls: 3,
+        patience: Duration::from_secs(10),
+        refusal: Duration::from_secs(5),
+    };
     const A: NodeId = NodeId(1);
     const B: NodeId = NodeId(2);
 
@@ -277,6 +312,29 @@ mod tests {
         assert!(!members.is_in_vain(1, 0, (late, MOST)), "it lives");
         members.keep(1);
         assert_eq!(members.iter().collect::<Vec<_>>(), [A]);
+    }
+
+    #[test]
+    fn silence_counts_from_the_last_message() {
+        let mut members = of_two();
+        members.acknowledge(A, 1, None);
+        let begin = Time::from_secs(1);
+        (0..3).for_each(|_| members.asked(&[B], begin));
+        // It answered a probe, but no question: one answer may be lost.
+        assert!(members.heard(B, Time::from_secs(9)));
+        let at = |second| (Time::from_secs(second), MOST);
+        assert!(!members.is_in_vain(1, 0, at(18)) && members.is_in_vain(1, 0, at(19)));
+        // Time in which the path was down does not count.
+        members.shift(Duration::from_secs(100));
+        assert!(!members.is_in_vain(1, 0, at(118)) && members.is_in_vain(1, 0, at(119)));
+        // Who is received after each of several questions does not want to answer them.
+        let mut members = of_two();
+        members.acknowledge(A, 1, None);
+        for second in 1..=3 {
+            members.asked(&[B], Time::from_secs(second));
+            members.heard(B, Time::from_secs(second));
+        }
+        assert!(!members.is_in_vain(1, 0, at(5)) && members.is_in_vain(1, 0, at(6)));
     }
 
     #[test]

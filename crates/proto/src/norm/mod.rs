@@ -52,6 +52,7 @@ pub use self::indication::{
     RequestError, SendRequest, Stats, StreamOptions,
 };
 pub use self::profile::profile;
+pub use crate::timer::Timer;
 pub use wire::norm as message;
 pub use wire::norm::Scheme;
 
@@ -616,11 +617,20 @@ impl Node {
             if base.seat.path != Some(id) {
                 continue;
             }
+            let before = base.last_heard;
             base.follow(&mut self.core.kernel, now);
-            match (change, session) {
-                (Change::Resumed, Session::Sender(sender)) => sender.want_all(&mut self.core, now),
-                (Change::Resumed, Session::Receiver(receiver)) => receiver.want_all(&mut self.core),
-                (Change::Resumed, Session::Object { .. }) | (Change::Stopped, _) => {}
+            let away = base.last_heard.since(before);
+            match session {
+                Session::Sender(sender) => {
+                    sender.shift(away);
+                    if change == Change::Resumed {
+                        sender.resume(&mut self.core, now);
+                    }
+                }
+                Session::Receiver(receiver) if change == Change::Resumed => {
+                    receiver.resume(&mut self.core, now);
+                }
+                Session::Receiver(_) | Session::Object { .. } => {}
             }
         }
         self.free_places();

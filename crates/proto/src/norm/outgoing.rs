@@ -390,7 +390,7 @@ impl Outgoing {
         self.info_due = false;
         self.has_begun = true;
         if !is_first {
-            self.info_until = Some(burst.departure() + voice.grtt.advertised());
+            self.info_until = Some(burst.departure() + voice.round_trip());
         }
         Turn::Over
     }
@@ -714,7 +714,7 @@ impl Outgoing {
         burst: &mut Burst<'_>,
     ) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
-        let round_trip = voice.grtt.advertised();
+        let round_trip = voice.round_trip();
         let turn = loop {
             let turn = self.emit_repairs_of(core, voice, burst, &shape);
             self.read_repairs(core);
@@ -739,7 +739,7 @@ impl Outgoing {
         // with a repair, nor should one.
         let flags = self.flags() | Flags::REPAIR;
         let number = self.number();
-        let grtt = voice.grtt.advertised();
+        let grtt = voice.round_trip();
         while let Some((id, parity)) = self.ready.front() {
             let id = *id;
             let body = data_body(voice, shape, (flags, number), id, parity);

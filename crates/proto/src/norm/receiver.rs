@@ -2,30 +2,28 @@
 
 mod feedback;
 mod questions;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{PathId, Time};
 use wire::norm::{
-    self, Ack, Body, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Flags, Nack, NodeId,
-    Position, RequestWriter, Requests, Scheme, SendTime,
+    self, Ack, Body, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Flags, NodeId, Position,
+    Scheme, SendTime,
 };
 
+use self::requests::{HOLDOFF_LEAST, Round, Rounds};
 use super::answers::Answers;
 use super::config::{Nacking, RepairBoundary, SyncPolicy};
 use super::core::{Alarm, Core};
-use super::grtt::backoff;
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
 use super::reception::Reception;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Handle, Turn};
 use crate::ranges::Ranges;
-use crate::timer::TICK;
-
-/// Octets of NORM_NACK before its requests, with EXT_CC.
-const NACK_HEADER: usize = 36;
+use crate::timer::{self, TICK};
 
 /// Most time of silence before a sender is asked for what is missing: what it says of the round trip
 /// may be false.
@@ -37,13 +35,6 @@ const FORMER_MIN: Duration = Duration::from_secs(1);
 /// Objects before the first that is heard of, with [`SyncPolicy::All`]: as many as the reference
 /// library asks for.
 const SYNC_BACK: u64 = 255;
-
-/// Time for repairs at the least, whatever the sender says its round trip is: else each message of
-/// one that says next to nothing would be answered by all the requests there are.
-const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
-
-/// Messages of one round of requests at most; what is left is asked for in the next.
-const NACKS_MAX: u32 = 16;
 
 /// `K` of the back-off from which on a receiver asks for nothing until the repairs of what was asked
 /// for before should be there, as the RFC has it: in a large group NACKs must be few.
@@ -81,14 +72,8 @@ pub(crate) struct Receiver {
     /// What should be here by now: all before this.
     reach: Reach,
     probe: Option<Probe>,
-    round: Round,
-    nack_due: bool,
-    nacks: u32,
-    /// When the requests under way were begun: what is in one message is not in the next.
-    asking_since: Time,
+    nack: Rounds,
     reception: Reception,
-    /// The longest time from a request to its first repair, of late.
-    answered_in: Option<Duration>,
     feedback_due: bool,
     /// Before this, an answer to a probe is not needed; and the rate told when the wait for one began.
     quiet_until: Time,
@@ -100,7 +85,6 @@ pub(crate) struct Receiver {
     acknowledge_due: bool,
     answers: Answers,
     answer_due: bool,
-    misses: u32,
     /// Whether nothing is missing of what is under way, which may be silent for longer.
     rests: bool,
     sequence: u16,
@@ -123,18 +107,6 @@ struct Probe {
     heard_at: Time,
     sequence: u16,
     rate: Option<u16>,
-}
-
-/// Where a round of requests is, in a group (RFC 5740 §5.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Round {
-    Idle,
-    /// Waiting whether others ask for the same.
-    Backoff,
-    /// Waiting for repairs.
-    Holdoff {
-        since: Time,
-    },
 }
 
 impl Receiver {
@@ -162,12 +134,8 @@ impl Receiver {
             refused: None,
             reach: Reach { object: 0, block: 0 },
             probe: None,
-            round: Round::Idle,
-            nack_due: false,
-            nacks: 0,
-            asking_since: Time::ZERO,
+            nack: Rounds::new(),
             reception: Reception::new(),
-            answered_in: None,
             feedback_due: false,
             quiet_until: Time::ZERO,
             claimed: 0.0,
@@ -176,7 +144,6 @@ impl Receiver {
             acknowledge_due: false,
             answers: Answers::default(),
             answer_due: false,
-            misses: 0,
             rests: false,
             sequence: 0,
             has_ended: false,
@@ -229,7 +196,7 @@ impl Receiver {
         if header.instance != self.instance {
             return false;
         }
-        self.grtt = norm::rtt(header.grtt);
+        self.grtt = self.round_trip(core, header.grtt);
         self.backoff = header.backoff;
         self.group = norm::group_size(header.group_size);
         if from != self.from {
@@ -241,8 +208,19 @@ impl Receiver {
             }
         }
         self.base.last_heard = now;
-        self.misses = 0;
         true
+    }
+
+    /// The greatest round trip. Where that is more than messages can name, it is the light time of
+    /// the path, if it is known: at 22 minutes one way 2,640 s in place of 1,000.
+    fn round_trip(&self, core: &Core, code: u8) -> Duration {
+        let named = norm::rtt(code);
+        if code < u8::MAX || !core.config.sender.grtt_of_path {
+            return named;
+        }
+        let paths = [self.from, self.sender.path];
+        let lights = paths.iter().filter_map(|id| core.kernel.paths.get(id)?.light());
+        lights.fold(named, Duration::max)
     }
 
     /// This life of the sender, once it began another, and how long its messages may be under way.
@@ -259,15 +237,23 @@ impl Receiver {
     pub(crate) fn greeted(&mut self, core: &mut Core, now: Time) {
         // A timer a message would be dear: it looks at the time of the last when it goes off.
         if !self.objects.is_empty() && !self.base.is_armed(Alarm::Inactivity) {
-            let wait = self.inactivity(core);
+            let wait = self.silence(core);
             self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
         }
     }
 
-    fn inactivity(&self, core: &Core) -> Duration {
+    /// Silence after which the sender is asked for what is missing (RFC 5740 §5.3).
+    fn silence(&self, core: &Core) -> Duration {
         let robust = core.config.receiver.robust_factor;
         let round = (self.grtt * 2 * robust).clamp(Duration::from_secs(1), SILENCE_MAX);
-        core.config.receiver.inactivity.map_or(round, |limit| round.min(limit)).max(TICK)
+        round.min(self.inactivity(core)).max(TICK)
+    }
+
+    /// Silence after which it is given up.
+    fn inactivity(&self, core: &Core) -> Duration {
+        let auto = timer::inactivity(self.grtt);
+        let limit = core.config.receiver.inactivity.duration(auto, 0);
+        if self.rests { limit.max(core.config.receiver.stream_silence) } else { limit }
     }
 
     /// The object with this identifier, numbered without end.
@@ -351,6 +337,7 @@ impl Receiver {
         info: &norm::Info<'_>,
     ) {
         self.scheme = info.fec;
+        self.nack.unanswered = 0;
         if let Some(object) = self.objects.get_mut(&number) {
             object.on_info(core, info);
         }
@@ -367,6 +354,7 @@ impl Receiver {
         data: &norm::Data<'_>,
     ) {
         self.scheme = data.fec;
+        self.nack.unanswered = 0;
         let is_over = loop {
             let Some(object) = self.objects.get_mut(&number) else { return };
             if let Some(asked_at) = object.answered(data.id.block) {
@@ -502,9 +490,11 @@ impl Receiver {
         }
         self.acknowledge(core, now);
         // A sender that says where its end is has nothing else to send: either the repairs went
-        // before this, or it did not hear that they are wanted.
-        let is_patient = self.is_alone() || self.backoff >= BACKOFF_OF_MANY;
-        let wait = if is_patient { self.holdoff() } else { self.grtt.max(HOLDOFF_LEAST) };
+        // before this, or it did not receive the request.
+        let wait = match self.backoff {
+            BACKOFF_OF_MANY.. => self.holdoff(),
+            _ => self.answer_time().max(HOLDOFF_LEAST),
+        };
         self.check_repairs_after(core, now, wait);
     }
 
@@ -597,105 +587,18 @@ impl Receiver {
         if self.objects.is_empty() {
             self.base.disarm(&mut core.kernel, Alarm::Inactivity);
             self.base.disarm(&mut core.kernel, Alarm::Nack);
-            self.round = Round::Idle;
-            self.nack_due = false;
+            self.nack.round = Round::Idle;
+            self.nack.due = false;
         }
         self.acknowledge(core, now);
     }
 
-    /// Others asked for this, or the sender says that somebody did (§5.3).
-    pub(crate) fn on_other_requests(&mut self, requests: &Requests<'_>) {
-        if self.round != Round::Backoff {
-            return;
-        }
-        for request in requests.iter() {
-            for (first, last) in request.ranges() {
-                let (from, to) = (self.unwrap(first.object), self.unwrap(last.object));
-                for (_, object) in self.objects.range_mut(from..=to.max(from)) {
-                    object.heard(&request, first, last);
-                }
-            }
-        }
-    }
-
-    /// Whether something that should be here is not, and was not asked for since a moment.
-    fn lacks(&self, since: Time) -> bool {
-        self.objects.range(..=self.reach.object).any(|(number, object)| {
-            let block = (*number == self.reach.object).then_some(self.reach.block);
-            object.lacks(block, since)
-        })
-    }
-
-    /// How long repairs take to come, at the least.
-    fn holdoff(&self) -> Duration {
-        let wait = match self.is_alone() {
-            true => self.grtt + self.grtt / 4,
-            false => {
-                let most = self.grtt * (u32::from(self.backoff) + 2);
-                // A sender that does not collect requests answers sooner.
-                let known = self.answered_in.filter(|_| self.backoff < BACKOFF_OF_MANY);
-                known.map_or(most, |wait| (wait + self.grtt / 4).clamp(self.grtt * 5 / 4, most))
-            }
-        };
-        wait.max(HOLDOFF_LEAST)
-    }
-
-    /// Learns how long repairs take that were asked for at a moment.
-    fn learn_answer(&mut self, now: Time, asked_at: Time) {
-        let took = now.since(asked_at);
-        let before = self.answered_in.unwrap_or_default();
-        self.answered_in = Some(took.max(before - before.saturating_sub(took) / 8));
-    }
-
-    /// Begins to ask for what is missing (§5.3).
-    pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
-        self.check_repairs_after(core, now, self.holdoff());
-    }
-
-    /// The same, for what was not asked for, here or by others, since `wait` ago. In small groups,
-    /// what was lost since then does not wait for repairs of other blocks.
-    fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
-        if self.rests && self.lacks(Time::MAX) {
-            self.rests = false;
-            let wait = self.inactivity(core);
-            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
-        }
-        let is_waiting = match self.round {
-            Round::Idle => false,
-            Round::Backoff => true,
-            Round::Holdoff { since } => self.backoff >= BACKOFF_OF_MANY && now - wait < since,
-        };
-        let config = &core.config.receiver;
-        let is_mute = config.silent || config.nacking == Nacking::None;
-        if is_mute || is_waiting || self.nack_due || !self.lacks(now - wait) {
-            return;
-        }
-        self.asking_since = now - wait;
-        if self.is_alone() {
-            self.ask(core);
-            return;
-        }
-        self.round = Round::Backoff;
-        for object in self.objects.values_mut() {
-            object.forget_heard();
-        }
-        let most = self.grtt * u32::from(self.backoff);
-        let wait = backoff(&mut core.rng, most, f64::from(self.group));
-        self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
-    }
-
-    fn ask(&mut self, core: &mut Core) {
-        self.nack_due = true;
-        self.nacks = 0;
-        self.base.want(&mut core.kernel, Class::Control);
-    }
-
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
-            Alarm::Nack => match self.round {
+            Alarm::Nack => match self.nack.round {
                 Round::Backoff => self.ask(core),
                 Round::Holdoff { since } => {
-                    self.round = Round::Idle;
+                    self.nack.round = Round::Idle;
                     // A sender that is silent does not hear either: its next word begins a round.
                     if self.base.last_heard > since {
                         self.check_repairs(core, now);
@@ -724,36 +627,39 @@ impl Receiver {
         }
     }
 
-    /// Nothing came for long, if that is so: asks for all that was heard of, or gives up.
+    /// Nothing came for long, if that is so: requests all that is known to be missing, or gives up.
     fn silent(&mut self, core: &mut Core, now: Time) {
         if self.objects.is_empty() {
             return;
         }
         self.rests = self.objects.values().all(Incoming::is_quiet);
-        let limit = match self.rests {
-            true => self.inactivity(core).max(core.config.receiver.stream_silence),
-            false => self.inactivity(core),
-        };
+        let limit = self.inactivity(core);
         let silent = now.since(self.base.last_heard);
-        let mut wait = limit;
-        if silent < limit && self.misses == 0 {
-            wait = limit - silent;
-        } else if self.rests
-            || self.misses >= core.config.receiver.robust_factor
-            || core.config.receiver.inactivity.is_some_and(|limit| silent >= limit)
-        {
+        if silent >= limit {
             self.abandon(core, now, &Failure::Silence);
             return;
+        }
+        let round = if self.rests { limit } else { self.silence(core) };
+        // Rarer and rarer: a sender that is there tells where it is, and one that is not does not
+        // answer. 20 requests in an hour, the first after a second.
+        let mut wait = round.max(silent / 2).min(limit - silent);
+        if silent < round {
+            wait = round - silent;
         } else {
-            self.misses += 1;
             let config = &core.config.receiver;
             if !config.silent && config.nacking != Nacking::None {
-                self.round = Round::Idle;
-                self.asking_since = now;
+                self.nack.round = Round::Idle;
+                self.nack.since = now - TICK;
                 self.ask(core);
             }
         }
         self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+    }
+
+    /// The path is up again: requests from before may be lost, and the sender was not received.
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+        self.want_all(core);
+        self.check_repairs(core, now);
     }
 
     pub(crate) fn want_all(&mut self, core: &mut Core) {
@@ -764,7 +670,7 @@ impl Receiver {
         if class != Class::Control {
             return Turn::Over;
         }
-        while self.nack_due {
+        while self.nack.due {
             if !self.emit_nack(core, burst) {
                 return Turn::More;
             }
@@ -785,53 +691,6 @@ impl Receiver {
         let went = core.push(burst, self.sequence, body);
         self.sequence = self.sequence.wrapping_add(u16::from(went));
         went
-    }
-
-    /// Asks for what is missing (§4.3.1); `false` if it must wait for the next batch.
-    fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let now = burst.departure();
-        let since = self.asking_since;
-        let mut room = vec![0; burst.mtu().saturating_sub(NACK_HEADER)];
-        let len = room.len();
-        // What is asked for is noted as asked for, so that there must be a place for the message.
-        if !burst.has_room(NACK_HEADER + len) {
-            return burst.is_empty() && {
-                self.nack_due = false;
-                true
-            };
-        }
-        let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
-        let mut is_all = true;
-        for (number, object) in self.objects.range_mut(..=self.reach.object) {
-            let block = (*number == self.reach.object).then_some(self.reach.block);
-            is_all &= object.request(&mut writer, self.scheme, block, (now, since));
-            if !is_all {
-                break;
-            }
-        }
-        self.nacks += 1;
-        self.nack_due = !is_all && self.nacks < NACKS_MAX && !writer.is_empty();
-        let requests = writer.finish();
-        if !requests.is_empty() {
-            let body = Body::Nack(Nack {
-                server: self.sender.node,
-                instance: self.instance,
-                grtt_response: self.response(now),
-                cc: self.feedback(),
-                others: Extensions::NONE,
-                requests,
-            });
-            self.say(core, burst, body);
-            self.told(core, now);
-        } else if self.nacks == 1 {
-            core.stats.suppressed += 1;
-        }
-        if !self.nack_due {
-            self.round = Round::Holdoff { since: now };
-            let wait = self.holdoff();
-            self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
-        }
-        true
     }
 
     fn emit_acknowledgement(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {

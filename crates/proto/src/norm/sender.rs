@@ -17,7 +17,7 @@ use wire::norm::{
 use self::stream::Flow;
 use super::coding::{Coding, first_id};
 use super::commands::Commands;
-use super::config::EndGame;
+use super::config::{EndGame, GRTT_MOST};
 use super::core::{Alarm, Core};
 use super::group_size::{self, GroupSize};
 use super::grtt::Grtt;
@@ -28,6 +28,7 @@ use super::receiver::EXT_BEGAN;
 use super::voice::Voice;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
+use crate::timer;
 
 /// Octets of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
 const FLUSH_HEADER: usize = 24;
@@ -36,8 +37,20 @@ const FLUSH_HEADER: usize = 24;
 /// be said before a receiver that is not scheduled just then could ask for anything.
 const FLUSH_GAP_MIN: Duration = Duration::from_millis(50);
 
-/// Most time between flushes that wait for receivers far away.
+/// Most time between flushes to a group that wait for receivers far away.
 const FLUSH_GAP_MAX: Duration = Duration::from_secs(60);
+
+/// Flushes in a round trip to a single receiver that is silent, and the least time between two.
+///
+/// Where an outage ends that nobody announced, the first flush behind it brings the request for
+/// what is missing. A quarter of a round trip until it leaves, half a one until it arrives, and a
+/// whole one for the request and its repairs are less than two.
+const FLUSHES_IN_SILENCE: u32 = 4;
+const FLUSH_GAP_IN_SILENCE: Duration = Duration::from_millis(100);
+
+/// Time for which a receiver is polled that is received, but neither acknowledges nor requests
+/// anything.
+const REFUSAL: Duration = Duration::from_secs(600);
 
 /// A sender on one path.
 #[derive(Debug)]
@@ -248,12 +261,21 @@ impl Sender {
             let failure = Failure::Settings("the path takes its segments no longer".to_owned());
             object.failure.get_or_insert(failure);
         }
+        self.learn_light(core);
         self.drop_failed(core);
         if self.objects.iter().any(Outgoing::is_sending) {
             self.want_data(core);
         }
         self.check_flush(core, now);
         self.check_stream(core, now);
+    }
+
+    /// Notes the light time of the path where messages cannot name a round trip so long.
+    fn learn_light(&mut self, core: &Core) {
+        let config = &core.config.sender;
+        let light = core.kernel.paths.get(&self.path).and_then(Path::light);
+        let light = light.filter(|_| config.grtt_of_path && config.grtt_max >= GRTT_MOST);
+        self.voice.light = light.filter(|light| *light > GRTT_MOST).unwrap_or_default();
     }
 
     fn want_data(&mut self, core: &mut Core) {
@@ -263,7 +285,18 @@ impl Sender {
         }
     }
 
-    pub(crate) fn want_all(&mut self, core: &mut Core, now: Time) {
+    /// No receiver could be received for some time, because a direction of the path was down.
+    pub(crate) fn shift(&mut self, away: Duration) {
+        self.members.shift(away);
+        self.shift_stream(away);
+    }
+
+    /// The path, or its return link, is up again.
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+        self.resume_stream();
+        if let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0) {
+            flush.due = true;
+        }
         self.base.want(&mut core.kernel, Class::Control);
         self.advance(core, now);
     }
@@ -406,7 +439,9 @@ impl Sender {
 
     fn persistence(&self, core: &Core) -> Persistence {
         let config = &core.config.sender;
-        Persistence { polls: config.robust_factor, patience: config.patience }
+        let auto = timer::inactivity(self.voice.round_trip());
+        let patience = config.patience.duration(auto, 0);
+        Persistence { polls: config.robust_factor, patience, refusal: REFUSAL.min(patience) }
     }
 
     /// Ends objects that every receiver has, or for which receivers were asked in vain.
@@ -541,18 +576,29 @@ impl Sender {
             let is_again = first.is_some();
             object.told = Some(Told { first: first.unwrap_or(burst.departure()), is_again });
         }
-        let mut wait = self.voice.twice();
-        if core.config.sender.end == EndGame::Flush {
-            wait = wait.max(FLUSH_GAP_MIN);
-        }
+        let at = burst.departure();
         let answers = self.segment_time(core) * self.members.len();
-        self.next_flush = burst.departure() + wait.max(answers);
-        if let Some(flush) = self.flush.as_ref() {
-            let rarer = flush.sent.saturating_sub(core.config.sender.robust_factor);
-            wait = (wait * (1 << rarer.min(16))).min(wait.max(FLUSH_GAP_MAX));
-        }
-        self.base.alarm(&mut core.kernel, Alarm::Flush, burst.departure(), wait);
+        self.next_flush = at + self.voice.twice().max(answers);
+        let sent = self.flush.as_ref().map_or(0, |flush| flush.sent);
+        let wait = self.flush_gap(core, at, sent);
+        self.base.alarm(&mut core.kernel, Alarm::Flush, at, wait);
         true
+    }
+
+    /// Time until the next flush, after so many.
+    fn flush_gap(&self, core: &Core, now: Time, sent: u32) -> Duration {
+        let config = &core.config.sender;
+        let twice = self.voice.twice();
+        if config.end == EndGame::Flush {
+            return twice.max(FLUSH_GAP_MIN);
+        }
+        if self.is_group {
+            let rarer = sent.saturating_sub(config.robust_factor);
+            return (twice * (1 << rarer.min(16))).min(twice.max(FLUSH_GAP_MAX));
+        }
+        let is_silent = sent > 1 && now.since(self.base.last_heard) >= twice;
+        let often = (self.voice.round_trip() / FLUSHES_IN_SILENCE).max(FLUSH_GAP_IN_SILENCE);
+        if is_silent { often } else { twice }
     }
 
     /// The next receivers that are asked to acknowledge, at most `max`.

@@ -27,14 +27,16 @@ pub(crate) struct Voice {
     pub(crate) congestion: Option<Box<Congestion>>,
     /// When to try again what the rate held back.
     pub(crate) held: Option<Time>,
+    /// The light time of the round trip where it is known, and more than messages can name.
+    pub(crate) light: Duration,
 }
 
 impl Voice {
     pub(crate) fn new(instance: u16, grtt: Grtt, backoff: u8, group_size: u32) -> Self {
         let group_size = norm::quantise_group_size(group_size);
         let losses = Losses::default();
-        let (congestion, held) = (None, None);
-        Self { instance, sequence: 0, grtt, backoff, group_size, losses, congestion, held }
+        let (congestion, held, light) = (None, None, Duration::ZERO);
+        Self { instance, sequence: 0, grtt, backoff, group_size, losses, congestion, held, light }
     }
 
     /// The part of the header that only senders have.
@@ -61,9 +63,9 @@ impl Voice {
     /// congestion wants it to.
     pub(crate) fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let is_data = matches!(body, Body::Data(_));
-        let at = burst.departure();
+        let (at, round_trip) = (burst.departure(), self.round_trip());
         if let Some(congestion) = self.congestion.as_mut().filter(|_| is_data) {
-            congestion.resume(at, self.grtt.advertised());
+            congestion.resume(at, round_trip);
             if let Err(again) = congestion.may_send(at) {
                 self.held = Some(again);
                 return false;
@@ -80,9 +82,14 @@ impl Voice {
         went
     }
 
+    /// The greatest round trip, as this sender's timers need it.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.grtt.advertised().max(self.light)
+    }
+
     /// Twice the greatest round trip: the time between two flushes.
     pub(crate) fn twice(&self) -> Duration {
-        self.grtt.advertised() * 2
+        self.round_trip() * 2
     }
 
     /// How long it takes until all receivers that lack the same have asked for it, after the first
@@ -90,12 +97,12 @@ impl Voice {
     pub(crate) fn aggregation(&self) -> Duration {
         match self.backoff {
             0 => Duration::ZERO,
-            k => self.grtt.advertised() * (u32::from(k) + 1),
+            k => self.round_trip() * (u32::from(k) + 1),
         }
     }
 
     /// How long a round of repairs takes at the most, from the end of a block on.
     pub(crate) fn round(&self) -> Duration {
-        self.grtt.advertised() * (u32::from(self.backoff) + 1)
+        self.round_trip() * (u32::from(self.backoff) + 1)
     }
 }

@@ -84,8 +84,10 @@ impl Block {
         self.parity[which].1 = place;
     }
 
+    /// Whether it was requested after a moment. A timer that ends exactly when the hold-off is over
+    /// finds that the request is due again.
     pub(super) fn was_asked(&self, since: Time) -> bool {
-        self.asked_at.is_some_and(|at| at >= since)
+        self.asked_at.is_some_and(|at| at > since)
     }
 
     /// Whether others asked for all that is wanted. Any parity mends any loss, so that of parity only

@@ -13,9 +13,10 @@ use wire::norm::{
 
 use super::{
     Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
-    State, runs,
+    State,
 };
 use crate::norm::asked::HEARD_MAX;
+use crate::norm::bits::runs;
 use crate::norm::config::{Join, Limits};
 use crate::norm::indication::Piece;
 use crate::ranges::Ranges;
@@ -194,7 +195,7 @@ impl Stream {
     /// Blocks of which nothing came that were asked for since a moment.
     fn asked_since(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
-        for (first, end, _) in self.asked.iter().filter(|(_, _, at)| *at >= since) {
+        for (first, end, _) in self.asked.iter().filter(|(_, _, at)| *at > since) {
             ranges.insert(*first, *end);
         }
         ranges
@@ -228,7 +229,7 @@ impl Stream {
         position: impl Fn(u32, u16) -> Position,
         (now, since): (Time, Time),
     ) -> bool {
-        self.asked.retain(|(_, _, at)| *at >= since);
+        self.asked.retain(|(_, _, at)| *at > since);
         let (expected, tail) = (self.expected(), self.tail());
         let mut covered = self.asked_since(since);
         let tail_due = tail.filter(|tail| !covered.contains(*tail));

@@ -70,7 +70,7 @@ impl Outgoing {
                 self.commit_block(core, (now, is_last), voice, &shape, block, mark);
             }
         }
-        self.take_due(core, voice.grtt.advertised(), &shape);
+        self.take_due(core, voice.round_trip(), &shape);
         self.shape = Some(shape);
         self.read_repairs(core);
         self.make_parity(core);
@@ -125,7 +125,7 @@ impl Outgoing {
         mut mark: Mark,
     ) {
         let parity = shape.coding.parity();
-        let round_trip = voice.grtt.advertised();
+        let round_trip = voice.round_trip();
         if self.commit_stream_block((now, round_trip), shape, block, &mark) {
             return;
         }

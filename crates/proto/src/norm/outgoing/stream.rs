@@ -309,7 +309,7 @@ impl Outgoing {
         (shape, flags): (&Shape, Flags),
     ) -> Turn {
         let number = self.number();
-        let grtt = voice.grtt.advertised();
+        let grtt = voice.round_trip();
         loop {
             let Some(ring) = self.ring.as_mut() else { return Turn::Over };
             let Some(place) = ring.next_again() else { return Turn::Over };

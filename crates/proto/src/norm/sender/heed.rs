@@ -31,7 +31,7 @@ impl Sender {
         let beginning = Beginning {
             segment: core.kernel.paths.get(&self.path).map_or(0, Path::mtu),
             ceiling: self.ceiling(core),
-            grtt: self.voice.grtt.advertised(),
+            grtt: self.voice.round_trip(),
             is_group: self.is_group,
             reporters_max: core.config.limits.receivers,
             robust_factor: core.config.sender.robust_factor,
@@ -59,7 +59,7 @@ impl Sender {
         let at = burst.departure();
         let ceiling = self.ceiling(core);
         let is_busy = self.is_busy();
-        let grtt = self.voice.grtt.advertised();
+        let grtt = self.voice.round_trip();
         let sequence = self.probe.sequence;
         let mut entries = Vec::new();
         let mut rate = ceiling;
@@ -84,7 +84,7 @@ impl Sender {
         self.probe.due = false;
         self.probe.first_at.get_or_insert(at);
         self.probe.sent_at = at;
-        let most = self.voice.grtt.advertised() * u32::from(self.voice.backoff.max(4));
+        let most = self.voice.round_trip() * u32::from(self.voice.backoff.max(4));
         self.group_size.probed(sequence, at, most, self.voice.group_size());
         self.judge_group(core);
         self.probe.sequence = sequence.wrapping_add(1);
@@ -97,7 +97,7 @@ impl Sender {
     fn next_interval(&self, core: &Core) -> Duration {
         let config = &core.config.sender;
         let former = self.probe.interval;
-        let grtt = self.voice.grtt.advertised();
+        let grtt = self.voice.round_trip();
         if let Some(often) = self.often() {
             return often;
         }
@@ -113,7 +113,7 @@ impl Sender {
     /// its round trip, but not more probes than segments.
     fn often(&self) -> Option<Duration> {
         let congestion = self.voice.congestion.as_ref().filter(|_| self.is_busy())?;
-        let rtt = congestion.rtt()?.min(self.voice.grtt.advertised());
+        let rtt = congestion.rtt()?.min(self.voice.round_trip());
         Some(rtt.max(congestion.interval()).max(PROBES_APART))
     }
 
@@ -141,7 +141,7 @@ impl Sender {
         }
         match self.voice.congestion {
             None => self.voice.grtt.round_over(),
-            Some(_) if now.since(self.probe.round_since) >= self.voice.grtt.advertised() => {
+            Some(_) if now.since(self.probe.round_since) >= self.voice.round_trip() => {
                 self.voice.grtt.decay();
                 self.probe.round_since = now;
             }
@@ -168,6 +168,8 @@ impl Sender {
         node: NodeId,
         (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
     ) {
+        self.base.last_heard = now;
+        self.heard_of_stream(node, now);
         let took = self.took(now, response);
         if let Some(took) = took {
             let took = self.voice.grtt.answered(took);
@@ -205,7 +207,7 @@ impl Sender {
         node: NodeId,
         (cc, took, is_private): (Option<CcFeedback>, Option<Duration>, bool),
     ) {
-        let grtt = self.voice.grtt.advertised();
+        let grtt = self.voice.round_trip();
         let (Some(cc), Some(congestion)) = (cc, self.voice.congestion.as_mut()) else { return };
         if !self.is_group
             && let Some(took) = took

@@ -1,9 +1,11 @@
 //! What a sender does for a stream: takes its octets, asks whether they arrived, and makes room.
 
+use std::time::Duration;
+
 use engine::Time;
 use wire::norm::{Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, NodeId, NodeList, Position};
 
-use super::{Alarm, Class, Core, EndGame, FLUSH_GAP_MAX, FLUSH_HEADER, Failure, Outgoing, Sender};
+use super::{Alarm, Class, Core, EndGame, FLUSH_HEADER, Failure, Outgoing, Sender};
 use crate::norm::indication::Indication;
 use crate::norm::members::Members;
 use crate::path::Burst;
@@ -64,6 +66,28 @@ impl Sender {
         }
     }
 
+    /// A message of a receiver arrived.
+    pub(super) fn heard_of_stream(&mut self, node: NodeId, now: Time) {
+        if let Some(flow) = self.flow.as_mut() {
+            flow.members.heard(node, now);
+        }
+    }
+
+    /// No receiver could be received for some time, because a direction of the path was down.
+    pub(super) fn shift_stream(&mut self, away: Duration) {
+        if let Some(flow) = self.flow.as_mut() {
+            flow.members.shift(away);
+        }
+    }
+
+    /// The path, or its return link, is up again.
+    pub(super) fn resume_stream(&mut self) {
+        let mark = self.flow.as_mut().and_then(|flow| flow.mark.as_mut());
+        if let Some(mark) = mark.filter(|mark| mark.sent > 0) {
+            mark.due = true;
+        }
+    }
+
     /// A receiver is forgotten for another.
     pub(super) fn gone_from_stream(&mut self, node: NodeId) {
         if let Some(flow) = self.flow.as_mut() {
@@ -87,7 +111,7 @@ impl Sender {
         if core.config.sender.end == EndGame::Flush {
             // What was sent last may still be asked for: after the wait of who lacks it, the way of
             // the request, and the time that requests are collected; and once more for luck.
-            let keep = self.voice.grtt.advertised() * 2 * (u32::from(self.voice.backoff) + 2);
+            let keep = self.voice.round_trip() * 2 * (u32::from(self.voice.backoff) + 2);
             if let Some(at) = stream.release_old(now, keep) {
                 self.base.alarm(&mut core.kernel, Alarm::Room, now, at.since(now));
             }
@@ -268,11 +292,13 @@ impl Sender {
         mark.due = false;
         mark.sent += 1;
         mark.since.get_or_insert(now);
-        let rarer = mark.sent.saturating_sub(core.config.sender.robust_factor).min(16);
-        let twice = self.voice.twice();
-        let wait = (twice * (1 << rarer)).min(twice.max(FLUSH_GAP_MAX));
+        let (sent, twice) = (mark.sent, self.voice.twice());
         // No more questions, and answers, than one a round trip.
         flow.next = now + if self.is_group { twice } else { twice / 2 };
+        let wait = match core.config.sender.end {
+            EndGame::Flush => twice,
+            EndGame::Acknowledged => self.flush_gap(core, now, sent),
+        };
         self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
         true
     }

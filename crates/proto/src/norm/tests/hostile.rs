@@ -15,6 +15,7 @@ use crate::norm::coding::Coding;
 use crate::norm::{
     Config, Content, EndGame, Failure, Finished, Indication, Join, Limit, Node, SenderConfig,
 };
+use crate::timer::Timer;
 
 /// The side that receives; what it hears is made up, or comes from the other one.
 const HERE: usize = 1;
@@ -160,7 +161,7 @@ fn what_was_missed_for_long_does_not_end_what_comes() {
 fn what_was_missed_for_long_is_not_acknowledged() {
     let mut config = Config::default();
     config.limits.objects = 4;
-    config.sender.patience = Duration::from_secs(20);
+    config.sender.patience = Timer::Fixed(Duration::from_secs(20));
     let mut sender = config.clone();
     sender.limits.objects = 100;
     let mut world = World::new([sender, config]);

@@ -8,6 +8,7 @@ mod forged;
 mod group;
 mod groups;
 mod hostile;
+mod outages;
 mod policies;
 mod random;
 mod stores;

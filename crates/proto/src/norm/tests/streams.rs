@@ -12,6 +12,7 @@ use crate::norm::{
     Config, Content, EndGame, Failure, Indication, Join, ObjectId, Piece, RequestError, Scheme,
     SendRequest, StreamOptions,
 };
+use crate::timer::Timer;
 
 /// Nothing happens for so long but probes.
 const QUIET: Duration = Duration::from_secs(60);
@@ -630,7 +631,7 @@ fn a_stream_that_rests_goes_on() {
 #[test]
 fn receivers_that_do_not_answer_end_it() {
     let mut config = small();
-    config.sender.patience = Duration::from_secs(20);
+    config.sender.patience = Timer::Fixed(Duration::from_secs(20));
     let mut pipe = Pipe::with(&config, 4_000);
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(10));

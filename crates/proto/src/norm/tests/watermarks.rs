@@ -7,6 +7,7 @@ use wire::norm::{Body, Command, Message};
 use super::group::Group;
 use super::world::{World, content};
 use crate::norm::{Config, Content, EndGame, Failure, Finished, Indication};
+use crate::timer::Timer;
 
 fn finished(world: &World, side: usize) -> Vec<&Finished> {
     let ends = world.sides[side].indications.iter().filter_map(|indication| match indication {
@@ -105,7 +106,7 @@ fn many_small_objects_share_a_question() {
 #[test]
 fn one_that_dies_does_not_hold_back_what_it_had() {
     let mut config = Config::default();
-    config.sender.patience = Duration::from_secs(10);
+    config.sender.patience = Timer::Fixed(Duration::from_secs(10));
     let mut group = Group::of(3, &config);
     let file = content(600_000);
     for name in ["a", "b", "c"] {

@@ -1,0 +1,262 @@
+//! Requests for what is missing of an object (RFC 5740 §5.3).
+
+use engine::Time;
+use wire::norm::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
+
+use super::{Incoming, Shape, State};
+use crate::norm::bits::{Bits, runs};
+use crate::norm::coding::first_id;
+use crate::ranges::Ranges;
+
+impl Incoming {
+    pub(super) fn lacks_info(&self) -> bool {
+        self.info.is_none() && self.flags.contains(Flags::INFO)
+    }
+
+    /// Whether something before `block` is missing, or anything at all if that is `None`, that was
+    /// not asked for since a moment.
+    pub(crate) fn lacks(&self, block: Option<u64>, since: Time) -> bool {
+        if self.state != State::Receiving {
+            return false;
+        }
+        let is_info_due = !self.asked.has_info(since);
+        let Some(shape) = &self.shape else { return is_info_due };
+        // Where parity is sent unasked, NORM_INFO is sent more than once with the first block.
+        if is_info_due && self.lacks_info() && block.is_none_or(|block| block > 0) {
+            return true;
+        }
+        if self.is_info_only {
+            return false;
+        }
+        if let Some(stream) = &self.stream {
+            return stream.lacks(since);
+        }
+        let blocks = shape.partition.blocks();
+        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
+        let mut gaps = self.whole.gaps(0, u64::from(end)).peekable();
+        if gaps.peek().is_none() {
+            return false;
+        }
+        let mut known = self.asked.blocks(since);
+        gaps.any(|(from, to)| {
+            for (number, block) in self.blocks.range(from as u32..to as u32) {
+                if !block.was_asked(since) {
+                    return true;
+                }
+                known.insert(u64::from(*number), u64::from(*number) + 1);
+            }
+            known.gaps(from, to).next().is_some()
+        })
+    }
+
+    /// Asks for what is missing before `block`, as the reference library does: for so much parity as
+    /// would do, or where there is not so much for segments themselves. What was asked for since a
+    /// moment, and what others asked for, is left out. `false` if there was no
+    /// room for all.
+    pub(crate) fn request(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        scheme: Scheme,
+        block: Option<u64>,
+        (now, since): (Time, Time),
+    ) -> bool {
+        if self.state != State::Receiving {
+            return true;
+        }
+        self.asked.forget_before(since);
+        if self.asked.is_all_heard() {
+            self.all_asked(now);
+            return true;
+        }
+        let object = self.number();
+        let is_info_due = !self.asked.has_info(since);
+        let Some(shape) = self.shape.clone() else {
+            let item = Position { fec: scheme, object, id: first_id(scheme) };
+            let flags = match self.is_info_only {
+                true => RequestFlags::INFO,
+                false => RequestFlags::OBJECT | RequestFlags::INFO,
+            };
+            if is_info_due {
+                if writer.item(flags, item).is_err() {
+                    return false;
+                }
+                self.asked.ask_info(now);
+            }
+            return true;
+        };
+        if self.lacks_info() && is_info_due {
+            let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
+            let is_heard = self.asked.is_info_heard();
+            if !is_heard && writer.item(RequestFlags::INFO, item).is_err() {
+                return false;
+            }
+            self.asked.ask_info(now);
+        }
+        if self.is_info_only {
+            return true;
+        }
+        if let Some(stream) = self.stream.as_mut() {
+            let (fec, block_len) = (shape.scheme, shape.fti.block_len);
+            let id = |block, symbol| shape.coding.payload_id(block_len, block, symbol);
+            let position = |block, symbol| Position { fec, object, id: id(block, symbol) };
+            return stream.request(writer, position, (now, since));
+        }
+        let blocks = shape.partition.blocks();
+        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
+        let covered = self.asked.covered(since);
+        let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
+        for (from, to) in gaps {
+            let (mut at, to) = (from as u32, to as u32);
+            while at < to {
+                let part = self.blocks.range(at..to).next().map(|(number, _)| *number);
+                let empty = (at, part.unwrap_or(to));
+                if !self.request_blocks(writer, &shape, empty, &covered, now)
+                    || !part.is_none_or(|part| {
+                        self.request_part(writer, &shape, part, (now, since))
+                    })
+                {
+                    return false;
+                }
+                at = part.map_or(to, |part| part + 1);
+            }
+        }
+        true
+    }
+
+    /// Asks for blocks of which nothing came, as far as they are not covered.
+    fn request_blocks(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        shape: &Shape,
+        (first, end): (u32, u32),
+        covered: &Ranges,
+        now: Time,
+    ) -> bool {
+        let (fec, object) = (shape.scheme, self.number());
+        let position = |block| Position { fec, object, id: shape_id(shape, block, 0) };
+        for (from, to) in covered.gaps(u64::from(first), u64::from(end)) {
+            let (from, to) = (from as u32, to as u32);
+            let went = if to - from > 2 {
+                let (first, last) = (position(from), position(to - 1));
+                writer.range(RequestFlags::BLOCK, first, last).is_ok()
+            } else {
+                (from..to).all(|block| writer.item(RequestFlags::BLOCK, position(block)).is_ok())
+            };
+            if !went {
+                return false;
+            }
+            self.asked.ask_blocks((from, to), now);
+        }
+        self.asked.ask_heard((first, end), now);
+        true
+    }
+
+    /// Another receiver asked for all of it.
+    fn all_asked(&mut self, now: Time) {
+        self.asked.ask_info(now);
+        self.asked.ask_blocks((0, u32::MAX), now);
+        for block in self.blocks.values_mut() {
+            block.asked_at = Some(now);
+        }
+    }
+
+    /// Something of a block comes: when that was asked for, if nothing else of it came since.
+    pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
+        let block = self.blocks.get_mut(&block)?;
+        let was_answered = std::mem::replace(&mut block.is_answered, true);
+        block.asked_at.filter(|_| !was_answered)
+    }
+
+    /// Asks for what a block lacks that came in part.
+    fn request_part(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        shape: &Shape,
+        number: u32,
+        (now, since): (Time, Time),
+    ) -> bool {
+        let (fec, object) = (shape.scheme, self.number());
+        let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
+        let is_heard = self.asked.is_block_heard(number);
+        let Some(block) = self.blocks.get_mut(&number).filter(|block| !block.was_asked(since))
+        else {
+            return true;
+        };
+        let block_len = shape.partition.block_len(number);
+        let wanted = block.wanted(block_len, shape.coding.parity());
+        if !is_heard && !block.is_heard(&wanted, block_len) {
+            let went = request_symbols(writer, &wanted, position);
+            if !went {
+                return false;
+            }
+        }
+        (block.asked_at, block.is_answered) = (Some(now), false);
+        true
+    }
+
+    /// Another receiver asked for this, from one position to another.
+    pub(crate) fn heard(&mut self, request: &Request<'_>, first: Position, last: Position) {
+        let flags = request.flags;
+        if flags.contains(RequestFlags::OBJECT) {
+            self.asked.hear_all();
+            return;
+        }
+        if flags.contains(RequestFlags::INFO) {
+            self.asked.hear_info();
+        }
+        if let Some(stream) = self.stream.as_mut() {
+            stream.on_heard(request, first, last);
+            return;
+        }
+        if flags.contains(RequestFlags::BLOCK) {
+            self.asked.hear_blocks(first.id.block, last.id.block.max(first.id.block));
+            return;
+        }
+        let Some(shape) = self.shape.as_ref().filter(|_| flags.contains(RequestFlags::SEGMENT))
+        else {
+            return;
+        };
+        let Some(block) = self.blocks.get_mut(&first.id.block) else { return };
+        let block_len = shape.partition.block_len(first.id.block);
+        let end = block_len.saturating_add(shape.coding.parity());
+        let symbols = match request.form {
+            // A count, in the place of a number.
+            Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
+            Form::Items | Form::Ranges | Form::Other(_) => {
+                first.id.symbol..last.id.symbol.saturating_add(1)
+            }
+        };
+        for symbol in symbols.start..symbols.end.min(end) {
+            block.heard.insert(symbol);
+        }
+    }
+
+    /// Forgets what others asked for: a new round begins.
+    pub(crate) fn forget_heard(&mut self) {
+        self.asked.forget_heard();
+        if let Some(stream) = self.stream.as_mut() {
+            stream.forget_heard();
+        }
+        for block in self.blocks.values_mut() {
+            block.heard = Bits::new();
+        }
+    }
+}
+
+/// Lists segments; `false` if there was no room for all.
+fn request_symbols(
+    writer: &mut RequestWriter<'_>,
+    symbols: &[u16],
+    position: impl Fn(u16) -> Position,
+) -> bool {
+    runs(symbols.iter().copied()).into_iter().all(|(first, last)| {
+        if last - first > 1 {
+            return writer.range(RequestFlags::SEGMENT, position(first), position(last)).is_ok();
+        }
+        (first..=last).all(|symbol| writer.item(RequestFlags::SEGMENT, position(symbol)).is_ok())
+    })
+}
+
+pub(super) fn shape_id(shape: &Shape, block: u32, symbol: u16) -> wire::norm::PayloadId {
+    shape.coding.payload_id(shape.partition.block_len(block), block, symbol)
+}

@@ -1,0 +1,227 @@
+//! Requests of a receiver to a sender (RFC 5740 §5.3).
+
+use std::time::Duration;
+
+use engine::Time;
+use wire::norm::{Body, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests};
+
+use super::{BACKOFF_OF_MANY, Receiver};
+use crate::norm::config::Nacking;
+use crate::norm::core::{Alarm, Core};
+use crate::norm::grtt::backoff;
+use crate::path::{Burst, Class};
+
+/// Octets of NORM_NACK before its requests, with EXT_CC.
+const NACK_HEADER: usize = 36;
+
+/// Time for repairs at the least, whatever the sender says its round trip is: else each message of
+/// one that says next to nothing would be answered by all the requests there are.
+pub(super) const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
+
+/// Messages of one round of requests at most; what is left is asked for in the next.
+const NACKS_MAX: u32 = 16;
+
+/// Where a round of requests is, in a group (RFC 5740 §5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Round {
+    Idle,
+    /// Waiting whether others ask for the same.
+    Backoff,
+    /// Waiting for repairs.
+    Holdoff {
+        since: Time,
+    },
+}
+
+/// Rounds of requests: the last one, and what is known of those before.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    pub(super) round: Round,
+    pub(super) due: bool,
+    /// Messages of this round that left.
+    sent: u32,
+    /// Requests made up to this moment are made again: what is in one message is not in the next.
+    pub(super) since: Time,
+    /// When the first message of the last round left, and how long all of them took to leave.
+    first_at: Time,
+    took: Duration,
+    /// Rounds since the sender last sent data: of what is repeated, the return link lost the former
+    /// ones.
+    pub(super) unanswered: u32,
+    /// The longest time from a request to its first repair, of late.
+    answered_in: Option<Duration>,
+}
+
+impl Rounds {
+    pub(super) fn new() -> Self {
+        Self {
+            round: Round::Idle,
+            due: false,
+            sent: 0,
+            since: Time::ZERO,
+            first_at: Time::ZERO,
+            took: Duration::ZERO,
+            unanswered: 0,
+            answered_in: None,
+        }
+    }
+}
+
+impl Receiver {
+    /// Others asked for this, or the sender says that somebody did (§5.3).
+    pub(crate) fn on_other_requests(&mut self, requests: &Requests<'_>) {
+        if self.nack.round != Round::Backoff {
+            return;
+        }
+        for request in requests.iter() {
+            for (first, last) in request.ranges() {
+                let (from, to) = (self.unwrap(first.object), self.unwrap(last.object));
+                for (_, object) in self.objects.range_mut(from..=to.max(from)) {
+                    object.heard(&request, first, last);
+                }
+            }
+        }
+    }
+
+    /// Whether something that should be here is not, and was not asked for since a moment.
+    pub(super) fn lacks(&self, since: Time) -> bool {
+        self.objects.range(..=self.reach.object).any(|(number, object)| {
+            let block = (*number == self.reach.object).then_some(self.reach.block);
+            object.lacks(block, since)
+        })
+    }
+
+    /// Least time until repairs arrive.
+    pub(super) fn holdoff(&self) -> Duration {
+        let wait = match self.is_alone() {
+            true => self.grtt + self.grtt / 4 + self.nack.took,
+            false => {
+                let most = self.grtt * (u32::from(self.backoff) + 2);
+                // A sender that does not collect requests answers sooner.
+                let known = self.nack.answered_in.filter(|_| self.backoff < BACKOFF_OF_MANY);
+                known.map_or(most, |wait| (wait + self.grtt / 4).clamp(self.grtt * 5 / 4, most))
+            }
+        };
+        wait.max(HOLDOFF_LEAST)
+    }
+
+    /// Learns how long repairs take that were asked for at a moment.
+    pub(super) fn learn_answer(&mut self, now: Time, asked_at: Time) {
+        let took = now.since(asked_at);
+        let before = self.nack.answered_in.unwrap_or_default();
+        self.nack.answered_in = Some(took.max(before - before.saturating_sub(took) / 8));
+    }
+
+    /// Begins to ask for what is missing (§5.3).
+    pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
+        self.check_repairs_after(core, now, self.holdoff());
+    }
+
+    /// Begins to request what nobody requested in the last `wait`. In small groups, what was lost
+    /// since then does not wait for repairs of other blocks.
+    pub(super) fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
+        if self.rests && self.lacks(Time::MAX) {
+            self.rests = false;
+            let wait = self.silence(core);
+            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        }
+        let is_waiting = match self.nack.round {
+            Round::Idle => false,
+            Round::Backoff => true,
+            Round::Holdoff { since } => self.backoff >= BACKOFF_OF_MANY && now - wait < since,
+        };
+        let config = &core.config.receiver;
+        let is_mute = config.silent || config.nacking == Nacking::None;
+        if is_mute || is_waiting || self.nack.due || !self.lacks(now - wait) {
+            return;
+        }
+        self.nack.since = now - wait;
+        if self.is_alone() {
+            self.ask(core);
+            return;
+        }
+        self.nack.round = Round::Backoff;
+        for object in self.objects.values_mut() {
+            object.forget_heard();
+        }
+        let most = self.grtt * u32::from(self.backoff);
+        let wait = backoff(&mut core.rng, most, f64::from(self.group));
+        self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
+    }
+
+    pub(super) fn ask(&mut self, core: &mut Core) {
+        self.nack.due = true;
+        self.nack.sent = 0;
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// Least time from a request to the flush behind its repairs.
+    ///
+    /// Once two requests in a row brought nothing, the return link does not carry them, and they
+    /// are repeated twice as often: the first that it carries again is never a round trip away.
+    pub(super) fn answer_time(&self) -> Duration {
+        let is_lost = self.is_alone() && self.nack.unanswered >= 2;
+        let round_trip = if is_lost { self.grtt / 2 } else { self.grtt };
+        round_trip + self.nack.took
+    }
+
+    /// Asks for what is missing (§4.3.1); `false` if it must wait for the next batch.
+    pub(super) fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let now = burst.departure();
+        let since = self.nack.since;
+        let mut room = vec![0; burst.mtu().saturating_sub(NACK_HEADER)];
+        let len = room.len();
+        // What is asked for is noted as asked for, so that there must be a place for the message.
+        if !burst.has_room(NACK_HEADER + len) {
+            return burst.is_empty() && {
+                self.nack.due = false;
+                true
+            };
+        }
+        let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
+        let is_all = self.request_listed(&mut writer, (now, since));
+        self.nack.sent += 1;
+        self.nack.due = !is_all && self.nack.sent < NACKS_MAX && !writer.is_empty();
+        let requests = writer.finish();
+        if !requests.is_empty() {
+            let body = Body::Nack(Nack {
+                server: self.sender.node,
+                instance: self.instance,
+                grtt_response: self.response(now),
+                cc: self.feedback(),
+                others: Extensions::NONE,
+                requests,
+            });
+            self.say(core, burst, body);
+            self.told(core, now);
+            self.nack.unanswered =
+                self.nack.unanswered.saturating_add(u32::from(self.nack.sent == 1));
+        } else if self.nack.sent == 1 {
+            core.stats.suppressed += 1;
+        }
+        if self.nack.sent == 1 {
+            self.nack.first_at = now;
+        }
+        self.nack.took = burst.departure().since(self.nack.first_at);
+        if !self.nack.due {
+            self.nack.round = Round::Holdoff { since: now };
+            let wait = self.holdoff();
+            self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
+        }
+        true
+    }
+
+    /// Lists what is missing; `false` if there was no room for all.
+    fn request_listed(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        how: (Time, Time),
+    ) -> bool {
+        let (reach, scheme) = (self.reach, self.scheme);
+        let mut objects = self.objects.range_mut(..=reach.object);
+        objects.all(|(number, object)| {
+            let block = (*number == reach.object).then_some(reach.block);
+            object.request(writer, scheme, block, how)
+        })
+    }
+}
