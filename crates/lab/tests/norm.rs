@@ -288,3 +288,34 @@ fn losses_at_the_farthest_mars_end_no_transfer() {
         assert_eq!(rows[0].completed, rows[0].runs, "{loss}: {:?}", rows[0].failures);
     }
 }
+
+/// Time until a file is delivered by `norm` in the worst of some runs, and the bound.
+fn over_thin_return(link: &str, size: &str, seeds: u64) -> (f64, f64) {
+    let runs = (1..=seeds).into_par_iter().map(|seed| {
+        let [there, back] = link.split_once('|').map(<[&str; 2]>::from).unwrap();
+        let text = format!(
+            "seed = {seed}
+            [[links]]\nfrom = \"a\"\nto = \"b\"\n{there}
+            [[links]]\nfrom = \"b\"\nto = \"a\"\n{back}
+            [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"{size}\"\nprotocol = \"norm\""
+        );
+        let run = run_once(&text, Recorders::default());
+        assert!(run.succeeded(), "{run:?}");
+        (run.transfers[0].delivered_s.unwrap(), run.transfers[0].bound_s.unwrap())
+    });
+    runs.reduce(|| (0.0, 0.0), |a, b| (a.0.max(b.0), a.1.max(b.1)))
+}
+
+#[test]
+fn requests_over_a_thin_return_link_cost_less_than_what_they_ask_for() {
+    let link = "rate = \"150 Mbit/s\"\ndelay = \"10 ms\"\nper = 0.1\n|\
+                rate = \"2 kbit/s\"\ndelay = \"10 ms\"\nper = 0.1";
+    let (worst, bound) = over_thin_return(link, "5 MB", seeds(4));
+    println!("1:75,000: {worst:.2} s, bound {bound:.2} s");
+    assert!(worst < 1.5, "{worst}");
+    let link = "rate = \"10 Mbit/s\"\ndelay = \"250 ms\"\nper = 0.1\n|\
+                rate = \"2 kbit/s\"\ndelay = \"250 ms\"";
+    let (worst, bound) = over_thin_return(link, "5 MB", seeds(4));
+    println!("1:5,000: {worst:.2} s, bound {bound:.2} s");
+    assert!(worst < 2.0 * bound, "{worst}");
+}

@@ -1,6 +1,7 @@
 //! An object that is received: blocks as they come, what they lack, and the file they go to.
 
 mod block;
+pub(crate) mod joined;
 mod requests;
 mod stream;
 

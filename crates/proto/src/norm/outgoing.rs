@@ -20,6 +20,7 @@ use super::INFO_HEADER;
 use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job, Task};
+use super::incoming::joined::JOINED_MAX;
 use super::indication::{Content, Failure, Limit, ObjectId};
 use super::repaired::Repaired;
 use super::voice::Voice;
@@ -610,6 +611,24 @@ impl Outgoing {
             core.user.limit_reached(Limit::Repairs);
         }
         is_noted
+    }
+
+    /// A receiver lacks so many segments of each of some blocks, from the first to the last, at the
+    /// most. Requests for more blocks than receivers make at once are cut short.
+    pub(crate) fn mark_counted(
+        &mut self,
+        core: &mut Core,
+        (first, last): (u32, u32),
+        count: u16,
+    ) -> bool {
+        let count = u32::from(count);
+        let last = last.min(self.at.block).min(first.saturating_add(JOINED_MAX as u32 - 1));
+        let symbols = Symbols { named: Bits::new(), count };
+        let mut any = false;
+        for block in first..=last {
+            any |= self.mark(core, block, &symbols);
+        }
+        any
     }
 
     /// A receiver has nothing of it.

@@ -3,12 +3,29 @@
 use engine::Time;
 use wire::norm::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
 
+use super::joined::ItemPrice;
 use super::{Incoming, Shape, State};
 use crate::norm::bits::{Bits, runs};
 use crate::norm::coding::first_id;
 use crate::ranges::Ranges;
 
 impl Incoming {
+    /// Octets of a full segment, once they are known.
+    pub(crate) fn segment_len(&self) -> Option<u16> {
+        self.shape.as_ref().map(|shape| shape.fti.segment_size)
+    }
+
+    /// Octets behind the blocks before `block`, unless it is a stream; 0 if it is not known how many.
+    pub(crate) fn left(&self, block: u64) -> u64 {
+        let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return 0 };
+        let blocks = shape.partition.blocks();
+        let block = block.min(blocks.into()) as u32;
+        if block >= blocks {
+            return 0;
+        }
+        shape.fti.object_size.saturating_sub(shape.partition.block_offset(block))
+    }
+
     pub(super) fn lacks_info(&self) -> bool {
         self.info.is_none() && self.flags.contains(Flags::INFO)
     }
@@ -51,14 +68,14 @@ impl Incoming {
 
     /// Asks for what is missing before `block`, as the reference library does: for so much parity as
     /// would do, or where there is not so much for segments themselves. What was asked for since a
-    /// moment, and what others asked for, is left out. `false` if there was no
-    /// room for all.
+    /// moment, and what others asked for, is left out. Blocks are counted and not listed where items
+    /// have a price. `false` if there was no room for all.
     pub(crate) fn request(
         &mut self,
         writer: &mut RequestWriter<'_>,
         scheme: Scheme,
         block: Option<u64>,
-        (now, since): (Time, Time),
+        (now, since, price): (Time, Time, ItemPrice),
     ) -> bool {
         if self.state != State::Receiving {
             return true;
@@ -112,7 +129,7 @@ impl Incoming {
                 let empty = (at, part.unwrap_or(to));
                 if !self.request_blocks(writer, &shape, empty, &covered, now)
                     || !part.is_none_or(|part| {
-                        self.request_part(writer, &shape, part, (now, since))
+                        self.request_part(writer, &shape, part, (now, since, price))
                     })
                 {
                     return false;
@@ -173,7 +190,7 @@ impl Incoming {
         writer: &mut RequestWriter<'_>,
         shape: &Shape,
         number: u32,
-        (now, since): (Time, Time),
+        (now, since, price): (Time, Time, ItemPrice),
     ) -> bool {
         let (fec, object) = (shape.scheme, self.number());
         let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
@@ -185,7 +202,12 @@ impl Incoming {
         let block_len = shape.partition.block_len(number);
         let wanted = block.wanted(block_len, shape.coding.parity());
         if !is_heard && !block.is_heard(&wanted, block_len) {
-            let went = request_symbols(writer, &wanted, position);
+            let is_parity = wanted.first().is_some_and(|first| *first >= block_len);
+            let count = u16::try_from(wanted.len()).unwrap_or(u16::MAX);
+            let went = match is_parity && count > 1 && price.counts() {
+                true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
+                false => request_symbols(writer, &wanted, position),
+            };
             if !went {
                 return false;
             }

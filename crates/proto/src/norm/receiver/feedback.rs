@@ -29,6 +29,9 @@ impl Receiver {
         sequence: u16,
         (len, is_data): (usize, bool),
     ) {
+        if is_data {
+            self.nack.arrivals.arrived(now, len);
+        }
         let rate = self.probe.and_then(|probe| probe.rate).map(norm::rate);
         let is_event = self.reception.arrived(now, sequence, (len, is_data), (self.grtt, rate));
         // The sender waits to hear of that from those who set its rate.

@@ -3,16 +3,27 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{Body, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests};
+use wire::norm::{
+    self, Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,
+};
 
 use super::{BACKOFF_OF_MANY, Receiver};
 use crate::norm::config::Nacking;
 use crate::norm::core::{Alarm, Core};
 use crate::norm::grtt::backoff;
-use crate::path::{Burst, Class};
+use crate::norm::incoming::Incoming;
+use crate::norm::incoming::joined::{EXT_LACKS, ItemPrice};
+use crate::path::{Burst, Class, Path};
+use crate::thin_return::{self, ArrivalRate};
 
-/// Octets of NORM_NACK before its requests, with EXT_CC.
-const NACK_HEADER: usize = 36;
+/// Octets of NORM_NACK before its requests, with EXT_CC and EXT_LACKS.
+const NACK_HEADER: usize = 40;
+
+/// Octets of a short NACK, with the headers of UDP, IP and a link.
+const NACK_USUAL: usize = 110;
+
+/// A sender that is not paced names this rate, in bit/s, or more.
+const RATE_UNKNOWN: f64 = 1e12;
 
 /// Time for repairs at the least, whatever the sender says its round trip is: else each message of
 /// one that says next to nothing would be answered by all the requests there are.
@@ -50,6 +61,8 @@ pub(super) struct Rounds {
     pub(super) unanswered: u32,
     /// The longest time from a request to its first repair, of late.
     answered_in: Option<Duration>,
+    /// The rate at which data arrives, for a sender that does not name its own.
+    pub(super) arrivals: ArrivalRate,
 }
 
 impl Rounds {
@@ -63,6 +76,7 @@ impl Rounds {
             took: Duration::ZERO,
             unanswered: 0,
             answered_in: None,
+            arrivals: ArrivalRate::new(),
         }
     }
 }
@@ -131,7 +145,7 @@ impl Receiver {
             Round::Holdoff { since } => self.backoff >= BACKOFF_OF_MANY && now - wait < since,
         };
         let config = &core.config.receiver;
-        let is_mute = config.silent || config.nacking == Nacking::None;
+        let is_mute = config.silent || config.nacking == Nacking::None || self.can_wait(core);
         if is_mute || is_waiting || self.nack.due || !self.lacks(now - wait) {
             return;
         }
@@ -179,17 +193,22 @@ impl Receiver {
             };
         }
         let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
-        let is_all = self.request_listed(&mut writer, (now, since));
+        let price = self.item_price(core);
+        let lacks = self.request_joined(&mut writer, (now, since, price));
+        let is_all = lacks.is_none() && self.request_listed(&mut writer, (now, since, price));
         self.nack.sent += 1;
         self.nack.due = !is_all && self.nack.sent < NACKS_MAX && !writer.is_empty();
         let requests = writer.finish();
         if !requests.is_empty() {
+            let [high, low] = lacks.unwrap_or_default().to_be_bytes();
+            let joined = [Extension { kind: EXT_LACKS, value: &[0, high, low] }];
+            let others = if lacks.is_some() { &joined[..] } else { &[] };
             let body = Body::Nack(Nack {
                 server: self.sender.node,
                 instance: self.instance,
                 grtt_response: self.response(now),
                 cc: self.feedback(),
-                others: Extensions::NONE,
+                others: Extensions::new(others),
                 requests,
             });
             self.say(core, burst, body);
@@ -211,11 +230,25 @@ impl Receiver {
         true
     }
 
+    /// Requests blocks of the first object that can be joined; the most that one of them lacks.
+    fn request_joined(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        (now, since, price): (Time, Time, ItemPrice),
+    ) -> Option<u16> {
+        let reach = self.reach;
+        let mut objects = self.objects.range_mut(..=reach.object);
+        objects.find_map(|(number, object)| {
+            let block = (*number == reach.object).then_some(reach.block);
+            object.request_joined(writer, block, (now, since), price)
+        })
+    }
+
     /// Lists what is missing; `false` if there was no room for all.
     fn request_listed(
         &mut self,
         writer: &mut RequestWriter<'_>,
-        how: (Time, Time),
+        how: (Time, Time, ItemPrice),
     ) -> bool {
         let (reach, scheme) = (self.reach, self.scheme);
         let mut objects = self.objects.range_mut(..=reach.object);
@@ -223,5 +256,31 @@ impl Receiver {
             let block = (*number == reach.object).then_some(reach.block);
             object.request(writer, scheme, block, how)
         })
+    }
+
+    /// Bytes that cross the forward link while `request` bytes cross the return link; 0 where a rate
+    /// is unknown, and in a group, whose other members have to understand the request.
+    fn bridge(&self, core: &Core, request: usize) -> u64 {
+        if !self.is_alone() {
+            return 0;
+        }
+        let named = self.probe.and_then(|probe| probe.rate).map(|rate| norm::rate(rate) * 8.0);
+        let named = named.filter(|rate| *rate < RATE_UNKNOWN).map(|rate| rate as u64);
+        let forward = named.or(self.nack.arrivals.bps());
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        thin_return::bridge(request, forward, path.and_then(Path::rate_bps))
+    }
+
+    fn item_price(&self, core: &Core) -> ItemPrice {
+        let segment = self.objects.get(&self.reach.object).and_then(Incoming::segment_len);
+        ItemPrice::new(self.bridge(core, ItemPrice::ITEM), segment.unwrap_or(u16::MAX))
+    }
+
+    /// Whether a request can wait, because the end of the object is here before it would have left:
+    /// over a thin return link the request for the end would wait for it.
+    fn can_wait(&self, core: &Core) -> bool {
+        let left = self.objects.get(&self.reach.object).map(|object| object.left(self.reach.block));
+        left.is_some_and(|left| left > 0 && left < self.bridge(core, NACK_USUAL))
+            && self.item_price(core).counts()
     }
 }

@@ -10,6 +10,7 @@ use wire::norm::{Form, Nack, PayloadId, Request, RequestFlags};
 
 use super::Sender;
 use crate::norm::core::Core;
+use crate::norm::incoming::joined::EXT_LACKS;
 use crate::norm::outgoing::Symbols;
 use crate::path::Class;
 use crate::ranges::Ranges;
@@ -32,6 +33,10 @@ struct Asked {
     blocks: BTreeMap<u16, Ranges>,
     /// Segments, by object and block. A receiver may need several requests for those of one block.
     segments: BTreeMap<(u16, u32), Symbols>,
+    /// Most segments that it lacks of each block that it requests, if it says so.
+    lacks: Option<u16>,
+    /// Blocks of which it lacks so many at the most: the object, the first and the last.
+    counted: Vec<(u16, u32, u32)>,
 }
 
 /// What came of a NACK.
@@ -46,7 +51,7 @@ pub(super) struct Noted {
 impl Sender {
     /// Notes what a NACK asks for.
     pub(super) fn note_requests(&mut self, core: &mut Core, now: Time, nack: &Nack<'_>) -> Noted {
-        let mut asked = Asked::default();
+        let mut asked = Asked { lacks: lacks(nack), ..Asked::default() };
         let mut any = false;
         for request in nack.requests.iter() {
             any |= self.gather(core, &request, &mut asked);
@@ -70,6 +75,10 @@ impl Sender {
             }
             for (first, end) in asked.blocks.get(&number).into_iter().flat_map(Ranges::iter) {
                 any |= object.mark_blocks(core, first as u32, (end - 1) as u32);
+            }
+            let counted = asked.counted.iter().filter(|(object, ..)| *object == number);
+            for (_, first, last) in counted {
+                any |= object.mark_counted(core, (*first, *last), asked.lacks.unwrap_or_default());
             }
             for ((_, block), symbols) in asked.segments.range((number, 0)..=(number, u32::MAX)) {
                 any |= object.mark(core, *block, symbols);
@@ -125,6 +134,8 @@ impl Sender {
             if flags.contains(RequestFlags::BLOCK) {
                 if object.is_stream() {
                     any |= object.mark_blocks(core, block, last.id.block);
+                } else if asked.lacks.is_some() {
+                    asked.counted.push((first.object, block, last.id.block));
                 } else {
                     let end = u64::from(last.id.block.max(block)) + 1;
                     asked.blocks.entry(first.object).or_default().insert(block.into(), end);
@@ -171,4 +182,11 @@ impl Sender {
             self.refuse(core, number, asked.id);
         }
     }
+}
+
+/// Most segments that a receiver lacks of each block that it requests, if it says so.
+fn lacks(nack: &Nack<'_>) -> Option<u16> {
+    let mut others = nack.others.iter();
+    let value = others.find(|extension| extension.kind == EXT_LACKS)?.value;
+    value.last_chunk::<2>().map(|count| u16::from_be_bytes(*count)).filter(|count| *count > 0)
 }

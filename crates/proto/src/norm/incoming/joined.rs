@@ -1,0 +1,144 @@
+//! Requests over a thin return link.
+//!
+//! A request costs the time of its bytes on the return link, and what is requested beyond what is
+//! missing costs time on the forward link. Where a few bytes there take as long as many segments
+//! here, blocks are requested as one range, with the most segments that one of them lacks
+//! ([`EXT_LACKS`]): the sender then sends so many parity segments of each.
+
+use engine::Time;
+use wire::norm::{Position, RequestFlags, RequestWriter};
+
+use super::requests::shape_id;
+use super::{Block, Incoming, State};
+use crate::thin_return;
+
+/// Type of a header extension of our own: most segments that a receiver lacks of each block that
+/// the message requests. Other implementations skip it and send the blocks whole.
+pub(crate) const EXT_LACKS: u8 = 195;
+
+/// Blocks that one message may request in this way.
+pub(crate) const JOINED_MAX: u64 = 1024;
+
+/// Price of one item of a request, of which lists are made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ItemPrice {
+    /// Bytes that cross the forward link while an item crosses the return link.
+    item: u64,
+    /// Bytes of a segment.
+    segment: u16,
+}
+
+impl ItemPrice {
+    /// Bytes of an item.
+    pub(crate) const ITEM: usize = 8;
+
+    /// The price where `item` bytes cross the forward link while an item crosses the return link.
+    pub(crate) const fn new(item: u64, segment: u16) -> Self {
+        Self { item, segment }
+    }
+
+    /// Whether a count in one item is better than a list of segments.
+    pub(crate) fn counts(self) -> bool {
+        self.item >= u64::from(self.segment)
+    }
+
+    /// Joins blocks to ranges, each of which costs two items, where the blocks between two are sent
+    /// again sooner; of each block so many segments are sent.
+    fn join(self, blocks: impl IntoIterator<Item = u32>, each: u32) -> Vec<(u64, u64)> {
+        let between =
+            self.item.saturating_mul(2) / (u64::from(self.segment) * u64::from(each)).max(1);
+        let blocks = blocks.into_iter().map(|block| (u64::from(block), u64::from(block) + 1));
+        thin_return::join(blocks, between).collect()
+    }
+
+    /// Whether ranges and the segments sent for nothing take no longer than a list of items; an
+    /// extension takes half an item.
+    fn favours(self, ranges: &[(u64, u64)], unneeded: u64, listed: usize) -> bool {
+        let joined = (4 * ranges.len() as u128 + 1) * u128::from(self.item);
+        let again = 2 * u128::from(unneeded) * u128::from(self.segment);
+        joined + again < 2 * listed as u128 * u128::from(self.item)
+    }
+}
+
+impl Incoming {
+    /// Requests blocks that came in part as ranges, if that is faster than to list them; the most
+    /// segments that one of them lacks, which the message has to carry. Requests up to `since` are
+    /// made again.
+    pub(crate) fn request_joined(
+        &mut self,
+        writer: &mut RequestWriter<'_>,
+        block: Option<u64>,
+        (now, since): (Time, Time),
+        price: ItemPrice,
+    ) -> Option<u16> {
+        let is_plain = self.stream.is_none() && !self.is_info_only;
+        if self.state != State::Receiving || !is_plain || !price.counts() {
+            return None;
+        }
+        let shape = self.shape.clone()?;
+        let blocks = shape.partition.blocks();
+        let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
+        let parts = self.blocks.range(..end).filter(|(_, block)| !block.was_asked(since));
+        let first = *parts.clone().next()?.0;
+        let parts = parts.take_while(|(number, _)| u64::from(**number - first) < JOINED_MAX);
+        let lacks = |(number, block): (&u32, &Block)| {
+            // A block without room for parity is listed.
+            let block_len = u32::from(shape.partition.block_len(*number));
+            (!block.is_direct).then(|| (*number, block_len.saturating_sub(block.have.len())))
+        };
+        let needs: Vec<_> = parts.map(lacks).collect::<Option<_>>()?;
+        let most = needs.iter().map(|(_, lacks)| *lacks).max()?;
+        let runs = price.join(needs.iter().map(|(number, _)| *number), most);
+        let sent: u64 = runs.iter().map(|(first, end)| (end - first) * u64::from(most)).sum();
+        let lacked: u64 = needs.iter().map(|(_, lacks)| u64::from(*lacks)).sum();
+        if !price.favours(&runs, sent - lacked, needs.len()) {
+            return None;
+        }
+        let (fec, object) = (shape.scheme, self.number());
+        let position = |block| Position { fec, object, id: shape_id(&shape, block, 0) };
+        let mut through = None;
+        for (first, end) in runs {
+            let (first, last) = (first as u32, (end - 1) as u32);
+            if writer.range(RequestFlags::BLOCK, position(first), position(last)).is_err() {
+                break;
+            }
+            through = Some(last);
+        }
+        for (_, block) in self.blocks.range_mut(..=through?) {
+            if !block.was_asked(since) {
+                (block.asked_at, block.is_answered) = (Some(now), false);
+            }
+        }
+        u16::try_from(most).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An item takes as long as `segments` segments.
+    fn price(segments: u64) -> ItemPrice {
+        ItemPrice::new(segments * 1_000, 1_000)
+    }
+
+    #[test]
+    fn blocks_are_joined_over_gaps_that_cost_less() {
+        let blocks = [1, 2, 4, 9, 10];
+        // A range costs two items, a block between two ranges ten segments.
+        assert_eq!(price(4).join(blocks, 10), [(1, 3), (4, 5), (9, 11)]);
+        assert_eq!(price(5).join(blocks, 10), [(1, 5), (9, 11)]);
+        assert_eq!(price(20).join(blocks, 10), [(1, 11)]);
+        assert_eq!(price(20).join([], 10), []);
+        assert_eq!(ItemPrice::new(u64::MAX, u16::MAX).join(blocks, u32::MAX), [(1, 11)]);
+    }
+
+    #[test]
+    fn a_list_is_kept_where_that_is_shorter() {
+        assert!(!price(0).counts() && price(1).counts());
+        // Two and a half items against two, or against three and what is sent for nothing.
+        assert!(!price(100).favours(&[(0, 9)], 0, 2));
+        assert!(price(100).favours(&[(0, 9)], 49, 3) && !price(100).favours(&[(0, 9)], 50, 3));
+        assert!(!ItemPrice::new(u64::MAX, 1).favours(&[(0, 9)], u64::MAX, 2));
+    }
+}
