@@ -99,6 +99,8 @@ pub(crate) struct Beginning {
     /// The greatest round trip, as it is assumed.
     pub(crate) grtt: Duration,
     pub(crate) is_group: bool,
+    /// The round trip to a single receiver, where the light time is known.
+    pub(crate) light: Option<Duration>,
     /// Receivers that are remembered.
     pub(crate) reporters_max: usize,
     pub(crate) robust_factor: u32,
@@ -128,7 +130,14 @@ impl Congestion {
             last_data: None,
             credit: 2 * BATCH + beginning.late,
         };
-        this.set(this.least(beginning.grtt), beginning.grtt);
+        let mut first = this.least(beginning.grtt);
+        if let Some(light) = beginning.light.filter(|_| !beginning.is_group) {
+            // A segment a second until there is an answer, and a first window in the round trip once
+            // that is known (RFC 5348 §4.2).
+            let window = initial_window(segment) / light.as_secs_f64().max(RTT_LEAST);
+            first = first.max(segment).max(window);
+        }
+        this.set(first, beginning.grtt);
         this
     }
 
@@ -444,6 +453,7 @@ mod tests {
             ceiling: f64::INFINITY,
             grtt: GRTT,
             is_group,
+            light: None,
             reporters_max: 8,
             robust_factor: 20,
             late: Duration::ZERO,

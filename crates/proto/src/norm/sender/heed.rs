@@ -28,11 +28,13 @@ impl Sender {
         if !core.config.sender.congestion_control || self.voice.congestion.is_some() {
             return;
         }
+        let light = core.kernel.paths.get(&self.path).and_then(Path::light);
         let beginning = Beginning {
             segment: core.kernel.paths.get(&self.path).map_or(0, Path::mtu),
             ceiling: self.ceiling(core),
             grtt: self.voice.round_trip(),
             is_group: self.is_group,
+            light: light.filter(|_| core.config.sender.grtt_of_path),
             reporters_max: core.config.limits.receivers,
             robust_factor: core.config.sender.robust_factor,
             late: core.config.catch_up,
