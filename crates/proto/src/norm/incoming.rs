@@ -65,8 +65,11 @@ pub(crate) struct Incoming {
     stream: Option<Box<Stream>>,
     /// Whether no more than NORM_INFO of it is asked for.
     is_info_only: bool,
-    /// Whether the user was told of it.
+    /// Whether the user knows of it.
     is_announced: bool,
+    /// Whether its sender sent one message so far. What one message of a stranger begins, the user
+    /// learns of with the next.
+    is_held: bool,
 }
 
 /// How it is cut and coded.
@@ -86,6 +89,8 @@ enum Store {
     None,
     /// It is no file.
     Memory,
+    /// There is nothing to write to its file.
+    Unopened,
     Opening(FileName),
     Open(FileName, FileId),
     /// It is complete, and about to get its name.
@@ -135,14 +140,45 @@ impl Incoming {
             stream: None,
             is_info_only,
             is_announced: false,
+            is_held: false,
         }
     }
 
-    /// Tells the user that it began, once.
+    /// Indicates that it began, once.
     pub(crate) fn announce(&mut self, core: &mut Core) {
-        if !std::mem::replace(&mut self.is_announced, true) {
-            let info = Bytes::new();
-            core.user.indicate(Indication::Started { id: self.id, is_sender: false, info });
+        if !std::mem::replace(&mut self.is_announced, true) && !self.is_held {
+            self.started(core);
+        }
+    }
+
+    fn started(&self, core: &mut Core) {
+        let info = Bytes::new();
+        core.user.indicate(Indication::Started { id: self.id, is_sender: false, info });
+    }
+
+    /// Its sender sent one message so far.
+    pub(crate) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Its sender sent another message, or one was enough: the user learns what is known.
+    pub(crate) fn show(&mut self, core: &mut Core) {
+        if !std::mem::take(&mut self.is_held) {
+            return;
+        }
+        if self.store == Store::Unopened && !self.parked.is_empty() {
+            self.open(core);
+        }
+        if !self.is_announced {
+            return;
+        }
+        self.started(core);
+        if let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) {
+            let size = shape.fti.object_size;
+            core.user.indicate(Indication::Receiving { id: self.id, size });
+        }
+        if let Some(info) = self.info.clone() {
+            core.user.indicate(Indication::Info { id: self.id, info });
         }
     }
 
@@ -255,17 +291,21 @@ impl Incoming {
         self.flags = flags;
         let fti = *fti;
         self.shape = Some(Shape { scheme, fti, partition, coding, room });
-        if is_file {
-            let number = core.rng.next_u64();
-            let name = FileName::spool(&format!("norm-{number:016x}"));
-            let name = name.expect("letters, digits and a dash are a name");
-            core.kernel.open(self.handle, name.clone(), OpenMode::Truncate);
-            self.store = Store::Opening(name);
-        } else {
-            self.store = Store::Memory;
+        self.store = if is_file { Store::Unopened } else { Store::Memory };
+        if !self.is_held {
+            core.user.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
         }
-        core.user.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
         Ok(())
+    }
+
+    /// Opens the working file, once there is something to write and a second message of the sender
+    /// arrived: what strangers begin has none.
+    fn open(&mut self, core: &mut Core) {
+        let number = core.rng.next_u64();
+        let name = FileName::spool(&format!("norm-{number:016x}"));
+        let name = name.expect("letters, digits and a dash are a name");
+        core.kernel.open(self.handle, name.clone(), OpenMode::Truncate);
+        self.store = Store::Opening(name);
     }
 
     /// NORM_INFO came (§4.2.2).
@@ -279,7 +319,9 @@ impl Incoming {
         }
         if self.info.is_none() {
             let info = Bytes::copy_from_slice(info.payload);
-            core.user.indicate(Indication::Info { id: self.id, info: info.clone() });
+            if !self.is_held {
+                core.user.indicate(Indication::Info { id: self.id, info: info.clone() });
+            }
             self.info = Some(info);
         }
         self.check_complete(core);
@@ -453,11 +495,14 @@ impl Incoming {
 
     /// Puts octets in their place in the object.
     fn store(&mut self, core: &mut Core, start: u64, bytes: Bytes) {
+        if self.store == Store::Unopened && !self.is_held {
+            self.open(core);
+        }
         match self.store {
             Store::Memory => {
                 self.data.insert(start, bytes);
             }
-            Store::Opening(_) | Store::None => {
+            Store::Opening(_) | Store::Unopened | Store::None => {
                 core.kernel.room.unwritten += bytes.len() + PIECE_COST;
                 self.parked.push_back((start, bytes));
             }
@@ -553,6 +598,8 @@ impl Incoming {
         }
         match &self.store {
             Store::Memory => self.deliver(core),
+            // It is empty, or of one segment.
+            Store::Unopened => self.open(core),
             Store::Open(_, file) if self.writes == 0 => {
                 self.state = State::Syncing;
                 core.kernel.sync(self.handle, *file);
@@ -601,8 +648,11 @@ impl Incoming {
         core.kernel.filestore(self.handle, Job::Install, request);
     }
 
-    fn finished(&self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
-        if !self.is_announced {
+    fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
+        if result.is_ok() {
+            self.show(core);
+        }
+        if !self.is_announced || self.is_held {
             return;
         }
         core.user.indicate(Indication::Finished(Finished {
@@ -661,7 +711,7 @@ impl Incoming {
                 let request = FilestoreRequest::DenyFile(name);
                 core.kernel.filestore(self.handle, Job::Forget, request);
             }
-            Store::None | Store::Memory | Store::Gone => {}
+            Store::None | Store::Memory | Store::Unopened | Store::Gone => {}
         }
         self.finished(core, Err(failure), None);
     }
@@ -697,9 +747,12 @@ impl Incoming {
                     }
                     self.check_complete(core);
                 }
-                Store::None | Store::Memory | Store::Open(..) | Store::Closed(_) | Store::Gone => {
-                    core.kernel.close(file);
-                }
+                Store::None
+                | Store::Memory
+                | Store::Unopened
+                | Store::Open(..)
+                | Store::Closed(_)
+                | Store::Gone => core.kernel.close(file),
             },
             (Job::Write { .. }, _) => self.check_complete(core),
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),

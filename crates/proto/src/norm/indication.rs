@@ -184,7 +184,7 @@ pub enum Indication {
     },
     /// An object is over at this end.
     Finished(Finished),
-    /// A sender was heard for the first time.
+    /// A second message of a sender arrived: strangers that send one are not reported.
     SenderHeard {
         /// The path of its messages.
         peer: PathId,

@@ -531,7 +531,6 @@ impl Node {
         receiver.former = former;
         self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
         self.receivers.insert(key, handle);
-        self.core.user.indicate(Indication::SenderHeard { peer: key.path, node: key.node.0 });
         Some(handle)
     }
 
@@ -546,13 +545,19 @@ impl Node {
         true
     }
 
-    /// Forgets a sender that was not heard for some time: the one of which least was received, so that
-    /// those who only began do not keep others out.
+    /// Forgets a sender for another: the oldest of those that sent fewest messages, if these are few,
+    /// else the one of which least was received of those that were silent for some time. Senders that
+    /// only began keep no other out.
     fn forget_silent(&mut self, now: Time) -> bool {
         let silent = self.receivers.iter().filter_map(|(key, handle)| {
             let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
-            let is_silent = now.since(receiver.base.last_heard) >= SILENT_MIN;
-            is_silent.then(|| (receiver.worth(), *key, *handle))
+            let last_heard = receiver.base.last_heard;
+            let rank = match receiver.half_open() {
+                Some(messages) => (0, (u64::from(messages), 0, last_heard)),
+                None if now.since(last_heard) >= SILENT_MIN => (1, receiver.worth()),
+                None => return None,
+            };
+            Some((rank, *key, *handle))
         });
         let Some((_, key, handle)) = silent.min() else { return false };
         if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {

@@ -45,6 +45,9 @@ const BACKOFF_OF_MANY: u8 = 4;
 /// what came before, and what failed here shall not seem to have arrived.
 pub(crate) const EXT_BEGAN: u8 = 193;
 
+/// Messages from which on a sender keeps its place against others for as long as it is received.
+const HALF_OPEN_MESSAGES: u8 = 8;
+
 /// A sender that is received from.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -53,6 +56,8 @@ pub(crate) struct Receiver {
     /// Whence its messages come.
     from: PathId,
     instance: u16,
+    /// Messages of it that arrived, up to 255.
+    messages: u8,
     /// Its life before this one, and until when messages of that may still be under way.
     pub(crate) former: Option<(u16, Time)>,
     grtt: Duration,
@@ -121,6 +126,7 @@ impl Receiver {
             sender,
             from,
             instance: header.instance,
+            messages: 1,
             former: None,
             grtt: norm::rtt(header.grtt),
             backoff: header.backoff,
@@ -171,6 +177,13 @@ impl Receiver {
         (self.done.covered(), octets, self.base.last_heard)
     }
 
+    /// Messages that arrived of a sender of which nothing is whole, if they are few: such a sender
+    /// gives way to others.
+    pub(crate) fn half_open(&self) -> Option<u8> {
+        let is_few = self.messages < HALF_OPEN_MESSAGES && self.done.len() == 0;
+        is_few.then_some(self.messages)
+    }
+
     /// Whether nothing is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.objects.is_empty()
@@ -208,6 +221,12 @@ impl Receiver {
             }
         }
         self.base.last_heard = now;
+        self.messages = self.messages.saturating_add(1);
+        if self.messages == 2 {
+            let SenderId { path: peer, node: NodeId(node) } = self.sender;
+            core.user.indicate(Indication::SenderHeard { peer, node });
+            self.objects.values_mut().for_each(|object| object.show(core));
+        }
         true
     }
 
@@ -298,6 +317,9 @@ impl Receiver {
             let id = ObjectId { peer: self.from, sender: self.sender.node.0, number };
             let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
             let mut object = Incoming::new(id, *place, is_info_only);
+            if self.messages == 1 {
+                object.hold();
+            }
             // Of what came before the first that was heard of, there may be nothing any more.
             if self.newest.is_some() || number == named {
                 object.announce(core);

@@ -519,6 +519,7 @@ impl Incoming {
         self.shape = Some(Shape { scheme, fti, partition, coding, room });
         self.flags = flags;
         self.stream = Some(Box::new(stream));
+        self.show(core);
         core.user.indicate(Indication::Stream { id: self.id, buffer: fti.object_size });
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{PathInfo, Rng, Time};
+use engine::{Area, PathInfo, Rng, Time};
 use wire::norm::{
     Body, Command, Extensions, Flags, Fti, Message, NodeId, NodeList, PayloadId, RequestFlags,
     Scheme, Sender,
@@ -193,11 +193,14 @@ fn what_was_missed_for_long_is_not_acknowledged() {
 #[test]
 fn codes_that_take_too_long_are_refused() {
     let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 32_767), 2, 60_000);
+    // A stranger's first message is not reported.
+    prey.data(0, (0, 0), &[1; 2]);
     prey.data(1, (0, 0), &[1; 2]);
     let ends = prey.ends();
     assert!(matches!(ends[..], [Finished { result: Err(Failure::Settings(_)), .. }]), "{ends:?}");
     // As many segments with little parity are not too many.
     let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 100), 2, 60_000);
+    prey.data(0, (0, 0), &[1; 2]);
     prey.data(1, (0, 0), &[1; 2]);
     assert!(prey.ends().is_empty());
 }
@@ -290,4 +293,59 @@ fn a_round_trip_of_nothing_does_not_make_receivers_shout() {
     // Each of 400 is asked for once again, and not for every message.
     let asked = prey.asked(since).len();
     assert!((1..=450).contains(&asked), "{asked}");
+}
+
+#[test]
+fn a_hundred_thousand_senders_keep_no_transfer_out() {
+    let mut world = World::with(&Config::default());
+    world.logging = false;
+    let file = content(10_000_000);
+    let (mut memory, mut open, mut sent) = (0, 0, 0_u32);
+    let fti = |source: u32| Fti {
+        object_size: 1 << 30,
+        segment_size: 900,
+        // Of every other object one segment is a block.
+        block_len: if source.is_multiple_of(2) { 64 } else { 1 },
+        parity: 32,
+        field_bits: 8,
+        instance: 0,
+    };
+    while world.finished(0).is_none() {
+        for source in sent..100_000.min(sent + 100) {
+            let data = wire::norm::Data {
+                sender: Sender { instance: 7, grtt: 0x94, backoff: 0, group_size: 2 },
+                flags: Flags::FILE,
+                fec: Scheme::ReedSolomon8,
+                object: source as u16,
+                id: PayloadId { block: source % 7, symbol: 0, block_len: None },
+                fti: Some(fti(source)),
+                others: Extensions::NONE,
+                payload: &[1; 900],
+            };
+            let source = NodeId(1_000_000 + source);
+            let message = Message { sequence: 0, source, body: Body::Data(data) };
+            let mut datagram = vec![0; message.encoded_len()];
+            message.encode(&mut datagram).expect("there is room");
+            world.hear(HERE, &datagram);
+        }
+        if sent == 1_000 {
+            world.send(&file);
+        }
+        sent += 100;
+        // 20,000 a second, of which the file takes 8 s.
+        let until = world.now + Duration::from_millis(5);
+        world.run_until(until);
+        memory = memory.max(world.sides[HERE].engine.memory());
+        open = open.max(world.sides[HERE].store.names(Area::Spool).count());
+    }
+    assert!(sent >= 100_000, "{sent}");
+    world.run();
+    world.assert_delivered(&file);
+    println!("{memory} bytes and {open} working files at the most");
+    assert!(memory < 32 << 20 && open <= 1, "{memory} {open}");
+    // Nor is the user bothered by each.
+    let reports = |it: &&Indication| {
+        matches!(it, Indication::Started { .. } | Indication::SenderHeard { .. })
+    };
+    assert_eq!(world.sides[HERE].indications.iter().filter(reports).count(), 2);
 }

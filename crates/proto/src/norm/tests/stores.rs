@@ -368,7 +368,8 @@ fn a_working_file_that_is_being_opened_is_deleted_after_that() {
     let mut world = World::with(&Config::default());
     world.sides[1].slow = Some(Vec::new());
     world.send(&content(20_000));
-    world.run_until(Time::from_nanos(40_000_000));
+    // All of it is here after 16 ms at 10 Mbit/s and 25 ms of delay.
+    world.run_until(Time::from_nanos(60_000_000));
     let waiting = |world: &World| world.sides[1].slow.as_ref().map_or(0, Vec::len);
     assert_eq!(waiting(&world), 1, "the file is being opened");
     let id = world.sides[1].engine.objects().next().expect("it is under way").id;
