@@ -152,7 +152,7 @@ fn of_norm(indication: norm::Indication) -> Notice {
         norm::Indication::Finished(finished) => Notice::Ended(Ended {
             id: Id::Norm(finished.id),
             at_sender: finished.is_sender,
-            name: text(&finished.info),
+            name: finished.name.map_or_else(|| text(&finished.info), |name| name.to_string()),
             size: finished.size,
             resumed: 0,
             is_confirmed: finished.is_confirmed,

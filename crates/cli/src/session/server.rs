@@ -98,6 +98,8 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
     }
     if let EngineConfig::Norm(node) = &mut config {
         node.config.groups.extend(service.group.map(|_| group));
+        // What comes without a name is named by its number.
+        node.config.receiver.store_data = true;
     }
     let waker = rt::Waker::new().context("cannot start")?;
     let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;

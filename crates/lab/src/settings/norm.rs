@@ -101,6 +101,8 @@ table! {
         nacking: Asking,
         /// When it asks: at the end of a `block` or of an `object`.
         repair_boundary: Boundary,
+        /// Whether objects that are no files are stored as files, named by their numbers.
+        store_data: bool,
         /// Where a stream is begun to be received, `beginning` or `heard`, or `off`: streams are not
         /// received.
         streams: Switch<Join>,

@@ -195,6 +195,8 @@ pub struct ReceiverConfig {
     pub nacking: Nacking,
     /// When something is asked for.
     pub repair_boundary: RepairBoundary,
+    /// Whether objects that are no files are stored as files, too, named by their numbers.
+    pub store_data: bool,
     /// Whether streams are received, and where one is begun. Who receives them must fetch them: what
     /// nobody fetches keeps all else from being received.
     pub streams: Option<Join>,
@@ -257,6 +259,7 @@ impl Default for ReceiverConfig {
             sync: SyncPolicy::Object,
             nacking: Nacking::Normal,
             repair_boundary: RepairBoundary::Block,
+            store_data: false,
             streams: None,
         }
     }

@@ -70,6 +70,8 @@ pub(crate) struct Incoming {
     /// Whether its sender sent one message so far. What one message of a stranger begins, the user
     /// learns of with the next.
     is_held: bool,
+    /// The name under which it was stored.
+    stored: Option<FileName>,
 }
 
 /// How it is cut and coded.
@@ -141,6 +143,7 @@ impl Incoming {
             is_info_only,
             is_announced: false,
             is_held: false,
+            stored: None,
         }
     }
 
@@ -258,7 +261,7 @@ impl Incoming {
         if is_stream && core.config.receiver.streams.is_none() {
             return Err(Failure::Settings("streams are not received".to_owned()));
         }
-        let is_file = flags.contains(Flags::FILE) || is_stream;
+        let is_file = flags.contains(Flags::FILE) || is_stream || core.config.receiver.store_data;
         let most = core.config.limits.object;
         let half = core.config.limits.assembly / 2;
         let most = if is_file { most } else { most.min(half as u64) };
@@ -625,13 +628,19 @@ impl Incoming {
         core.user.limit_left(Limit::Assembly);
     }
 
-    /// The name it gets here.
+    /// The name it gets here: NORM_INFO of a file, else the object's number (RFC 5740 §4.2.2 leaves
+    /// NORM_INFO to the sender's choice).
     fn destination(&self) -> Result<FileName, NameError> {
-        let info = self.info.as_deref().unwrap_or_default();
+        let info = self.info.as_deref().filter(|_| self.flags.contains(Flags::FILE));
+        let info = info.unwrap_or_default();
         match std::str::from_utf8(info) {
             // The terminating zero of other implementations is no part of the name.
             Ok(name) if !info.is_empty() => FileName::file(name.trim_end_matches('\0')),
-            Ok(_) | Err(_) => FileName::file(&format!("norm-{}", self.id)),
+            Ok(_) | Err(_) => {
+                // Numbers are unwrapped from 1 << 16 on.
+                let number = self.id.number.checked_sub(1 << 16).unwrap_or(self.id.number);
+                FileName::file(&format!("norm-{:08x}.{number}", self.id.sender))
+            }
         }
     }
 
@@ -644,6 +653,7 @@ impl Incoming {
         self.state = State::Installing;
         core.kernel.close(file);
         self.store = Store::Closed(from.clone());
+        self.stored = Some(to.clone());
         let request = FilestoreRequest::Install { from, to };
         core.kernel.filestore(self.handle, Job::Install, request);
     }
@@ -655,6 +665,7 @@ impl Incoming {
         if !self.is_announced || self.is_held {
             return;
         }
+        let name = self.stored.take().filter(|_| result.is_ok());
         core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             is_sender: false,
@@ -663,6 +674,7 @@ impl Incoming {
             result,
             acknowledged: 0,
             info: self.info.clone().unwrap_or_default(),
+            name,
             data,
             size: match (&self.stream, &self.shape) {
                 (Some(stream), _) => stream.delivered(),

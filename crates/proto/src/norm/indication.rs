@@ -277,7 +277,10 @@ pub struct Finished {
     pub is_confirmed: bool,
     /// What NORM_INFO said.
     pub info: Bytes,
-    /// The octets of an object that is no file.
+    /// The name under which a receiver stored it.
+    pub name: Option<FileName>,
+    /// The bytes of an object that is no file and was not stored
+    /// ([`ReceiverConfig::store_data`](super::ReceiverConfig)).
     pub data: Option<Bytes>,
     /// Its octets.
     pub size: u64,

@@ -853,6 +853,7 @@ fn finished(
         acknowledged,
         is_confirmed,
         info: object.info.clone(),
+        name: None,
         data: None,
         size: object.size,
     }));

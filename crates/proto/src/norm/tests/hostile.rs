@@ -9,7 +9,7 @@ use wire::norm::{
     Scheme, Sender,
 };
 
-use super::world::{World, content};
+use super::world::{World, content, name};
 use crate::norm::bits::Bits;
 use crate::norm::coding::Coding;
 use crate::norm::{
@@ -36,12 +36,22 @@ struct Prey {
 }
 
 impl Prey {
-    fn new(scheme: Scheme, (block_len, parity): (u16, u16), segment_size: u16, size: u64) -> Self {
+    fn new(scheme: Scheme, blocks: (u16, u16), segment_size: u16, size: u64) -> Self {
+        Self::of(&Config::default(), scheme, blocks, (segment_size, size))
+    }
+
+    fn of(
+        config: &Config,
+        scheme: Scheme,
+        (block_len, parity): (u16, u16),
+        (segment_size, size): (u16, u64),
+    ) -> Self {
         let mut seed = 8470;
-        let nodes = [Config::default(), Config::default()].map(|mut config| {
+        let nodes = [config, config].map(|config| {
             seed += 1;
+            let mut config = Config { node: seed, ..config.clone() };
             config.receiver.streams = Some(Join::Heard);
-            Node::new(Config { node: seed, ..config }, Rng::new(1, "norm"))
+            Node::new(config, Rng::new(1, "norm"))
         });
         // As fast as can be.
         let info = PathInfo { owlt: Some(MILLI), ..PathInfo::datagram(1024) };
@@ -293,6 +303,46 @@ fn a_round_trip_of_nothing_does_not_make_receivers_shout() {
     // Each of 400 is asked for once again, and not for every message.
     let asked = prey.asked(since).len();
     assert!((1..=450).contains(&asked), "{asked}");
+}
+
+#[test]
+fn objects_without_norm_info_are_stored_and_named_by_number() {
+    let object = content(35);
+    for (flags, store_data) in [(Flags::FILE, false), (Flags::FILE, true), (Flags::NONE, true)] {
+        let mut config = Config::default();
+        config.receiver.store_data = store_data;
+        let mut prey = Prey::of(&config, Scheme::ReedSolomon8, (4, 2), (10, 35));
+        prey.flags = flags;
+        for (symbol, payload) in (0..).zip(object.chunks(10)) {
+            prey.data(5, (0, symbol), payload);
+        }
+        prey.flush(5, (0, 3));
+        prey.wait(Duration::from_secs(1));
+        let [end] = prey.ends()[..] else { panic!("{:?}", prey.ends()) };
+        // Sender 99, and its object 5.
+        let stored = name("norm-00000063.5");
+        assert_eq!((&end.result, end.name.as_ref()), (&Ok(()), Some(&stored)));
+        assert!(end.data.is_none() && end.is_confirmed);
+        assert!(prey.world.sides[HERE].store.get(&stored) == Some(&object[..]));
+    }
+    // An object that is not to be stored is handed out as bytes.
+    let mut prey = Prey::new(Scheme::ReedSolomon8, (4, 2), 10, 35);
+    for (symbol, payload) in (0..).zip(object.chunks(10)) {
+        prey.data(5, (0, symbol), payload);
+    }
+    let [end] = prey.ends()[..] else { panic!("{:?}", prey.ends()) };
+    assert_eq!((end.data.as_deref(), &end.name), (Some(&object[..]), &None));
+}
+
+#[test]
+fn norm_info_of_data_is_no_name() {
+    let mut config = Config::default();
+    config.receiver.store_data = true;
+    let mut world = World::with(&config);
+    let id = world.request(Content::Data(content(50).into()), "etc");
+    world.run();
+    let stored = world.finished(HERE).and_then(|end| end.name.clone());
+    assert_eq!(stored, Some(name(&format!("norm-{:08x}.{}", id.sender, id.number))));
 }
 
 #[test]
