@@ -430,7 +430,7 @@ impl Sender {
         let Some(flush) = self.flush.as_mut() else { return };
         if core.config.sender.end == EndGame::Flush && flush.sent >= robust {
             let open = usize::from(self.objects.back().is_some_and(Outgoing::is_open_stream));
-            self.finish_front(core, self.objects.len() - open, |_| Ok(()));
+            self.finish_front(core, self.objects.len() - open, None, |_| Ok(()));
         } else if !self.base.is_armed(Alarm::Flush) {
             flush.due = true;
             self.base.want(&mut core.kernel, Class::Control);
@@ -455,7 +455,11 @@ impl Sender {
         let most = self.persistence(core);
         let wait = self.voice.twice();
         let are_unknown = self.is_group && receivers == 0;
+        let taken = self.stream_taken((now, most), receivers).filter(|number| *number <= through);
         let is_over = |object: &&Outgoing| {
+            if taken == Some(object.id.number) {
+                return true;
+            }
             let number = object.id.number;
             let standing = self.members.standing(number, receivers);
             // In a group of unknown size, there is time for all to answer, and they are asked again.
@@ -465,7 +469,7 @@ impl Sender {
                     || self.members.is_in_vain(number, receivers, (now, most)))
         };
         let count = self.objects.iter().take_while(is_over).count();
-        self.finish_front(core, count, |standing| match standing {
+        self.finish_front(core, count, taken, |standing| match standing {
             Standing { expected: 0, .. } => Err(Failure::NoReceiver),
             Standing { expected, have, .. } if have < expected => {
                 Err(Failure::Unacknowledged { missing: expected - have, known: expected })
@@ -479,6 +483,7 @@ impl Sender {
         &mut self,
         core: &mut Core,
         count: usize,
+        taken: Option<u64>,
         result: impl Fn(Standing) -> Result<(), Failure>,
     ) {
         let mut last = None;
@@ -490,7 +495,9 @@ impl Sender {
             let is_confirmed = standing.have > 0
                 && standing.have >= self.members.len()
                 && !self.members.are_more();
-            finished(core, &object, result(standing), (standing.have, is_confirmed));
+            let is_taken = taken == Some(object.id.number);
+            let result = if is_taken { Ok(()) } else { result(standing) };
+            finished(core, &object, result, (standing.have, is_confirmed || is_taken));
         }
         if let Some(last) = last.filter(|_| self.objects.is_empty()) {
             self.members.keep(last);

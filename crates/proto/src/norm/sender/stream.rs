@@ -7,7 +7,7 @@ use wire::norm::{Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, NodeId, Nod
 
 use super::{Alarm, Class, Core, EndGame, FLUSH_HEADER, Failure, Outgoing, Sender};
 use crate::norm::indication::Indication;
-use crate::norm::members::Members;
+use crate::norm::members::{Members, Persistence};
 use crate::path::Burst;
 
 /// Who has how much of a stream. What members acknowledge are segments, counted from 1.
@@ -93,6 +93,22 @@ impl Sender {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.remove(node);
         }
+    }
+
+    /// The stream that ended and of which all bytes were acknowledged, once receivers were silent for
+    /// as many flushes as the RFC has (§5.1.1): a receiver that has all need not stay to acknowledge
+    /// the end.
+    pub(super) fn stream_taken(
+        &self,
+        (now, most): (Time, Persistence),
+        receivers: u32,
+    ) -> Option<u64> {
+        let stream = self.objects.back().filter(|object| object.is_stream() && object.is_sent())?;
+        let has_all = self.flow.as_ref()?.members.least(receivers)? + 1 >= stream.segments_sent();
+        let patience = most.patience.min(self.voice.twice() * most.polls);
+        let most = Persistence { patience, ..most };
+        let is_silent = self.members.is_in_vain(stream.id.number, receivers, (now, most));
+        (has_all && is_silent && !stream.is_open_stream()).then_some(stream.id.number)
     }
 
     /// Something was written, or found room.

@@ -629,6 +629,29 @@ fn a_stream_that_rests_goes_on() {
 }
 
 #[test]
+fn a_receiver_that_has_all_may_leave_before_it_acknowledges_the_end() {
+    let mut pipe = Pipe::with(&small(), 4_000);
+    pipe.write(&[1; 1_000]);
+    pipe.flush();
+    pipe.run_for(Duration::from_secs(10));
+    assert_eq!(pipe.octets(), [1; 1_000]);
+    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.close();
+    // 20 flushes, two round trips of 50 ms apart.
+    pipe.run_for(Duration::from_secs(4));
+    assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
+    // Who may lack something is waited for.
+    let mut pipe = Pipe::with(&small(), 4_000);
+    pipe.write(&[1; 1_000]);
+    pipe.run_for(Duration::from_secs(10));
+    pipe.world.lose = Box::new(|side, _, _| side == 1);
+    pipe.write(&[1; 500]);
+    pipe.close();
+    pipe.run_for(Duration::from_secs(3_000));
+    assert_eq!(pipe.ends()[0], None);
+}
+
+#[test]
 fn receivers_that_do_not_answer_end_it() {
     let mut config = small();
     config.sender.patience = Timer::Fixed(Duration::from_secs(20));
