@@ -138,6 +138,15 @@ impl Coding {
         DATA_HEADER + self.scheme.payload_id_len().unwrap_or(0) + fti
     }
 
+    /// Octets of the longest message that a transfer cannot do without: a NACK of one segment, or an
+    /// acknowledgement, each with EXT_CC and an extension of our own.
+    pub(crate) fn least_message(&self) -> usize {
+        const HEADER: usize = 40;
+        const POSITION: usize = 4;
+        const REQUEST: usize = 4;
+        HEADER + REQUEST + POSITION + self.scheme.payload_id_len().unwrap_or(8)
+    }
+
     /// The longest segment of at most `len` octets.
     pub(crate) fn fitting(&self, len: u16) -> u16 {
         match self.scheme {

@@ -237,8 +237,13 @@ impl Sender {
         let room = path.mtu().saturating_sub(self.coding.data_header(has_fti));
         let most = u16::try_from(room).unwrap_or(u16::MAX);
         let segment = self.coding.fitting(config.segment_size.unwrap_or(most).min(most));
-        if segment == 0 {
-            return Some(Err(Failure::Settings("the path takes no segment".to_owned())));
+        let least = match config.end {
+            EndGame::Acknowledged => self.coding.least_message(),
+            EndGame::Flush => 0,
+        };
+        if segment == 0 || path.mtu() < least {
+            let least = least.max(self.coding.data_header(has_fti) + 2);
+            return Some(Err(Failure::Settings(too_narrow(path.mtu(), least))));
         }
         Some(Ok(Cut { segment, room: most, coding: self.coding.clone(), has_fti }))
     }
@@ -864,6 +869,15 @@ fn finished(
         data: None,
         size: object.size,
     }));
+}
+
+/// Why a path cannot be used.
+fn too_narrow(mtu: usize, least: usize) -> String {
+    format!(
+        "the path takes messages of {mtu} bytes, and NORM needs {least}: \
+         an MTU of {} with the headers of IPv4 and UDP",
+        least + 28
+    )
 }
 
 /// The first object that a receiver heard of, if it says so.

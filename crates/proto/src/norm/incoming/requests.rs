@@ -204,10 +204,21 @@ impl Incoming {
         if !is_heard && !block.is_heard(&wanted, block_len) {
             let is_parity = wanted.first().is_some_and(|first| *first >= block_len);
             let count = u16::try_from(wanted.len()).unwrap_or(u16::MAX);
-            let went = match is_parity && count > 1 && price.counts() {
+            let is_first = writer.is_empty();
+            let mut went = match is_parity && count > 1 && price.counts() {
                 true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
                 false => request_symbols(writer, &wanted, position),
             };
+            // A message that takes no range takes an item: the count, or the first of the list.
+            // The rest is requested in the next round.
+            if !went && is_first {
+                went = writer.is_empty()
+                    && match is_parity {
+                        true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
+                        false => writer.item(RequestFlags::SEGMENT, position(wanted[0])).is_ok(),
+                    }
+                    || !writer.is_empty();
+            }
             if !went {
                 return false;
             }

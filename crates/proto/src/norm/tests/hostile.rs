@@ -399,3 +399,39 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
     };
     assert_eq!(world.sides[HERE].indications.iter().filter(reports).count(), 2);
 }
+
+#[test]
+fn a_path_that_is_too_narrow_is_refused_at_once() {
+    let with = |mtu| {
+        let mut world = World::with(&Config::default());
+        world.info.kind = PathInfo::datagram(mtu).kind;
+        (0..2).for_each(|side| world.up(side));
+        world
+    };
+    let file = content(20_000);
+    let mut world = with(51);
+    world.send(&file);
+    world.run();
+    let Err(Failure::Settings(why)) = &world.finished(0).expect("it ended").result else {
+        panic!("{:?}", world.finished(0));
+    };
+    assert!(why.contains("52") && why.contains("an MTU of 80"), "{why}");
+    assert!(world.log.is_empty(), "{:#?}", world.transcript());
+    // Where one item fits, that is requested.
+    for mtu in [52, 60, 68] {
+        for (parity, every) in [(32, 6), (2, 6), (0, 10)] {
+            let mut world = with(mtu);
+            for side in &mut world.sides {
+                let mut config = Config { node: side.engine.node(), ..Config::default() };
+                config.sender.parity = parity;
+                side.engine = Node::new(config, Rng::new(1, "norm"));
+            }
+            (0..2).for_each(|side| world.up(side));
+            world.logging = false;
+            world.lose = Box::new(move |side, number, _| side == 0 && number % every == 2);
+            world.send(&file);
+            world.run();
+            world.assert_delivered(&file);
+        }
+    }
+}
