@@ -37,7 +37,7 @@ impl Protocol for Saratoga {
             voluntary_interval: has(3).then_some(Duration::from_secs(1)),
             unpaced_window: has(4).then_some(600),
             // Short enough to be waited for, with several questions a second.
-            inactivity: Duration::from_secs(300),
+            inactivity: Timer::Fixed(Duration::from_secs(300)),
             ..Remote::default()
         };
         let mut config = Config {

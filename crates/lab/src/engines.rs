@@ -416,6 +416,7 @@ impl EngineConfig {
                 let SaratogaConfig { config, remotes, .. } = peer.as_mut();
                 let known = config.remotes.values_mut().chain(remotes.values_mut());
                 let all = known.chain([&mut config.default_remote]);
+                let silence = saratoga::Timer::Fixed(silence);
                 all.for_each(|remote| remote.inactivity = silence);
             }
             Self::Norm(node) => {

@@ -187,7 +187,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
                 }),
                 voluntary_interval: rng.chance(0.3).then(|| Switch::On(every(rng))),
                 answer_timer: timer(rng),
-                inactivity,
+                inactivity: inactivity.map(mib::Timer::Fixed),
                 payload_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
                 repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
                 ..settings::saratoga::Remote::default()

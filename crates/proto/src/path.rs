@@ -240,6 +240,16 @@ impl Burst<'_> {
         self.at.max(self.now)
     }
 
+    /// The time at which the batch is made.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Time until the path is free for the next datagram.
+    pub(crate) fn backlog(&self) -> Duration {
+        self.at.since(self.now)
+    }
+
     /// Bytes in the batch.
     pub(crate) fn len(&self) -> usize {
         self.tx.bytes().len()

@@ -108,8 +108,8 @@ table! {
         request_timer: Timer,
         /// Time to wait for a STATUS, or `auto`.
         answer_timer: Timer,
-        /// Silence after which a session is given up.
-        inactivity: Span,
+        /// Silence after which a session is given up, or `auto`.
+        inactivity: Timer,
         /// Most copies of a repair.
         repair_copies: u32,
         /// The round trip assumed before it is known.

@@ -72,7 +72,7 @@ fn strange_saratoga() -> (s::Config, saratoga::Remotes) {
         voluntary_interval: Some(ANY),
         request_timer: s::Timer::Fixed(Duration::from_secs(923)),
         answer_timer: s::Timer::Fixed(Duration::from_secs(903)),
-        inactivity: Duration::from_secs(904),
+        inactivity: s::Timer::Fixed(Duration::from_secs(904)),
         repair_copies: 905,
         initial_rtt: Duration::from_secs(906),
         rate_bps: Some(907),
@@ -231,8 +231,8 @@ fn saratoga_remotes() -> impl Strategy<Value = s::Remote> {
         proptest::option::of(any::<usize>()),
     );
     let often = (1_000_000..u64::MAX).prop_map(Duration::from_nanos);
-    let times = (proptest::option::of(often), spans(), spans(), spans());
-    let timers = (proptest::option::of(timers()), timers(), timers());
+    let times = (proptest::option::of(often), spans(), spans());
+    let timers = (proptest::option::of(timers()), timers(), timers(), timers());
     let width = prop_oneof![Just(16_u64), Just(32), Just(64), Just(128)];
     (sizes, times, timers, width, any::<(u32, bool)>()).prop_map(
         |(sizes, times, timers, bits, other)| {
@@ -245,12 +245,12 @@ fn saratoga_remotes() -> impl Strategy<Value = s::Remote> {
                 voluntary_interval: times.0,
                 request_timer: timers.1,
                 answer_timer: timers.2,
-                inactivity: times.1,
+                inactivity: timers.3,
                 repair_copies: copies,
-                initial_rtt: times.2,
+                initial_rtt: times.1,
                 rate_bps: sizes.2,
                 unpaced_window: sizes.3,
-                interval: times.3,
+                interval: times.2,
                 pace_as: sizes.4,
                 congestion: if heeds { s::Congestion::Tfrc } else { s::Congestion::Off },
             }

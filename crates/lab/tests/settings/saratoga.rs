@@ -162,10 +162,11 @@ fn timers_are_those_that_are_set() {
 #[test]
 fn repairs_have_as_many_copies_as_allowed() {
     // Asked only at the end: what is lost is known at once, and all is sent.
-    let far = World { there: "per = 0.2", size: "1 MB", ..PUT };
-    let sent = |copies: &str| {
+    let sent = |copies: &str| -> usize {
         let settings = format!("default = {{ status_interval = \"off\"{copies} }}");
-        data(&far.play(&settings, "").whole()).len()
+        let sizes = ["100 kB", "200 kB", "300 kB", "500 kB", "1 MB"];
+        let far = sizes.map(|size| World { there: "per = 0.2", size, ..PUT });
+        far.iter().map(|far| data(&far.play(&settings, "").whole()).len()).sum()
     };
     let (one, four) = (sent(", repair_copies = 1"), sent(""));
     assert!(one < four, "{one} and {four}");

@@ -162,12 +162,15 @@ pub struct Remote {
     /// Time between two STATUS that nobody asked for, while data comes. `None` sends one at the
     /// beginning, one at the end, and others only after silence.
     pub voluntary_interval: Option<Duration>,
-    /// Time to wait for the answer to a request before it is sent again.
+    /// Time to wait for the reply to a request before it is sent again. Of `Timer::Auto`, later
+    /// waits are half of the first, and at least 250 ms.
     pub request_timer: Timer,
-    /// Time to wait for a STATUS before it is asked for again.
+    /// Time to wait for a STATUS before the sender requests it again, with later waits as of
+    /// `request_timer`. A silent receiver sends a STATUS after twice this time, and less often later.
     pub answer_timer: Timer,
-    /// Silence after which a session is given up.
-    pub inactivity: Duration,
+    /// Silence after which a session is given up: `Timer::Auto` is an hour and eight reply times,
+    /// at 22 minutes of light 6 h 53.
+    pub inactivity: Timer,
     /// Most copies of a repair that are sent at once, where a round trip costs more than they do.
     pub repair_copies: u32,
     /// The round trip assumed before it is known or measured.
@@ -195,7 +198,7 @@ impl Default for Remote {
             voluntary_interval: None,
             request_timer: Timer::Auto,
             answer_timer: Timer::Auto,
-            inactivity: Duration::from_secs(3600),
+            inactivity: Timer::Auto,
             repair_copies: 4,
             initial_rtt: Duration::from_secs(1),
             rate_bps: None,

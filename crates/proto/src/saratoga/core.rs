@@ -11,6 +11,7 @@ use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
 use crate::kernel::{self, Base, User, bounds};
 use crate::path::{Burst, Handle};
+use crate::timer;
 
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,8 +161,14 @@ impl Core {
         base.seat.round_trip(&self.kernel.paths).timeout(remote.initial_rtt)
     }
 
-    /// When a peer that was last heard then is given up.
+    /// Limit of a peer's silence.
+    pub(crate) fn inactivity(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
+        let reply = self.answer_time(base, remote);
+        remote.inactivity.duration(timer::inactivity(reply), 0).max(4 * reply)
+    }
+
+    /// When a session ends for silence since the last sign of life.
     pub(crate) fn given_up_at(&self, base: &Base<Alarm>, remote: &Remote) -> Time {
-        base.last_heard + remote.inactivity.max(4 * self.answer_time(base, remote))
+        base.last_heard + self.inactivity(base, remote)
     }
 }

@@ -93,7 +93,7 @@ impl Errand {
         }
         self.request_due = false;
         let auto = core.answer_time(&self.base, &self.remote);
-        let wait = self.remote.request_timer.duration(auto, self.misses);
+        let wait = self.remote.request_timer.probe(auto, self.misses);
         self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
         Turn::Over
     }

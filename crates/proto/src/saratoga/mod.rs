@@ -126,10 +126,18 @@ impl Session {
         }
     }
 
+    /// The path came up.
+    fn path_up(&mut self, core: &mut Core) {
+        match self {
+            Self::Sender(sender) => sender.path_up(core),
+            Self::Receiver(_) | Self::Errand(_) => self.want_all(core),
+        }
+    }
+
     /// The request for it came again.
     fn asked_again(&mut self, core: &mut Core) {
         match self {
-            Self::Receiver(receiver) => receiver.volunteer(core),
+            Self::Receiver(receiver) => receiver.requested(core),
             Self::Sender(_) | Self::Errand(_) => self.want_all(core),
         }
     }
@@ -627,7 +635,10 @@ impl Node {
     ) {
         match request.kind {
             RequestKind::Put | RequestKind::Give => {
-                self.begin_receiver(now, id, None);
+                let handle = self.begin_receiver(now, id, None);
+                if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
+                    receiver.requested(&mut self.core);
+                }
             }
             RequestKind::Delete if self.slots.iter().any(|session| session.uses(&file)) => {
                 self.refuse(id, StatusCode::InUse);
@@ -701,7 +712,7 @@ impl Node {
         for session in self.slots.iter_mut().filter(|session| session.id().peer == id) {
             session.base().follow(&mut self.core.kernel, now);
             if resumed {
-                session.want_all(&mut self.core);
+                session.path_up(&mut self.core);
             }
         }
         let beacons = self.core.config.beacons.as_ref();

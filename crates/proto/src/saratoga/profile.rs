@@ -40,7 +40,7 @@ pub fn profile(name: &str) -> Option<Config> {
                 status_interval: None,
                 request_timer: Timer::Fixed(SILENCE),
                 answer_timer: Timer::Fixed(Duration::from_secs(1)),
-                inactivity: SILENCE,
+                inactivity: Timer::Fixed(SILENCE),
                 repair_copies: 1,
                 ..Remote::default()
             };

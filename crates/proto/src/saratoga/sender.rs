@@ -438,7 +438,7 @@ impl Sender {
             }
             self.request_due = false;
             let auto = core.answer_time(&self.base, &self.remote);
-            let wait = self.remote.request_timer.duration(auto, self.misses);
+            let wait = self.remote.request_timer.probe(auto, self.misses);
             self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
         }
         if self.phase == Phase::Ending {
@@ -648,14 +648,17 @@ impl Sender {
             return;
         }
         let auto = core.answer_time(&self.base, &self.remote);
-        let wait = self.remote.answer_timer.duration(auto, self.misses);
+        let wait = self.remote.answer_timer.probe(auto, self.misses);
         self.base.alarm(&mut core.kernel, Alarm::Poll, burst.departure(), wait);
     }
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let Some(mut source) = self.source.take() else { return Turn::Over };
         let turn = loop {
-            let asks = self.control.is_some() && self.is_ask_due(burst.departure());
+            // Once the end of a stream was sent, only what asks about the end says that all is there.
+            let may_ask =
+                self.control.is_some() && !(self.end_sent && self.order.content == Content::Stream);
+            let asks = may_ask && self.is_ask_due(burst.departure());
             let room = self.room(burst.mtu(), asks).unwrap_or(1);
             let Some(next) = source.next_repair(room) else { break Turn::Over };
             if !self.may_send(core, burst.departure()) {
@@ -774,6 +777,9 @@ impl Sender {
         // On a way that is shared, it costs the others, too.
         let spares = source.at_end() && self.control.is_none();
         let copies = if spares { self.remote.repair_copies } else { 1 };
+        // Over a thin return link a reply takes longer than light does.
+        let reply = core.answer_time(&self.base, &self.remote);
+        let times = times.map(|(packet, round_trip)| (packet, round_trip.max(reply)));
         source.choose_copies(copies, segment, times);
         source.read_repairs(&mut core.kernel, self.base.seat.handle);
         if let Some(window) = self.window.as_mut() {

@@ -3,7 +3,7 @@
 use engine::{FilestoreRequest, Time};
 use wire::saratoga::{Content, StatusCode};
 
-use super::{Phase, Receiver};
+use super::{Phase, Receiver, Wants};
 use crate::ranges::Ranges;
 use crate::saratoga::core::{Alarm, Core, Job};
 use crate::saratoga::directory;
@@ -121,8 +121,12 @@ impl Receiver {
 
     /// Tells the sender how it ended. A path that stays down does not keep the session for ever.
     pub(super) fn tell(&mut self, core: &mut Core, now: Time, code: StatusCode) {
+        if self.wants == Wants::Nothing {
+            self.close(core);
+            return;
+        }
         self.phase = Phase::Telling(code);
-        let inactivity = self.remote.inactivity;
+        let inactivity = core.inactivity(&self.base, &self.remote);
         self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
         self.volunteer(core);
     }

@@ -4,6 +4,7 @@
 //! when the file has its name.
 
 mod completion;
+mod report;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,12 +13,13 @@ use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, OpenMode, Time};
 use wire::cfdp::{Checksum, ChecksumType};
 use wire::saratoga::{
-    Content, Data, FileChecksum, Hole, Holes, Metadata, Packet, Request, RequestKind, Status,
-    StatusCode, Timestamp, Width,
+    Content, Data, FileChecksum, Metadata, Packet, Request, RequestKind, Status, StatusCode,
+    Timestamp, Width,
 };
 
+use self::report::{Arrivals, Wants};
 use crate::kernel::Base;
-use crate::path::{Burst, Class, Path, Turn};
+use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
 use crate::saratoga::config::{Remote, Version};
 use crate::saratoga::core::{Alarm, Core, Job, Task};
@@ -74,6 +76,13 @@ pub(crate) struct Receiver {
     /// The timestamp of the data with the highest offset that had one.
     stamped: (u64, Option<Timestamp>),
     voluntary_due: bool,
+    /// Whether a STATUS is due that says that the receiver is there (§6.1.2), unless the sender
+    /// requests one first.
+    greeting_due: bool,
+    wants: Wants,
+    /// Whether a STATUS waited until the path was free.
+    has_waited: bool,
+    arrivals: Arrivals,
     /// STATUS packets of a report that is being sent.
     outbox: VecDeque<Vec<u8>>,
     /// What is written and being made safe, and what is safe and on record.
@@ -153,6 +162,10 @@ impl Receiver {
             requests: VecDeque::new(),
             stamped: (0, None),
             voluntary_due: false,
+            greeting_due: !asking,
+            wants: if asking { Wants::Status } else { Wants::Unknown { sent: 0 } },
+            has_waited: false,
+            arrivals: Arrivals::default(),
             outbox: VecDeque::new(),
             saving: None,
             saved: Ranges::new(),
@@ -169,8 +182,10 @@ impl Receiver {
         if asking {
             receiver.base.want(&mut core.kernel, Class::Control);
         } else {
-            // A receiver says at once that it is there, and how far (§6.1.2).
-            receiver.volunteer(core);
+            // Within the time of a reply a sender that wants a STATUS has requested one, and what
+            // comes without a request may come over a link without a return.
+            let wait = core.answer_time(&receiver.base, &receiver.remote);
+            receiver.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
         }
         let wait = receiver.given_up_at(core).since(now);
         receiver.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
@@ -265,6 +280,13 @@ impl Receiver {
     fn quiet(&self, core: &Core) -> Duration {
         let auto = core.answer_time(&self.base, &self.remote);
         2 * self.remote.answer_timer.duration(auto, self.misses)
+    }
+
+    /// The sender requested the session (§4.2), and gets a STATUS for it.
+    pub(crate) fn requested(&mut self, core: &mut Core) {
+        self.wants = Wants::Status;
+        self.greeting_due = false;
+        self.volunteer(core);
     }
 
     /// Sends a STATUS that nobody asked for.
@@ -427,6 +449,7 @@ impl Receiver {
                 return;
             }
             self.heard(core, now);
+            self.arrivals.add(now, data.data.len());
             self.take(core, now, data, end);
         } else {
             core.stats.duplicate_data += u64::from(!data.data.is_empty());
@@ -435,10 +458,15 @@ impl Receiver {
             self.stamped = (end, data.timestamp);
         }
         if data.wants_status {
+            self.wants = Wants::Status;
+            self.greeting_due = false;
             if self.requests.len() >= REQUESTS_MAX {
                 self.requests.pop_front();
             }
             self.requests.push_back((data.timestamp, end));
+        }
+        if data.is_end && !data.wants_status && matches!(self.wants, Wants::Unknown { .. }) {
+            self.wants = Wants::Nothing;
         }
         self.check_complete(core, now);
         // Once all is there, an answer waits until that is safe.
@@ -589,7 +617,14 @@ impl Receiver {
             if self.is_whole() {
                 return Turn::Over;
             }
-            if let Some((timestamp, end)) = self.requests.pop_front() {
+            if (!self.requests.is_empty() || self.voluntary_due) && self.waits_for_path(core, burst)
+            {
+                return Turn::Over;
+            }
+            // What waited has the answer of the last one.
+            let request = self.requests.pop_back();
+            self.requests.clear();
+            if let Some((timestamp, end)) = request {
                 self.voluntary_due = false;
                 self.make_status(core, timestamp, end, false);
             } else if std::mem::take(&mut self.voluntary_due) {
@@ -619,98 +654,10 @@ impl Receiver {
         self.request_due = false;
         if self.phase == Phase::Asking {
             let auto = core.answer_time(&self.base, &self.remote);
-            let wait = self.remote.request_timer.duration(auto, self.misses);
+            let wait = self.remote.request_timer.probe(auto, self.misses);
             self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
         }
         true
-    }
-
-    /// Makes the STATUS packets that say what is missing: more than one if the holes do not fit.
-    fn make_status(
-        &mut self,
-        core: &Core,
-        timestamp: Option<Timestamp>,
-        in_response_to: u64,
-        is_voluntary: bool,
-    ) {
-        let mtu = core.kernel.paths.get(&self.id.peer).map_or(0, Path::mtu);
-        let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
-        let width = self.width.max(Width::fitting(self.highest));
-        let stamp_len = timestamp.map_or(0, |timestamp| timestamp.len());
-        let room = max.saturating_sub(8 + stamp_len + 2 * width.octets());
-        let each = (room / (2 * width.octets())).max(1);
-        // Version 0 tells of all that is missing: where nothing is, all is there.
-        let end = match core.config.version {
-            Version::V0 => self.end.unwrap_or(self.highest),
-            Version::V1 => self.highest,
-        };
-        // Without METADATA it is not known what an earlier session brought (§4.5, bit 13).
-        let (end, in_response_to) =
-            if self.known.is_some() { (end, in_response_to) } else { (0, 0) };
-        let gaps = self.ranges.gaps(0, end);
-        let holes: Vec<Hole> = gaps.map(|(start, end)| Hole { start, last: end - 1 }).collect();
-        let progress = holes.first().map_or(end.min(self.highest), |hole| hole.start);
-        // Where there are no holes, both edges of what is worked on are the same.
-        let in_response_to = in_response_to.max(progress);
-        let mut parts: Vec<&[Hole]> = holes.chunks(each).take(PACKETS_MAX).collect();
-        if parts.is_empty() {
-            parts.push(&[]);
-        }
-        let is_partial = parts.len() > 1;
-        for part in parts {
-            let packet = Packet::Status(Status {
-                descriptor: width,
-                timestamp,
-                lacks_metadata: self.known.is_none(),
-                is_partial,
-                is_voluntary,
-                code: StatusCode::Ok,
-                session: self.id.number,
-                progress,
-                in_response_to,
-                holes: Holes::new(part),
-            });
-            self.outbox.extend(packet.to_vec());
-        }
-    }
-
-    /// The last STATUS of the session, for those who ask later, too.
-    pub(crate) fn last_word(&self) -> Vec<u8> {
-        match self.phase {
-            Phase::Telling(code) => self.last_word_as(code, None),
-            Phase::Asking
-            | Phase::Receiving
-            | Phase::Verifying
-            | Phase::Syncing
-            | Phase::Reading
-            | Phase::Installing
-            | Phase::Done => self.last_word_as(self.outcome(), None),
-        }
-    }
-
-    fn outcome(&self) -> StatusCode {
-        if self.is_installed {
-            StatusCode::Ok
-        } else {
-            self.failure.unwrap_or(StatusCode::NotInterested)
-        }
-    }
-
-    fn last_word_as(&self, code: StatusCode, timestamp: Option<Timestamp>) -> Vec<u8> {
-        let size = if code == StatusCode::Ok { self.end.unwrap_or(self.highest) } else { 0 };
-        let packet = Packet::Status(Status {
-            descriptor: self.width.max(Width::fitting(size)),
-            timestamp,
-            lacks_metadata: code == StatusCode::MetadataRequired,
-            is_partial: false,
-            is_voluntary: true,
-            code,
-            session: self.id.number,
-            progress: size,
-            in_response_to: size,
-            holes: Holes::NONE,
-        });
-        packet.to_vec().unwrap_or_default()
     }
 
     fn is_whole(&self) -> bool {
@@ -793,22 +740,8 @@ impl Receiver {
                 self.request_due = true;
                 self.base.want(&mut core.kernel, Class::Control);
             }
-            (Alarm::Voluntary, Phase::Receiving) => {
-                let quiet = self.quiet(core);
-                let silent_at = self.base.last_heard + quiet;
-                let every = self.remote.voluntary_interval;
-                let mut wait = silent_at.since(now);
-                if every.is_some() || silent_at <= now {
-                    self.volunteer(core);
-                    // A sender that was started again knows only what it is asked for.
-                    let can_go_on = self.known.as_ref().is_none_or(|known| known.can_go_on);
-                    let is_gone = silent_at <= now && self.misses > 0 && can_go_on;
-                    self.request_due = is_gone && self.wish.is_some();
-                    self.misses += u32::from(silent_at <= now);
-                    wait = every.map_or(quiet, |every| every.min(quiet));
-                }
-                self.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
-            }
+            (Alarm::Voluntary, Phase::Receiving) => self.voluntary(core, now),
+            (Alarm::Pace, _) => self.path_free(core),
             (Alarm::Save, Phase::Receiving) => self.save(core),
             (Alarm::Inactivity, Phase::Asking | Phase::Receiving) => {
                 let limit = self.given_up_at(core);
@@ -829,7 +762,6 @@ impl Receiver {
                 | Alarm::Inactivity
                 | Alarm::Poll
                 | Alarm::Window
-                | Alarm::Pace
                 | Alarm::Silence
                 | Alarm::Beacon,
                 _,

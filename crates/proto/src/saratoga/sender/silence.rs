@@ -33,6 +33,13 @@ impl Sender {
         }
     }
 
+    /// The path came up: what waits for a reply is asked at once.
+    pub(crate) fn path_up(&mut self, core: &mut Core) {
+        self.request_due |= self.phase == Phase::Asking;
+        self.ask_due |= self.phase == Phase::Sending && self.end_sent;
+        self.want_all(core);
+    }
+
     /// A timer went off.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {

@@ -9,7 +9,7 @@ use wire::saratoga::{
 
 use super::world::{PATH, World, config, content, data, metadata, name, quiet, request, status};
 use crate::saratoga::{
-    Beacons, Config, Indication, Permissions, Put, Remote, RequestError, packet,
+    Beacons, Config, Indication, Permissions, Put, Remote, RequestError, Timer, packet,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -358,7 +358,7 @@ fn sessions_beyond_the_bound_are_refused() {
 #[test]
 fn a_sender_that_is_silent_is_given_up_and_its_file_is_not_shown() {
     let mut config = quiet();
-    config.default_remote.inactivity = Duration::from_secs(16);
+    config.default_remote.inactivity = Timer::Fixed(Duration::from_secs(16));
     let mut world = World::alone(config);
     world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
     world.say(0, Packet::Data(data(0, b"x")));
@@ -372,7 +372,7 @@ fn a_sender_that_is_silent_is_given_up_and_its_file_is_not_shown() {
 fn a_receiver_that_is_silent_is_given_up() {
     for put in [Put::Ask, Put::Push] {
         let mut config = quiet();
-        config.default_remote.inactivity = Duration::from_secs(16);
+        config.default_remote.inactivity = Timer::Fixed(Duration::from_secs(16));
         let mut world = World::alone(config);
         world.put(&content(2500), put);
         world.run();
@@ -409,10 +409,7 @@ fn beacons_come_at_the_interval() {
 #[test]
 fn a_request_is_asked_again() {
     let mut world = World::with(&Config {
-        default_remote: Remote {
-            request_timer: crate::saratoga::Timer::Fixed(SECOND),
-            ..quiet().default_remote
-        },
+        default_remote: Remote { request_timer: Timer::Fixed(SECOND), ..quiet().default_remote },
         ..config()
     });
     world.sides[0].store.insert(name("source"), content(10));

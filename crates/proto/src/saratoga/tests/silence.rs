@@ -260,7 +260,7 @@ fn a_sender_that_forgot_what_it_was_asked_for_is_asked_again() {
 /// When a put of 2 MB ended, and how, at a receiver from which nothing is ever heard.
 fn end_at_a_silent_receiver(change: impl FnOnce(&mut Config), put: Put) -> (Duration, bool) {
     let mut config = world::config();
-    config.default_remote.inactivity = Duration::from_secs(60);
+    config.default_remote.inactivity = Timer::Fixed(Duration::from_secs(60));
     change(&mut config);
     let mut world = World::alone(config);
     world.put(&content(2_000_000), put);

@@ -29,7 +29,6 @@ fn push_without_loss() {
             "> DATA 0..1014",
             "> DATA 1014..2028",
             "> DATA 2028..2500 EOD STATUS requested",
-            "< STATUS well 0 of 0 voluntary",
             "< STATUS well 2500 of 2500 voluntary",
         ]
     );
@@ -268,7 +267,10 @@ fn a_stream_whose_packets_do_not_agree_on_its_end_is_refused() {
     let content = Content::Stream;
     let described = Metadata { content, ..metadata(0, FileChecksum::None) };
     let described = Packet::Metadata(described);
-    let part = |offset, is_end| Packet::Data(Data { content, is_end, ..data(offset, &[1; 100]) });
+    let part = |offset, is_end| {
+        let data = data(offset, &[1; 100]);
+        Packet::Data(Data { content, is_end, wants_status: is_end, ..data })
+    };
     let (beyond, end) = (part(500, false), part(100, true));
     let (start, whole) = (part(0, false), part(0, true));
     for packets in [
@@ -302,8 +304,6 @@ fn a_blind_put_asks_nothing() {
             "> DATA 0..1014",
             "> DATA 1014..2028",
             "> DATA 2028..2500 EOD",
-            "< STATUS well 0 of 0 voluntary",
-            "< STATUS well 2500 of 2500 voluntary",
         ]
     );
     assert!(world.copy() == Some(&file[..]));
