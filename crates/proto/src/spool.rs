@@ -143,7 +143,10 @@ impl Spool {
             self.start = offset;
             // Pieces that do not follow each other share a buffer, or each would hold one.
             if self.buffer.capacity() < data.len() {
-                let len = storage.room().write_piece.max(data.len());
+                let piece = storage.room().write_piece;
+                // A reception of which nothing is known may hold a single datagram for long.
+                let most = if self.opening { piece } else { piece.min(2 * self.parked_len) };
+                let len = most.max(data.len());
                 self.buffer = storage.room().take_buffer(len);
             }
         }

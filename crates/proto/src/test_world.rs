@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{
-    Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    StoreEffect, Time, TxBuf,
+    Completion, Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive,
+    Rng, StoreEffect, Time, TxBuf,
 };
 
 /// The path of either side to the other.
@@ -27,6 +27,9 @@ pub(crate) struct Side<E: Engine> {
     paused: bool,
     /// Effects that are not carried out yet, when the store is slow.
     pub(crate) slow: Option<Vec<StoreEffect>>,
+    /// Files that are open, and the most that were.
+    files: usize,
+    pub(crate) files_most: usize,
     /// How many more effects are carried out before the process dies.
     pub(crate) dies_after: Option<usize>,
 }
@@ -69,6 +72,8 @@ impl<E: Engine> World<E> {
             held: None,
             paused: false,
             slow: None,
+            files: 0,
+            files_most: 0,
             dies_after: None,
         });
         let mut world = Self {
@@ -120,6 +125,7 @@ impl<E: Engine> World<E> {
     pub(crate) fn replace(&mut self, side: usize, engine: E) {
         let host = &mut self.sides[side];
         host.store.close_all();
+        host.files = 0;
         host.held = None;
         host.paused = false;
         if let Some(slow) = host.slow.as_mut() {
@@ -193,7 +199,10 @@ impl<E: Engine> World<E> {
 
     fn execute(&mut self, side: usize, effect: StoreEffect) {
         let host = &mut self.sides[side];
+        host.files -= usize::from(matches!(effect, StoreEffect::Close { .. }));
         if let Some((ticket, answer)) = host.store.execute(effect) {
+            host.files += usize::from(matches!(answer, Ok(Completion::Opened { .. })));
+            host.files_most = host.files_most.max(host.files);
             host.engine.handle_input(self.now, Input::Done(ticket, answer));
         }
     }

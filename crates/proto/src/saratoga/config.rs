@@ -213,9 +213,11 @@ impl Default for Remote {
 /// Bounds on what a peer holds. What happens at each bound is said with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions under way. A request beyond it is refused, here and to others.
+    /// Sessions under way, of which an eighth is kept for this node's own. Beyond that, a half-open
+    /// session makes room; if there is none, requests are refused, here and to others.
     pub sessions: usize,
-    /// Sessions of one path, once half of all are under way. More are refused.
+    /// Sessions of one path, once half of all are under way. Beyond that, one of the same path makes
+    /// room; if there is none, more are refused.
     pub sessions_per_path: usize,
     /// Sessions that are over and remembered, to answer those who ask again. The oldest is
     /// forgotten.

@@ -246,6 +246,8 @@ pub struct Stats {
     pub duplicate_data: u64,
     /// DATA packets dropped because of a bound, or because they fit no file.
     pub data_dropped: u64,
+    /// Half-open sessions of peers that made room for others.
+    pub evicted: u64,
     /// Octets of files sent again.
     pub repair_bytes: u64,
     /// Storage effects that failed.

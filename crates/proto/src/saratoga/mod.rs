@@ -17,6 +17,7 @@ mod errand;
 mod indication;
 pub mod lite;
 mod partials;
+mod places;
 mod profile;
 mod receiver;
 mod sender;
@@ -461,9 +462,10 @@ impl Node {
         }
         if let Some(handle) = self.by_id.get(&id).copied() {
             let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return };
-            if !receiver.vanish(&mut self.core) {
+            if !receiver.is_unknown() {
                 return;
             }
+            receiver.vanish(&mut self.core);
             self.slots.take(handle);
             self.by_id.remove(&id);
         }
@@ -517,8 +519,7 @@ impl Node {
             self.refuse(id, StatusCode::AccessDenied);
             return None;
         }
-        if self.is_full(id.peer) {
-            self.core.user.limit_reached(Limit::Sessions);
+        if !self.has_place(now, id.peer) {
             if asks {
                 let word = status(id.number, StatusCode::ReceiverResources);
                 self.reply(id.peer, word);
@@ -526,13 +527,6 @@ impl Node {
             return None;
         }
         Some(self.begin_receiver(now, id, None))
-    }
-
-    fn is_full(&self, peer: PathId) -> bool {
-        let limits = &self.core.config.limits;
-        let of_path = || self.slots.iter().filter(|session| session.id().peer == peer).count();
-        self.by_id.len() >= limits.sessions
-            || self.by_id.len() >= limits.sessions / 2 && of_path() >= limits.sessions_per_path
     }
 
     /// Refuses a session, now and when it is tried again.
@@ -615,8 +609,7 @@ impl Node {
             self.core.stats.stray += 1;
             return;
         }
-        if self.is_full(from) {
-            self.core.user.limit_reached(Limit::Sessions);
+        if !self.has_place(now, from) {
             let word = status(id.number, StatusCode::ReceiverResources);
             self.reply(from, word);
             return;

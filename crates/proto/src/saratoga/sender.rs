@@ -98,6 +98,8 @@ pub(crate) struct Sender {
     control: Option<Control>,
     /// Octets that an earlier session brought.
     resumed: u64,
+    /// Whether a STATUS arrived.
+    is_known: bool,
     /// Questions in a row without an answer.
     misses: u32,
     /// Whether a question is unanswered.
@@ -161,6 +163,7 @@ impl Sender {
             window: None,
             control: None,
             resumed: 0,
+            is_known: false,
             misses: 0,
             is_waiting: false,
             standing: (0, 0, 0, 0),
@@ -174,6 +177,21 @@ impl Sender {
 
     pub(crate) fn is_done(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// Whether the peer asked for it.
+    pub(crate) fn is_theirs(&self) -> bool {
+        self.order.is_asked_for
+    }
+
+    /// Makes room for another session, if the peer that asked for the file left requests for a
+    /// STATUS without a reply for twice the time of one, and never sent any.
+    pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
+        let patience = 2 * core.answer_time(&self.base, &self.remote);
+        let is_silent = now.since(self.base.last_heard) >= patience;
+        let is_half_open =
+            self.order.is_asked_for && self.is_waiting && !self.is_known && is_silent;
+        is_half_open.then_some((true, self.base.last_heard))
     }
 
     /// Whether a file of this name is being sent, so that it must not be deleted.
@@ -843,7 +861,7 @@ impl Sender {
         }));
     }
 
-    fn release(&mut self, core: &mut Core) {
+    pub(crate) fn release(&mut self, core: &mut Core) {
         if let Some((file, _)) = self.summing.take() {
             core.kernel.close(file);
         }

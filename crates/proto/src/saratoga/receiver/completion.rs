@@ -190,23 +190,17 @@ impl Receiver {
 
     /// Deletes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
-        let was_opened = self.known.is_some();
         self.spool.abandon(&mut core.kernel);
-        if was_opened {
+        if self.is_begun {
             let request = FilestoreRequest::DenyFile(self.spool.name.clone());
             core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
         }
     }
 
-    /// Ends without a word, because another session is about the same file; `false` if it is about
-    /// one of its own.
-    pub(crate) fn vanish(&mut self, core: &mut Core) -> bool {
-        if self.known.is_some() || self.wish.is_some() {
-            return false;
-        }
+    /// Ends without a word: it makes room, or another session is about the same file.
+    pub(crate) fn vanish(&mut self, core: &mut Core) {
         self.discard(core);
         self.close(core);
-        true
     }
 
     pub(super) fn close(&mut self, core: &mut Core) {

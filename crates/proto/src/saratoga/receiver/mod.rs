@@ -35,6 +35,9 @@ const PACKETS_MAX: usize = 64;
 /// Requests for a STATUS that wait to be answered. Of more, the oldest is forgotten.
 const REQUESTS_MAX: usize = 16;
 
+/// Packets of a sender up to which they are counted.
+const FEW_PACKETS: u32 = 2;
+
 /// How long data waits for METADATA, if eight answers are not longer.
 const UNKNOWN_MOST: Duration = Duration::from_secs(600);
 
@@ -57,6 +60,12 @@ pub(crate) struct Receiver {
     wish: Option<Wish>,
     request_due: bool,
     known: Option<Known>,
+    /// Whether the working file was opened, which takes METADATA and a DATA packet.
+    is_begun: bool,
+    /// Packets of the sender that arrived, up to [`FEW_PACKETS`].
+    packets: u32,
+    /// Whether one of them was a DATA packet.
+    has_data: bool,
     width: Width,
     /// What has arrived.
     ranges: Ranges,
@@ -151,6 +160,9 @@ impl Receiver {
             wish,
             request_due: asking,
             known: None,
+            is_begun: false,
+            packets: 0,
+            has_data: false,
             width: Width::W16,
             ranges: Ranges::new(),
             highest: 0,
@@ -208,6 +220,30 @@ impl Receiver {
         is_theirs && known.is_some_and(|known| known.can_go_on && known.identity == identity)
     }
 
+    /// Whether the peer began it.
+    pub(crate) fn is_theirs(&self) -> bool {
+        self.wish.is_none()
+    }
+
+    /// Whether nothing is known of the file.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.known.is_none() && self.is_theirs()
+    }
+
+    /// Order in which half-open sessions make room, the smallest first: one with a single packet
+    /// does at once, because its next packet begins it again, and one without METADATA or without
+    /// data after a silence of two replies.
+    pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
+        let has_begun = self.known.is_some() && self.ranges.covered() > 0;
+        if !self.is_theirs() || has_begun || self.phase != Phase::Receiving {
+            return None;
+        }
+        let has_few = self.packets < FEW_PACKETS;
+        let patience = 2 * core.answer_time(&self.base, &self.remote);
+        let is_silent = now.since(self.base.last_heard) >= patience;
+        (has_few || is_silent).then_some((!has_few, self.base.last_heard))
+    }
+
     /// Whether it writes, or is to write, the file of this name.
     pub(crate) fn uses(&self, name: &FileName) -> bool {
         let known = self.known.as_ref().and_then(|known| known.destination.as_ref());
@@ -263,6 +299,7 @@ impl Receiver {
     fn heard(&mut self, core: &mut Core, now: Time) {
         self.base.last_heard = now;
         self.misses = 0;
+        self.packets = (self.packets + 1).min(FEW_PACKETS);
         if self.phase == Phase::Asking {
             self.phase = Phase::Receiving;
             self.request_due = false;
@@ -385,13 +422,17 @@ impl Receiver {
         let has_sum = checksum.is_some() && core.config.version == Version::V1;
         let can_go_on = content == Content::File && has_sum;
         self.known = Some(Known { content, name, destination, checksum, identity, can_go_on });
-        self.begin(core);
+        if self.has_data {
+            self.begin(core);
+        }
         true
     }
 
     /// Opens the working file: that of an earlier session about the same file, if there is one.
+    /// Sessions that have nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
-        let Some(known) = &self.known else { return };
+        let Some(known) = self.known.as_ref().filter(|_| !self.is_begun) else { return };
+        self.is_begun = true;
         let destination = known.destination.as_ref().filter(|_| known.can_go_on);
         let earlier = destination.and_then(|name| core.partials.take(&known.identity, name));
         let sum = match known.checksum {
@@ -496,6 +537,8 @@ impl Receiver {
 
     /// Takes what a packet brings.
     fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) {
+        self.has_data = true;
+        self.begin(core);
         if self.known.is_none() {
             self.width = self.width.max(data.descriptor);
         }

@@ -17,6 +17,7 @@ impl Sender {
         let missing = holes.fold(0, u64::saturating_add);
         let sent = self.source.as_ref().map_or(0, Source::sent);
         let standing = (status.progress, status.in_response_to, missing, sent);
+        self.is_known = true;
         if self.phase != Phase::Sending || standing != self.standing {
             self.base.last_heard = now;
             self.misses = 0;

@@ -10,6 +10,7 @@ use super::{
     Remote, Timer,
 };
 
+mod floods;
 mod listings;
 mod requests;
 mod resumption;

@@ -346,6 +346,7 @@ fn sessions_beyond_the_bound_are_refused() {
     config.limits.sessions = 1;
     let mut world = World::alone(config);
     world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
+    world.say(0, Packet::Data(data(0, b"x")));
     let Packet::Request(plain) = request(RequestKind::Put, "copy") else { unreachable!() };
     world.say(0, Packet::Request(Request { session: 78, ..plain }));
     world.run_until(world.now + Duration::from_millis(10));

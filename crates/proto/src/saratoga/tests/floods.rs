@@ -1,0 +1,129 @@
+//! More sessions than there are places for.
+
+use engine::StoreEffect;
+use wire::saratoga::{FileChecksum, Metadata, Packet, Request, RequestKind, StatusCode};
+
+use super::world::{World, config, content, data, metadata, quiet, request};
+use crate::saratoga::{Indication, Limit, Put};
+
+/// The first packet of a session that never sends another.
+fn first_packet(number: u32) -> Vec<u8> {
+    let packet = match number % 3 {
+        0 => {
+            let mut path = *b"copy-00000000";
+            path[5..].copy_from_slice(format!("{number:08}").as_bytes());
+            let described = metadata(1 << 20, FileChecksum::Crc32(number));
+            let entry = wire::saratoga::Entry { path: &path, ..described.entry };
+            return Packet::Metadata(Metadata { session: number, entry, ..described })
+                .to_vec()
+                .expect("a packet");
+        }
+        1 => Packet::Data(wire::saratoga::Data { session: number, ..data(5000, &[7; 900]) }),
+        _ => {
+            let Packet::Request(plain) = request(RequestKind::Put, "copy") else { unreachable!() };
+            Packet::Request(Request { session: number, ..plain })
+        }
+    };
+    packet.to_vec().expect("a packet")
+}
+
+#[test]
+fn a_transfer_completes_in_a_flood_of_half_open_sessions() {
+    const FLOOD: u32 = 100_000;
+    let file = content(10_000_000);
+    let mut world = World::with(&config());
+    world.logging = false;
+    let (mut thrown, mut memory, mut sessions) = (0, 0, 0);
+    let mut throw = |world: &mut World, until: u32| {
+        while thrown < until.min(FLOOD) {
+            thrown += 1;
+            world.hear(1, &first_packet(thrown));
+            if thrown % 500 == 0 {
+                let engine = &world.sides[1].engine;
+                memory = memory.max(engine.memory());
+                sessions = sessions.max(engine.sessions().count());
+            }
+        }
+        thrown
+    };
+    throw(&mut world, FLOOD / 5);
+    world.put(&file, Put::Ask);
+    let mut until = FLOOD / 5;
+    while world.finished(0).is_none() {
+        until += 8;
+        throw(&mut world, until);
+        assert!(world.step(), "the transfer goes on");
+    }
+    assert_eq!(throw(&mut world, 0), FLOOD, "the flood lasted as long as the transfer");
+    assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
+    assert!(world.copy() == Some(&file[..]));
+    let (evicted, files) = (world.sides[1].engine.stats().evicted, world.sides[1].files_most);
+    println!(
+        "{FLOOD} half-open sessions: {sessions} at a time, {evicted} made room; {memory} bytes, \
+         {files} files open; 10 MB delivered after {:.3} s",
+        world.now.as_nanos() as f64 / 1e9
+    );
+    assert!(sessions <= 876 && files <= 2, "{sessions} sessions, {files} files");
+    assert!(memory <= 12 << 20, "{memory} bytes");
+    let limits = world.sides[1].indications.iter();
+    let limits = limits.filter(|it| matches!(it, Indication::LimitReached(Limit::Sessions)));
+    assert!(limits.count() <= 2, "the user learns of it once");
+}
+
+/// A server opens a file and sends it to whoever requests it; peers that send nothing else make
+/// room, too.
+#[test]
+fn requests_for_a_file_do_not_keep_others_out() {
+    let mut config = config();
+    config.limits.sessions = 16;
+    let mut world = World::alone(config);
+    world.sides[0].store.insert(super::name("source"), content(2_000_000));
+    for number in 0..200 {
+        let Packet::Request(plain) = request(RequestKind::Get, "source") else { unreachable!() };
+        world.say(0, Packet::Request(Request { session: 100 + number, ..plain }));
+        world.run_until(world.now + std::time::Duration::from_secs(1));
+        assert!(world.sides[0].engine.sessions().count() <= 14);
+    }
+    let engine = &world.sides[0].engine;
+    assert!(engine.stats().evicted >= 180, "{:?}", engine.stats());
+    assert!(world.sides[0].files_most <= 14, "{} files", world.sides[0].files_most);
+    assert!(engine.sessions().any(|session| session.id.number == 299), "the last has a place");
+}
+
+/// Sessions that have data stay, and those of this node have places of their own.
+#[test]
+fn sessions_under_way_make_no_room() {
+    let mut config = quiet();
+    config.limits.sessions = 8;
+    let mut world = World::alone(config);
+    for number in 1..=7 {
+        let path = [b'a' + number as u8];
+        let described = metadata(1000, FileChecksum::None);
+        let entry = wire::saratoga::Entry { path: &path, ..described.entry };
+        world.say(0, Packet::Metadata(Metadata { session: number, entry, ..described }));
+        world.say(0, Packet::Data(wire::saratoga::Data { session: number, ..data(0, b"x") }));
+    }
+    let Packet::Request(plain) = request(RequestKind::Put, "copy") else { unreachable!() };
+    world.say(0, Packet::Request(Request { session: 78, ..plain }));
+    world.run_until(world.now + std::time::Duration::from_millis(10));
+    let last = world.statuses(0).last().map(|status| (status.session, status.code));
+    assert_eq!(last, Some((78, StatusCode::ReceiverResources)));
+    assert_eq!(world.sides[0].engine.sessions().count(), 7);
+    world.put(&content(10), Put::Push);
+    assert_eq!(world.sides[0].engine.sessions().count(), 8);
+}
+
+/// The store of a test world counts what is open.
+#[test]
+fn a_description_alone_opens_no_file() {
+    let mut world = World::alone(quiet());
+    world.sides[0].slow = Some(Vec::new());
+    world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
+    let opens = |world: &World| {
+        let waiting = world.sides[0].slow.iter().flatten();
+        waiting.filter(|effect| matches!(effect, StoreEffect::Open { .. })).count()
+    };
+    assert_eq!(opens(&world), 0);
+    world.say(0, Packet::Data(data(500, b"x")));
+    assert_eq!(opens(&world), 1);
+}
