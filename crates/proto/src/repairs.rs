@@ -72,6 +72,13 @@ impl Repairs {
         true
     }
 
+    /// Queues what of `start..end` is not queued yet, of which nothing says that it was lost.
+    pub(crate) fn repeat(&mut self, start: u64, end: u64, max: usize) {
+        let lost = self.lost;
+        self.request(start, end, max);
+        self.lost = lost;
+    }
+
     /// Decides how many copies of each part to send, of a file of which `sent` bytes were sent: as many
     /// as make the end come soonest, given the time of a packet of `segment` bytes and of a round trip.
     ///

@@ -220,6 +220,11 @@ impl Source {
         self.repairs.request(start, end.min(self.sent()), max)
     }
 
+    /// Queues what of `start..end` was sent before, although nobody requested it.
+    pub(crate) fn repeat(&mut self, start: u64, end: u64, max: usize) {
+        self.repairs.repeat(start, end.min(self.sent()), max);
+    }
+
     /// Decides how many copies of each repair to send (see [`Repairs::choose_copies`]).
     pub(crate) fn choose_copies(
         &mut self,

@@ -80,6 +80,19 @@ pub(crate) fn bridge(request: usize, forward_bps: Option<u64>, return_bps: Optio
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
+/// Least distance with which [`join`] leaves at most `count` ranges of `gaps`, but at most
+/// `longest`, beyond which it is faster to request them apart.
+pub(crate) fn bridge_for(gaps: &[(u64, u64)], longest: u64, count: usize) -> u64 {
+    if longest == 0 || gaps.len() <= count {
+        return 0;
+    }
+    let mut distances: Vec<u64> = gaps.windows(2).map(|two| two[1].0 - two[0].1).collect();
+    // All but the `count - 1` longest distances are bridged.
+    let Some(last) = distances.len().checked_sub(count.max(1)) else { return 0 };
+    let (_, longest_bridged, _) = distances.select_nth_unstable(last);
+    longest.min(*longest_bridged)
+}
+
 /// Joins gaps with at most `bridge` bytes between them. The gaps are in order and do not overlap; so are those returned.
 pub(crate) fn join(
     gaps: impl IntoIterator<Item = (u64, u64)>,
@@ -113,6 +126,17 @@ mod tests {
         assert_eq!(joined(15), [(0, 60)]);
         assert_eq!(join([], u64::MAX).count(), 0);
         assert_eq!(join([(0, 1), (u64::MAX - 1, u64::MAX)], u64::MAX).count(), 1);
+    }
+
+    #[test]
+    fn as_many_ranges_are_left_as_there_is_room_for() {
+        let left = |longest, count| join(GAPS, bridge_for(&GAPS, longest, count)).count();
+        assert_eq!([1, 2, 3, 4, 5].map(|count| left(u64::MAX, count)), [1, 2, 3, 3, 3]);
+        assert_eq!(left(u64::MAX, 0), 1);
+        // What is faster to request apart stays apart.
+        assert_eq!(left(10, 1), 2);
+        assert_eq!(bridge_for(&[], u64::MAX, 0), 0);
+        assert_eq!(bridge_for(&GAPS[..1], u64::MAX, 0), 0);
     }
 
     /// 340 gaps in 5 MB at 150 Mbit/s there and 2 kbit/s back are one; on a symmetric link they stay apart.

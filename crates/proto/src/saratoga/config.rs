@@ -171,7 +171,8 @@ pub struct Remote {
     /// Silence after which a session is given up: `Timer::Auto` is an hour and eight reply times,
     /// at 22 minutes of light 6 h 53.
     pub inactivity: Timer,
-    /// Most copies of a repair that are sent at once, where a round trip costs more than they do.
+    /// Most copies of a repair that are sent at once, where a round trip costs more than they do,
+    /// and of data whose reply a thin return link delays.
     pub repair_copies: u32,
     /// The round trip assumed before it is known or measured.
     pub initial_rtt: Duration,

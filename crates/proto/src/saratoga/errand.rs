@@ -5,7 +5,7 @@ use wire::saratoga::{Packet, Request, RequestKind, StatusCode, Width};
 
 use super::config::Remote;
 use super::core::{Alarm, Core, Job, Task};
-use super::indication::{Failure, Finished, Indication, Report, SessionId};
+use super::indication::{Failure, Finished, Indication, Report, Role, SessionId};
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Turn};
 
@@ -135,6 +135,12 @@ impl Errand {
             | Alarm::Save
             | Alarm::Beacon => {}
         }
+    }
+
+    /// A direction of the path came up.
+    pub(crate) fn path_up(&mut self, core: &mut Core) {
+        self.request_due |= self.id.role == Role::Receiver;
+        self.base.want(&mut core.kernel, Class::Control);
     }
 
     /// Ends it early: what was asked may be done all the same.

@@ -127,11 +127,12 @@ impl Session {
         }
     }
 
-    /// The path came up.
+    /// A direction of the path came up: what waits for a reply is requested at once.
     fn path_up(&mut self, core: &mut Core) {
         match self {
             Self::Sender(sender) => sender.path_up(core),
-            Self::Receiver(_) | Self::Errand(_) => self.want_all(core),
+            Self::Receiver(receiver) => receiver.path_up(core),
+            Self::Errand(errand) => errand.path_up(core),
         }
     }
 

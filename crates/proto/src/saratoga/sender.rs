@@ -4,6 +4,7 @@
 //! the sender knows what it sent after it asked, and does not send that again because the answer
 //! could not know of it.
 
+mod fill;
 mod heed;
 mod silence;
 
@@ -18,6 +19,7 @@ use wire::saratoga::{
     StatusCode, TIMESTAMP_LEN, Timestamp, Width, v0,
 };
 
+use self::fill::Fill;
 use super::codec;
 use super::config::{Remote, Version};
 use super::congestion::Control;
@@ -27,6 +29,7 @@ use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
 use super::times;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
+use crate::ranges::Ranges;
 use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::sum::{Reading, Value};
@@ -98,6 +101,10 @@ pub(crate) struct Sender {
     control: Option<Control>,
     /// Octets that an earlier session brought.
     resumed: u64,
+    /// Parts that the receiver confirmed.
+    confirmed: Ranges,
+    /// Data that goes again while replies are delayed.
+    fill: Fill,
     /// Whether a STATUS arrived.
     is_known: bool,
     /// Questions in a row without an answer.
@@ -163,6 +170,8 @@ impl Sender {
             window: None,
             control: None,
             resumed: 0,
+            confirmed: Ranges::new(),
+            fill: Fill::default(),
             is_known: false,
             misses: 0,
             is_waiting: false,
@@ -211,6 +220,7 @@ impl Sender {
     pub(crate) fn memory(&self) -> usize {
         self.source.as_ref().map_or(0, Source::memory)
             + self.in_flight.len() * 64
+            + self.confirmed.len() * 2 * size_of::<u64>()
             + self.control.as_ref().map_or(0, Control::memory)
             + self.order.name.len()
     }
@@ -428,7 +438,11 @@ impl Sender {
             Class::Control => self.emit_control(core, burst),
             Class::Metadata if sending => self.emit_metadata(core, burst),
             Class::Repair if sending => self.emit_repairs(core, burst),
-            Class::Bulk if sending => self.emit_new(core, burst),
+            Class::Bulk if sending => {
+                let turn = self.emit_new(core, burst);
+                self.begin_fill(core, burst.departure());
+                turn
+            }
             Class::Metadata | Class::Repair | Class::Bulk => Turn::Over,
         }
     }
@@ -556,9 +570,10 @@ impl Sender {
                 interval.map(|timer| timer.duration((auto / 2).clamp(ASK_LEAST, ASK_MOST), 0));
             let within = self.control.as_ref().map(Control::ask_within);
             self.next_ask = usual.into_iter().chain(within).min().map(|wait| at + wait);
-            // Until it is known that the METADATA is there, it goes again with each question.
-            // Where that takes long, it goes twice at the beginning.
-            let again = self.asked > 1 || auto > LONG;
+            // Until it is known that the METADATA is there, it goes again with each question; a probe
+            // of a silent receiver comes after it. Where that takes long, it goes twice at the
+            // beginning.
+            let again = (self.asked > 1 || auto > LONG) && self.misses == 0;
             if !self.metadata_known && again && self.version == Version::V1 {
                 self.metadata_due = true;
                 self.base.want(&mut core.kernel, Class::Metadata);
@@ -668,6 +683,7 @@ impl Sender {
         let auto = core.answer_time(&self.base, &self.remote);
         let wait = self.remote.answer_timer.probe(auto, self.misses);
         self.base.alarm(&mut core.kernel, Alarm::Poll, burst.departure(), wait);
+        self.fill.is_due = true;
     }
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -678,6 +694,9 @@ impl Sender {
                 self.control.is_some() && !(self.end_sent && self.order.content == Content::Stream);
             let asks = may_ask && self.is_ask_due(burst.departure());
             let room = self.room(burst.mtu(), asks).unwrap_or(1);
+            if !source.has_repairs() {
+                self.go_on_filling(core, &mut source);
+            }
             let Some(next) = source.next_repair(room) else { break Turn::Over };
             if !self.may_send(core, burst.departure()) {
                 break Turn::Over;
@@ -747,6 +766,7 @@ impl Sender {
             self.succeed(core, true);
             return;
         }
+        self.confirm(core, status);
         self.repair(core, now, status, echo.map(|(_, asked)| asked));
     }
 

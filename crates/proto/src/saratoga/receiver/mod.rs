@@ -17,7 +17,7 @@ use wire::saratoga::{
     Timestamp, Width,
 };
 
-use self::report::{Arrivals, Wants};
+use self::report::Wants;
 use crate::kernel::Base;
 use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
@@ -28,6 +28,7 @@ use crate::saratoga::partials::{self, Partial};
 use crate::spool::Spool;
 use crate::storage::Storage as _;
 use crate::sum::{Sum, Value};
+use crate::thin_return::ArrivalRate;
 
 /// STATUS packets of one report at most; holes beyond them are told the next time.
 const PACKETS_MAX: usize = 64;
@@ -91,7 +92,7 @@ pub(crate) struct Receiver {
     wants: Wants,
     /// Whether a STATUS waited until the path was free.
     has_waited: bool,
-    arrivals: Arrivals,
+    arrivals: ArrivalRate,
     /// STATUS packets of a report that is being sent.
     outbox: VecDeque<Vec<u8>>,
     /// What is written and being made safe, and what is safe and on record.
@@ -177,7 +178,7 @@ impl Receiver {
             greeting_due: !asking,
             wants: if asking { Wants::Status } else { Wants::Unknown { sent: 0 } },
             has_waited: false,
-            arrivals: Arrivals::default(),
+            arrivals: ArrivalRate::new(),
             outbox: VecDeque::new(),
             saving: None,
             saved: Ranges::new(),
@@ -490,7 +491,7 @@ impl Receiver {
                 return;
             }
             self.heard(core, now);
-            self.arrivals.add(now, data.data.len());
+            self.arrivals.arrived(now, data.data.len());
             self.take(core, now, data, end);
         } else {
             core.stats.duplicate_data += u64::from(!data.data.is_empty());

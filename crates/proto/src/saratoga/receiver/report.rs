@@ -9,6 +9,7 @@ use super::{PACKETS_MAX, Phase, Receiver};
 use crate::path::{Burst, Path};
 use crate::saratoga::config::Version;
 use crate::saratoga::core::{Alarm, Core};
+use crate::thin_return;
 
 /// STATUS packets at most that a sender gets without having requested one, after a silence each.
 const UNREQUESTED_MAX: u32 = 3;
@@ -16,7 +17,10 @@ const UNREQUESTED_MAX: u32 = 3;
 /// Shorter backlogs of a path do not delay a STATUS.
 const BACKLOG_LEAST: Duration = Duration::from_millis(5);
 
-/// What the sender of a session wants to know.
+/// Bytes of a STATUS without holes, with its timestamp and the headers below it: 32 and 42.
+const STATUS_LEN: u64 = 74;
+
+/// Need of a session's sender for STATUS packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     /// It did not request a STATUS so far; this many were sent nevertheless.
@@ -25,47 +29,6 @@ pub(super) enum Wants {
     Status,
     /// It sent the end without a request for a STATUS, as over links without a return (§4.4).
     Nothing,
-}
-
-/// The rate at which DATA arrives, measured over runs of packets without a pause.
-#[derive(Debug, Default)]
-pub(super) struct Arrivals {
-    /// Beginning of the run and its last packet.
-    run: Option<(Time, Time)>,
-    octets: u64,
-    packets: u32,
-    octets_per_s: f64,
-}
-
-impl Arrivals {
-    /// Packets of a run, and its least time: shorter ones measure the driver's batches.
-    const PACKETS: u32 = 16;
-    const LEAST: Duration = Duration::from_millis(5);
-
-    /// A packet with `len` octets of the file arrived.
-    pub(super) fn add(&mut self, now: Time, len: usize) {
-        let Some((since, last)) = self.run else {
-            self.run = Some((now, now));
-            return;
-        };
-        // A pause of 16 packets ends the run: the sender waited.
-        let pause = now.since(last).as_secs_f64() * self.octets_per_s > (16 * len) as f64;
-        if self.octets_per_s > 0.0 && pause {
-            *self = Self { run: Some((now, now)), octets: 0, packets: 0, ..*self };
-            return;
-        }
-        self.octets += len as u64;
-        self.packets += 1;
-        self.run = Some((since, now));
-        let took = now.since(since);
-        if self.packets < Self::PACKETS || took < Self::LEAST {
-            return;
-        }
-        let rate = self.octets as f64 / took.as_secs_f64();
-        let slower = self.octets_per_s * 0.75 + rate * 0.25;
-        *self =
-            Self { run: Some((now, now)), octets: 0, packets: 0, octets_per_s: rate.max(slower) };
-    }
 }
 
 impl Receiver {
@@ -79,6 +42,14 @@ impl Receiver {
                 *sent <= UNREQUESTED_MAX
             }
         }
+    }
+
+    /// A direction of the path came up: the sender learns at once what is missing.
+    pub(crate) fn path_up(&mut self, core: &mut Core) {
+        self.request_due |= self.phase == Phase::Asking;
+        let is_informed = self.phase == Phase::Receiving && self.wants == Wants::Status;
+        self.voluntary_due |= is_informed && self.has_data;
+        self.want_all(core);
     }
 
     /// Time for a STATUS that nobody requested.
@@ -125,17 +96,24 @@ impl Receiver {
         self.want_all(core);
     }
 
-    /// Octets between two holes up to which one hole that covers both is cheaper (§4.5 allows
-    /// that): to receive them again takes less time than to send another hole.
+    /// Holes below `end`, some of them joined over a thin return link (§4.5 allows that).
     ///
-    /// A hole of 8 octets takes 32 ms at 2 kbit/s, in which 40 kB arrive at 10 Mbit/s.
-    fn joined_up_to(&self, path: Option<&Path>, width: Width) -> u64 {
-        let Some(rate_bps) = path.and_then(Path::rate_bps).filter(|rate| *rate > 0) else {
-            return 0;
-        };
-        let hole_s = (2 * width.octets() * 8) as f64 / rate_bps as f64;
-        // Saturates; of no use below a packet's overhead.
-        (hole_s * self.arrivals.octets_per_s) as u64
+    /// To send a hole takes longer there than to receive the data up to the next one again: 8 bytes
+    /// take 32 ms at 2 kbit/s, in which 40 kB arrive at 10 Mbit/s. While new data arrives, however,
+    /// the return link would be idle. So a STATUS may take half of that time: of 4 s of data, 2 s,
+    /// which are 500 bytes and some 50 holes at 2 kbit/s.
+    fn holes(&self, path: Option<&Path>, width: Width, end: u64) -> Vec<Hole> {
+        let gaps: Vec<_> = self.ranges.gaps(0, end).collect();
+        let (forward, back) = (self.arrivals.bps(), path.and_then(Path::rate_bps));
+        let each = 2 * width.octets();
+        let longest = thin_return::bridge(each, forward, back);
+        let to_come = self.end.map_or(0, |end| end.saturating_sub(self.highest));
+        let half = usize::try_from(to_come / 2).unwrap_or(usize::MAX);
+        let room = thin_return::bridge(half, back, forward).saturating_sub(STATUS_LEN);
+        let count = usize::try_from(room).unwrap_or(usize::MAX) / each;
+        let bridge = thin_return::bridge_for(&gaps, longest, count);
+        let joined = thin_return::join(gaps, bridge);
+        joined.map(|(start, end)| Hole { start, last: end - 1 }).collect()
     }
 
     /// Makes the STATUS packets that say what is missing: more than one if the holes do not fit.
@@ -161,7 +139,7 @@ impl Receiver {
         // Without METADATA it is not known what an earlier session brought (§4.5, bit 13).
         let (end, in_response_to) =
             if self.known.is_some() { (end, in_response_to) } else { (0, 0) };
-        let holes = joined(self.ranges.gaps(0, end), self.joined_up_to(path, width));
+        let holes = self.holes(path, width, end);
         let progress = holes.first().map_or(end.min(self.highest), |hole| hole.start);
         // Where there are no holes, both edges of what is worked on are the same.
         let in_response_to = in_response_to.max(progress);
@@ -224,46 +202,5 @@ impl Receiver {
             holes: Holes::NONE,
         });
         packet.to_vec().unwrap_or_default()
-    }
-}
-
-/// Holes from gaps, those joined that are at most `up_to` octets apart.
-fn joined(gaps: impl Iterator<Item = (u64, u64)>, up_to: u64) -> Vec<Hole> {
-    let mut holes: Vec<Hole> = Vec::new();
-    for (start, end) in gaps {
-        match holes.last_mut() {
-            Some(hole) if start - hole.last - 1 < up_to => hole.last = end - 1,
-            Some(_) | None => holes.push(Hole { start, last: end - 1 }),
-        }
-    }
-    holes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn holes_are_joined_where_data_between_them_is_cheaper_than_a_hole() {
-        let gaps = || [(10, 20), (30, 40), (140, 150)].into_iter();
-        let ends = |up_to| -> Vec<_> {
-            joined(gaps(), up_to).iter().map(|hole| (hole.start, hole.last)).collect()
-        };
-        assert_eq!(ends(0), [(10, 19), (30, 39), (140, 149)]);
-        assert_eq!(ends(10), [(10, 19), (30, 39), (140, 149)]);
-        assert_eq!(ends(11), [(10, 39), (140, 149)]);
-        assert_eq!(ends(u64::MAX), [(10, 149)]);
-    }
-
-    #[test]
-    fn the_rate_of_arrivals_leaves_pauses_out() {
-        let mut arrivals = Arrivals::default();
-        let mut at = Time::ZERO;
-        for i in 0..200 {
-            // 1000 octets a millisecond, with a pause of a second in the middle.
-            at += Duration::from_millis(if i == 100 { 1000 } else { 1 });
-            arrivals.add(at, 1000);
-        }
-        assert!((0.99e6..1.01e6).contains(&arrivals.octets_per_s), "{arrivals:?}");
     }
 }

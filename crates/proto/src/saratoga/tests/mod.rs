@@ -16,6 +16,7 @@ mod requests;
 mod resumption;
 mod silence;
 mod statuses;
+mod thin;
 mod transcripts;
 mod version0;
 mod world;

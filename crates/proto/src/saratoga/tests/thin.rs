@@ -1,0 +1,109 @@
+//! Return links that carry a few packets a second, and outages.
+
+use std::time::Duration;
+
+use engine::{Input, PathEvent, PathInfo, Time};
+use wire::saratoga::Packet;
+
+use super::world::{PATH, World, config, content};
+use crate::saratoga::Put;
+
+/// 10 Mbit/s there, and so much back; one packet in ten is lost there.
+fn lossy(return_bps: u64) -> World {
+    let mut world = World::with(&config());
+    let info = PathInfo { rate_bps: Some(return_bps), ..world.info.clone() };
+    world.input(1, Input::Path(PATH, PathEvent::Up(info)));
+    world.lose = Box::new(|side, number, _| side == 0 && number % 10 == 7);
+    world
+}
+
+/// When the file was delivered, and the longest list of holes.
+fn delivery(world: &mut World, file: &[u8]) -> (f64, usize) {
+    world.put(file, Put::Push);
+    while world.finished(1).is_none() {
+        assert!(world.step());
+    }
+    let holes = world.statuses(1).iter().map(|status| status.holes.iter().count()).max();
+    (world.now.as_nanos() as f64 / 1e9, holes.unwrap_or_default())
+}
+
+#[test]
+fn holes_are_joined_where_the_return_link_is_thin() {
+    let file = content(1_000_000);
+    let (wide_s, wide_holes) = delivery(&mut lossy(10_000_000), &file);
+    assert!(wide_s < 1.2 && wide_holes > 5, "{wide_s} s, {wide_holes} holes");
+    // Forty times less: all holes of a STATUS are within half of the time that is left.
+    let (thin_s, thin_holes) = delivery(&mut lossy(2_000), &file);
+    assert!(thin_s < 2.5 && thin_holes < 20, "{thin_s} s, {thin_holes} holes");
+}
+
+/// Packets with data that the sender of a file needs.
+fn data_packets(world: &mut World, file: &[u8]) -> usize {
+    world.put(file, Put::Push);
+    world.run();
+    world.assert_delivered(file);
+    let has_data = |packet: &Packet<'_>| matches!(packet, Packet::Data(it) if !it.data.is_empty());
+    world.packets(0).filter(has_data).count()
+}
+
+#[test]
+fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_reply() {
+    // 400 packets at 10 Mbit/s take 0.34 s, and a STATUS leaves each 0.37 s at 2 kbit/s.
+    let file = content(400_000);
+    let packets = file.len().div_ceil(1012);
+    let mut thin = lossy(2_000);
+    thin.lose = Box::new(|_, _, _| false);
+    let again = data_packets(&mut thin, &file);
+    assert!((packets + 50..2 * packets).contains(&again), "{again} of {packets}");
+    // The same delay of light leaves nothing to gain.
+    let mut far = World::with(&config());
+    far.info.owlt = Some(Duration::from_millis(170));
+    (0..2).for_each(|side| far.up(side));
+    assert_eq!(data_packets(&mut far, &file), packets);
+}
+
+/// All of the file was sent, and nothing comes back.
+fn unanswered() -> World {
+    let mut world = World::with(&config());
+    world.lose = Box::new(|side, _, _| side == 1);
+    world.put(&content(2500), Put::Push);
+    world.run_until(Time::from_secs(1));
+    world
+}
+
+/// Times at which packets of the sender left from `since` on.
+fn departures(world: &World, since: Time) -> Vec<Time> {
+    world.log.iter().filter(|(at, side, ..)| *side == 0 && *at >= since).map(|it| it.0).collect()
+}
+
+#[test]
+fn a_path_that_comes_back_is_used_at_once() {
+    for (down, up) in [(PathEvent::Down, None), (PathEvent::ReturnDown, Some(PathEvent::ReturnUp))]
+    {
+        let mut world = unanswered();
+        world.input(0, Input::Path(PATH, down));
+        world.run_until(Time::from_secs(900));
+        assert_eq!(departures(&world, Time::from_secs(2)), [], "no timer runs");
+        world.lose = Box::new(|_, _, _| false);
+        let up = up.unwrap_or(PathEvent::Up(world.info.clone()));
+        world.input(0, Input::Path(PATH, up));
+        world.run();
+        assert_eq!(departures(&world, Time::from_secs(2))[0], Time::from_secs(900));
+        assert!(world.now < Time::from_secs(901), "{}", world.now);
+    }
+}
+
+/// An outage that nobody announced ends within the silence that a session allows: a probe leaves
+/// every 250 ms.
+#[test]
+fn an_outage_that_nobody_announced_is_survived() {
+    let mut world = unanswered();
+    world.run_until(Time::from_secs(3000));
+    world.lose = Box::new(|_, _, _| false);
+    world.run();
+    world.assert_delivered(&content(2500));
+    assert!(world.now < Time::from_secs(3001), "{}", world.now);
+    // Each with the METADATA, of which nothing is known either.
+    let probes = departures(&world, Time::from_secs(10)).len() / 2;
+    assert!((10_000..14_000).contains(&probes), "{probes}");
+}
