@@ -595,7 +595,8 @@ impl Node {
             }
         };
         let name = std::str::from_utf8(request.path).ok();
-        let is_root = request.kind == RequestKind::GetDir && request.path.is_empty();
+        // `.` and `./` name the root of what is served, as an empty path does.
+        let is_root = request.kind == RequestKind::GetDir && name.is_some_and(is_root);
         let file = if is_root {
             Some(FileName::root())
         } else {
@@ -796,6 +797,11 @@ impl Node {
 fn check_name(name: &str) -> Result<(), RequestError> {
     let fits = !name.is_empty() && name.len() < wire::saratoga::PATH_MAX && !name.contains('\0');
     if fits { Ok(()) } else { Err(RequestError::Name) }
+}
+
+/// Whether a path has no part but `.`.
+fn is_root(path: &str) -> bool {
+    !path.starts_with('/') && path.split('/').all(|part| matches!(part, "" | "."))
 }
 
 fn is_metadata(word: &[u8]) -> bool {

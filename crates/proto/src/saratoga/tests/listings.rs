@@ -38,6 +38,22 @@ fn a_listing_is_sent() {
 }
 
 #[test]
+fn a_dot_is_the_root() {
+    let lists = |directory| {
+        let world = asked(quiet(), directory);
+        let statuses = world.statuses(0);
+        let denied = statuses.iter().any(|status| status.code == StatusCode::AccessDenied);
+        let listed = world
+            .packets(0)
+            .any(|packet| matches!(packet, Packet::Data(data) if data.data.ends_with(b"a\0")));
+        assert_ne!(denied, listed, "{directory}: {:?}", world.transcript());
+        listed
+    };
+    assert!(["", ".", "./", "././", ".//."].iter().all(|directory| lists(directory)));
+    assert!(!["/", "/.", "..", "./..", "../"].iter().any(|directory| lists(directory)));
+}
+
+#[test]
 fn a_listing_that_is_too_long_is_refused() {
     let mut config = quiet();
     config.limits.directory = 3;
