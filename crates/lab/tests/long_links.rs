@@ -1,0 +1,237 @@
+//! Long, broken and lopsided links, the same for every file protocol: losses at the distance of
+//! Mars, outages that no end knows of, and return links that carry a few packets a second.
+//!
+//! By default each table is sampled. `SLOWLIGHT_LONG_LINKS=1`, which `make nightly` sets, runs all
+//! rows and all seeds; `--nocapture` prints them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::AtomicBool;
+
+use lab::compare::{Plan, Row, compare};
+use lab::preset::Preset;
+use lab::quantity::Probability;
+use lab::run::{self, Recorders, Run};
+use lab::scenario::Scenario;
+use slowlight_lab as lab;
+
+/// Whether all rows and seeds are run.
+fn whole_sweep() -> bool {
+    std::env::var_os("SLOWLIGHT_LONG_LINKS").is_some()
+}
+
+/// The file over one link by one protocol, `seeds` times.
+fn row(link: Preset, protocol: &str, size: u64, seeds: u32) -> Row {
+    let content = run::made_up(1, 0, size).unwrap();
+    let plan = Plan { runs: seeds, ..Plan::of(link, vec![protocol.parse().unwrap()], content) };
+    let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
+    let row = rows.into_iter().next().unwrap();
+    let delivered = row.delivered_s.as_ref().map_or(f64::NAN, |summary| summary.mean);
+    let (completed, bound) = (row.completed, row.bound_s.unwrap_or(f64::NAN));
+    println!(
+        "{protocol}: {completed} of {seeds}, {delivered:.3} s, bound {bound:.3} s, {:.0} packets \
+         there, {:.0} back; failures {:?}",
+        row.packets_str, row.packets_rts, row.failures
+    );
+    row
+}
+
+/// 1 MB over `mars-far` with these losses in both directions: every seed completes.
+fn mars_far(protocol: &str) {
+    let losses = if whole_sweep() { &[0.02, 0.1, 0.2, 0.3][..] } else { &[0.02, 0.3] };
+    let seeds = if whole_sweep() { 100 } else { 10 };
+    for loss in losses {
+        let mut link = Preset::find("mars-far").unwrap();
+        for hop in &mut link.hops {
+            hop.per = Some(Probability(*loss));
+        }
+        print!("mars-far, loss {loss}: ");
+        let row = row(link, protocol, 1_000_000, seeds);
+        assert_eq!(row.completed, row.runs, "loss {loss}: {:?}", row.failures);
+    }
+}
+
+/// One run of a world.
+fn run_once(toml: &str) -> Run {
+    let scenario = Scenario::parse(toml, "world").unwrap().resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    run::run(&scenario, &contents, Recorders::default()).unwrap()
+}
+
+/// Directions that an outage closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Both,
+    Forward,
+    Return,
+}
+
+/// Round trip of [`broken`]: twice 250 ms, and 1 ms on each side of it.
+const ROUND_TRIP_S: f64 = 0.504;
+
+/// When the outage of [`broken`] begins.
+const OUTAGE_AT_S: f64 = 0.8;
+
+/// 5 MB over a middle host at 10 Mbit/s. The second link loses a packet in 50, and is down for
+/// `lasts` seconds, of which neither end is informed.
+fn broken(protocol: &str, direction: Direction, lasts: f64) -> Run {
+    let outage = if lasts > 0.0 {
+        format!("outages = [{{ at = \"{OUTAGE_AT_S} s\", for = \"{lasts} s\" }}]")
+    } else {
+        String::new()
+    };
+    let on = |closed: bool| if closed { outage.as_str() } else { "" };
+    let (there, back) = (on(direction != Direction::Return), on(direction != Direction::Forward));
+    run_once(&format!(
+        r#"
+            seed = 7
+            nodes.near = {{ inactivity = "1 d" }}
+            nodes.far = {{ inactivity = "1 d" }}
+            nodes.middle = {{ entity = 9 }}
+            [[links]]
+            from = "near"
+            to = "middle"
+            rate = "10 Mbit/s"
+            delay = "1 ms"
+            [[links]]
+            from = "middle"
+            to = "far"
+            rate = "10 Mbit/s"
+            delay = "250 ms"
+            per = 0.02
+            {there}
+            [[links]]
+            from = "far"
+            to = "middle"
+            rate = "10 Mbit/s"
+            delay = "250 ms"
+            per = 0.02
+            {back}
+            [[links]]
+            from = "middle"
+            to = "near"
+            rate = "10 Mbit/s"
+            delay = "1 ms"
+            [[transfers]]
+            from = "near"
+            to = "far"
+            protocol = "{protocol}"
+            size = "5 MB"
+            "#
+    ))
+}
+
+/// The file arrives at most two round trips and `more_s` after the end of the outage, beside what
+/// was left to send: the time that the same transfer takes without an outage from the moment at
+/// which this one begins.
+fn survives_outages(protocol: &str, more_s: f64) {
+    let lengths = if whole_sweep() { &[650.0, 1400.0, 3000.0, 18_000.0][..] } else { &[1400.0] };
+    let left =
+        broken(protocol, Direction::Both, 0.0).transfers[0].delivered_s.unwrap() - OUTAGE_AT_S;
+    let mut late = Vec::new();
+    for direction in [Direction::Both, Direction::Forward, Direction::Return] {
+        for &lasts in lengths {
+            let transfer = broken(protocol, direction, lasts).transfers.remove(0);
+            let after = transfer.delivered_s.unwrap_or(f64::INFINITY) - OUTAGE_AT_S - lasts;
+            println!(
+                "{protocol}, {direction:?}, {lasts} s: delivered {after:.3} s after the outage, left \
+                 {left:.3} s, {:?} packets there, {:?} back, failure {:?}",
+                transfer.packets_str, transfer.packets_rts, transfer.failure
+            );
+            if !transfer.completed || after > left + 2.0 * ROUND_TRIP_S + more_s {
+                late.push(format!(
+                    "{direction:?}, {lasts} s: {after:.3} s, {:?}",
+                    transfer.failure
+                ));
+            }
+        }
+    }
+    assert!(late.is_empty(), "{protocol}, left {left:.3} s: {late:#?}");
+}
+
+/// The mean time over a link with a return link of 2 kbit/s, and the bound.
+fn thin_return(protocol: &str, link: &str, seeds: u32) -> (f64, f64) {
+    let text = format!("[[hops]]\n{link}\nper = 0.1\n");
+    let row = row(Preset::parse(&text, "link").unwrap(), protocol, 5_000_000, seeds);
+    assert_eq!(row.completed, row.runs, "{protocol}: {:?}", row.failures);
+    (row.delivered_s.unwrap().mean, row.bound_s.unwrap())
+}
+
+/// 75,000 times less back than there.
+const THINNEST: &str = "rate = \"150 Mbit/s\"\ndelay = \"10 ms\"\nreturn = { rate = \"2 kbit/s\" }";
+
+/// 5,000 times less back than there, and nothing lost on the return link.
+const THIN: &str =
+    "rate = \"10 Mbit/s\"\ndelay = \"250 ms\"\nreturn = { rate = \"2 kbit/s\", per = 0.0 }";
+
+/// The file arrives within `thinnest_s` over [`THINNEST`], and within `bounds` over [`THIN`].
+fn weighs_the_return_link(protocol: &str, thinnest_s: f64, bounds: f64) {
+    let seeds = if whole_sweep() { 20 } else { 4 };
+    let (thinnest, _) = thin_return(protocol, THINNEST, seeds);
+    let (thin, bound) = thin_return(protocol, THIN, seeds);
+    assert!(thinnest <= thinnest_s, "{protocol}: {thinnest:.3} s");
+    assert!(thin <= bounds * bound, "{protocol}: {thin:.3} s, bound {bound:.3} s");
+}
+
+/// 2 MB in six contacts of half a second between outages of 30 s that both ends know of.
+fn contacts(protocol: &str) -> f64 {
+    let begins = ["0.3 s", "30.8 s", "61.6 s", "92.4 s", "123.2 s", "154 s"];
+    let outages = begins.map(|at| format!("{{ at = \"{at}\", for = \"30 s\" }}")).join(", ");
+    let text = format!(
+        "[[hops]]\nrate = \"10 Mbit/s\"\ndelay = \"250 ms\"\nper = 0.05\noutages = [{outages}]\n"
+    );
+    let row = row(Preset::parse(&text, "link").unwrap(), protocol, 2_000_000, 6);
+    assert_eq!(row.completed, row.runs, "{protocol}: {:?}", row.failures);
+    row.delivered_s.unwrap().mean
+}
+
+#[test]
+fn saratoga_completes_at_the_farthest_mars_whatever_is_lost() {
+    mars_far("saratoga");
+    mars_far("saratoga-get");
+}
+
+/// Repairs of repairs take two round trips more than without an outage, each with a wait for the
+/// reply to the last packet.
+#[test]
+fn saratoga_survives_outages_that_nobody_announced() {
+    survives_outages("saratoga", 3.0);
+}
+
+/// Without parity and without news, four passes of 0.28 s are expected until the last of 3,425
+/// packets has arrived once, and one STATUS takes 0.3 s.
+#[test]
+fn saratoga_weighs_a_thin_return_link() {
+    weighs_the_return_link("saratoga", 1.9, 2.6);
+}
+
+/// The rows of other protocols; `cargo test -- --ignored` prints how far they are.
+mod others {
+    #[test]
+    #[ignore = "transfers end before the limit of silence"]
+    fn mars() {
+        ["cfdp", "cfdp-ltp", "ltp", "norm"].map(super::mars_far);
+    }
+
+    #[test]
+    #[ignore = "transfers end before the limit of silence"]
+    fn outages() {
+        ["cfdp", "cfdp-ltp", "ltp", "norm"].map(|protocol| super::survives_outages(protocol, 0.0));
+    }
+
+    #[test]
+    #[ignore = "requests for repair do not weigh the return link"]
+    fn thin() {
+        ["cfdp", "ltp", "norm"].map(|protocol| super::weighs_the_return_link(protocol, 1.0, 2.0));
+    }
+}
+
+#[test]
+#[ignore = "LTP waits for its timers after a contact begins"]
+fn short_contacts_are_used_alike() {
+    let protocols = ["cfdp", "ltp", "ltp/checkpoints", "ltp/async-reports", "saratoga", "norm"];
+    let times = protocols.map(|protocol| (protocol, contacts(protocol)));
+    let best = times.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
+    let slow: Vec<_> = times.iter().filter(|(_, time)| *time > 1.1 * best).collect();
+    assert!(slow.is_empty(), "best {best:.1} s: {slow:?}");
+}
