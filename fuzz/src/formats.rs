@@ -1,8 +1,11 @@
 //! Formats of bytes: what is decoded can be encoded, and decodes to the same again.
 
+use std::net::Ipv6Addr;
+
 use pcap::Reader;
 use wire::EncodeError;
 use wire::cfdp::{Body, Pdu, UserOperation};
+use wire::icmp::{self, Quoted, TooBig};
 use wire::ip::{self, Ipv4};
 use wire::ltp::{Extension, Extensions, Segment};
 use wire::ltpt::Transport;
@@ -177,6 +180,38 @@ pub fn ip_udp(data: &[u8]) {
     assert_eq!(ip_again, ip);
     let again = Udp::decode(payload, ip.source, ip.destination);
     assert_eq!(again, Ok((udp, contents)));
+}
+
+/// A router's report that a packet is too long: of ICMPv6 if the first byte is odd, else of ICMP.
+///
+/// # Panics
+/// If a decoded report does not survive being encoded.
+pub fn icmp_too_big(data: &[u8]) {
+    let Some((version, message)) = data.split_first() else { return };
+    let (router, host) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
+    let is_v6 = version & 1 == 1;
+    let decode = |bytes: &[u8]| {
+        let read =
+            if is_v6 { TooBig::decode_v6(bytes, router, host) } else { TooBig::decode(bytes) };
+        read.ok().flatten().map(|report| (report.mtu, report.quoted.to_vec(), report.to_string()))
+    };
+    let encode = |mtu: u32, bytes: &mut [u8]| {
+        if is_v6 { icmp::encode_v6(mtu, router, host, bytes) } else { icmp::encode(mtu, bytes) }
+    };
+    let _ = Quoted::decode(message);
+    // Checksums are hard to guess: what is a report but for its checksum is one with it.
+    let Some(field) = message.get(4..8) else { return };
+    let mtu = u32::from_be_bytes([field[0], field[1], field[2], field[3]]);
+    let mtu = if is_v6 { mtu } else { mtu & 0xffff };
+    let mut bytes = message.to_vec();
+    bytes[..icmp::HEADER_LEN].fill(0xa5);
+    encode(mtu, &mut bytes);
+    let (decoded, quoted, text) = decode(&bytes).expect("our own report");
+    assert_eq!((decoded, &quoted[..]), (mtu, &bytes[icmp::HEADER_LEN..]));
+    assert!(!text.is_empty());
+    if let Some((decoded, quoted, _)) = decode(message) {
+        assert_eq!((decoded, &quoted[..]), (mtu, &message[icmp::HEADER_LEN..]));
+    }
 }
 
 /// A pcapng or pcap file.

@@ -24,8 +24,8 @@ pub use agent::bp_agent;
 pub use bundles::{bp6_bundle, bp7_bundle, bpsec_block, file_part, mtcp, tcpcl, udpcl};
 pub use entity::{cfdp_entity, cfdp_journal};
 pub use formats::{
-    capture, cfdp_pdu, cfdp_user_operation, ip_udp, ltp_segment, norm_message, saratoga_v0,
-    saratoga_v1,
+    capture, cfdp_pdu, cfdp_user_operation, icmp_too_big, ip_udp, ltp_segment, norm_message,
+    saratoga_v0, saratoga_v1,
 };
 pub use frame::frame;
 pub use ftp::ftp;
@@ -56,6 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("file_part", file_part),
     ("frame", frame),
     ("ftp", ftp),
+    ("icmp_too_big", icmp_too_big),
     ("ip_udp", ip_udp),
     ("link_preset", link_preset),
     ("ltp_node", ltp_node),

@@ -9,6 +9,7 @@ use proto::tcp::{
     Backlog, Buffer, Config, ConnectionId, Cookies, Indication, KeepAlive, Limits, LossRecovery,
     Options, Stack,
 };
+use wire::icmp;
 use wire::ip::{self, Ipv4};
 use wire::ipv6::Ipv6;
 use wire::scps::{self, Compressed, Inherited};
@@ -145,7 +146,8 @@ impl<'a> Play<'a> {
         let now = self.now;
         let id = self.known.get(usize::from(op >> 4)).copied();
         match op & 15 {
-            0..=8 => self.segment(),
+            0..=7 => self.segment(),
+            8 => self.report(),
             9 => {
                 let time = Duration::from_millis(u64::from(self.script.or_zero()) * 20);
                 self.wait(time);
@@ -224,6 +226,41 @@ impl<'a> Play<'a> {
             protocol: PROTOCOL,
             source: [10, 0, 0, 2].into(),
             destination: [10, 0, 0, 1].into(),
+        };
+        ip.encode(packet.first_chunk_mut().expect("a header"));
+        let receive = Receive::datagram(PATH, &packet);
+        self.stack.handle_input(self.now, Input::Receive(receive));
+    }
+
+    /// A router's report about a packet of the stack, or about one that it might have sent.
+    fn report(&mut self) {
+        let [port, at, len, mtu] = [(); 4].map(|()| self.script.or_zero());
+        let (_, sequence) = self.heard[usize::from(port % 4)];
+        let mut quoted = [0; ip::HEADER_LEN + 8];
+        let (head, ports) = quoted.split_first_chunk_mut().expect("a header and more");
+        let ip = Ipv4 {
+            traffic_class: 0,
+            total_len: u16::from(len) * 8,
+            id: 0,
+            fragment: ip::DONT_FRAGMENT,
+            ttl: 1,
+            protocol: PROTOCOL,
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+        };
+        ip.encode(head);
+        ports[..2].copy_from_slice(&near().port().to_be_bytes());
+        ports[2..4].copy_from_slice(&far(port).port().to_be_bytes());
+        let sequence = sequence.wrapping_sub(u32::from(at) * 16);
+        ports[4..].copy_from_slice(&sequence.to_be_bytes());
+        let mut packet = [&[0; ip::HEADER_LEN + icmp::HEADER_LEN][..], &quoted].concat();
+        icmp::encode(u32::from(mtu) * 8, &mut packet[ip::HEADER_LEN..]);
+        let ip = Ipv4 {
+            total_len: packet.len() as u16,
+            protocol: icmp::PROTOCOL,
+            source: [10, 0, 0, 9].into(),
+            destination: [10, 0, 0, 1].into(),
+            ..ip
         };
         ip.encode(packet.first_chunk_mut().expect("a header"));
         let receive = Receive::datagram(PATH, &packet);
@@ -333,6 +370,7 @@ fn options(first: u8, second: u8) -> Options {
         tail_loss_probe: has(5),
         pacing: has(6),
         keep_alive: has(7).then(KeepAlive::default),
+        mtu_probing: first & 2 != 0,
         recovery: [
             LossRecovery::NewReno,
             LossRecovery::Sack6675,

@@ -66,6 +66,8 @@ fn own(interface: &TunStatistics, stack: &Stack) -> Value {
         "retransmissions": counts.retransmissions,
         "recoveries": counts.recoveries,
         "timeouts": counts.timeouts,
+        "path_mtu_reports": counts.path_mtu_reports,
+        "black_holes": counts.black_holes,
         "bad_checksums": lost.bad_checksums,
         "malformed": lost.malformed,
         "strangers": lost.strangers,

@@ -167,6 +167,11 @@ pub(crate) struct TcpOptions {
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(64..))]
     mss: Option<u16>,
 
+    /// Smaller segments after repeated timeouts of a full one, and a probe of the full size later
+    /// (RFC 4821)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    mtu_probing: Switch,
+
     /// Segments before anything is acknowledged, or rfc3390
     #[arg(long, value_name = "N", default_value = "10")]
     initial_window: Initial,
@@ -284,6 +289,7 @@ impl TcpOptions {
             syn_retries: self.syn_retries,
             retries: self.retries,
             keep_alive,
+            mtu_probing: self.mtu_probing.into(),
             initial_window: self.initial_window.0,
             idle,
             send_buffer: self.send_buffer.of(base.send_buffer),

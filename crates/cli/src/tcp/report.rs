@@ -144,6 +144,8 @@ pub(super) fn value(outcome: &Outcome, packets: &TunStatistics, stack: &Statisti
             "cookies_sent": stack.cookies_sent,
             "cookies_accepted": stack.cookies_accepted,
             "dropped_replies": stack.dropped_replies,
+            "reports_taken": stack.reports_taken,
+            "reports_ignored": stack.reports_ignored,
             "plain_tcp": stack.plain_tcp,
         },
     })
@@ -190,6 +192,8 @@ fn connection(info: &Info) -> Value {
         "ecn_reductions": counts.ecn_reductions,
         "duplicate_acks": counts.duplicate_acks,
         "window_probes": counts.window_probes,
+        "path_mtu_reports": counts.path_mtu_reports,
+        "black_holes": counts.black_holes,
         "tail_loss_probes": counts.tail_loss_probes,
         "snacks_sent": counts.snacks.0,
         "snacks_received": counts.snacks.1,

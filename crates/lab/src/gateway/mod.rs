@@ -263,6 +263,8 @@ impl Gateway {
         })?;
         let mut options = profile.streams.options;
         options.keep_alive = Some(KEEP_ALIVE);
+        // Where routers drop what is too long without a word, nobody else would notice.
+        options.mtu_probing = true;
         own.tcp.apply(&mut options)?;
         if let Some(rate) = own.rate {
             let Some(scps) = &mut options.scps else {

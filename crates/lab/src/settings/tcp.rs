@@ -45,6 +45,8 @@ table! {
         syn_retries: u32,
         /// How often data is sent again before the connection is given up.
         retries: u32,
+        /// Whether repeated timeouts of a full segment lower the segment size (RFC 4821).
+        mtu_probing: bool,
         /// Segments that are sent before anything is acknowledged, or `off`: as many as RFC 3390
         /// says.
         initial_window: Switch<u32>,

@@ -155,6 +155,9 @@ pub struct Options {
     pub retries: u32,
     /// Asking an idle peer whether it is still there.
     pub keep_alive: Option<KeepAlive>,
+    /// Whether repeated timeouts of a full segment lower the segment size, and a probe raises it again
+    /// (RFC 4821, RFC 8899): `tcp_mtu_probing` of Linux.
+    pub mtu_probing: bool,
     /// What may be sent before anything is acknowledged.
     pub initial_window: InitialWindow,
     /// What becomes of the congestion window when nothing was sent for a time-out; `None`: nothing.
@@ -331,6 +334,7 @@ impl Default for Options {
             syn_retries: 6,
             retries: 15,
             keep_alive: None,
+            mtu_probing: false,
             initial_window: InitialWindow::Segments(10),
             idle: Some(IdleRule::Decay),
             send_buffer: Buffer::Auto { initial: 16 << 10, max: 4 << 20 },

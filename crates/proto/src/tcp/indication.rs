@@ -245,6 +245,10 @@ pub struct Counts {
     pub corruptions: u64,
     /// Ends of records of the peer for which there was no room.
     pub records_dropped: u64,
+    /// Reports of routers after which segments are shorter.
+    pub path_mtu_reports: u64,
+    /// Times that segments became shorter because long ones vanished.
+    pub black_holes: u64,
 }
 
 impl std::ops::Add for Counts {
@@ -268,6 +272,8 @@ impl std::ops::Add for Counts {
             snacks: (self.snacks.0 + other.snacks.0, self.snacks.1 + other.snacks.1),
             corruptions: self.corruptions + other.corruptions,
             records_dropped: self.records_dropped + other.records_dropped,
+            path_mtu_reports: self.path_mtu_reports + other.path_mtu_reports,
+            black_holes: self.black_holes + other.black_holes,
         }
     }
 }
@@ -297,6 +303,10 @@ pub struct Statistics {
     pub cookies_accepted: u64,
     /// Answers to strangers that found no room.
     pub dropped_replies: u64,
+    /// Reports that a packet was too long, of which use was made.
+    pub reports_taken: u64,
+    /// Such reports about nothing in flight, which may be forged (RFC 5927).
+    pub reports_ignored: u64,
     /// Connections that offered SCPS-TP, or were to take it up, and are TCP.
     pub plain_tcp: u64,
 }

@@ -6,6 +6,7 @@
 //!
 //! | what | where |
 //! |---|---|
+//! | path MTU | RFC 1191, RFC 8201, RFC 5927 §4.1; RFC 4821, if wanted |
 //! | states, opening, closing, resets | RFC 9293, RFC 5961, RFC 1337, RFC 6528, SYN cookies RFC 4987 |
 //! | window scale, time stamps, PAWS | RFC 7323 |
 //! | selective acknowledgment | RFC 2018, RFC 2883 |
@@ -21,7 +22,7 @@
 //! congestion window, the peer's window and the pace allow, in batches of equal packets.
 //!
 //! Left out: urgent data (taken as any other), the pushing of data (everything is pushed), source
-//! routes and other options of IP, path MTU discovery by ICMP, data in a SYN.
+//! routes and other options of IP, other messages of ICMP, data in a SYN.
 
 mod autotune;
 pub mod cc;

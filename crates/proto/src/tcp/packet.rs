@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use engine::Ecn;
 use wire::DecodeErrorKind;
+use wire::icmp::{self, Quoted, TooBig};
 use wire::ip::{self, Ipv4};
 use wire::ipv6::{self, Ipv6};
 use wire::scps::{self, Compressed, Head};
@@ -28,11 +29,43 @@ pub(crate) struct ArrivedCompressed<'a> {
     pub(crate) packet: Compressed<'a>,
 }
 
+/// A router's report that a packet of this host was too long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    pub(crate) ends: Ends,
+    /// Sequence number of its segment, as on the wire.
+    pub(crate) sequence: u32,
+    /// Length of the packet, in bytes.
+    pub(crate) len: usize,
+    /// Longest packet that would have passed; 0 where the router does not say.
+    pub(crate) mtu: u32,
+}
+
+/// The ends of the connection that a quoted packet belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ends {
+    /// By its ports.
+    Ports(Tuple),
+    /// By the number that this host gave it for compressed headers (CCSDS 714.0-B-2).
+    Number { local: IpAddr, remote: IpAddr, number: u8 },
+}
+
+impl Ends {
+    /// The host that the packet was sent to.
+    pub(crate) fn remote(&self) -> IpAddr {
+        match self {
+            Self::Ports(tuple) => tuple.remote.ip(),
+            Self::Number { remote, .. } => *remote,
+        }
+    }
+}
+
 /// What a packet carries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Carried<'a> {
     Segment(Arrived<'a>),
     Compressed(ArrivedCompressed<'a>),
+    Refused(Refused),
 }
 
 /// The two ends of a connection, as this one sees them.
@@ -81,6 +114,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
             let (source, destination) = (IpAddr::V4(ip.source), IpAddr::V4(ip.destination));
             (ip.protocol, ip.traffic_class, source, destination, payload)
         };
+    if let Some(report) = too_big((protocol, source, destination), payload)? {
+        return refused(&report).map(Carried::Refused);
+    }
     let pseudo = PseudoHeader::new(source, destination, protocol);
     let ecn = match traffic_class & 3 {
         0 => Ecn::NotEct,
@@ -104,11 +140,50 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
     Ok(Carried::Segment(Arrived { tuple, ecn, carrier: protocol, segment }))
 }
 
+/// The report that a packet is too long, if this is one.
+fn too_big(
+    (protocol, source, destination): (u8, IpAddr, IpAddr),
+    payload: &[u8],
+) -> Result<Option<TooBig<'_>>, Fault> {
+    Ok(match (protocol, source, destination) {
+        (icmp::PROTOCOL, IpAddr::V4(_), _) => TooBig::decode(payload)?,
+        (icmp::PROTOCOL_V6, IpAddr::V6(source), IpAddr::V6(destination)) => {
+            TooBig::decode_v6(payload, source, destination)?
+        }
+        (_, _, _) => None,
+    })
+}
+
+/// Reads the packet that a router quotes: at least 8 bytes of the segment, which are its ports and
+/// its sequence number, or a whole compressed header.
+fn refused(report: &TooBig<'_>) -> Result<Refused, Fault> {
+    let quoted = Quoted::decode(report.quoted)?;
+    let (len, mtu) = (quoted.len, report.mtu);
+    if quoted.protocol == scps::COMPRESSED_PROTOCOL {
+        let (Compressed { head, .. }, _) = Compressed::decode_unchecked(quoted.payload)?;
+        let (local, remote) = (quoted.source, quoted.destination);
+        let ends = Ends::Number { local, remote, number: head.connection };
+        let sequence = head.sequence.ok_or(Fault::Malformed)?;
+        return Ok(Refused { ends, sequence, len, mtu });
+    }
+    if quoted.protocol != tcp::PROTOCOL && quoted.protocol != scps::PROTOCOL {
+        return Err(Fault::NotTcp);
+    }
+    let head: &[u8; 8] = quoted.payload.first_chunk().ok_or(Fault::Malformed)?;
+    let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let tuple = Tuple {
+        local: SocketAddr::new(quoted.source, port(0)),
+        remote: SocketAddr::new(quoted.destination, port(2)),
+    };
+    let sequence = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+    Ok(Refused { ends: Ends::Ports(tuple), sequence, len, mtu })
+}
+
 /// Reads a packet whose header is whole.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
     match read(bytes)? {
         Carried::Segment(arrived) => Ok(arrived),
-        Carried::Compressed(_) => Err(Fault::NotTcp),
+        Carried::Compressed(_) | Carried::Refused(_) => Err(Fault::NotTcp),
     }
 }
 
@@ -120,6 +195,8 @@ pub(crate) struct Flow {
     carrier: u8,
     hop_limit: u8,
     dscp: u8,
+    /// Routers may cut its packets of IPv4 into fragments.
+    pub(crate) may_fragment: bool,
     /// The identification of the next packet; the next number each, for compressed headers.
     id: u16,
 }
@@ -127,7 +204,8 @@ pub(crate) struct Flow {
 impl Flow {
     pub(crate) fn new(tuple: Tuple, hop_limit: u8, dscp: u8, id: u16) -> Self {
         let pseudo = PseudoHeader::new(tuple.local.ip(), tuple.remote.ip(), tcp::PROTOCOL);
-        Self { tuple, pseudo, carrier: tcp::PROTOCOL, hop_limit, dscp: dscp & 0x3f, id }
+        let (carrier, dscp) = (tcp::PROTOCOL, dscp & 0x3f);
+        Self { tuple, pseudo, carrier, hop_limit, dscp, may_fragment: false, id }
     }
 
     /// The same under another protocol number.
@@ -191,7 +269,7 @@ impl Flow {
                     traffic_class,
                     total_len: len as u16,
                     id: self.id,
-                    fragment: ip::DONT_FRAGMENT,
+                    fragment: if self.may_fragment { 0 } else { ip::DONT_FRAGMENT },
                     ttl: self.hop_limit,
                     protocol,
                     source,

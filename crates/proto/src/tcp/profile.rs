@@ -158,6 +158,7 @@ fn scps(congestion: Algorithm, assume: LossCause, with_rate: bool) -> Options {
         syn_retries: 5,
         retries: 32,
         keep_alive: None,
+        mtu_probing: false,
         initial_window: InitialWindow::Rfc3390,
         idle: None,
         send_buffer: Buffer::Fixed(32_768),

@@ -52,6 +52,8 @@ pub(crate) struct Delivery {
     pub(crate) sacked_rtt: Option<Elapsed>,
     /// A retransmitted segment is acknowledged cumulatively.
     pub(crate) resent_acked: bool,
+    /// Bytes of the longest segment that was first acknowledged, in either way.
+    pub(crate) longest: u64,
     newest: Option<Newest>,
 }
 
@@ -393,6 +395,7 @@ impl Scoreboard {
         self.delivered += len;
         self.delivered_at = now;
         delivery.newly_delivered += len;
+        delivery.longest = delivery.longest.max(len);
         let took = now.since(record.sent_at);
         self.reordered |= !record.ambiguous && record.end < self.highest;
         self.highest = self.highest.max(record.end);
@@ -478,6 +481,29 @@ impl Scoreboard {
     /// Holds the first segment for lost. Returns its octets.
     pub(crate) fn lose_first(&mut self) -> u64 {
         if self.records.is_empty() { 0 } else { self.lose(0) }
+    }
+
+    /// Bytes of the first segment in flight.
+    pub(crate) fn first_len(&self) -> u64 {
+        self.records.front().map_or(0, Record::len)
+    }
+
+    /// Where the first segment begins that is lost and was not sent again.
+    pub(crate) fn first_lost(&mut self) -> Option<u64> {
+        self.next_lost().map(|index| self.records[index].start)
+    }
+
+    /// Marks segments under way with more than `most` bytes as lost. Returns their bytes.
+    pub(crate) fn lose_longer(&mut self, most: u64) -> u64 {
+        let mut lost = 0;
+        for index in 0..self.records.len() {
+            let record = self.records[index];
+            if record.sacked || record.len() <= most || (record.lost && !record.resent) {
+                continue;
+            }
+            lost += if record.resent { self.lose_again(index) } else { self.lose(index) };
+        }
+        lost
     }
 
     /// The segment as it was sent first is lost.

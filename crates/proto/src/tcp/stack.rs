@@ -2,6 +2,7 @@
 
 mod arrival;
 mod numbers;
+mod path_mtu;
 mod rates;
 mod requests;
 
@@ -15,6 +16,7 @@ use engine::{
 use wire::tcp::{HEADER_LEN, Header, TcpOption, options_len};
 
 use self::numbers::Numbers;
+use self::path_mtu::PathMtus;
 use self::rates::Rates;
 use super::config::{Backlog, Config, Options};
 use super::connection::{Connection, RateKey, Rules};
@@ -117,6 +119,7 @@ pub struct Stack {
     timers: Timers<Timer>,
     rates: Rates,
     numbers: Numbers,
+    path_mtus: PathMtus,
     indications: VecDeque<Indication>,
     statistics: Statistics,
     /// Of connections that are gone, by their interfaces.
@@ -145,6 +148,7 @@ impl Stack {
             timers: Timers::new(),
             rates: Rates::default(),
             numbers: Numbers::default(),
+            path_mtus: PathMtus::default(),
             indications: VecDeque::new(),
             statistics: Statistics::default(),
             totals: BTreeMap::new(),
@@ -182,6 +186,7 @@ impl Stack {
             + self.time_wait.len() * 2 * size_of::<Remembered>()
             + self.replies.len() * (size_of::<Reply>() + 128)
             + self.indications.len() * size_of::<Indication>()
+            + self.path_mtus.memory()
     }
 
     fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
@@ -223,6 +228,7 @@ impl Stack {
     /// the queue of its interface.
     fn settle(&mut self, now: Time, index: u32) {
         self.remember(now, index);
+        self.learn_path_mtu(now, index);
         self.tell(index);
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref() else { return };

@@ -121,6 +121,7 @@ impl Connection {
             self.send.release(ack);
             self.space.marks.release(ack);
             self.counts.octets_acknowledged += delivery.acked;
+            self.note_proven(delivery.longest);
         }
         let before = delivery.sacked;
         let holes = self.take_snack(now, ack, &said, &mut delivery);

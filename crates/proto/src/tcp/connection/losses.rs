@@ -115,6 +115,7 @@ impl Connection {
     pub(super) fn begin_recovery(&mut self, now: Time) {
         let corrupted = self.blames_corruption(now);
         self.counts.corruptions += u64::from(corrupted);
+        let blameless = corrupted || self.lost_probe_alone();
         if corrupted && self.snack().is_some() {
             // The peer says what is missing, so there is nothing to probe for.
             self.urgent = true;
@@ -123,17 +124,17 @@ impl Connection {
         let flight = self.board.out();
         let before = self.control.cwnd();
         let cwnd_limited = self.limited_to.is_some_and(|to| self.una < to);
-        self.space.spared = corrupted && self.phase.is_open();
-        if self.phase.is_open() && !corrupted {
+        self.space.spared = blameless && self.phase.is_open();
+        if self.phase.is_open() && !blameless {
             let congestion = Congestion { cause: Cause::Loss, flight_size: flight, cwnd_limited };
             self.control.on_congestion(now, &congestion);
         }
         self.counts.recoveries += 1;
-        if !corrupted {
+        if !blameless {
             self.note_undo(now);
         }
         (self.recover, self.urgent) = (self.nxt, true);
-        self.phase = if self.control.recovery() == cc::Recovery::Restart && !corrupted {
+        self.phase = if self.control.recovery() == cc::Recovery::Restart && !blameless {
             self.board.lose_all();
             Phase::Restarted { point: self.nxt }
         } else {

@@ -8,11 +8,13 @@ mod close;
 mod losses;
 mod open;
 mod output;
+mod path_mtu;
 mod scps;
 mod segment;
 mod timers;
 
 pub(crate) use self::open::{Negotiated, Offer};
+pub(crate) use self::path_mtu::LIFETIME;
 pub(crate) use self::scps::{RateKey, Space};
 pub(crate) use self::segment::Stray;
 
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
+use self::path_mtu::PathMtu;
 use super::autotune::ReceiveTuning;
 use super::cc::{self, Control};
 use super::config::{Config, Options};
@@ -46,6 +49,8 @@ pub(crate) struct Events {
     pub(crate) holes: bool,
     /// SCPS-TP was wanted, and the peer does not have it.
     pub(crate) plain_tcp: bool,
+    /// It has found out how long packets may be on its path.
+    pub(crate) path_mtu: Option<usize>,
 }
 
 /// What a connection must know of its stack's settings.
@@ -149,6 +154,7 @@ pub(crate) struct Connection {
     /// The listener it came to.
     pub(crate) listener: Option<ListenerId>,
     mtu: usize,
+    path_mtu: PathMtu,
     options: Options,
     rules: Rules,
     state: State,
@@ -294,7 +300,7 @@ impl Connection {
 
     /// Octets of a full segment's data: without the options that every segment has.
     pub(crate) fn mss(&self) -> u64 {
-        let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
+        let fit = self.packet_max().saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         let own = self.options.mss.map_or(fit, usize::from);
         self.data_of(fit.min(own).min(usize::from(self.peer_mss)))
     }

@@ -3,6 +3,7 @@
 use engine::{PathId, Time};
 use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
 
+use super::path_mtu::PathMtu;
 use super::{Connection, Events, Rules, Space, Stamps, Syns, Timers};
 use crate::tcp::autotune::ReceiveTuning;
 use crate::tcp::cc;
@@ -64,6 +65,8 @@ pub(crate) struct Negotiated {
     pub(crate) tuple: Tuple,
     pub(crate) path: PathId,
     pub(crate) mtu: usize,
+    /// The longest packet on the path to the peer, where that is known to be shorter.
+    pub(crate) path_mtu: Option<usize>,
     pub(crate) initial: u32,
     pub(crate) stamp_offset: u32,
     pub(crate) seed: u64,
@@ -82,11 +85,15 @@ impl Negotiated {
 impl Connection {
     fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
         let iss = seq::begin(at.initial);
+        let mut flow = at.flow(&options);
+        let (path_mtu, fragments) = PathMtu::known(now, at.tuple.remote.ip(), at.path_mtu);
+        flow.may_fragment = fragments;
         Self {
-            flow: at.flow(&options),
+            flow,
             path: at.path,
             listener: None,
             mtu: at.mtu,
+            path_mtu,
             rules,
             state,
             events: Events::default(),

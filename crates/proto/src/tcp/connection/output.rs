@@ -173,6 +173,9 @@ impl Connection {
         if there == 0 && !self.finished {
             return None;
         }
+        if let Some(len) = self.probe_len(now, there) {
+            return Some((len, false));
+        }
         let (len, is_full) = self.cut(there.min(usable), room);
         let is_last = len == there;
         // A compressed header of data has no room for it.
@@ -474,6 +477,8 @@ impl Connection {
         self.board.send(now, start, end);
         if len < self.data_room() {
             self.short_end = end;
+        } else if len > self.mss() {
+            self.note_probe(start, end);
         }
         self.nxt = end;
         // The probe's time counts from the last segment, the time-out from the first.
@@ -511,6 +516,7 @@ impl Connection {
             return false;
         }
         self.counts.retransmissions += 1;
+        self.end_failed_probe(now, start);
         self.note_resent(end - start);
         self.tell_sent(now, end - start, true);
         self.board.resend(now, index);

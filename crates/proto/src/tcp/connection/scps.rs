@@ -249,6 +249,11 @@ impl Connection {
         news.holes
     }
 
+    /// Whether its compressed headers have this number.
+    pub(crate) fn compresses_as(&self, number: u8) -> bool {
+        self.peer_number().is_some() && self.space.own_number == number
+    }
+
     /// Whether a loss is sent again at once, whatever the congestion window: the peer has told of it,
     /// and the rate holds it back if anything does.
     pub(super) fn repairs_at_once(&self) -> bool {
@@ -445,6 +450,7 @@ impl Connection {
 
     /// Is done with what lies before `end`, which the peer has not acknowledged.
     fn pass(&mut self, now: Time, end: u64) {
+        self.end_failed_probe(now, self.una);
         self.board.acknowledge(now, end, &mut Delivery::default());
         // The window is counted from what the peer has acknowledged.
         self.window = self.window.saturating_sub(end - self.una);

@@ -106,6 +106,7 @@ impl Connection {
         (self.duplicates, self.probe_end, self.probe_due) = (0, None, false);
         self.timers.reorder_at = None;
         self.urgent = true;
+        self.suspect_black_hole(now);
         if self.blames_corruption(now) {
             self.corrupted_at_time_out();
             self.rtt.keep();

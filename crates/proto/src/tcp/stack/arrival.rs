@@ -23,6 +23,7 @@ impl Stack {
         let arrived = match packet::read(bytes) {
             Ok(Carried::Segment(arrived)) => arrived,
             Ok(Carried::Compressed(arrived)) => return self.compressed(now, &arrived),
+            Ok(Carried::Refused(report)) => return self.refused(now, &report),
             Err(fault) => {
                 let count = match fault {
                     Fault::NotTcp => &mut self.statistics.not_tcp,
@@ -123,12 +124,14 @@ impl Stack {
 
     fn negotiated(
         &mut self,
+        now: Time,
         path: PathId,
         tuple: Tuple,
         (initial, carrier): (u32, u8),
         options: &Options,
     ) -> Negotiated {
         Negotiated {
+            path_mtu: self.path_mtus.get(now, path, tuple.remote.ip()),
             carrier,
             own_number: self.number_for(tuple, options),
             tuple,
@@ -171,7 +174,7 @@ impl Stack {
         let asked = listener.options.clone();
         let options = self.options_over(path, &asked);
         let initial = initial.unwrap_or_else(|| self.secret.initial(now, arrived.tuple));
-        let at = self.negotiated(path, arrived.tuple, (initial, arrived.carrier), &options);
+        let at = self.negotiated(now, path, arrived.tuple, (initial, arrived.carrier), &options);
         let rules = self.rules;
         let connection = Connection::passive(now, &at, options, rules, (id, &arrived.segment));
         let index = self.place(now, connection, false);
@@ -266,7 +269,7 @@ impl Stack {
         };
         // A cookie does not remember SCPS-TP.
         let plain = Options { scps: None, ..options.clone() };
-        let at = self.negotiated(path, arrived.tuple, (iss, arrived.carrier), &plain);
+        let at = self.negotiated(now, path, arrived.tuple, (iss, arrived.carrier), &plain);
         let rules = self.rules;
         let mut connection = Connection::from_cookie(now, &at, options, rules, (id, irs, offer));
         connection.segment(now, arrived.ecn, &arrived.segment);

@@ -84,6 +84,7 @@ impl Stack {
         let tuple = self.free_tuple(Tuple { local, remote }).ok_or(RequestError::InUse)?;
         let options = self.config.interfaces.get(&path).cloned().unwrap_or(options);
         let at = Negotiated {
+            path_mtu: self.path_mtus.get(now, path, remote.ip()),
             tuple,
             path,
             mtu,

@@ -4,6 +4,7 @@
 mod conformance;
 mod conversations;
 mod flow;
+mod path_mtu;
 mod queues;
 mod random;
 mod raw;

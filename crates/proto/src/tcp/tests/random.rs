@@ -79,6 +79,8 @@ pub(super) fn options(rng: &mut Rng) -> Options {
             interval: Duration::from_secs(1),
             probes: 60,
         }),
+        // Drawn aside: the conversations of former seeds stay as they were.
+        mtu_probing: rng.clone().chance(0.5),
         initial_window: pick(rng, &[InitialWindow::Rfc3390, InitialWindow::Segments(10)]),
         idle: pick(rng, &[None, Some(IdleRule::Restart), Some(IdleRule::Decay)]),
         send_buffer: buffer(rng),

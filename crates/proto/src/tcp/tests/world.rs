@@ -444,7 +444,7 @@ pub(super) fn finished(world: &World) -> Result<(), String> {
             return Err(format!("{name}: its end did not arrive"));
         }
         if from.closed.map(|(_, reason)| reason) != Some(CloseReason::Graceful) {
-            return Err(format!("{name}: closed {:?}", from.closed));
+            return Err(format!("{name}: closed {:?}, its peer {:?}", from.closed, to.closed));
         }
     }
     for host in &world.hosts {
