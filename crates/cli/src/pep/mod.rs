@@ -1,6 +1,7 @@
 //! `slowlight pep`: a gateway that splits connections, between real networks.
 
 mod device;
+mod ipv6;
 mod proxy;
 mod report;
 mod rules;
@@ -63,7 +64,8 @@ const DESCRIPTORS: u64 = 64;
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let gateway = Gateway::read(&args.config)?;
+    let mut gateway = Gateway::read(&args.config)?;
+    let notice = ipv6::settle(&mut gateway);
     let rules = Rules::of(&gateway);
     if args.print_rules {
         return crate::told(
@@ -81,6 +83,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let dump = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&dump))?;
     prepare(&gateway)?;
+    if let Some(notice) = notice.filter(|_| !args.quiet) {
+        writeln!(io::stderr(), "{notice}")?;
+    }
     let pep = Pep::new(gateway.proxy());
     match gateway.own_options()? {
         None => Running::start(args, &gateway, pep)?.carry_out(rules, lock, &stop, &dump),
@@ -124,8 +129,9 @@ fn check_network(gateway: &Gateway) -> Result<()> {
             Some(_) | None => anyhow!(error).context(name.clone()),
         })?;
     }
+    ipv6::check(gateway)?;
     let mut names = vec!["net.ipv4.ip_forward"];
-    if gateway.intercept.ipv6 {
+    if gateway.intercept.takes_ipv6() {
         names.push("net.ipv6.conf.all.forwarding");
     }
     for name in names {
@@ -176,7 +182,7 @@ fn listening(gateway: &Gateway) -> Vec<Listening> {
             all.push(Listening { address, options, onward });
         };
         add(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        if gateway.intercept.ipv6 {
+        if gateway.intercept.takes_ipv6() {
             add(SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
         }
     }

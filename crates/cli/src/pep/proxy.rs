@@ -67,7 +67,7 @@ pub(super) fn over_own_tcp(
     let streams = gateway.limits.connections + LEFT;
     let limits = tcp::Limits { connections: streams, ..tcp::Limits::default() };
     let mut listen = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))];
-    if gateway.intercept.ipv6 {
+    if gateway.intercept.takes_ipv6() {
         listen.push(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
     }
     let config = stack::Config {

@@ -35,7 +35,7 @@ impl Rules {
         let nft = nft(gateway, &table);
         let rules = &gateway.rules;
         let (mark, number, priority) = (rules.mark, rules.table, rules.priority);
-        let families: &[&str] = if gateway.intercept.ipv6 { &["-4", "-6"] } else { &["-4"] };
+        let families: &[&str] = if gateway.intercept.takes_ipv6() { &["-4", "-6"] } else { &["-4"] };
         let mut ip = Vec::new();
         let own = gateway.wan.own.as_ref();
         for family in families {
@@ -134,7 +134,7 @@ fn nft(gateway: &Gateway, table: &str) -> String {
     let mark = |next| format!("meta mark set {:#x}", gateway.rules.mark + next);
     let taken = gateway.intercept.taken();
     let [lan, wan] = gateway.rules.ports();
-    let families: &[_] = match gateway.intercept.ipv6 {
+    let families: &[_] = match gateway.intercept.takes_ipv6() {
         false => &[("ipv4", "ip", "127.0.0.1")],
         true => &[("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")],
     };
@@ -210,7 +210,7 @@ fn reports_to_own(gateway: &Gateway, mark: &str) -> Vec<String> {
     let taken = gateway.intercept.taken();
     let v4 = ("meta nfproto ipv4 icmp type destination-unreachable icmp code frag-needed", 17, 28);
     let v6 = ("meta nfproto ipv6 icmpv6 type packet-too-big", 14, 48);
-    let families = if gateway.intercept.ipv6 { vec![v4, v6] } else { vec![v4] };
+    let families = if gateway.intercept.takes_ipv6() { vec![v4, v6] } else { vec![v4] };
     let mut rules = Vec::new();
     for (message, protocol, ports) in families {
         for port in [ports, ports + 2] {

@@ -10,7 +10,9 @@ fn gateway(more: &str) -> Gateway {
 
 #[test]
 fn rules_take_what_is_to_be_taken_and_nothing_else() {
-    let rules = Rules::of(&gateway("[intercept]\nports = [80, \"8000-8999\"]\nexcept = 8022\n"));
+    let rules = Rules::of(&gateway(
+        "[intercept]\nports = [80, \"8000-8999\"]\nexcept = 8022\nipv6 = false\n",
+    ));
     let lines: Vec<_> = rules.nft.lines().map(str::trim).collect();
     let taken = "tcp dport { 80, 8000-8021, 8023-8999 }";
     let lan = format!(
@@ -23,9 +25,9 @@ fn rules_take_what_is_to_be_taken_and_nothing_else() {
     );
     assert!(lines.contains(&lan.as_str()) && lines.contains(&wan.as_str()), "{lines:?}");
     assert!(!rules.nft.contains("ip6"));
-    let six = Rules::of(&gateway("[intercept]\nipv6 = true\n"));
+    let six = Rules::of(&gateway(""));
     assert!(six.nft.contains("tproxy ip6 to [::1]:7430"), "{}", six.nft);
-    let shell = six.shell(&gateway("[intercept]\nipv6 = true\n"));
+    let shell = six.shell(&gateway(""));
     assert!(shell.contains("ip -6 rule add priority 1513 fwmark 0x5e9 lookup 1513"), "{shell}");
     assert!(shell.contains("nft delete table inet slowlight_pep"), "{shell}");
 }
@@ -52,8 +54,9 @@ fn all_that_is_done_in_the_kernel_is_printed() {
 fn each_side_has_its_own_settings() {
     let more = "[wan.kernel]\ncongestion = \"bbr\"\nrate = \"8 Mbit/s\"\nsend_buffer = \"2MiB\"\n";
     let all = listening(&gateway(more));
-    assert_eq!(all.len(), 2);
-    let (lan, wan) = (&all[0], &all[1]);
+    // The loopback addresses of both versions of IP, for each side.
+    assert_eq!(all.len(), 4);
+    let (lan, wan) = (&all[0], &all[2]);
     assert_eq!(lan.options.congestion, None);
     assert_eq!(lan.onward.as_ref().unwrap(), &wan.options);
     assert_eq!(wan.onward.as_ref().unwrap(), &lan.options);

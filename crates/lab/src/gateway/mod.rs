@@ -138,8 +138,9 @@ pub struct Intercept {
     /// Those of them that are left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub except: Option<Ports>,
-    /// Whether IPv6 is taken, too.
-    pub ipv6: bool,
+    /// Whether connections over IPv6 are taken; by default if this host forwards IPv6.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<bool>,
 }
 
 /// Bounds, and how long things may take.
@@ -421,6 +422,12 @@ impl Intercept {
             Some(except) => self.ports.without(except),
             None => self.ports.clone(),
         }
+    }
+
+    /// Whether connections over IPv6 are taken.
+    #[must_use]
+    pub fn takes_ipv6(&self) -> bool {
+        self.ipv6.unwrap_or(true)
     }
 }
 
