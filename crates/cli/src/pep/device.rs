@@ -35,9 +35,14 @@ pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
     Ok(tun)
 }
 
+/// Address of the device: the dummy of RFC 7600. Without an address the kernel drops packets from
+/// the device wherever `rp_filter` is on, loose (2) or strict.
+const ADDRESS: &str = "192.0.0.8/32";
+
 /// The arguments of `ip` that set it up.
-fn lines(device: &str, mtu: &str) -> [String; 2] {
+fn lines(device: &str, mtu: &str) -> [String; 3] {
     [
+        format!("addr add {ADDRESS} dev {device} scope host"),
         format!("link set {device} mtu {mtu} txqueuelen 10000 addrgenmode none"),
         format!("link set {device} up"),
     ]
