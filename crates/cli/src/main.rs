@@ -20,6 +20,7 @@ mod node;
 mod operations;
 mod peers;
 mod pep;
+mod punctuality;
 mod recv;
 mod send;
 mod session;

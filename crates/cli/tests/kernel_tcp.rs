@@ -184,6 +184,23 @@ fn connections_of_odd_kinds_end_as_they_should() {
     }
 }
 
+#[test]
+fn a_run_whose_timers_were_late_is_not_trusted() {
+    if !possible() {
+        return;
+    }
+    let late = json(&carried_out(&["stopped", "300000", "--strict"]));
+    let exactness = &late["exactness"];
+    assert_eq!(exactness["trusted"], false, "{late}");
+    assert!(exactness["late_most_us"].as_f64().unwrap() > 300_000.0, "{late}");
+    let doubts = exactness["doubts"].to_string();
+    assert!(doubts.contains("late (bound 10ms)"), "{doubts}");
+    let bounds = ["--late", "10 min", "--late-most", "10 min"];
+    let wide = json(&carried_out(&[&["stopped", "300000", "--strict"], &bounds[..]].concat()));
+    assert_eq!(wide["exactness"]["trusted"], true, "{wide}");
+    assert_eq!(wide["exactness"]["doubts"], serde_json::json!([]), "{wide}");
+}
+
 /// Over an emulated link that loses packets or changes their order, to a kernel at its far end.
 #[test]
 fn files_arrive_whole_over_links_that_lose_and_reorder() {
@@ -312,6 +329,9 @@ fn what_cannot_be_is_said_with_its_remedy() {
     let (code, error) = said(&["listen", "9", "--rto-max", "100 ms"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("--rto-min 200 ms is above --rto-max 100 ms"), "{error}");
+    let (code, error) = said(&["listen", "9", "--late", "1 s"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("--late 1 s is more than --late-most 10 ms"), "{error}");
     let (code, error) = said(&["listen", "9", "--json", "/there/is/none"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("/there/is/none"), "{error}");

@@ -14,7 +14,6 @@ mod capture;
 mod enter;
 mod fit;
 mod isolate;
-mod lateness;
 pub mod measure;
 mod multicast;
 mod names;
@@ -32,13 +31,14 @@ mod user;
 mod watch;
 mod world;
 
+pub use rt::{Lateness, Timings};
+
 pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
 pub use self::fit::{Capacity, Misfit};
 pub use self::isolate::{
     IsolateError, Stage, exit_code, is_outer, isolate, isolate_with, unmarked,
 };
-pub use self::lateness::{Lateness, Timings};
 pub use self::names::{Name, enclosing_world, name_hosts};
 pub use self::priority::hurry;
 pub use self::publish::publish;

@@ -17,9 +17,11 @@ pub(crate) fn raise() -> bool {
     raise_to(LINKS)
 }
 
+/// Threads and processes that it starts have the usual priority.
 #[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
 fn raise_to(sched_priority: i32) -> bool {
     let parameter = libc::sched_param { sched_priority };
+    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: it reads one structure, which lives until the call returns.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) == 0 }
 }

@@ -15,16 +15,15 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use engine::{Rng, Time};
 use link::{Config, ConfigError, Departure, Fate, Left, Line, Link};
-use rt::Clock;
 use rt::frame::{HEADER_MAX, Joint, Shape, complete};
 use rt::tun::{PACKET_MAX, Packet, Tun};
+use rt::{Clock, Lateness, Timings};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use self::batch::{Batch, Run};
 use self::packet::{ends, is_of_the_kernel};
 use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
-use crate::lateness::{Lateness, Timings};
 use crate::store::{PacketId, Store};
 use crate::watch::Watch;
 

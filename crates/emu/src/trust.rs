@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use rt::Lateness;
+
 use crate::pump::Report;
 
 /// How late the emulator may be before what was measured in it is not to be trusted.
@@ -18,6 +20,19 @@ impl Default for Bounds {
     /// 1 ms for 99 of 100 packets, 10 ms for each.
     fn default() -> Self {
         Self { usual: Duration::from_millis(1), most: Duration::from_millis(10) }
+    }
+}
+
+impl Bounds {
+    /// Reasons to distrust the engine of a host that was this late; none if it was in time.
+    pub fn doubts(&self, host: usize, lateness: &Lateness) -> impl Iterator<Item = Doubt> {
+        let late = lateness.quantile(0.99);
+        // A host does little besides sending: of a few times, the latest is no 99 of 100.
+        let is_often = late > self.usual && lateness.packets() >= 100;
+        let often = is_often.then_some(Doubt::HostOften { host, late, bound: self.usual });
+        let late = lateness.most();
+        let once = (late > self.most).then_some(Doubt::HostOnce { host, late, bound: self.most });
+        often.into_iter().chain(once)
     }
 }
 
@@ -160,15 +175,7 @@ impl Report {
             }
         }
         for (host, lateness) in self.hosts.iter().enumerate() {
-            let late = lateness.quantile(0.99);
-            // A host does little besides sending: of a few times, the latest is no 99 of 100.
-            if late > bounds.usual && lateness.packets() >= 100 {
-                doubts.push(Doubt::HostOften { host, late, bound: bounds.usual });
-            }
-            let late = lateness.most();
-            if late > bounds.most {
-                doubts.push(Doubt::HostOnce { host, late, bound: bounds.most });
-            }
+            doubts.extend(bounds.doubts(host, lateness));
         }
         if self.unattended > bounds.most {
             doubts.push(Doubt::Unattended { time: self.unattended, bound: bounds.most });
@@ -182,8 +189,9 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use rt::Timings;
+
     use super::*;
-    use crate::lateness::Timings;
     use crate::pump::LinkReport;
 
     fn link(late: &[(u64, u32)]) -> LinkReport {

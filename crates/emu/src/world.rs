@@ -11,11 +11,10 @@ use std::thread::JoinHandle;
 
 use engine::{Rng, Time};
 use link::{Config, ConfigError};
-use rt::Clock;
 use rt::tun::Tun;
+use rt::{Clock, Timings};
 
 use crate::capture::{self, CaptureLimits, CaptureReport};
-use crate::lateness::Timings;
 use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
 use crate::priority;

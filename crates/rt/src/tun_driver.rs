@@ -1,11 +1,13 @@
 //! One engine on one TUN device.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Effect, EffectError, Engine, Input, PathEvent, PathId, Time, Transmit, TxBuf};
 
 use crate::interface::Condition;
+use crate::lateness::{Observed, Timings};
 use crate::port::{self, Port, Read};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
@@ -58,6 +60,7 @@ pub struct TunDriver<E: Engine> {
     waker: Waker,
     tx: TxBuf,
     held: Option<Transmit>,
+    observed: Observed,
 }
 
 impl<E: Engine> TunDriver<E> {
@@ -79,6 +82,7 @@ impl<E: Engine> TunDriver<E> {
             waker,
             tx: port::batch(),
             held: None,
+            observed: Observed::default(),
         })
     }
 
@@ -99,6 +103,11 @@ impl<E: Engine> TunDriver<E> {
         self.port.statistics
     }
 
+    /// Records from now on how late it does what is due, and how late it wakes up.
+    pub fn set_timings(&mut self, timings: Arc<Timings>) {
+        self.observed.set(timings);
+    }
+
     /// Runs until `on` says so, which may make requests of the engine. What the engine has to send
     /// then, and is due, still goes out.
     ///
@@ -109,10 +118,12 @@ impl<E: Engine> TunDriver<E> {
         mut on: impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,
     ) -> io::Result<()> {
         wake_exactly();
+        self.observed.begin();
         self.watch(&mut on)?;
         loop {
             let now = self.clock.now();
-            if self.engine.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+            if let Some(deadline) = self.engine.poll_timeout().filter(|it| it.at <= now) {
+                self.observed.done(now, deadline.at);
                 self.engine.handle_timeout(now);
             }
             let mut busy = self.receive()?;
@@ -187,6 +198,10 @@ impl<E: Engine> TunDriver<E> {
         for _ in 0..WRITES {
             let now = self.clock.now();
             let transmit = match self.held.take() {
+                Some(held) if held.not_before <= now => {
+                    self.observed.done(now, held.not_before);
+                    held
+                }
                 Some(held) => held,
                 None => {
                     self.tx.clear();
@@ -250,6 +265,7 @@ impl<E: Engine> TunDriver<E> {
             let interest = Ready { readable: !self.port.paused, writable: false };
             let news = Some(self.port.monitor());
             self.waker.wait_also(&self.port, news, interest, Some(until.since(now)))?;
+            self.observed.woken();
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use emu::Bounds;
 use engine::Time;
 use lab::gateway::{Gateway, KernelTcp};
 use lab::quantity::{Rate, Size, Span};
@@ -29,6 +30,7 @@ use rt::{Control, Waker};
 
 use self::proxy::Proxy;
 use self::rules::{Installed, Rules};
+use crate::punctuality::Punctuality;
 use crate::{Usage, transfer};
 
 /// Options of `pep`.
@@ -96,6 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let engine = proxy::over_own_tcp(&gateway, options, pep)?;
             let mut running = Running::start(args, &gateway, engine)?;
             running.driver.add_interface(tun, &own.device)?;
+            running.measure();
             running.carry_out(rules, lock, &stop, &dump)
         }
     }
@@ -200,6 +203,10 @@ struct Running<'a, E: Proxy> {
     last_end: Option<Time>,
     /// Statistics could not be written the last time, and the user was told.
     unwritten: bool,
+    /// Lateness of our own TCP, if it is part of it.
+    punctuality: Option<Punctuality>,
+    /// The user has read that our own TCP is late.
+    doubted: bool,
 }
 
 impl<'a, E: Proxy> Running<'a, E> {
@@ -217,7 +224,24 @@ impl<'a, E: Proxy> Running<'a, E> {
             ))
         })?;
         let shows = !args.quiet && io::stderr().is_terminal();
-        Ok(Self { args, gateway, driver, installed: None, shows, last_end: None, unwritten: false })
+        Ok(Self {
+            args,
+            gateway,
+            driver,
+            installed: None,
+            shows,
+            last_end: None,
+            unwritten: false,
+            punctuality: None,
+            doubted: false,
+        })
+    }
+
+    /// Requests real-time priority, and measures how late our own TCP is.
+    fn measure(&mut self) {
+        let punctuality = Punctuality::hurry(Bounds::default());
+        self.driver.set_timings(punctuality.timings());
+        self.punctuality = Some(punctuality);
     }
 
     /// Runs with its rules set, from the first connection to the last.
@@ -331,9 +355,16 @@ impl<'a, E: Proxy> Running<'a, E> {
     fn report(&mut self, asked: bool) {
         let (now, streams) = (self.driver.now(), self.driver.statistics());
         let interface = self.driver.interface();
+        let account = self.punctuality.as_ref().map(Punctuality::account);
+        if let Some(account) = account.as_ref().filter(|account| !account.doubts.is_empty())
+            && !std::mem::replace(&mut self.doubted, true)
+        {
+            self.say(&format!("our own TCP: {}", account.text()));
+        }
         let engine = self.driver.engine_mut();
         if self.args.json.is_some() || asked {
-            let value = report::value(now, engine, &streams, interface.as_ref());
+            let value =
+                report::value(now, engine, &streams, interface.as_ref().zip(account.as_ref()));
             match &self.args.json {
                 Some(path) => {
                     let failed = report::write(path, &value).err();

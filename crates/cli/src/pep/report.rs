@@ -15,13 +15,14 @@ use serde_json::{Value, json};
 
 use super::proxy::Proxy;
 use crate::Usage;
+use crate::punctuality::Account;
 
 /// Everything that is known, as JSON: times in seconds, what is held in octets.
 pub(super) fn value(
     now: Time,
     engine: &impl Proxy,
     streams: &StreamStatistics,
-    interface: Option<&TunStatistics>,
+    interface: Option<(&TunStatistics, &Account)>,
 ) -> Value {
     let pep = engine.pep();
     let all = pep.statistics();
@@ -55,7 +56,7 @@ pub(super) fn value(
 }
 
 /// What our own TCP has done.
-fn own(interface: &TunStatistics, stack: &Stack) -> Value {
+fn own((interface, account): (&TunStatistics, &Account), stack: &Stack) -> Value {
     let (counts, lost) = (stack.totals(), stack.statistics());
     json!({
         "packets_sent": interface.packets_sent,
@@ -72,6 +73,7 @@ fn own(interface: &TunStatistics, stack: &Stack) -> Value {
         "malformed": lost.malformed,
         "strangers": lost.strangers,
         "memory": stack.memory(),
+        "exactness": account.value(),
     })
 }
 

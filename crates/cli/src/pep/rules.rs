@@ -35,7 +35,8 @@ impl Rules {
         let nft = nft(gateway, &table);
         let rules = &gateway.rules;
         let (mark, number, priority) = (rules.mark, rules.table, rules.priority);
-        let families: &[&str] = if gateway.intercept.takes_ipv6() { &["-4", "-6"] } else { &["-4"] };
+        let families: &[&str] =
+            if gateway.intercept.takes_ipv6() { &["-4", "-6"] } else { &["-4"] };
         let mut ip = Vec::new();
         let own = gateway.wan.own.as_ref();
         for family in families {

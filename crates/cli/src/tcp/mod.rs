@@ -24,6 +24,7 @@ use self::device::Device;
 use self::options::TcpOptions;
 use self::relay::{Outcome, Relay, Role};
 use self::streams::{Sink, Source};
+use crate::punctuality::{Exactness, Punctuality};
 use crate::switch::Switch;
 use crate::{Usage, transfer};
 
@@ -110,6 +111,9 @@ struct Common {
     #[arg(long, value_name = "ON|OFF", default_value = "on", help_heading = "TCP")]
     robust: Switch,
 
+    #[command(flatten)]
+    exactness: Exactness,
+
     /// Reset the connection after so long
     #[arg(long, value_name = "TIME", help_heading = None::<&str>)]
     timeout: Option<Span>,
@@ -170,6 +174,7 @@ fn both(waker: &Waker) -> Result<(Source, Sink)> {
 impl Common {
     fn carry_out(&self, mut relay: Relay, waker: Waker) -> Result<ExitCode> {
         let options = self.tcp.options()?;
+        let bounds = self.exactness.bounds()?;
         let json = self.json.as_deref().map(Report::open).transpose().map_err(transfer::usage)?;
         let stop = transfer::stop_flag()?;
         let tun = self.device.open()?;
@@ -178,6 +183,8 @@ impl Common {
             Config { addresses: vec![own], robust: self.robust.into(), ..Config::default() };
         let stack = Stack::new(config, rt::entropy()?);
         let mut driver = TunDriver::new(tun, &self.device.device, stack, waker)?;
+        let punctuality = Punctuality::hurry(bounds);
+        driver.set_timings(punctuality.timings());
         let local = SocketAddr::new(own, 0);
         let mut refused = None;
         let (mut begun, mut stopped) = (false, false);
@@ -220,11 +227,16 @@ impl Common {
         if stopped {
             outcome.reason = None;
         }
-        self.say(&report::text(&outcome, &packets));
+        let account = punctuality.account();
+        self.say(&format!("{}\n  {}", report::text(&outcome, &packets), account.text()));
         if let Some(json) = json {
-            json.write(&report::value(&outcome, &packets, &statistics))?;
+            json.write(&report::value(&outcome, &packets, &statistics, &account))?;
         }
-        finish(&outcome)
+        let code = finish(&outcome)?;
+        if self.exactness.strict && !account.doubts.is_empty() {
+            return Err(anyhow!("the run was not exact (--strict): {}", account.doubts.join("; ")));
+        }
+        Ok(code)
     }
 
     fn say(&self, text: &str) {

@@ -9,6 +9,7 @@ use rt::TunStatistics;
 use serde_json::{Value, json};
 
 use super::relay::Outcome;
+use crate::punctuality::Account;
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
@@ -114,7 +115,12 @@ fn line(info: &Info) -> String {
 }
 
 /// The same for programs; times are in seconds, windows and buffers in octets.
-pub(super) fn value(outcome: &Outcome, packets: &TunStatistics, stack: &Statistics) -> Value {
+pub(super) fn value(
+    outcome: &Outcome,
+    packets: &TunStatistics,
+    stack: &Statistics,
+    account: &Account,
+) -> Value {
     let (sent, received) = outcome.octets;
     json!({
         "end": name(outcome.reason),
@@ -132,6 +138,7 @@ pub(super) fn value(outcome: &Outcome, packets: &TunStatistics, stack: &Statisti
             "refused": packets.refused,
             "unreadable": packets.unreadable,
         },
+        "exactness": account.value(),
         "stack": {
             "packets": stack.packets,
             "not_tcp": stack.not_tcp,

@@ -203,6 +203,22 @@ def zero_window() -> None:
     ended(process, 0, "graceful")
 
 
+def stopped() -> None:
+    """Our side is stopped while its persist timer runs, and is late therefore."""
+    listening = listener()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+    process = start("send", path("data", DATA), to(5000))
+    connection = accepted(listening)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    same(everything(connection))
+    connection.close()
+    fails = "--strict" in OPTIONS and "--late-most" not in OPTIONS
+    tell(ended(process, 1 if fails else 0, "graceful"))
+
+
 def kernel_killed() -> None:
     listening = listener()
     process = start("send", path("data", DATA * 20), to(5000))
@@ -336,6 +352,7 @@ subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     "refused-by-us": refused_by_us,
     "half-close": half_close,
     "zero-window": zero_window,
+    "stopped": stopped,
     "kernel-killed": kernel_killed,
     "simultaneous-close": simultaneous_close,
     "interrupted": interrupted,

@@ -5,6 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
@@ -18,6 +19,7 @@ use rustix::net::{SocketFlags, accept_with};
 use super::carried::{Carried, Got, Phase};
 use super::options::{StreamOptions, reset_at_close};
 use super::tls::Tls;
+use crate::lateness::{Observed, Timings};
 use crate::port::{Port, Read, SEGMENTS_MAX};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
@@ -172,6 +174,7 @@ pub struct StreamDriver<E: Engine> {
     /// Carries out what the engine wants stored, if it stores anything.
     store: Option<FileStore>,
     statistics: StreamStatistics,
+    observed: Observed,
 }
 
 impl<E: Engine> StreamDriver<E> {
@@ -204,6 +207,7 @@ impl<E: Engine> StreamDriver<E> {
             came_by: BTreeMap::new(),
             store: None,
             statistics: StreamStatistics::default(),
+            observed: Observed::default(),
             config,
         };
         for place in 0..this.config.listen.len() {
@@ -234,6 +238,11 @@ impl<E: Engine> StreamDriver<E> {
     /// the driver's waker. Without one they fail.
     pub fn set_store(&mut self, store: FileStore) {
         self.store = Some(store);
+    }
+
+    /// Records from now on how late it does what is due, and how late it wakes up.
+    pub fn set_timings(&mut self, timings: Arc<Timings>) {
+        self.observed.set(timings);
     }
 
     /// What the interface has sent and received so far.
@@ -289,9 +298,11 @@ impl<E: Engine> StreamDriver<E> {
         mut on: impl FnMut(Time, &mut E, StreamEvent<E::Indication>) -> Control,
     ) -> io::Result<()> {
         wake_exactly();
+        self.observed.begin();
         loop {
             let now = self.clock.now();
-            if self.engine.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
+            if let Some(deadline) = self.engine.poll_timeout().filter(|it| it.at <= now) {
+                self.observed.done(now, deadline.at);
                 self.engine.handle_timeout(now);
             }
             self.expire(now);
@@ -680,6 +691,10 @@ impl<E: Engine> StreamDriver<E> {
         for _ in 0..WRITES {
             let now = self.clock.now();
             let transmit = match self.held.take() {
+                Some(held) if held.not_before <= now => {
+                    self.observed.done(now, held.not_before);
+                    held
+                }
                 Some(held) => held,
                 None => {
                     self.tx.clear();
@@ -732,6 +747,7 @@ impl<E: Engine> StreamDriver<E> {
             if until > now {
                 let interest = Ready { readable: true, writable: false };
                 self.waker.wait(&self.epoll, interest, Some(until.since(now)))?;
+                self.observed.woken();
             }
         }
         let mut space = [const { MaybeUninit::uninit() }; NEWS];

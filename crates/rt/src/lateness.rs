@@ -1,8 +1,13 @@
-//! How late packets were.
+//! Lateness of packets and of loops.
 
 use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use engine::Time;
 
 /// The longest lateness that is told apart, in nanoseconds: a minute.
 const MOST: u64 = 60_000_000_000;
@@ -123,9 +128,109 @@ impl fmt::Debug for Lateness {
     }
 }
 
+/// Records the lateness of a driver's loop, if it is observed: of timers and of wake-ups.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    timings: Option<Arc<Timings>>,
+    run_delay: Option<RunDelay>,
+}
+
+impl Observed {
+    /// Records into these from now on.
+    pub(crate) fn set(&mut self, timings: Arc<Timings>) {
+        self.timings = Some(timings);
+    }
+
+    /// The calling thread begins to run the loop.
+    pub(crate) fn begin(&mut self) {
+        self.run_delay = self.timings.as_ref().and_then(|_| RunDelay::open());
+    }
+
+    /// Records that something is done at `now` that was due at `due`.
+    pub(crate) fn done(&self, now: Time, due: Time) {
+        if let Some(timings) = &self.timings {
+            timings.record(now.since(due), 1);
+        }
+    }
+
+    /// Records the end of a wait: a packet may have waited for as long as the thread did.
+    pub(crate) fn woken(&mut self) {
+        if let Some((timings, run_delay)) = self.timings.as_ref().zip(self.run_delay.as_mut()) {
+            timings.record(run_delay.since_last(), 1);
+        }
+    }
+}
+
+/// The time that a thread could have run and waited for a processor, as the kernel counts it
+/// (`CONFIG_SCHED_INFO`).
+#[derive(Debug)]
+struct RunDelay {
+    file: File,
+    before: u64,
+}
+
+impl RunDelay {
+    /// Run delay of the calling thread; `None` where the kernel does not count it.
+    fn open() -> Option<Self> {
+        let file = File::open("/proc/thread-self/schedstat").ok()?;
+        let before = read(&file)?;
+        Some(Self { file, before })
+    }
+
+    /// Time since the last call.
+    fn since_last(&mut self) -> Duration {
+        let now = read(&self.file).unwrap_or(self.before);
+        let before = std::mem::replace(&mut self.before, now);
+        Duration::from_nanos(now.saturating_sub(before))
+    }
+}
+
+/// Nanoseconds that a thread has waited: the second of three numbers.
+fn read(file: &File) -> Option<u64> {
+    let mut text = [0; 64];
+    let len = file.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(text.get(..len)?).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loop_that_nobody_observes_records_nothing() {
+        let (late, timings) = (Time::from_secs(2), Arc::new(Timings::new()));
+        let mut observed = Observed::default();
+        observed.begin();
+        observed.done(late, Time::from_secs(1));
+        observed.woken();
+        observed.set(Arc::clone(&timings));
+        observed.done(late, Time::from_secs(1));
+        assert_eq!(timings.so_far().packets(), 1);
+        assert_eq!(timings.so_far().most(), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_processor_is_late() {
+        let Some(mut run_delay) = RunDelay::open() else { return };
+        // More threads than processors that never wait: each of them waits for its turn.
+        let over = AtomicU64::new(0);
+        let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+        std::thread::scope(|scope| {
+            for _ in 0..count {
+                scope.spawn(|| {
+                    while over.load(Ordering::Relaxed) == 0 {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let mut waited = Duration::ZERO;
+            while waited == Duration::ZERO {
+                waited += run_delay.since_last();
+            }
+            over.store(1, Ordering::Relaxed);
+        });
+    }
 
     #[test]
     fn quantiles_are_those_of_what_was_recorded() {
