@@ -11,15 +11,17 @@ const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
 /// How many worlds there were.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A world of a scenario that comes with slowlight; it ends with the test.
+/// A world of a scenario that comes with slowlight, or of a file; it ends with the test.
 pub(crate) struct World {
     name: String,
 }
 
 impl World {
+    /// Starts the world of a scenario, or of a file whose path is absolute and goes without `.toml`.
     pub(crate) fn up(scenario: &str) -> Self {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("test-{scenario}-{number}-{}", std::process::id());
+        let stem = Path::new(scenario).file_stem().expect("a name").display();
+        let name = format!("test-{stem}-{number}-{}", std::process::id());
         let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
         let mut command = Command::new(SLOWLIGHT);
         command
