@@ -171,7 +171,12 @@ fn advice_names_a_transport_and_why() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     assert!(text.starts_with("Take ") && text.contains("is next"), "{text}");
-    assert!(text.contains("no transport can do it in less than"), "{text}");
+    assert!(text.contains("no transport can take less than"), "{text}");
+    // The commands for both sides follow.
+    let name = text["Take ".len()..].split('.').next().unwrap();
+    for command in ["slowlight recv --protocol", "slowlight send --protocol"] {
+        assert!(text.contains(&format!("{command} {name}")), "{text}");
+    }
     let output = run(folder.path(), &[&args[..], &["--json"]].concat());
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let best = &json["advice"]["ranking"][0];
@@ -180,7 +185,30 @@ fn advice_names_a_transport_and_why() {
     // Its world is one that `sim` runs.
     fs::write(folder.path().join("best.toml"), json["scenario"].as_str().unwrap()).unwrap();
     assert!(run(folder.path(), &["sim", "best.toml"]).status.success());
-    let refused = run(folder.path(), &["advise", "--no-return", "--in-order"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&refused).contains("need a way back"), "{}", said(&refused));
+    for bad in [&["--shared", "--dedicated"][..], &["--budget", "0 s"]] {
+        let refused = run(folder.path(), &[&["advise"], bad].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    }
+}
+
+#[test]
+fn advice_says_who_uses_the_path_and_what_a_deadline_is_worth() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("mine.toml"), "hops = [{ rate = \"10 Mbit/s\" }]").unwrap();
+    let args = ["advise", "--link", "mine.toml", "--size", "200 kB", "--text", "--budget", "2 s"];
+    let ask = |more: &[&str]| {
+        let output = run(folder.path(), &[&args[..], more].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = ask(&[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("counts as shared") && text.contains("--dedicated"), "{text}");
+    let (_, text) = ask(&["--dedicated"]);
+    assert!(text.contains("no congestion control"), "{text}");
+    let (code, text) = ask(&["--dedicated", "--deadline", "1 ms"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.starts_with("No transport meets the deadline of 1 ms"), "{text}");
+    let (code, text) = ask(&["--dedicated", "--deadline", "1 s", "--in-order"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("meets the deadline of 1 s") && text.contains("in order"), "{text}");
 }

@@ -14,9 +14,23 @@ pub struct Preset {
     /// What it is, in one line.
     #[serde(default)]
     pub about: String,
+    /// Other users; unknown if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
     /// The hops, from the sender to the receiver; between two of them is a relay that forwards
     /// packets.
     pub hops: Vec<LinkSpec>,
+}
+
+/// Other users of a path, which decide whether transports without congestion control may fill it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sharing {
+    /// Others, or nobody knows.
+    #[default]
+    Shared,
+    /// Nobody: its rate belongs to one sender.
+    Dedicated,
 }
 
 macro_rules! presets {
@@ -37,7 +51,7 @@ impl Preset {
     /// One hop.
     #[must_use]
     pub fn single(hop: LinkSpec) -> Self {
-        Self { about: String::new(), hops: vec![hop] }
+        Self { about: String::new(), sharing: None, hops: vec![hop] }
     }
 
     /// The preset called `name`, or else the file of that name.

@@ -271,7 +271,7 @@ impl<'a> Topology<'a> {
         route.iter().map(hop).collect()
     }
 
-    /// The same for transports whose packets are as long as the MTU allows, whatever datagrams hold:
+    /// Hops for transports whose packets are as long as the MTU allows, whatever datagrams hold:
     /// TCP's, and the bound of all transports.
     ///
     /// # Errors

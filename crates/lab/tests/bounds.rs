@@ -96,7 +96,14 @@ fn strike(link: &mut LinkSpec, rng: &mut Rng) {
 }
 
 fn plan(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> Plan {
-    Plan { seed, ..Plan::of(Preset { about: String::new(), hops }, Vec::new(), content.clone()) }
+    Plan {
+        seed,
+        ..Plan::of(
+            Preset { about: String::new(), sharing: None, hops },
+            Vec::new(),
+            content.clone(),
+        )
+    }
 }
 
 fn once(hops: Vec<LinkSpec>, content: &Bytes, seed: u64) -> TransferMetrics {

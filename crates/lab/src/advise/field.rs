@@ -1,0 +1,661 @@
+//! The candidates of a question with their runs.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use engine::PathInfo;
+
+use super::estimate::{Estimate, Facts, Sample, estimate};
+use super::needs::{is_controlled, simplicity};
+use super::{Advice, Basis, Candidate, MEMORY_MAX, PACKETS_PER_S, Question};
+use crate::bound::{self, Hop};
+use crate::compare::{self, Plan};
+use crate::link_spec::{LinkSpec, time};
+use crate::metrics::TransferMetrics;
+use crate::protocol::Protocol;
+use crate::run::RunError;
+use crate::scenario::Scenario;
+use crate::stats::{Summary, mean};
+use crate::text::SpecError;
+use crate::theory::IP_UDP_BYTES;
+use crate::topology::Topology;
+
+/// Packets of both directions for each of the file, before anything was simulated.
+const PACKETS_RATIO: f64 = 1.5;
+/// Runs with each shorter file.
+const SHORT_RUNS: u32 = 2;
+/// Packets of the largest shorter file at least: several blocks of codes.
+const SHORT_PACKETS: u64 = 512;
+/// Packets of it for several receivers, whose times are not estimated.
+const GROUP_PACKETS: u64 = 64;
+/// Shares of the budget: the first round, the second, and shorter files where there are any.
+const FIRST: f64 = 0.3;
+const SECOND: f64 = 0.3;
+const SHORT: f64 = 0.15;
+/// Packets of the second round and of the third at most: more runs change nothing.
+const ROUND_MAX: f64 = 1_200_000.0;
+/// Transports that reach the second round and the third at least, and how near the best all others
+/// must be to reach it too.
+const REACH: [(usize, f64); 2] = [(8, 1.05), (3, 1.02)];
+/// A transport whose fastest run takes this many times the mean of the best is not run again.
+const HOPELESS: f64 = 1.5;
+/// Transports that send the whole file in the first batch at most.
+const FINALISTS: usize = 6;
+/// Files below so many bytes have the mean of several bounds where losses are drawn.
+const MANY_BOUNDS_MAX: u64 = 20_000_000;
+/// Transports this near the best run a long file again until the standard error of their mean is
+/// below the second share of it, or so often.
+const CLOSE: f64 = 1.05;
+const CERTAIN: f64 = 0.004;
+const RUNS_MAX: usize = 12;
+/// Times this near are a tie, and means within their noise up to the second.
+const TIE: f64 = 1.005;
+const NOISY_TIE: f64 = 1.02;
+
+/// A candidate with its runs.
+struct Tried {
+    protocol: Protocol,
+    runs: Vec<TransferMetrics>,
+    /// Runs with shorter files, the shortest first.
+    short: [Vec<TransferMetrics>; 3],
+}
+
+/// The candidates, the best first once they are ranked.
+pub(super) struct Field<'a> {
+    question: &'a Question,
+    /// Packets that may still be simulated.
+    budget: f64,
+    /// Sizes of the shorter files; `None` if every run has the whole one.
+    short: Option<[u64; 3]>,
+    facts: Facts,
+    is_stationary: bool,
+    tried: Vec<Tried>,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn new(
+        question: &'a Question,
+        protocols: Vec<Protocol>,
+        budget: f64,
+    ) -> Result<Self, SpecError> {
+        let first = protocols.first().ok_or_else(|| SpecError::invalid("no transport is left"))?;
+        let scenario = question.plan(Bytes::new()).scenario(first, question.seed)?;
+        let facts = look(&scenario, question.size.bytes())?;
+        let count = protocols.len() as f64;
+        let receivers = f64::from(question.receivers.max(1));
+        let packets = question.size.bytes().div_ceil(facts.payload).max(1) as f64;
+        let whole = count * packets * receivers * PACKETS_RATIO;
+        let is_short = f64::from(SHORT_RUNS) * whole > FIRST * budget;
+        let share = SHORT * budget / (f64::from(SHORT_RUNS) * 1.75 * whole);
+        let largest = (question.size.bytes() as f64 * share) as u64;
+        let least = if question.receivers == 1 { SHORT_PACKETS } else { GROUP_PACKETS };
+        let largest = largest.max(least * facts.payload).min(question.size.bytes() / 2).max(4);
+        let tried = |protocol| Tried { protocol, runs: Vec::new(), short: Default::default() };
+        Ok(Self {
+            question,
+            budget,
+            short: is_short.then_some([largest / 4, largest / 2, largest]),
+            facts,
+            is_stationary: question.has_return
+                && question.receivers == 1
+                && question
+                    .link
+                    .hops
+                    .iter()
+                    .all(|hop| is_steady(hop) && is_steady(&hop.way_back())),
+            tried: protocols.into_iter().map(tried).collect(),
+        })
+    }
+
+    /// Simulates as much as the budget allows; whether it was not cancelled.
+    pub(super) fn play(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
+        match self.short {
+            None => self.eliminate(cancelled),
+            Some(sizes) => Ok(self.survey(sizes, cancelled)? && self.finish(cancelled)?),
+        }
+    }
+
+    /// Whole files, in rounds.
+    fn eliminate(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
+        let all = self.budget;
+        let bytes = self.question.size.bytes().saturating_mul(self.question.receivers.into());
+        let some = |of: u64, least: u32, most: u32| {
+            u32::try_from(of / bytes.max(1)).unwrap_or(most).clamp(least, most)
+        };
+        let mut left = self.tried.len();
+        let first = some(20_000_000, SHORT_RUNS, 16);
+        if !self.run(left, first, cancelled)? {
+            return Ok(false);
+        }
+        self.rank(left);
+        let rounds = [some(100_000_000, 8, 64), some(200_000_000, 20, 100)];
+        for (runs, (least, near)) in rounds.into_iter().zip(REACH) {
+            left = self.hopeful(least.max(self.near(near)).min(left));
+            let packets = (SECOND * all).min(ROUND_MAX).min(self.budget);
+            let runs = self.affordable_runs(left.min(3), runs, packets);
+            left = self.affordable(left, runs, packets).max(3.min(left));
+            if !self.run(left, runs, cancelled)? {
+                return Ok(false);
+            }
+            self.rank(left);
+        }
+        Ok(true)
+    }
+
+    /// Shorter files of three sizes by every transport.
+    fn survey(&mut self, sizes: [u64; 3], cancelled: &AtomicBool) -> Result<bool, RunError> {
+        let content = crate::run::made_up(self.question.seed, 0, sizes[2])?;
+        for (index, size) in sizes.into_iter().enumerate() {
+            let plan = self.question.plan(content.slice(..usize::try_from(size).unwrap_or(0)));
+            let tasks: Vec<_> = self
+                .tried
+                .iter()
+                .flat_map(|tried| (0..SHORT_RUNS).map(|run| (&tried.protocol, run)))
+                .collect();
+            let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+                return Ok(false);
+            };
+            for (tried, runs) in self.tried.iter_mut().zip(found.chunks(SHORT_RUNS as usize)) {
+                tried.short[index] = runs.to_vec();
+            }
+        }
+        self.budget -=
+            self.tried.iter().flat_map(|t| &t.short).map(|r| self.packets(r)).sum::<f64>();
+        Ok(true)
+    }
+
+    /// The whole file by those that may be best.
+    fn finish(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
+        self.order();
+        let copies = 1 + u64::from(self.question.receivers);
+        let size = self.question.size.bytes();
+        let costs: Vec<_> = self.tried.iter().map(|tried| self.whole_cost(tried)).collect();
+        if size.saturating_mul(copies) > MEMORY_MAX
+            || costs.first().is_none_or(|c| *c > self.budget)
+        {
+            return Ok(true);
+        }
+        let mut plan = self.question.plan(crate::run::made_up(self.question.seed, 0, size)?);
+        let at_once = usize::try_from(MEMORY_MAX / size.saturating_mul(copies).max(1)).unwrap_or(1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        plan.jobs = Some(plan.jobs.unwrap_or(cores).min(at_once).max(1));
+        let batch = self.fitting(&costs, |index, _| index < FINALISTS);
+        if !self.whole(&plan, &batch, cancelled)? {
+            return Ok(false);
+        }
+        // Whoever may still be faster follows, and then the best again with other seeds.
+        let best = self.best_whole();
+        let hopes = self.fitting(&costs, |_, tried: &Tried| {
+            tried.runs.is_empty() && self.optimistic(tried) < best * NOISY_TIE
+        });
+        if !self.whole(&plan, &hopes, cancelled)? {
+            return Ok(false);
+        }
+        for _ in 0..RUNS_MAX {
+            let best = self.best_whole();
+            let again = self.fitting(&costs, |_, tried: &Tried| {
+                self.mean_of(tried).is_some_and(|mean| mean <= best * CLOSE)
+                    && !self.is_certain(tried)
+            });
+            if again.is_empty() {
+                break;
+            }
+            if !self.whole(&plan, &again, cancelled)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether more runs would not change the mean of a transport by much.
+    fn is_certain(&self, tried: &Tried) -> bool {
+        let certain = |summary: Summary| summary.sem <= CERTAIN * summary.mean;
+        // A single run says nothing of the spread, but long files without congestion control have little.
+        let one_suffices = tried.runs.len() == 1
+            && !is_controlled(&tried.protocol)
+            && self.mean_of(tried).is_some_and(|mean| self.facts.rtt_s <= CERTAIN * mean);
+        tried.is_settled()
+            || one_suffices
+            || tried.runs.len() > 1 && Summary::of(&self.times(&tried.runs)).is_some_and(certain)
+    }
+
+    /// Indices of those that a condition admits, in their order, for as long as the budget lasts.
+    fn fitting(&self, costs: &[f64], admits: impl Fn(usize, &Tried) -> bool) -> Vec<usize> {
+        let mut left = self.budget;
+        let admitted = (0..self.tried.len()).filter(|index| admits(*index, &self.tried[*index]));
+        admitted
+            .take_while(|index| {
+                left -= costs[*index];
+                left >= 0.0
+            })
+            .collect()
+    }
+
+    /// One more run of each of these with the whole file.
+    fn whole(
+        &mut self,
+        plan: &Plan,
+        which: &[usize],
+        cancelled: &AtomicBool,
+    ) -> Result<bool, RunError> {
+        let task = |index: &usize| {
+            let tried = &self.tried[*index];
+            (&tried.protocol, u32::try_from(tried.runs.len()).unwrap_or(u32::MAX))
+        };
+        let tasks: Vec<_> = which.iter().map(task).collect();
+        let Some(found) = compare::measure(plan, &tasks, cancelled, &|| ())? else {
+            return Ok(false);
+        };
+        for (index, metrics) in which.iter().zip(found) {
+            self.budget -= self.packets(std::slice::from_ref(&metrics));
+            self.tried[*index].runs.push(metrics);
+        }
+        Ok(true)
+    }
+
+    /// Runs the first so many until each has so many runs of the whole file.
+    fn run(&mut self, count: usize, runs: u32, cancelled: &AtomicBool) -> Result<bool, RunError> {
+        let content = crate::run::made_up(self.question.seed, 0, self.question.size.bytes())?;
+        let plan = self.question.plan(content);
+        let open = |tried: &Tried| {
+            let from = u32::try_from(tried.runs.len()).unwrap_or(runs);
+            if tried.is_settled() { runs..runs } else { from..runs }
+        };
+        let which: Vec<_> = self.tried[..count]
+            .iter()
+            .enumerate()
+            .flat_map(|(index, tried)| open(tried).map(move |run| (index, run)))
+            .collect();
+        let tasks: Vec<_> =
+            which.iter().map(|(index, run)| (&self.tried[*index].protocol, *run)).collect();
+        let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
+            return Ok(false);
+        };
+        self.budget -= self.packets(&found);
+        for ((index, _), metrics) in which.into_iter().zip(found) {
+            self.tried[index].runs.push(metrics);
+        }
+        Ok(true)
+    }
+}
+
+/// The bound of the whole file over the links of a world, and facts of its path.
+fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
+    let topology = Topology::new(scenario)?;
+    let node = |name: &str| topology.node(name).ok_or_else(|| crate::cast::unresolved(name));
+    let mut facts = Facts { loss: Some(0.0), payload: 1, ..Facts::default() };
+    let mut ways = Vec::new();
+    for transfer in &scenario.transfers {
+        for stations in transfer.ways() {
+            let mut stations = stations.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
+            let there = topology.route_by(&stations).unwrap_or_default();
+            stations.reverse();
+            let back = topology.route_by(&stations).unwrap_or_default();
+            let light =
+                |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
+            facts.delay_s = facts.delay_s.max(light(&there));
+            facts.rtt_s = facts.rtt_s.max(light(&there) + light(&back));
+            let hops = topology.hops_of_mtu(&there)?;
+            facts.payload = hops.iter().map(|hop| hop.payload_max).min().unwrap_or(1);
+            facts.rate_bps = sending_rate(&topology.path_info(&there), facts.payload);
+            let mut survives = Some(1.0);
+            for hop in hops.iter().chain(&topology.hops_of_mtu(&back)?) {
+                let loss = hop.channel().map(|channel| channel.loss.probability(facts.payload));
+                survives = survives.zip(loss).map(|(survives, loss)| survives * (1.0 - loss));
+            }
+            let loss = survives.map(|survives: f64| 1.0 - survives);
+            facts.loss = facts.loss.zip(loss).map(|(worst, loss)| worst.max(loss));
+            ways.push(hops);
+        }
+    }
+    let start = scenario.transfers.first().and_then(|transfer| transfer.start);
+    let start = time(start.unwrap_or_default());
+    let bound = |ways: &[Vec<Hop>], seed| {
+        let seconds = bound::bound_of_all(ways, bytes, start, seed).seconds;
+        Some(seconds).filter(|seconds| seconds.is_finite())
+    };
+    // Losses that are drawn differ from seed to seed where there is no closed form.
+    let is_drawn = ways.len() == 1
+        && ways[0].iter().any(Hop::is_random)
+        && !(ways[0].len() == 1 && ways[0][0].channel().is_some());
+    let seeds = if is_drawn && bytes < MANY_BOUNDS_MAX { 5 } else { 1 };
+    let bounds: Option<Vec<_>> =
+        (0..seeds).map(|seed| bound(&ways, scenario.seed.wrapping_add(seed))).collect();
+    facts.bound_s = bounds.map(|bounds| mean(&bounds));
+    for hop in ways.iter_mut().flatten() {
+        hop.config.errors.clear();
+    }
+    facts.floor_s = bound(&ways, scenario.seed).unwrap_or_default();
+    Ok(facts)
+}
+
+/// The rate at which senders fill a path, with the headers that they count: IPv4, UDP and Ethernet
+/// without FCS.
+fn sending_rate(path: &PathInfo, payload: u64) -> Option<u64> {
+    let packet = |overhead: u64| (payload + overhead) as f64;
+    let share = packet(IP_UDP_BYTES + 14) / packet(path.overhead as u64);
+    path.rate_bps.map(|rate| (rate as f64 * share) as u64)
+}
+
+/// Whether a link is the same at all times.
+fn is_steady(link: &LinkSpec) -> bool {
+    link.rate_steps.is_none()
+        && link.delay_points.is_none()
+        && link.bucket.is_none()
+        && link.outages.as_ref().is_none_or(Vec::is_empty)
+        && link.outage_every.is_none()
+        && link.contacts.is_none()
+        && link.drop.is_none()
+        && link.loss_times.is_none()
+        && link.error_vector.is_none()
+        && link.trace.is_none()
+}
+
+/// Packets of a run in both directions.
+fn packets_of(run: &TransferMetrics) -> f64 {
+    (run.packets_str.unwrap_or_default() + run.packets_rts.unwrap_or_default()) as f64
+}
+
+impl Tried {
+    /// Whether another run would be the same: no loss is drawn, and the first runs did not differ.
+    fn is_settled(&self) -> bool {
+        let times = || self.runs.iter().map(|run| run.delivered_s.unwrap_or(f64::INFINITY));
+        let slowest = times().fold(0.0, f64::max);
+        self.runs.len() > 1
+            && self.runs.iter().all(|run| !run.bound_is_mean)
+            && times()
+                .all(|time| time.total_cmp(&slowest).is_eq() || slowest - time < 1e-3 * slowest)
+    }
+}
+
+/// Results of the runs.
+impl Field<'_> {
+    /// Packets of some runs; those that a group receives count for each receiver.
+    fn packets(&self, runs: &[TransferMetrics]) -> f64 {
+        let receivers = f64::from(self.question.receivers.max(1));
+        runs.iter().map(packets_of).sum::<f64>() * receivers
+    }
+
+    /// Packets of one run with the whole file, by those of shorter ones.
+    fn whole_cost(&self, tried: &Tried) -> f64 {
+        let Some([.., largest]) = self.short else { return 0.0 };
+        let runs = &tried.short[2];
+        let each = self.packets(runs) / runs.len().max(1) as f64;
+        each.max(1.0) * self.question.size.bytes() as f64 / largest.max(1) as f64
+    }
+
+    /// Whether the file was delivered, whoever knew of it.
+    fn completed(&self, run: &TransferMetrics) -> bool {
+        if self.question.has_return { run.completed } else { run.verified }
+    }
+
+    fn times(&self, runs: &[TransferMetrics]) -> Vec<f64> {
+        let completed = runs.iter().filter(|run| self.completed(run));
+        completed.filter_map(|run| run.delivered_s).collect()
+    }
+
+    fn mean_of(&self, tried: &Tried) -> Option<f64> {
+        let times = self.times(&tried.runs);
+        (!times.is_empty() && times.len() == tried.runs.len()).then(|| mean(&times))
+    }
+
+    fn best_whole(&self) -> f64 {
+        let means = self.tried.iter().filter_map(|tried| self.mean_of(tried));
+        means.fold(f64::INFINITY, f64::min)
+    }
+
+    /// The time of the whole file, by shorter ones, whether or not it may be printed.
+    fn estimate(&self, tried: &Tried) -> Option<Estimate> {
+        let sizes = self.short?;
+        let sample = |(runs, size): (&Vec<TransferMetrics>, u64)| {
+            let delivered = Summary::of(&self.times(runs))?;
+            let bounds: Vec<_> = runs.iter().filter_map(|run| run.bound_s).collect();
+            let bound_s = mean(&bounds);
+            let all = self.times(runs).len() == runs.len();
+            all.then_some(Sample { size, delivered, runs: runs.len(), bound_s })
+        };
+        let samples: Vec<_> = tried.short.iter().zip(sizes).filter_map(sample).collect();
+        let samples: &[Sample; 3] = samples.as_slice().try_into().ok()?;
+        let size = self.question.size.bytes();
+        let is_controlled = is_controlled(&tried.protocol);
+        Some(estimate(samples, (size, self.facts.bound_s?), &self.facts, is_controlled))
+    }
+
+    /// The least time that shorter files let expect; infinite if they failed.
+    fn optimistic(&self, tried: &Tried) -> f64 {
+        self.estimate(tried).map_or(f64::INFINITY, |found| found.promise_s)
+    }
+
+    /// Sorts by the times that shorter files make likely; those that tie with the best by simplicity.
+    fn order(&mut self) {
+        let likely: Vec<_> = self
+            .tried
+            .iter()
+            .map(|tried| self.estimate(tried).map_or(f64::INFINITY, |found| found.likely_s))
+            .collect();
+        let best = likely.iter().copied().fold(f64::INFINITY, f64::min);
+        let key = |likely: f64| if likely <= TIE * best { best } else { likely };
+        let mut keyed: Vec<_> = likely.into_iter().map(key).zip(self.tried.drain(..)).collect();
+        keyed.sort_by(|(a, x), (b, y)| {
+            a.total_cmp(b).then_with(|| simplicity(&x.protocol).cmp(&simplicity(&y.protocol)))
+        });
+        self.tried = keyed.into_iter().map(|(_, tried)| tried).collect();
+    }
+
+    /// Sorts the first so many by how often the file is delivered, then by when. Those behind them were
+    /// left there with fewer runs, whose mean may be a lucky one.
+    fn rank(&mut self, count: usize) {
+        let behind = self.tried.split_off(count);
+        let first: Vec<_> = self.tried.drain(..).collect();
+        let mut keyed: Vec<_> = first
+            .into_iter()
+            .map(|tried| {
+                let found = self.candidate(&tried);
+                let success = found.success.unwrap_or_default();
+                ((success, found.mean_s.unwrap_or(f64::INFINITY)), tried)
+            })
+            .collect();
+        keyed.sort_by(|((success_a, time_a), _), ((success_b, time_b), _)| {
+            success_b.total_cmp(success_a).then(time_a.total_cmp(time_b))
+        });
+        self.tried = keyed.into_iter().map(|(_, tried)| tried).collect();
+        self.tried.extend(behind);
+    }
+
+    /// Number of transports, from the first on, that take no longer than so many times its time.
+    fn near(&self, times: f64) -> usize {
+        let mean = |tried: &Tried| self.candidate(tried).mean_s.unwrap_or(f64::INFINITY);
+        let best = self.tried.first().map_or(0.0, mean);
+        self.tried.iter().take_while(|tried| mean(tried) <= times * best).count()
+    }
+
+    fn cost(&self, tried: &Tried, runs: u32) -> f64 {
+        let more = (runs as usize).saturating_sub(tried.runs.len()) as f64;
+        let each = self.packets(&tried.runs) / tried.runs.len().max(1) as f64;
+        if tried.is_settled() { 0.0 } else { each * more }
+    }
+
+    /// Number of the first transports that can have so many runs each within these packets.
+    fn affordable(&self, count: usize, runs: u32, mut packets: f64) -> usize {
+        let fits = |tried: &&Tried| {
+            packets -= self.cost(tried, runs);
+            packets >= 0.0
+        };
+        self.tried[..count].iter().take_while(fits).count()
+    }
+
+    /// Runs that the first transports can have within these packets, at most as many as given.
+    fn affordable_runs(&self, count: usize, runs: u32, packets: f64) -> u32 {
+        let mut runs = runs;
+        while runs > SHORT_RUNS && self.affordable(count, runs, packets) < count {
+            runs -= 1;
+        }
+        runs
+    }
+
+    /// Puts those of the first so many behind the others of them that cannot become the best; how many
+    /// may.
+    fn hopeful(&mut self, count: usize) -> usize {
+        let Some(first) = self.tried.first().map(|tried| self.candidate(tried)) else {
+            return count;
+        };
+        let Some(best) = first.mean_s else { return count };
+        let hopes = |tried: &Tried| match self.candidate(tried).interval_s {
+            Some((fastest, _)) => fastest <= HOPELESS * best,
+            // What never arrived cannot arrive as often as what always did.
+            None => first.success.is_some_and(|success| success < 1.0),
+        };
+        let hopes: Vec<_> = self.tried[..count].iter().map(hopes).collect();
+        let behind = self.tried.split_off(count);
+        let (with, without): (Vec<_>, Vec<_>) =
+            self.tried.drain(..).zip(&hopes).partition(|(_, hopes)| **hopes);
+        let left = with.len();
+        self.tried = with.into_iter().chain(without).map(|(tried, _)| tried).collect();
+        self.tried.extend(behind);
+        left
+    }
+
+    fn candidate(&self, tried: &Tried) -> Candidate {
+        let deadline = self.question.deadline.map(|span| span.duration().as_secs_f64());
+        let bound = self.facts.bound_s;
+        let average = |of: &dyn Fn(&TransferMetrics) -> Option<f64>| {
+            let runs = if tried.runs.is_empty() { &tried.short[2] } else { &tried.runs };
+            let some: Vec<_> = runs.iter().filter_map(of).collect();
+            (!some.is_empty()).then(|| mean(&some))
+        };
+        let mut failures = BTreeMap::new();
+        let failed = tried.runs.iter().chain(tried.short.iter().flatten());
+        for run in failed.filter(|run| !self.completed(run)) {
+            let why = run.failure.clone().unwrap_or_else(|| "the file is not whole".to_owned());
+            *failures.entry(why).or_default() += 1;
+        }
+        let mut found = Candidate {
+            protocol: tried.protocol.clone(),
+            basis: Basis::Unknown,
+            runs: tried.runs.len(),
+            // No run meets a deadline before what light and rate take.
+            success: deadline.is_some_and(|deadline| deadline < self.facts.floor_s).then_some(0.0),
+            mean_s: None,
+            interval_s: bound.map(|bound| (bound, None)),
+            bound_s: bound,
+            ready_s: average(&|run| run.ready_s),
+            packets_ratio: average(&|run| {
+                let least = run.file_bytes.div_ceil(run.bound_payload.max(1)).max(1);
+                run.packets_str.map(|packets| packets as f64 / least as f64)
+            }),
+            failures,
+        };
+        if !tried.runs.is_empty() {
+            self.simulated(tried, deadline, &mut found);
+        } else if let Some(estimate) = self.estimate(tried).filter(|_| self.is_stationary) {
+            found.basis = Basis::Estimated;
+            found.mean_s = Some(estimate.mean_s);
+            found.interval_s = Some((estimate.low_s, estimate.high_s));
+            found.success = match (deadline, estimate.high_s) {
+                (None, _) => Some(1.0),
+                (Some(deadline), _) if estimate.low_s > deadline => Some(0.0),
+                (Some(deadline), Some(high)) if high <= deadline => Some(1.0),
+                (Some(_), _) => None,
+            };
+        }
+        found
+    }
+
+    fn simulated(&self, tried: &Tried, deadline: Option<f64>, found: &mut Candidate) {
+        let mut times = self.times(&tried.runs);
+        times.sort_by(f64::total_cmp);
+        let in_time =
+            times.iter().filter(|time| deadline.is_none_or(|most| **time <= most)).count();
+        let at = |share: f64| {
+            let last = times.len().checked_sub(1)?;
+            times.get((share * last as f64).round() as usize).copied()
+        };
+        found.basis = Basis::Simulated;
+        found.success = Some(in_time as f64 / tried.runs.len() as f64);
+        // A mean below the bound of means is luck.
+        let least = self.facts.bound_s.unwrap_or(0.0);
+        found.mean_s = (!times.is_empty()).then(|| mean(&times).max(least));
+        found.interval_s = at(0.05).zip(at(0.95)).map(|(low, high)| (low, Some(high)));
+    }
+
+    /// The ranking: first what was simulated whole, unless it fails and an estimate does not.
+    pub(super) fn advice(&self) -> Advice {
+        let runs =
+            |tried: &Tried| tried.runs.len() + tried.short.iter().map(Vec::len).sum::<usize>();
+        let mut ranked: Vec<_> = self
+            .tried
+            .iter()
+            .map(|tried| (self.candidate(tried), self.optimistic(tried)))
+            .collect();
+        let success = |found: &Candidate| found.success.unwrap_or(-1.0);
+        let is_whole = self.short.is_none();
+        if !is_whole {
+            // Whole files of all are ranked already, by rounds.
+            let simulated = |found: &Candidate| found.basis == Basis::Simulated;
+            let whole = ranked.iter().filter(|(found, _)| simulated(found));
+            let best = whole.filter_map(|(found, _)| found.mean_s).fold(f64::INFINITY, f64::min);
+            // An estimate precedes what was simulated only if all of its interval is below.
+            let is_faster = |found: &Candidate| {
+                let high = found.interval_s.and_then(|(_, high)| high);
+                found.basis == Basis::Estimated && high.is_some_and(|high| high < best)
+            };
+            let group = |found: &Candidate| match found.basis {
+                Basis::Simulated | Basis::Estimated | Basis::Unknown
+                    if found.success == Some(0.0) =>
+                {
+                    3
+                }
+                Basis::Simulated => 0,
+                Basis::Estimated => u8::from(!is_faster(found)),
+                Basis::Unknown => 2,
+            };
+            ranked.sort_by(|(a, low_a), (b, low_b)| {
+                group(a)
+                    .cmp(&group(b))
+                    .then(success(b).total_cmp(&success(a)))
+                    .then(a.mean_s.unwrap_or(*low_a).total_cmp(&b.mean_s.unwrap_or(*low_b)))
+            });
+        }
+        let mut ranking: Vec<_> = ranked.into_iter().map(|(found, _)| found).collect();
+        let tied = self.settle_ties(&mut ranking);
+        let first = ranking.first().filter(|best| best.basis != Basis::Simulated);
+        let run_s = first.and_then(|best| {
+            let tried = self.tried.iter().find(|tried| tried.protocol == best.protocol)?;
+            Some(self.whole_cost(tried) / PACKETS_PER_S)
+        });
+        let runs = self.tried.iter().map(runs).sum();
+        Advice {
+            ranking,
+            tied,
+            dedicated: None,
+            controlled: false,
+            run_s,
+            rate_bps: self.facts.rate_bps,
+            delay_s: self.facts.delay_s,
+            runs,
+        }
+    }
+
+    /// Puts the simplest of those that tie with the best first; how many tie.
+    fn settle_ties(&self, ranking: &mut [Candidate]) -> usize {
+        let Some(best) = ranking.first() else { return 0 };
+        let (Some(mean_s), Basis::Simulated) = (best.mean_s, best.basis) else { return 1 };
+        let deviation = |found: &Candidate| {
+            let tried = self.tried.iter().find(|tried| tried.protocol == found.protocol);
+            let times = tried.map(|tried| self.times(&tried.runs)).unwrap_or_default();
+            Summary::of(&times).map_or(0.0, |summary| summary.sem)
+        };
+        let (success, error) = (best.success, deviation(best));
+        let ties = |found: &&Candidate| {
+            let Some(other) = found.mean_s else { return false };
+            let noise = 2.0 * error.hypot(deviation(found));
+            found.basis == Basis::Simulated
+                && found.success == success
+                && (other <= TIE * mean_s || other <= NOISY_TIE * mean_s && other - mean_s <= noise)
+        };
+        let tied = ranking.iter().take_while(ties).count().max(1);
+        ranking[..tied].sort_by(|a, b| simplicity(&a.protocol).cmp(&simplicity(&b.protocol)));
+        tied
+    }
+}

@@ -1,0 +1,210 @@
+//! Which transport to take for a link: all that the needs admit are simulated, within a budget.
+//!
+//! Files that the budget allows are simulated whole from the first run on, in rounds that fewer and
+//! fewer transports reach. Of longer files every transport first sends shorter ones, and the
+//! finalists then send all of it. A transport whose whole file was not simulated is reported as
+//! estimated, with the error of the estimate, or not at all where shorter files say nothing of
+//! longer ones: with outages, changing rates, several receivers or no return link.
+//!
+//! The budget is counted in packets, not in seconds, so that advice does not depend on the machine.
+
+mod estimate;
+mod field;
+mod needs;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::compare::Plan;
+use crate::link_spec::LinkSpec;
+use crate::preset::{Preset, Sharing};
+use crate::protocol::Protocol;
+use crate::quantity::{Probability, Size, Span};
+use crate::run::RunError;
+use crate::scenario::Scenario;
+use crate::text::SpecError;
+
+use field::Field;
+pub use needs::{Deployment, candidates, deployment, is_controlled, streams};
+
+/// File to carry, the link, and requirements.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The hops from the sender to the receiver.
+    pub link: Preset,
+    /// The file.
+    pub size: Size,
+    /// Whether anything comes back.
+    pub has_return: bool,
+    /// Number of receivers.
+    pub receivers: u32,
+    /// Whether hosts between the hops store and forward.
+    pub relay: bool,
+    /// Time within which the file must be delivered.
+    pub deadline: Option<Span>,
+    /// Other users of the path; the link's own entry if left out, and shared if it has none.
+    pub sharing: Option<Sharing>,
+    /// Processor time to spend, counted in packets at [`PACKETS_PER_S`].
+    pub budget: Span,
+    /// The first seed.
+    pub seed: u64,
+    /// Threads; `None` for one a core.
+    pub jobs: Option<usize>,
+}
+
+/// Packets that count as a second of the budget: what a core of 2020 simulates, roughly.
+pub const PACKETS_PER_S: f64 = 250_000.0;
+
+/// Bytes of a file and its copies at the receivers up to which it is simulated whole.
+pub const MEMORY_MAX: u64 = 6_000_000_000;
+
+/// Result of the simulations.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    /// Transports, the best first; not all with the same number of runs.
+    pub ranking: Vec<Candidate>,
+    /// Number of transports at the head of the ranking that tie; 1 if none does.
+    pub tied: usize,
+    /// On a shared path: the best transport without congestion control, for an owner of the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dedicated: Option<Candidate>,
+    /// Whether only transports with congestion control are ranked.
+    pub controlled: bool,
+    /// Processor seconds that one run of the first transport needs, if it was not simulated whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_s: Option<f64>,
+    /// Rate of the narrowest hop, in bits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// One-way light time, in seconds.
+    pub delay_s: f64,
+    /// Number of worlds.
+    pub runs: usize,
+}
+
+/// Basis of a transport's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// The whole file was simulated.
+    Simulated,
+    /// Shorter files were, and the whole one is estimated.
+    Estimated,
+    /// Shorter files were, which say nothing of the whole one.
+    Unknown,
+}
+
+/// One transport, as far as it was simulated.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    /// The protocol.
+    #[serde(serialize_with = "as_text")]
+    pub protocol: Protocol,
+    /// Basis of its numbers.
+    pub basis: Basis,
+    /// Runs with the whole file.
+    pub runs: usize,
+    /// Share of runs in which the file was delivered, in time if there is a deadline; `None` if
+    /// nothing that was simulated decides it.
+    pub success: Option<f64>,
+    /// Mean seconds until delivery, never below the bound.
+    pub mean_s: Option<f64>,
+    /// Simulated: 5th and 95th percentile of the runs. Otherwise the least and the longest time that
+    /// the whole file may take, without the second where there is no upper limit.
+    pub interval_s: Option<(f64, Option<f64>)>,
+    /// Least time of any transport with the whole file, in the mean.
+    pub bound_s: Option<f64>,
+    /// Seconds until the file could begin to cross, of protocols that have such a moment.
+    pub ready_s: Option<f64>,
+    /// Packets from the sender for each packet of the bound.
+    pub packets_ratio: Option<f64>,
+    /// Reasons of failed runs, with their number.
+    pub failures: BTreeMap<String, usize>,
+}
+
+fn as_text<S: serde::Serializer>(protocol: &Protocol, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(protocol)
+}
+
+/// Share of the budget for transports without congestion control on a shared path.
+const DEDICATED_SHARE: f64 = 0.3;
+
+/// Simulates within the budget, and ranks. `None` if it was cancelled.
+///
+/// # Errors
+///
+/// When the link cannot be simulated at all, or needs contradict each other.
+pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advice>, RunError> {
+    let all = candidates(question)?;
+    let controlled = question.is_controlled();
+    let (admitted, others): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|protocol| !controlled || is_controlled(protocol));
+    let budget = question.budget.duration().as_secs_f64() * PACKETS_PER_S;
+    let share = if others.is_empty() { 0.0 } else { DEDICATED_SHARE };
+    let mut field = Field::new(question, admitted, budget * (1.0 - share))?;
+    if !field.play(cancelled)? {
+        return Ok(None);
+    }
+    let mut advice = field.advice();
+    advice.controlled = controlled;
+    if !others.is_empty() {
+        let mut field = Field::new(question, others, budget * share)?;
+        if !field.play(cancelled)? {
+            return Ok(None);
+        }
+        let other = field.advice();
+        advice.runs += other.runs;
+        advice.dedicated = other.ranking.into_iter().next();
+    }
+    Ok(Some(advice))
+}
+
+impl Question {
+    /// Other users of the path.
+    #[must_use]
+    pub fn sharing(&self) -> Sharing {
+        self.sharing.or(self.link.sharing).unwrap_or_default()
+    }
+
+    /// Whether only transports with congestion control are recommended. Without a return link there
+    /// are none.
+    #[must_use]
+    pub fn is_controlled(&self) -> bool {
+        self.has_return && self.sharing() == Sharing::Shared
+    }
+
+    /// The comparison in which a file of this content is simulated.
+    #[must_use]
+    pub fn plan(&self, content: Bytes) -> Plan {
+        let mut link = self.link.clone();
+        if !self.has_return {
+            for hop in &mut link.hops {
+                let back = LinkSpec { per: Some(Probability(1.0)), ..hop.way_back() };
+                hop.back = Some(Box::new(back));
+            }
+        }
+        Plan {
+            receivers: self.receivers,
+            relay: self.relay,
+            seed: self.seed,
+            jobs: self.jobs,
+            ..Plan::of(link, Vec::new(), content)
+        }
+    }
+
+    /// The world in which a protocol was simulated, with all of the file.
+    ///
+    /// # Errors
+    ///
+    /// When the link contradicts itself.
+    pub fn scenario(&self, protocol: &Protocol) -> Result<Scenario, SpecError> {
+        let mut scenario = self.plan(Bytes::new()).scenario(protocol, self.seed)?;
+        for transfer in &mut scenario.transfers {
+            transfer.size = Some(self.size);
+        }
+        Ok(scenario)
+    }
+}
