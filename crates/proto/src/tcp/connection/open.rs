@@ -83,6 +83,7 @@ impl Negotiated {
 }
 
 impl Connection {
+    #[expect(clippy::too_many_lines, reason = "one line for each field of a connection")]
     fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
         let iss = seq::begin(at.initial);
         let mut flow = at.flow(&options);
