@@ -17,6 +17,7 @@ pub mod pep;
 pub mod programs;
 mod ranges;
 mod recent;
+mod refusals;
 mod repairs;
 mod replies;
 pub mod saratoga;

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use engine::PathId;
 
 use crate::path::Burst;
+use crate::refusals::Refusals;
 
 /// Short PDUs that belong to no session under way, in their order.
 #[derive(Debug)]
@@ -14,11 +15,14 @@ pub(crate) struct Replies {
     /// How many wait for each path for which any do.
     of_path: BTreeMap<PathId, usize>,
     max: usize,
+    /// Rates of refusals: of replies, and of cancellations of sessions.
+    pub(crate) refusals: Refusals,
 }
 
 impl Replies {
-    pub(crate) const fn new(max: usize) -> Self {
-        Self { waiting: VecDeque::new(), of_path: BTreeMap::new(), max }
+    pub(crate) fn new(max: usize) -> Self {
+        let refusals = Refusals::default();
+        Self { waiting: VecDeque::new(), of_path: BTreeMap::new(), max, refusals }
     }
 
     /// Bytes held.
@@ -49,6 +53,7 @@ impl Replies {
 
     /// Drops what waits for a path that went down: whoever asked will ask again.
     pub(crate) fn drop_path(&mut self, path: PathId) {
+        self.refusals.forget(path);
         if self.of_path.remove(&path).is_some() {
             self.waiting.retain(|(to, _)| *to != path);
         }
