@@ -250,7 +250,9 @@ impl<E: Engine> Driver<E> {
     }
 
     fn bring_up(&mut self, path: PathId) {
-        let up = PathEvent::Up(self.config.path.clone());
+        let address = self.peers.get(path).map(|peer| peer.address);
+        let ends = address.map(|address| (self.socket.local(), address));
+        let up = PathEvent::Up(PathInfo { ends, ..self.config.path.clone() });
         self.engine.handle_input(self.clock.now(), Input::Path(path, up));
     }
 
@@ -483,7 +485,8 @@ impl<E: Engine> Driver<E> {
             let now = self.clock.now();
             let any = self.socket.local().ip().is_unspecified();
             let Self { engine, peers, config, statistics, lite, .. } = self;
-            let inlet = Inlet { group: None, echo: None, any };
+            let local = self.socket.local();
+            let inlet = Inlet { group: None, echo: None, any, local };
             let mut count = self.socket.receive(&mut self.received, |arrival| {
                 arrive(engine, peers, config, statistics, now, &arrival, inlet);
                 if let Some(lite) = lite {
@@ -498,7 +501,7 @@ impl<E: Engine> Driver<E> {
                 })?;
             }
             for Joined { path, socket, echo } in self.groups.joined() {
-                let inlet = Inlet { group: Some(path), echo, any };
+                let inlet = Inlet { group: Some(path), echo, any, local };
                 count += socket.receive(&mut self.received, |arrival| {
                     arrive(engine, peers, config, statistics, now, &arrival, inlet);
                     if let Some(lite) = lite {
@@ -691,6 +694,8 @@ struct Inlet {
     echo: Option<SocketAddr>,
     /// Whether the driver's socket is bound to more than one address.
     any: bool,
+    /// The address of the driver's socket.
+    local: SocketAddr,
 }
 
 /// Hands a batch of datagrams to the engine, after the news of a path that it came by.
@@ -717,7 +722,8 @@ fn arrive<E: Engine>(
             if let Some(forgotten) = forgotten {
                 engine.handle_input(now, Input::Path(forgotten, PathEvent::Down));
             }
-            let up = PathEvent::Up(config.path.clone());
+            let ends = Some((inlet.local, arrival.from));
+            let up = PathEvent::Up(PathInfo { ends, ..config.path.clone() });
             engine.handle_input(now, Input::Path(path, up));
             path
         }
