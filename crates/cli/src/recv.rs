@@ -71,8 +71,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     eid: Option<String>,
 
-    /// Another entity and its address, as 3=192.0.2.7:7542, for what is handed on or sent to it on
-    /// behalf of others, by CFDP or LTP-T; may be repeated
+    /// Another entity and its address, as 3=192.0.2.7:7542, by CFDP or LTP: replies, and what is
+    /// forwarded to it for others, go there, whatever port it sends from; may be repeated
     #[arg(long, value_name = "ID=ADDR")]
     peer: Vec<String>,
 
@@ -110,9 +110,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// Receives by another protocol; the outer error is one of the command line.
 fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
-    let is_ltp_t = args.options.protocol.kind == Kind::LtpT;
     ensure!(args.node.node.is_none(), "--node is for CFDP, not for {}", args.options.protocol);
-    ensure!(is_ltp_t || args.peer.is_empty(), "--peer is for CFDP and LTP-T");
+    let is_ltp_t = args.options.protocol.kind == Kind::LtpT;
+    ensure!(family == Family::Ltp || args.peer.is_empty(), "--peer is for CFDP and LTP");
+    ensure!(is_ltp_t || args.route.is_empty(), "--route is for LTP-T");
     ensure!(
         family == Family::Saratoga || !args.serve && !args.allow_delete,
         "--serve and --allow-delete are for Saratoga"

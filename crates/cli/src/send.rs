@@ -260,13 +260,23 @@ fn prepare(args: Args) -> Result<(Driver, Sender, State)> {
     let path_info = args.options.path(station::rate_to(&config, Some(args.remote_entity)));
     let entity = Station::new(&config, rt::entropy().context("no entropy")?);
     let entity = entity.context("it has no entity")?;
-    let settings = rt::Config { peers_max: 0, tick: TICK, ..rt::Config::new(listen, path_info) };
+    // Some LTP engines send from another port than the one that they listen on.
+    let is_over_ltp = args.options.protocol.kind.family() == Family::CfdpLtp;
+    let peers_max = if is_over_ltp { PORTS_MAX } else { 0 };
+    let settings = rt::Config { peers_max, tick: TICK, ..rt::Config::new(listen, path_info) };
     let mut driver = rt::Driver::new(settings, entity, store, waker)
         .map_err(|error| bind_error(listen, error))?;
-    driver.connect_peer(to).with_context(|| format!("there is no way to {to}"))?;
+    if is_over_ltp {
+        driver.add_peer(to);
+    } else {
+        driver.connect_peer(to).with_context(|| format!("there is no way to {to}"))?;
+    }
     let sender = Sender::new(args, put, path, driver.now());
     Ok((Driver::Socket(Box::new(driver)), sender, state))
 }
+
+/// Ports from which an LTP engine may send beside the one that it listens on.
+const PORTS_MAX: usize = 64;
 
 /// A store that holds the one file, and the state of sending it; that of another transfer is forgotten.
 fn open_store(

@@ -404,13 +404,13 @@ impl EngineConfig {
             }
             Self::Ltp(config) => {
                 let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
-                remotes.for_each(|remote| remote.inactivity = silence);
+                remotes.for_each(|remote| remote.inactivity = ltp::Timer::Fixed(silence));
             }
             Self::CfdpLtp(config) => {
                 // The entity's timers follow those of LTP.
                 let ltp = &mut config.below.ltp;
                 let remotes = ltp.remotes.values_mut().chain([&mut ltp.default_remote]);
-                remotes.for_each(|remote| remote.inactivity = silence);
+                remotes.for_each(|remote| remote.inactivity = ltp::Timer::Fixed(silence));
             }
             Self::Saratoga(peer) => {
                 let SaratogaConfig { config, remotes, .. } = peer.as_mut();

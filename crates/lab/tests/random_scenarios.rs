@@ -169,7 +169,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
                 report_gaps: rng.chance(0.4).then_some(true),
                 checkpoint_timer: timer(rng),
                 report_timer: timer(rng),
-                inactivity,
+                inactivity: inactivity.map(mib::Timer::Fixed),
                 segment_max: rng.chance(0.2).then(|| Switch::On(Size(64 + rng.below(1_000)))),
                 repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
                 ..settings::ltp::Remote::default()

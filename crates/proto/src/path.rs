@@ -1,6 +1,7 @@
 //! What an engine keeps for each path: its state, its pace, its round trip, and who wants to send.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
@@ -142,6 +143,16 @@ impl Path {
     /// The rate at which it is sent, in bit/s, if it has one.
     pub(crate) fn rate_bps(&self) -> Option<u64> {
         self.info.rate_bps
+    }
+
+    /// The address of the peer, where it is known.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.info.ends.map(|(_, peer)| peer)
+    }
+
+    /// The host of the peer, where it is known.
+    pub(crate) fn host(&self) -> Option<IpAddr> {
+        self.peer().map(|peer| peer.ip())
     }
 
     /// Twice the one-way light time, where it is known.

@@ -47,6 +47,11 @@ impl<K: Copy + Ord, V> Recent<K, V> {
         }
     }
 
+    /// The key of the oldest.
+    pub(crate) fn oldest(&self) -> Option<K> {
+        self.order.front().copied()
+    }
+
     pub(crate) fn forget_oldest(&mut self) -> Option<(K, V)> {
         let key = self.order.pop_front()?;
         self.values.remove_entry(&key)

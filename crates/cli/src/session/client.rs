@@ -159,10 +159,9 @@ fn prepare(
         node.config.groups.extend(ends.group.map(|_| peer));
     }
     let engine = config.build(random()?);
-    let is_norm = config.family() == Family::Norm;
+    let peers_max = peers_max(config.family());
     let settings = rt::Config {
-        // Receivers of NORM answer from whatever address they have.
-        peers_max: if is_norm { RECEIVERS_MAX } else { 0 },
+        peers_max,
         tick: Duration::from_millis(10),
         udp_lite: super::udp_lite(&options, true),
         ..rt::Config::new(ends.listen, path)
@@ -171,7 +170,7 @@ fn prepare(
         .map_err(|error| bind_error(ends.listen, error))?;
     let path = match ends.group {
         Some(group) => crate::peers::join(&mut driver, group)?,
-        None if is_norm => driver.add_peer(ends.to),
+        None if peers_max > 0 => driver.add_peer(ends.to),
         None => driver
             .connect_peer(ends.to)
             .with_context(|| format!("there is no way to {}", ends.to))?,
@@ -181,8 +180,22 @@ fn prepare(
     Ok((driver, client, state))
 }
 
+/// Addresses beside the peer's from which datagrams are received.
+const fn peers_max(family: Family) -> usize {
+    match family {
+        // Receivers of NORM reply from whatever address they have.
+        Family::Norm => RECEIVERS_MAX,
+        // Some engines send from another port than the one that they listen on.
+        Family::Ltp => PORTS_MAX,
+        Family::Cfdp | Family::CfdpLtp | Family::Saratoga | Family::OverTcp | Family::Bundles => 0,
+    }
+}
+
 /// Receivers of one sender that are told apart.
 const RECEIVERS_MAX: usize = 1024;
+
+/// Ports from which an LTP engine may send beside the one that it listens on.
+const PORTS_MAX: usize = 64;
 
 /// The store for a wish: only a file that is fetched leaves anything behind.
 fn store(wish: &Wish, waker: &rt::Waker) -> Result<(rt::FileStore, Option<tempfile::TempDir>)> {

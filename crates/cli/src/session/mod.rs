@@ -133,6 +133,15 @@ fn of_ltp(indication: ltp::Indication) -> Notice {
         }),
         ltp::Indication::LimitReached(limit) => Notice::Noted(format!("limit reached: {limit:?}")),
         ltp::Indication::PeerError { id, error } => Notice::Said(format!("{id}: {error}")),
+        ltp::Indication::Elsewhere { engine, address, is_taken } => {
+            let from = address.map_or_else(|| "another address".to_owned(), |it| it.to_string());
+            Notice::Said(match is_taken {
+                true => format!("engine {engine} sends from {from}; replies go to its own address"),
+                false => {
+                    format!("segments of engine {engine} from {from} are dropped: not its host")
+                }
+            })
+        }
         ltp::Indication::Interrupted { sessions } => Notice::Said(format!(
             "{sessions} interrupted sessions are cancelled when they are heard of"
         )),

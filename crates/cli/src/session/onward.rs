@@ -65,10 +65,13 @@ impl Ways {
         Ok(paths.addresses)
     }
 
-    /// Says whereto blocks go on.
-    pub(super) fn tell(&self, screen: &Screen) {
+    /// Reports where blocks for others are forwarded to, if they are, or else where replies go.
+    pub(super) fn tell(&self, screen: &Screen, forwards: bool) {
         for (id, address) in &self.peers {
-            screen.say(format_args!("blocks for engine {id} go on to {address}"));
+            match forwards {
+                true => screen.say(format_args!("blocks for engine {id} go on to {address}")),
+                false => screen.say(format_args!("replies to engine {id} go to {address}")),
+            }
         }
         for (last, next) in &self.routes {
             screen.say(format_args!("blocks for engine {last} go on to engine {next}"));

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
 use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
+use lab::protocol::Kind;
 use proto::{ltpt, saratoga};
 
 use super::{Ended, Id, LINGER, Notice, Rights, Ways, notice, onward, random, under_way};
@@ -133,7 +134,7 @@ fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>,
         service.root.display(),
         options.full_protocol()?,
     ));
-    service.ways.tell(&screen);
+    service.ways.tell(&screen, options.protocol.kind == Kind::LtpT);
     Ok((driver, Server::new(options, service, screen)))
 }
 

@@ -168,7 +168,7 @@ fn what_makes_no_sense_is_told() {
         (&send, &[LTP_T, "--via", "1"], "this end and --via are both 1"),
         (&send, &[LTP_T, "--remote-entity", "1"], "sends nothing to itself"),
         (&send, &[LTP_T, "--class", "1"], "--class is for CFDP"),
-        (&recv, &["ltp", "--peer", "3=127.0.0.1:9"], "--peer is for CFDP and LTP-T"),
+        (&recv, &["saratoga", "--peer", "3=127.0.0.1:9"], "--peer is for CFDP and LTP"),
         (&recv, &[LTP_T, "--peer", "2=127.0.0.1:9"], "this engine's own number"),
         (&recv, &[LTP_T, "--peer", "3"], "write it like 3=192.0.2.7:7542"),
         (&recv, &[LTP_T, "--peer", "3=127.0.0.1:0"], "nobody can listen on port 0"),

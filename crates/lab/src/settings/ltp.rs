@@ -50,6 +50,36 @@ table! {
     }
 }
 
+/// From where segments of an engine are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pin {
+    /// From anywhere.
+    Off,
+    /// From any port of its host.
+    Host,
+    /// From its address and port alone.
+    Address,
+}
+
+impl Form<ltp::Pin> for Pin {
+    fn of(value: &ltp::Pin) -> Option<Self> {
+        Some(match value {
+            ltp::Pin::Off => Self::Off,
+            ltp::Pin::Host => Self::Host,
+            ltp::Pin::Address => Self::Address,
+        })
+    }
+
+    fn value(&self) -> ltp::Pin {
+        match self {
+            Self::Off => ltp::Pin::Off,
+            Self::Host => ltp::Pin::Host,
+            Self::Address => ltp::Pin::Address,
+        }
+    }
+}
+
 /// Least octets of a segment: what describes a file, with a short name, must fit one.
 const SEGMENT_MIN: u64 = 64;
 
@@ -161,6 +191,8 @@ table! {
 table! {
     /// What holds for a remote engine (see [`ltp::Remote`]).
     Remote: ltp::Remote {
+        /// From where its segments are taken.
+        pin: Pin,
         /// Most of the block in a segment, or `off`.
         segment_max: Switch<Size>,
         /// Largest segment, or `off`: what the path takes.
@@ -177,14 +209,14 @@ table! {
         report_timer: Timer,
         /// Time to wait for the acknowledgement of a cancellation, or `auto`.
         cancel_timer: Timer,
-        /// Retransmissions before something is given up.
-        retransmission_limit: u32,
+        /// Retransmissions before something is given up, or `off`.
+        retransmission_limit: Switch<u32>,
         /// Reports in a row that bring nothing new.
         cycle_limit: u32,
         /// Most copies of a repair.
         repair_copies: u32,
-        /// Silence after which a receiver gives up.
-        inactivity: Span,
+        /// Silence after which a session is given up, or `auto`.
+        inactivity: Timer,
         /// The round trip assumed before it is known.
         initial_rtt: Span,
         /// Without a rate, new data that is sent beyond what reports told of, or `off`.

@@ -12,6 +12,7 @@ const ANY: Duration = Duration::from_millis(1_234);
 fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
     let remote = l::Remote {
         path: None,
+        pin: l::Pin::Off,
         segment_max: Some(901),
         datagram_max: Some(902),
         checkpoint_every: Some(903),
@@ -21,10 +22,10 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
         checkpoint_timer: l::Timer::Fixed(Duration::from_secs(905)),
         report_timer: l::Timer::Fixed(Duration::from_secs(906)),
         cancel_timer: l::Timer::Fixed(Duration::from_secs(907)),
-        retransmission_limit: 908,
+        retransmission_limit: Some(908),
         cycle_limit: 909,
         repair_copies: 910,
-        inactivity: Duration::from_secs(911),
+        inactivity: l::Timer::Fixed(Duration::from_secs(911)),
         initial_rtt: Duration::from_secs(912),
         rate_bps: Some(913),
         unpaced_window: Some(914),
@@ -196,10 +197,11 @@ fn ltp_remotes() -> impl Strategy<Value = l::Remote> {
         proptest::option::of(any::<u64>()),
     );
     let times = (proptest::option::of(spans()), spans(), spans(), spans());
-    let timers = (timers(), timers(), timers());
-    (sizes, times, timers, any::<(bool, u32, u32, u32)>()).prop_map(
+    let timers = (timers(), timers(), timers(), timers());
+    (sizes, times, timers, any::<(bool, Option<u32>, u32, u32)>()).prop_map(
         |(sizes, times, timers, (report_gaps, retransmissions, cycles, copies))| l::Remote {
             path: None,
+            pin: if report_gaps { l::Pin::Address } else { l::Pin::Host },
             segment_max: sizes.0,
             datagram_max: sizes.1,
             checkpoint_every: sizes.2,
@@ -212,7 +214,7 @@ fn ltp_remotes() -> impl Strategy<Value = l::Remote> {
             retransmission_limit: retransmissions,
             cycle_limit: cycles,
             repair_copies: copies,
-            inactivity: times.1,
+            inactivity: timers.3,
             initial_rtt: times.2,
             rate_bps: sizes.3,
             unpaced_window: sizes.4,

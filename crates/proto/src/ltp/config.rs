@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::PathId;
 
 use super::auth::Authentication;
+use crate::timer;
 pub use crate::timer::Timer;
 
 /// The client service of files, from the range for private use.
@@ -108,6 +109,8 @@ pub struct Remote {
     /// The path to it; `None` answers where its segments came from and otherwise uses the one path
     /// there is.
     pub path: Option<PathId>,
+    /// From where its segments are taken, if a path is set. Replies go there in any case.
+    pub pin: Pin,
     /// Most octets of the block in a segment; `None` fills the datagram.
     pub segment_max: Option<usize>,
     /// Most octets in a segment; `None` fills the path's MTU.
@@ -132,14 +135,17 @@ pub struct Remote {
     pub report_timer: Timer,
     /// Time to wait for the acknowledgement of a cancellation.
     pub cancel_timer: Timer,
-    /// Retransmissions of a checkpoint, report or cancellation before it is given up.
-    pub retransmission_limit: u32,
+    /// Retransmissions of a checkpoint, report or cancellation before it is given up. `None`
+    /// retransmits checkpoints and reports until [`Remote::inactivity`] is over, and a cancellation
+    /// 30 times.
+    pub retransmission_limit: Option<u32>,
     /// Reports in a row that bring nothing new before a session is cancelled.
     pub cycle_limit: u32,
     /// Most copies of a repair that are sent at once, where a round trip costs more than they do.
     pub repair_copies: u32,
-    /// Silence after which a receiver gives a session up.
-    pub inactivity: Duration,
+    /// Silence after which a session is given up: at a sender, of a receiver from which a report is
+    /// expected. `Auto` is one hour and eight reply times.
+    pub inactivity: Timer,
     /// The round trip assumed before it is known or measured.
     pub initial_rtt: Duration,
     /// Rate in bit/s in place of the path's own; `Some(0)` does not pace.
@@ -153,10 +159,23 @@ pub struct Remote {
     pub host_delay: Duration,
 }
 
+/// From where segments of an engine are taken whose address is known. An engine is its number; some
+/// listen on one port and send from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// From anywhere.
+    Off,
+    /// From any port of its host.
+    Host,
+    /// From its address and port alone.
+    Address,
+}
+
 impl Default for Remote {
     fn default() -> Self {
         Self {
             path: None,
+            pin: Pin::Host,
             segment_max: None,
             datagram_max: None,
             checkpoint_every: None,
@@ -166,16 +185,31 @@ impl Default for Remote {
             checkpoint_timer: Timer::Auto,
             report_timer: Timer::Auto,
             cancel_timer: Timer::Auto,
-            retransmission_limit: 30,
+            retransmission_limit: None,
             cycle_limit: 30,
             repair_copies: 4,
-            inactivity: Duration::from_secs(3600),
+            inactivity: Timer::Auto,
             initial_rtt: Duration::from_secs(1),
             rate_bps: None,
             unpaced_window: None,
             interval: Duration::ZERO,
             host_delay: Duration::ZERO,
         }
+    }
+}
+
+/// Retransmissions of a cancellation where no limit is set.
+const CANCELS_MAX: u32 = 30;
+
+impl Remote {
+    /// Retransmissions of a cancellation before it is given up.
+    pub(crate) fn cancel_limit(&self) -> u32 {
+        self.retransmission_limit.unwrap_or(CANCELS_MAX)
+    }
+
+    /// Silence after which a session is given up, if the peer takes `reply` to reply.
+    pub(crate) fn silence_max(&self, reply: Duration) -> Duration {
+        self.inactivity.duration(timer::inactivity(reply), 0)
     }
 }
 

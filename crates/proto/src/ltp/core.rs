@@ -1,9 +1,9 @@
 //! What all sessions of an engine share, and what each session has in common.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{Rng, Time};
+use engine::{PathId, Rng, Time};
 use wire::ltp::{Body, Extension, SessionId};
 use wire::ltpt::{Congestion, Transport};
 
@@ -11,6 +11,7 @@ use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Block, Indication, Limit, Stats};
+use super::marks::Done;
 use crate::kernel::{self, Base, User, bounds};
 use crate::ltpt::flow::{Outcome, Seq};
 use crate::path::Burst;
@@ -84,6 +85,14 @@ pub(crate) struct Core {
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
+    /// When segments of sessions last arrived by each path, since it came up.
+    pub(crate) heard: BTreeMap<PathId, Time>,
+    /// When reports were last acknowledged by each path.
+    pub(crate) acked: BTreeMap<PathId, Time>,
+    /// Sessions whose files are here.
+    pub(crate) done: Done,
+    /// Sessions under way.
+    pub(crate) sessions: usize,
     /// Ranges tracked, in all receptions.
     pub(crate) ranges: usize,
     /// Octets of units that are gathered, sent or received.
@@ -103,6 +112,10 @@ impl Core {
             user: User::new(),
             stats: Stats::default(),
             rng,
+            heard: BTreeMap::new(),
+            acked: BTreeMap::new(),
+            done: Done::new(),
+            sessions: 0,
             ranges: 0,
             units: 0,
             blocks: None,
@@ -182,10 +195,19 @@ impl Peer {
 
     /// The largest segment this session may send, without the extensions it gets.
     pub(crate) fn segment_max(&self, mtu: usize) -> usize {
-        let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
+        self.datagram_max(mtu).saturating_sub(self.extensions_len())
+    }
+
+    /// The largest datagram it may send.
+    pub(crate) fn datagram_max(&self, mtu: usize) -> usize {
+        self.remote.datagram_max.map_or(mtu, |max| max.min(mtu))
+    }
+
+    /// Bytes of the extensions that a segment gets.
+    pub(crate) fn extensions_len(&self) -> usize {
         let authentication = self.remote.authentication.as_ref().map_or(0, Authentication::len);
         let transport: usize = extensions(&self.transport).map(Extension::encoded_len).sum();
-        max.saturating_sub(authentication + self.cookies.len() + transport)
+        authentication + self.cookies.len() + transport
     }
 
     /// Writes one segment into the batch; `false` if it must wait for the next one. A segment that is

@@ -1,5 +1,8 @@
 //! What an engine tells its user (RFC 5326 §7).
 
+use std::fmt;
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use engine::{FileName, PathId};
 use thiserror::Error;
@@ -35,6 +38,16 @@ pub enum Indication {
     },
     /// Of a block of LTP-T on its way.
     Transport(crate::ltpt::Indication),
+    /// An engine sends from another address than the settings name, as some do that listen on
+    /// another port. It is indicated once; replies go to the address of the settings.
+    Elsewhere {
+        /// The number of the engine.
+        engine: u64,
+        /// The address from which it sends, where that is known.
+        address: Option<SocketAddr>,
+        /// Whether its segments are taken ([`Remote::pin`](super::Remote)).
+        is_taken: bool,
+    },
     /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
     /// A peer broke the protocol.
@@ -89,12 +102,53 @@ pub struct Finished {
 
 /// Why a session failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("cancelled by the {by}: {reason}")]
 pub struct Failure {
     /// Who ended it.
     pub by: End,
-    /// Why.
+    /// Why, as the peer is informed.
     pub reason: CancelReason,
+    /// Cause that this engine knows beyond that.
+    pub cause: Option<Cause>,
+}
+
+impl Failure {
+    /// A failure of which no more is known.
+    #[must_use]
+    pub const fn new(by: End, reason: CancelReason) -> Self {
+        Self { by, reason, cause: None }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { by, reason, cause } = self;
+        match cause {
+            Some(cause) => write!(f, "cancelled by the {by}: {cause}"),
+            None => write!(f, "cancelled by the {by}: {reason}"),
+        }
+    }
+}
+
+/// Cause of a session's end, where its reason says little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Cause {
+    /// Nothing arrived for [`Remote::inactivity`](super::Remote).
+    #[error("the peer was silent for too long")]
+    Silence,
+    /// The block has no bytes: nothing would be sent, and nobody would reply.
+    #[error("an empty file is no block; the format \"described\" sends its name")]
+    Empty,
+    /// The path's datagrams are too short, for the description of the file or for any data.
+    #[error(
+        "datagrams of {mtu} bytes are too short, as the block needs {least}; allow larger ones, \
+         or shorten the file's name"
+    )]
+    TooNarrow {
+        /// Bytes of a datagram that the block needs.
+        least: u64,
+        /// Bytes that the path takes.
+        mtu: u64,
+    },
 }
 
 /// A bound that was reached.
@@ -108,6 +162,9 @@ pub enum Limit {
     WriteBuffer,
     /// [`Limits::replies`](super::Limits): an answer was dropped.
     Replies,
+    /// Ten refusals in a second were sent to a peer: more are left out. A session that is refused
+    /// without a word is refused again when its sender asks later.
+    Refusals,
     /// [`Limits::units_total`](super::Limits): data was dropped.
     Units,
     /// The bounds of [`crate::ltpt::Limits`]: a block for another engine was refused.
@@ -212,6 +269,10 @@ pub struct Stats {
     pub storage_errors: u64,
     /// Answers dropped because of a bound.
     pub replies_dropped: u64,
+    /// Receptions with a single segment that gave way to others.
+    pub half_open_dropped: u64,
+    /// Cancellations left out because too many were sent to a peer within a second.
+    pub refusals_left_out: u64,
     /// Segments left out because the path does not take any that large.
     pub oversize: u64,
 }

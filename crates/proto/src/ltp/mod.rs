@@ -18,11 +18,13 @@ mod profile;
 pub(crate) mod receiver;
 mod reports;
 pub(crate) mod sender;
+mod silence;
+mod strangers;
 mod supply;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,29 +32,25 @@ use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
     Ticket, Time, Transmit, TxBuf,
 };
-use wire::ltp::{
-    Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId, Unit,
-};
+use wire::ltp::{Body, CancelReason, End, Segment, SessionId, Unit};
 
 pub use self::auth::{Authentication, Ciphersuite, Key};
-pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Remote, Timer};
+pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Pin, Remote, Timer};
 pub use self::indication::{
-    Block, BlockContent, Failure, Finished, Indication, Limit, PeerError, Report, RequestError,
-    SegmentCounts, Stats,
+    Block, BlockContent, Cause, Failure, Finished, Indication, Limit, PeerError, Report,
+    RequestError, SegmentCounts, Stats,
 };
 pub use self::profile::profile;
 pub use self::sender::{Red, SendRequest};
 pub use wire::ltp as segment;
 use wire::ltpt::{Congestion, Transport};
 
-use self::auth::Sealed;
-use self::cookies::Cookies;
 use self::core::{Alarm, Core, Job, Kernel, Peer, Task};
 use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
+use self::silence::Silence;
 use crate::kernel::{Alarm as _, Base, Change, Seat, Slots, Turns};
-use crate::ltpt::Admission;
 use crate::ltpt::flow::Flows;
 use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
@@ -77,6 +75,10 @@ pub struct Node {
     gathered: BTreeMap<u64, Vec<u8>>,
     /// Where engines were heard for which no path is set.
     ways: BTreeMap<u64, PathId>,
+    /// Receptions with a single segment, the oldest first.
+    half_open: Recent<SessionId, ()>,
+    /// Engines that sent from another address than theirs, as far as the user was informed.
+    elsewhere: BTreeSet<u64>,
     /// Segments that this host takes its time to answer.
     held: VecDeque<(Time, PathId, Vec<u8>)>,
 }
@@ -102,6 +104,12 @@ enum Left {
     Refused(CancelReason, Option<Congestion>),
 }
 
+/// Least silence of a peer after which it may go on from another address.
+const MOVE_AFTER: Duration = Duration::from_secs(1);
+
+/// Least silence of a path after which its sessions are looked at.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
+
 /// A refused session is refused again once in so many of its segments, in case the first answer was lost.
 const REFUSE_EVERY: u64 = 16;
 
@@ -116,6 +124,21 @@ impl Session {
         match self {
             Self::Sender(sender) => &mut sender.base,
             Self::Receiver(receiver) => &mut receiver.base,
+        }
+    }
+
+    fn base_of(&self) -> &Base<Alarm> {
+        match self {
+            Self::Sender(sender) => &sender.base,
+            Self::Receiver(receiver) => &receiver.base,
+        }
+    }
+
+    /// The engine at the other end.
+    fn engine(&self) -> u64 {
+        match self {
+            Self::Sender(sender) => sender.destination(),
+            Self::Receiver(receiver) => receiver.id().originator,
         }
     }
 
@@ -153,6 +176,24 @@ impl Session {
             Self::Receiver(receiver) => receiver.want_all(core),
         }
     }
+
+    /// Whether the peer may go on by another path than the one it used: not while segments arrive
+    /// on that, because anybody can write the number of a session into a segment.
+    fn may_move(&self, core: &Core, now: Time) -> bool {
+        let remote = &self.peer().remote;
+        let patience = core.answer_time(self.base_of(), remote).max(MOVE_AFTER);
+        let base = self.base_of();
+        let path = base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        path.is_none_or(|path| !path.is_up()) || now.since(base.last_heard) >= patience
+    }
+
+    /// The path or its return came up: it is used at once.
+    fn resume(&mut self, core: &mut Core, now: Time) {
+        match self {
+            Self::Sender(sender) => sender.resume(core),
+            Self::Receiver(receiver) => receiver.resume(core, now),
+        }
+    }
 }
 
 impl Node {
@@ -174,6 +215,8 @@ impl Node {
             flows,
             lost: Lost::new(!journal),
             gathered: BTreeMap::new(),
+            half_open: Recent::new(),
+            elsewhere: BTreeSet::new(),
             held: VecDeque::new(),
         }
     }
@@ -398,6 +441,7 @@ impl Node {
 
     pub(crate) fn fill(&mut self, handle: Handle, id: SessionId, session: Session) {
         self.by_id.insert(id, handle);
+        self.core.sessions = self.by_id.len();
         self.slots.fill(handle, session);
     }
 
@@ -506,6 +550,9 @@ impl Node {
 
     fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         let known = self.by_id.get(&segment.session).copied();
+        if let Some(path) = known.and_then(|handle| self.slots.get(handle)?.base_of().seat.path) {
+            self.end_silence(now, path);
+        }
         match known.or_else(|| self.accept(now, from, segment)) {
             Some(handle) => {
                 self.deliver(now, from, handle, segment);
@@ -514,122 +561,63 @@ impl Node {
                     self.settle(handle);
                 }
             }
-            None => self.answer_stranger(from, segment),
+            None => self.answer_stranger(now, from, segment),
         }
     }
 
-    /// What holds for the engine at the other end of a session.
-    fn peer(&self, from: PathId, id: SessionId) -> &Remote {
-        let handle = self.by_id.get(&id);
-        if let Some(session) = handle.and_then(|handle| self.slots.get(*handle)) {
-            return &session.peer().remote;
+    /// A segment of a session under way arrived. After a long silence, all sessions of its path go
+    /// on at once: one of them found out that an outage is over.
+    fn end_silence(&mut self, now: Time, path: PathId) {
+        let before = self.core.heard.insert(path, now).unwrap_or(now);
+        if now.since(before) < SILENCE_MIN {
+            return;
         }
-        let config = &self.core.config;
-        if id.originator != config.engine {
-            return config.remote(id.originator);
-        }
-        if let Some(closed) = self.closed.get(&id) {
-            return config.remote(closed.peer);
-        }
-        // A session of an earlier run, perhaps: the engine that is there must have sent it.
-        let there = config.remotes.values().find(|remote| remote.path == Some(from));
-        there.unwrap_or(&config.default_remote)
-    }
-
-    /// Begins a reception, if this segment may begin one.
-    fn accept(&mut self, now: Time, from: PathId, segment: &Segment<'_>) -> Option<Handle> {
-        let Body::Data(data) = segment.body else { return None };
-        let id = segment.session;
-        if self.closed.contains(&id) || !self.lost.is_known || self.lost.contains(&id) {
-            return None;
-        }
-        let limits = &self.core.config.limits;
-        let of_path = |session: &&Session| match session {
-            Session::Receiver(receiver) => receiver.base.seat.path == Some(from),
-            Session::Sender(_) => false,
-        };
-        let is_full = self.by_id.len() >= limits.sessions
-            || self.by_id.len() >= limits.sessions / 2
-                && self.slots.iter().filter(of_path).count() >= limits.sessions_per_path;
-        if is_full {
-            self.core.user.limit_reached(Limit::Sessions);
-            return None;
-        }
-        let remote = self.core.config.remote(id.originator).clone();
-        if remote.path.is_some_and(|path| path != from) {
-            return None;
-        }
-        let admission = self.admit(now, segment, &data);
-        let left = match admission {
-            Admission::Plain | Admission::Last(_) | Admission::Onward(..) => {
-                return Some(self.receive_new(now, from, (id, data.service), remote, admission));
+        let Self { core, slots, .. } = self;
+        for session in slots.iter_mut().filter(|it| it.base_of().seat.path == Some(path)) {
+            let reply = core.answer_time(session.base_of(), &session.peer().remote);
+            // What began since did not wait so long.
+            let lasts = now.since(before.max(session.base_of().last_heard));
+            if (Silence { reply, lasts }).is_long() {
+                session.resume(core, now);
             }
-            Admission::Unknown => return None,
-            Admission::Known => Left::Elsewhere,
-            Admission::Refused(reason, congestion) => Left::Refused(reason, congestion),
-        };
-        let max = self.core.config.limits.closed;
-        self.closed.insert_within(max, id, Closed { peer: id.originator, left });
-        None
-    }
-
-    /// Begins a reception that was admitted.
-    fn receive_new(
-        &mut self,
-        now: Time,
-        from: PathId,
-        (id, service): (SessionId, u64),
-        remote: Remote,
-        admission: Admission,
-    ) -> Handle {
-        let mut peer = Peer::new(id, remote);
-        if self.core.config.cookies {
-            peer.cookies = Cookies::random(&mut self.core.rng);
         }
-        let handle = self.slots.reserve();
-        let core = &mut self.core;
-        let base = Base::new(&core.kernel.paths, handle, Some(from), now);
-        let (receiver, flow) = match admission {
-            Admission::Onward(flow, relay) => {
-                (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))
-            }
-            Admission::Last(flow) => {
-                let mut receiver = Receiver::new(base, peer, core, now, service);
-                receiver.set_flow(flow);
-                (receiver, Some(flow))
-            }
-            Admission::Plain | Admission::Unknown | Admission::Known | Admission::Refused(..) => {
-                (Receiver::new(base, peer, core, now, service), None)
-            }
-        };
-        if receiver.relays().is_none() {
-            core.user.indicate(Indication::Receiving { id, service });
-        }
-        self.fill(handle, id, Session::Receiver(Box::new(receiver)));
-        if let Some(flow) = flow {
-            self.arrives(now, flow, handle);
-        }
-        handle
     }
 
     fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
-        let Self { core, slots, .. } = self;
+        if let Some(session) =
+            self.slots.get(handle).filter(|it| it.base_of().seat.path != Some(from))
+        {
+            let (engine, remote) = (session.engine(), session.peer().remote.clone());
+            if !self.hears(engine, &remote, from) {
+                self.core.stats.stray += 1;
+                return;
+            }
+        }
+        let Self { core, slots, half_open, .. } = self;
         let Some(session) = slots.get_mut(handle) else { return };
         if !session.peer_mut().cookies.admit(segment) {
             core.stats.wrong_cookies += 1;
             return;
         }
         if session.base().seat.path != Some(from) {
-            if session.peer().remote.path.is_some() {
-                core.stats.stray += 1;
-                return;
+            // Replies go to the address that the settings name.
+            if session.peer().remote.path.is_none() {
+                if !session.may_move(core, now) {
+                    core.stats.stray += 1;
+                    return;
+                }
+                session.base().move_to(&mut core.kernel, now, from);
+                session.want_all(core);
             }
-            let base = session.base();
-            base.move_to(&mut core.kernel, now, from);
-            session.want_all(core);
         }
         match (session, segment.body) {
-            (Session::Receiver(receiver), Body::Data(data)) => receiver.on_data(core, now, &data),
+            (Session::Receiver(receiver), Body::Data(data)) => {
+                let was_half_open = receiver.is_half_open();
+                receiver.on_data(core, now, &data);
+                if was_half_open && !receiver.is_half_open() {
+                    half_open.forget(&segment.session);
+                }
+            }
             (Session::Receiver(receiver), Body::ReportAck { serial }) => {
                 receiver.on_report_ack(core, now, serial);
             }
@@ -654,74 +642,6 @@ impl Node {
         self.settle(handle);
     }
 
-    /// Answers a segment of a session that is not under way, so that the peer can end it.
-    fn answer_stranger(&mut self, from: PathId, segment: &Segment<'_>) {
-        self.core.stats.stray += 1;
-        if !self.lost.is_known {
-            // It will come again, when it is known what to say.
-            return;
-        }
-        if matches!(
-            segment.body,
-            Body::CancelAck { by: End::Receiver } | Body::Cancel { by: End::Sender, .. }
-        ) {
-            self.lost.settled(&mut self.core, segment.session);
-        }
-        let claims;
-        let mut congestion = None;
-        let body = match segment.body {
-            // Its receiver would repeat it for ever (§8.1).
-            Body::Report(report) => Body::ReportAck { serial: report.serial },
-            Body::Cancel { by, .. } => Body::CancelAck { by },
-            Body::Data(data) => {
-                let known = self.closed.get(&segment.session).map(|closed| closed.left);
-                let end = data.offset + data.data.len() as u64;
-                let again = data.offset == 0 || self.core.stats.stray.is_multiple_of(REFUSE_EVERY);
-                let here = match known {
-                    Some(Left::Safe(red)) => Some(red),
-                    Some(Left::Elsewhere) => Some(end),
-                    Some(Left::Nothing | Left::Refused(..)) | None => None,
-                };
-                match (here.filter(|red| *red > 0), known, data.checkpoint) {
-                    (Some(red), _, Some(checkpoint)) => {
-                        claims = [Claim { offset: 0, length: red }];
-                        Body::Report(ReportSegment {
-                            serial: self.core.first_serial(),
-                            checkpoint: checkpoint.serial,
-                            upper: red,
-                            lower: 0,
-                            claims: Claims::new(&claims),
-                        })
-                    }
-                    (_, Some(Left::Refused(reason, short)), checkpoint)
-                        if again || checkpoint.is_some() =>
-                    {
-                        congestion = short;
-                        Body::Cancel { by: End::Receiver, reason }
-                    }
-                    // It was refused for want of room, or a part of it is lost.
-                    (None, None, Some(_)) => {
-                        Body::Cancel { by: End::Receiver, reason: CancelReason::System }
-                    }
-                    (_, Some(_), _) | (_, None, _) => return,
-                }
-            }
-            Body::ReportAck { .. } | Body::CancelAck { .. } => return,
-        };
-        let session = segment.session;
-        let authentication = self.peer(from, session).authentication.as_ref();
-        // A peer that counts on its cookies would not hear an answer without them.
-        let cookies = &Cookies::echo(segment);
-        let transport = Transport { congestion, ..Transport::default() };
-        let sealed =
-            Sealed { session, body, authentication, cookies, transport: &transport.values() };
-        let Ok(octets) = sealed.to_vec() else { return };
-        if !self.core.kernel.replies.push(from, octets) {
-            self.core.stats.replies_dropped += 1;
-            self.core.user.limit_reached(Limit::Replies);
-        }
-    }
-
     fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
         let config = &self.core.config;
         let remote = config.remotes.values().find(|remote| remote.path == Some(id));
@@ -732,6 +652,10 @@ impl Node {
             pace_as: None,
             catch_up: config.catch_up,
         };
+        if event == PathEvent::Down {
+            self.core.heard.remove(&id);
+            self.core.acked.remove(&id);
+        }
         let Some(change) = self.core.kernel.path_event(id, event, pacing) else { return };
         let only = self.core.kernel.only_path();
         for session in self.slots.iter_mut() {
@@ -747,7 +671,7 @@ impl Node {
             // Time does not count while the link is known to be down (§6.5).
             base.follow(&mut self.core.kernel, now);
             if change == Change::Resumed {
-                session.want_all(&mut self.core);
+                session.resume(&mut self.core, now);
             }
         }
     }
@@ -761,6 +685,10 @@ impl Node {
             }
         };
         self.lost.restore(&mut self.core, &records);
+        for (id, red) in marks::restore_done(&mut self.core, &records) {
+            let (max, left) = (self.core.config.limits.closed, Left::Safe(red));
+            self.closed.insert_within(max, id, Closed { peer: id.originator, left });
+        }
         self.restore_kept(self.core.now, &records);
         if self.lost.len() > 0 {
             self.core.user.indicate(Indication::Interrupted { sessions: self.lost.len() });
@@ -828,15 +756,23 @@ impl Turns for Node {
                 }
                 Session::Receiver(receiver) => {
                     receiver.let_go(&mut self.core);
-                    let left = receiver.delivered().map_or(Left::Nothing, Left::Safe);
+                    let left = match (receiver.delivered(), receiver.refused()) {
+                        (Some(red), _) => Left::Safe(red),
+                        (None, Some(reason)) => Left::Refused(reason, None),
+                        (None, None) => Left::Nothing,
+                    };
                     (receiver.id(), receiver.id().originator, left)
                 }
             };
             self.by_id.remove(&id);
+            self.core.sessions = self.by_id.len();
             self.core.user.limit_left(Limit::Sessions);
             self.core.user.limit_left(Limit::Units);
-            let max = self.core.config.limits.closed;
-            self.closed.insert_within(max, id, Closed { peer, left });
+            // What the peer of a session that gave way sends next begins it again.
+            if self.half_open.forget(&id).is_none() {
+                let max = self.core.config.limits.closed;
+                self.closed.insert_within(max, id, Closed { peer, left });
+            }
         }
         if std::mem::take(&mut self.core.kernel.flush_wanted) {
             let mut is_any_flushed = false;

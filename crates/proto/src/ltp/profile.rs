@@ -44,7 +44,7 @@ pub fn profile(name: &str) -> Option<Config> {
         checkpoint_timer: ten_seconds,
         report_timer: ten_seconds,
         cancel_timer: ten_seconds,
-        retransmission_limit: 2,
+        retransmission_limit: Some(2),
         repair_copies: 1,
         ..Remote::default()
     };

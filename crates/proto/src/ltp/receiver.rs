@@ -9,6 +9,7 @@ mod reporting;
 mod units;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
@@ -22,9 +23,10 @@ use super::config::Format;
 use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::{Description, NAME_MAX};
 use super::gaps::GapWatch;
-use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
+use super::indication::{Cause, Failure, Finished, Indication, Limit, PeerError, Report};
 use super::marks::{self, Mark};
 use super::reports::Reports;
+use super::silence::backed_off;
 use crate::kernel::Base;
 use crate::ltpt::flow::{Last, Outcome, Relay, Seq, Shape};
 use crate::ltpt::record;
@@ -33,6 +35,12 @@ use crate::ranges::Ranges;
 use crate::spool::Spool;
 use crate::storage::Storage as _;
 use crate::thin_return::ArrivalRate;
+
+/// Silence after which a session with a single segment is forgotten, beside two reply times.
+const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
+
+/// Transmissions of a cancellation after which it backs off.
+const STEADY_CANCELS: u32 = 2;
 
 /// A session that receives.
 #[derive(Debug)]
@@ -69,6 +77,8 @@ pub(crate) struct Receiver {
     /// Up to here the checkpoints that answer nothing were reported on.
     reported: u64,
     reports: Reports,
+    /// When the sender last acknowledged a report, or had a reason to.
+    acked_at: Time,
     due: VecDeque<u64>,
     gaps: GapWatch,
     /// The first serial number of reports.
@@ -79,6 +89,8 @@ pub(crate) struct Receiver {
     cancel_ack_due: bool,
     syncs: u32,
     mark: Mark,
+    is_half_open: bool,
+    refused: Option<CancelReason>,
     phase: Phase,
 }
 
@@ -113,14 +125,38 @@ impl Receiver {
         let is_units = service == AGGREGATION_SERVICE && core.config.aggregation.is_some();
         let service = if is_units { AGGREGATION_SERVICE } else { core.config.service };
         let mut receiver = Self::with(base, peer, core, service);
-        let handle = receiver.base.seat.handle;
         if is_units || core.blocks.is_some() {
             receiver.units = Some(Vec::new());
-        } else {
-            let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
-            receiver.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
         }
+        receiver.is_half_open = true;
         receiver.begin(core, now)
+    }
+
+    /// Whether one segment of it came that nobody need reply to. Anybody can send such a one: its
+    /// session has no file, and gives way to others.
+    pub(crate) fn is_half_open(&self) -> bool {
+        self.is_half_open
+    }
+
+    /// The session is more than a segment. Its file is opened.
+    pub(crate) fn establish(&mut self, core: &mut Core) {
+        self.is_half_open = false;
+        let (id, service) = (self.peer.session, self.service);
+        core.user.indicate(Indication::Receiving { id, service });
+        if self.units.is_none() {
+            let (handle, mode) = (self.base.seat.handle, OpenMode::Truncate);
+            let nothing = Ranges::new();
+            self.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
+        }
+        self.watch_silence(core, core.now);
+    }
+
+    /// Forgets a session that is half open, without a word: what its peer sends next begins it
+    /// again.
+    pub(crate) fn give_way(&mut self, core: &mut Core) {
+        self.base.disarm_all(&mut core.kernel);
+        self.spool.abandon(&mut core.kernel);
+        self.phase = Phase::Done;
     }
 
     /// This session is the last hop of a transfer, which is told what becomes of it.
@@ -129,8 +165,7 @@ impl Receiver {
     }
 
     fn begin(mut self, core: &mut Core, now: Time) -> Self {
-        let inactivity = self.peer.remote.inactivity;
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        self.watch_silence(core, now);
         self
     }
 
@@ -159,12 +194,15 @@ impl Receiver {
             gaps: GapWatch::new(),
             reported: 0,
             reports: Reports::new(),
+            acked_at: Time::ZERO,
             due: VecDeque::new(),
             waiting: Vec::new(),
             is_safe: false,
             cancel_ack_due: false,
             syncs: 0,
             mark: Mark::None,
+            is_half_open: false,
+            refused: None,
             phase: Phase::Receiving,
         }
     }
@@ -175,6 +213,11 @@ impl Receiver {
 
     pub(crate) fn id(&self) -> SessionId {
         self.peer.session
+    }
+
+    /// Why it was cancelled here, if it was.
+    pub(crate) fn refused(&self) -> Option<CancelReason> {
+        self.refused
     }
 
     /// The red part's end, if all of it is here and safe.
@@ -206,7 +249,12 @@ impl Receiver {
     /// A data segment arrived.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_heard = now;
+        let is_first = !self.arrivals.is_begun();
         self.arrivals.arrived(now, data.data.len());
+        let is_last = data.kind.ends_red() || data.kind == DataKind::EndOfGreenBlock;
+        if self.is_half_open && (!is_first || is_last || data.checkpoint.is_some()) {
+            self.establish(core);
+        }
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
         // A sender that repeats what is here to ask has missed a report: it needs to hear all.
         let is_here = self.ranges.gaps(start, end).next().is_none();
@@ -386,12 +434,21 @@ impl Receiver {
         match self.phase {
             Phase::Closing => self.close(core),
             Phase::Cancelling { reason, due: true, attempts } => {
+                let path = self.base.seat.path.unwrap_or_default();
+                if !core.kernel.replies.refusals.admit(core.now, path) {
+                    // The sender learns of it when it asks again.
+                    core.stats.refusals_left_out += 1;
+                    core.user.limit_reached(Limit::Refusals);
+                    self.close(core);
+                    return Turn::Over;
+                }
                 if !self.peer.push(core, burst, Body::Cancel { by: End::Receiver, reason }) {
                     return Turn::More;
                 }
                 self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
                 let auto = core.answer_time(&self.base, &self.peer.remote);
-                let wait = self.peer.remote.cancel_timer.duration(auto, attempts);
+                let wait =
+                    backed_off(self.peer.remote.cancel_timer, auto, attempts, STEADY_CANCELS);
                 self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. }
@@ -609,11 +666,13 @@ impl Receiver {
     fn installed(&mut self, core: &mut Core, now: Time) {
         // From now on it does no harm if a later run hears of it again.
         self.mark.clear(core, self.peer.session);
+        if self.file.is_some() {
+            marks::record_done(core, self.peer.session, self.red.unwrap_or_default());
+        }
         self.safe(core);
         self.phase = Phase::Telling;
         self.finished(core, Ok(()));
-        let inactivity = self.peer.remote.inactivity;
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        self.watch_silence(core, now);
         if self.red == Some(0) || self.base.seat.path.is_none() {
             self.close(core);
         } else {
@@ -622,6 +681,10 @@ impl Receiver {
     }
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
+        if self.is_half_open {
+            // The user knows nothing of it.
+            return;
+        }
         if let Some(flow) = self.flow {
             let outcome = match result {
                 Err(failure) => Outcome::Broken { flow, failure },
@@ -656,25 +719,10 @@ impl Receiver {
     /// A timer went off.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
-            Alarm::Report(serial) => {
-                let Some(sent) = self.reports.get(serial) else { return };
-                if sent.attempts > self.peer.remote.retransmission_limit {
-                    if self.phase == Phase::Telling {
-                        // All is well here; the sender asks if it is still there.
-                        self.close(core);
-                    } else {
-                        self.cancel(core, CancelReason::RetransmissionLimit);
-                    }
-                    return;
-                }
-                if !self.due.contains(&serial) {
-                    self.due.push_back(serial);
-                }
-                self.base.want(&mut core.kernel, Class::Control);
-            }
+            Alarm::Report(serial) => self.is_overdue(core, now, serial),
             Alarm::Cancel => {
                 let Phase::Cancelling { reason, attempts, .. } = self.phase else { return };
-                if attempts > self.peer.remote.retransmission_limit {
+                if attempts > self.peer.remote.cancel_limit() {
                     self.close(core);
                     return;
                 }
@@ -695,8 +743,23 @@ impl Receiver {
         }
     }
 
+    /// Silence of the sender after which the session ends.
+    fn silence_max(&self, core: &Core) -> Duration {
+        let reply = core.answer_time(&self.base, &self.peer.remote);
+        let most = self.peer.remote.silence_max(reply);
+        match self.is_half_open {
+            true => most.min(HALF_OPEN_MAX + 2 * reply),
+            false => most,
+        }
+    }
+
+    fn watch_silence(&mut self, core: &mut Core, now: Time) {
+        let wait = self.silence_max(core);
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+    }
+
     fn look_for_life(&mut self, core: &mut Core, now: Time) {
-        let limit = self.base.last_heard + self.peer.remote.inactivity;
+        let limit = self.base.last_heard + self.silence_max(core);
         if limit > now {
             self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, limit.since(now));
             return;
@@ -704,8 +767,12 @@ impl Receiver {
         let is_kept = self.relay.is_some() && (self.is_safe || self.red == Some(0));
         match self.phase {
             // The rest is green and will not come; what came is on its way.
+            Phase::Receiving if self.is_half_open => self.give_way(core),
             Phase::Receiving if is_kept && self.spool.file().is_some() => self.keep_all(core),
-            Phase::Receiving => self.cancel(core, CancelReason::System),
+            Phase::Receiving => {
+                let failure = Failure::new(End::Receiver, CancelReason::System);
+                self.fail(core, Failure { cause: Some(Cause::Silence), ..failure });
+            }
             Phase::Telling => self.close(core),
             Phase::Verifying
             | Phase::Syncing
@@ -722,7 +789,7 @@ impl Receiver {
         self.base.want(&mut core.kernel, Class::Control);
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {
-                self.finished(core, Err(Failure { by: End::Sender, reason }));
+                self.finished(core, Err(Failure::new(End::Sender, reason)));
                 self.discard(core);
                 self.phase = Phase::Closing;
             }
@@ -741,12 +808,18 @@ impl Receiver {
 
     /// Ends the session, and tells the sender.
     pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
+        self.fail(core, Failure::new(End::Receiver, reason));
+    }
+
+    fn fail(&mut self, core: &mut Core, failure: Failure) {
+        let reason = failure.reason;
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {}
             Phase::Telling | Phase::Cancelling { .. } | Phase::Closing | Phase::Done => return,
         }
-        self.finished(core, Err(Failure { by: End::Receiver, reason }));
+        self.finished(core, Err(failure));
         self.discard(core);
+        self.refused = Some(reason);
         self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
         self.base.want(&mut core.kernel, Class::Control);
         if self.base.seat.path.is_none() {
@@ -768,7 +841,7 @@ impl Receiver {
     }
 
     fn remove(&mut self, core: &mut Core) {
-        if self.units.is_some() {
+        if self.units.is_some() || self.is_half_open {
             return;
         }
         let request = FilestoreRequest::DenyFile(self.spool.name.clone());
@@ -780,6 +853,15 @@ impl Receiver {
         self.base.disarm_all(&mut core.kernel);
         self.spool.abandon(&mut core.kernel);
         self.phase = Phase::Done;
+    }
+
+    /// The path or its return came up: it is used at once.
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
+        if let Phase::Cancelling { due, .. } = &mut self.phase {
+            *due = true;
+        }
+        self.resume_reports(core, now);
+        self.want_all(core);
     }
 
     /// Asks for a turn for all that waits to be sent.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use engine::Time;
 use wire::ltp::{Claim, sdnv};
 
+use crate::ranges::Ranges;
+
 /// Checkpoints whose reports are remembered, to send them again when asked again.
 pub(crate) const CHECKPOINTS_KEPT: usize = 1024;
 
@@ -20,13 +22,30 @@ pub(crate) struct Sent {
     pub(crate) claims: Vec<Claim>,
     pub(crate) attempts: u32,
     pub(crate) left: Time,
+    /// Whether the sender has it, or a later one on the same.
     pub(crate) acknowledged: bool,
+    /// Whether its retransmission waits for an acknowledgement of another.
+    pub(crate) is_held: bool,
 }
 
 impl Sent {
     pub(crate) const fn new(checkpoint: u64, lower: u64, upper: u64, claims: Vec<Claim>) -> Self {
-        let (attempts, left, acknowledged) = (0, Time::ZERO, false);
-        Self { checkpoint, lower, upper, claims, attempts, left, acknowledged }
+        let (attempts, left, acknowledged, is_held) = (0, Time::ZERO, false, false);
+        Self { checkpoint, lower, upper, claims, attempts, left, acknowledged, is_held }
+    }
+
+    /// Whether it was sent, and its acknowledgement is missing.
+    pub(crate) const fn is_awaited(&self) -> bool {
+        self.attempts > 0 && !self.acknowledged
+    }
+
+    /// The ranges that it claims.
+    fn claimed(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let lower = self.lower;
+        self.claims.iter().map(move |claim| {
+            let start = lower + claim.offset;
+            (start, start + claim.length)
+        })
     }
 }
 
@@ -39,11 +58,19 @@ pub(crate) struct Reports {
     claims: usize,
     /// From where to where a report is owed, which was left out or forgotten before it was heard.
     owed: Option<(u64, u64)>,
+    /// All that acknowledged reports claimed.
+    confirmed: Ranges,
 }
 
 impl Reports {
-    pub(crate) const fn new() -> Self {
-        Self { sent: BTreeMap::new(), by_checkpoint: BTreeMap::new(), claims: 0, owed: None }
+    pub(crate) fn new() -> Self {
+        Self {
+            sent: BTreeMap::new(),
+            by_checkpoint: BTreeMap::new(),
+            claims: 0,
+            owed: None,
+            confirmed: Ranges::new(),
+        }
     }
 
     pub(crate) fn get(&self, serial: u64) -> Option<&Sent> {
@@ -75,6 +102,37 @@ impl Reports {
 
     pub(crate) fn are_acknowledged(&self) -> bool {
         self.sent.values().all(|sent| sent.acknowledged)
+    }
+
+    /// Serial numbers of reports that were sent and await their acknowledgements.
+    pub(crate) fn awaited(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
+        self.sent.iter().filter(|(_, sent)| sent.is_awaited()).map(|(serial, _)| *serial)
+    }
+
+    /// The sender has a report. Those before it on a part of the same are of no use any more: the
+    /// serial numbers of all that the sender need not have. At most `ranges_max` ranges are
+    /// remembered as confirmed.
+    pub(crate) fn acknowledged(&mut self, serial: u64, ranges_max: usize) -> Vec<u64> {
+        let Some(known) = self.sent.get(&serial) else { return Vec::new() };
+        let (lower, upper) = (known.lower, known.upper);
+        for (start, end) in known.claimed() {
+            if self.confirmed.len() <= ranges_max || !self.confirmed.would_add_range(start, end) {
+                self.confirmed.insert(start, end);
+            }
+        }
+        let mut over = Vec::new();
+        for (number, sent) in self.sent.range_mut(..=serial) {
+            let is_moot = lower <= sent.lower && sent.upper <= upper;
+            if (is_moot || *number == serial) && !std::mem::replace(&mut sent.acknowledged, true) {
+                over.push(*number);
+            }
+        }
+        over
+    }
+
+    /// Whether the sender knows that all up to `end` is here.
+    pub(crate) fn is_confirmed(&self, end: u64) -> bool {
+        self.confirmed.gaps(0, end).next().is_none()
     }
 
     /// Whether as many claims are kept as may be.
@@ -119,6 +177,7 @@ impl Reports {
 
     pub(crate) fn memory(&self) -> usize {
         self.claims * size_of::<Claim>()
+            + self.confirmed.len() * 2 * size_of::<u64>()
             + self.sent.len() * (size_of::<Sent>() + 2 * size_of::<u64>())
             + self.by_checkpoint.len() * 4 * size_of::<u64>()
     }
@@ -157,4 +216,33 @@ pub(crate) fn split(
         from = to;
     }
     (reports, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(lower: u64, upper: u64, claims: &[(u64, u64)]) -> Sent {
+        let claim =
+            |(start, end): &(u64, u64)| Claim { offset: start - lower, length: end - start };
+        let claims = claims.iter().map(claim).collect();
+        Sent { attempts: 1, ..Sent::new(0, lower, upper, claims) }
+    }
+
+    #[test]
+    fn a_later_report_on_more_makes_those_before_it_moot() {
+        let mut reports = Reports::new();
+        reports.insert(1, report(0, 100, &[(0, 50)]));
+        reports.insert(2, report(100, 200, &[(100, 200)]));
+        reports.insert(3, report(0, 100, &[(0, 100)]));
+        reports.insert(4, report(0, 100, &[(0, 100)]));
+        assert_eq!(reports.awaited().collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(reports.acknowledged(3, 10), [1, 3]);
+        assert_eq!(reports.acknowledged(3, 10), Vec::<u64>::new(), "it is known");
+        assert_eq!(reports.awaited().collect::<Vec<_>>(), [2, 4]);
+        assert!(reports.is_confirmed(100) && !reports.is_confirmed(101));
+        assert_eq!(reports.acknowledged(2, 10), [2]);
+        assert!(reports.is_confirmed(200), "report 4 need not be acknowledged");
+        assert!(!reports.are_acknowledged());
+    }
 }

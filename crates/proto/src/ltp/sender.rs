@@ -1,5 +1,6 @@
 //! A session at the engine that sends the block (RFC 5326 §6, §8.1).
 
+mod checkpoints;
 mod onward;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,10 +13,12 @@ use wire::ltp::{
 };
 use wire::ltpt::Congestion;
 
+use self::checkpoints::Outstanding;
 use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
-use super::indication::{Failure, Finished, Indication, Limit, PeerError, Report};
+use super::indication::{Cause, Failure, Finished, Indication, Limit, PeerError, Report};
+use super::silence::backed_off;
 use super::supply::Supply;
 use crate::kernel::Base;
 use crate::ltpt::flow::{Last, Outcome, Seq};
@@ -33,6 +36,12 @@ const ACKS_MAX: usize = 1024;
 
 /// Octets of a checkpoint's two serial numbers, while they are below 2^21.
 const SERIALS: usize = 6;
+
+/// Greatest serial number of three bytes; few sessions count beyond it.
+const SERIAL_MAX: u64 = (1 << 21) - 1;
+
+/// Transmissions of a cancellation after which it backs off.
+const STEADY_CANCELS: u32 = 2;
 
 /// How much of a block is sent until it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,19 +131,6 @@ enum Pass {
     Completing,
     /// It was asked for again.
     Again,
-}
-
-/// A checkpoint without a report.
-#[derive(Clone, Copy, Debug)]
-struct Outstanding {
-    start: u64,
-    end: u64,
-    /// The report it answers; 0 if none.
-    report: u64,
-    attempts: u32,
-    /// Whether the next segment that carries it is another attempt, and not a copy.
-    is_due: bool,
-    left: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,7 +323,31 @@ impl Sender {
         if self.described {
             self.peer.set_block_size(self.total);
         }
+        let failure = Failure::new(End::Sender, CancelReason::System);
+        if let Some(cause) = self.obstacle(core, description.unwrap_or_default()) {
+            self.fail(core, Failure { cause: Some(cause), ..failure });
+            return;
+        }
         self.start(core);
+    }
+
+    /// Cause that keeps the block from being sent, known before any of it is. Its description has
+    /// so many bytes.
+    fn obstacle(&self, core: &Core, description: u64) -> Option<Cause> {
+        if self.total == 0 {
+            return Some(Cause::Empty);
+        }
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let mtu = path.filter(|path| path.is_up()).map(Path::mtu)?;
+        // A description is one segment; of other data one byte at least must fit.
+        let len = description.max(1);
+        let checkpoint = Checkpoint { serial: SERIAL_MAX, report: SERIAL_MAX };
+        let offset = self.content;
+        let (session, service) = (self.peer.session, self.service);
+        let head = Data::overhead(session, service, offset, len, Some(checkpoint)) as u64;
+        let least = self.peer.extensions_len() as u64 + head + len;
+        let mtu = self.peer.datagram_max(mtu) as u64;
+        (least > mtu).then_some(Cause::TooNarrow { least, mtu })
     }
 
     fn start(&mut self, core: &mut Core) {
@@ -402,7 +422,8 @@ impl Sender {
                 }
                 self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
                 let auto = core.answer_time(&self.base, &self.peer.remote);
-                let wait = self.peer.remote.cancel_timer.duration(auto, attempts);
+                let timer = self.peer.remote.cancel_timer;
+                let wait = backed_off(timer, auto, attempts, STEADY_CANCELS);
                 self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. } | Phase::Opening | Phase::Sending | Phase::Done => {}
@@ -450,24 +471,10 @@ impl Sender {
         };
         let serial = match self.ends.get(&end) {
             Some(serial) => *serial,
-            None => self.new_checkpoint(end, 0),
+            None => self.new_checkpoint(end, 0, None),
         };
         let report = self.checkpoints.get(&serial).map_or(0, |checkpoint| checkpoint.report);
         (kind, Some(Checkpoint { serial, report }))
-    }
-
-    /// Sets a checkpoint at `end`, in answer to a report or to none.
-    fn new_checkpoint(&mut self, end: u64, report: u64) -> u64 {
-        let serial = self.serial;
-        self.serial += 1;
-        if let Some(before) = self.ends.insert(end, serial) {
-            // Its segment carries the new number from now on.
-            self.checkpoints.remove(&before);
-        }
-        let outstanding =
-            Outstanding { start: end, end, report, attempts: 0, is_due: true, left: Time::ZERO };
-        self.checkpoints.insert(serial, outstanding);
-        serial
     }
 
     /// Writes a data segment; what it took of `data`, or `None` if the batch is full.
@@ -513,16 +520,6 @@ impl Sender {
         }
         let checkpoint = Checkpoint { serial: self.serial, report: 0 };
         self.room(burst.mtu(), offset, Some(checkpoint)).map_or(room, |most| most.min(room))
-    }
-
-    fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
-        let auto = core.answer_time(&self.base, &self.peer.remote);
-        let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
-        checkpoint.start = start;
-        checkpoint.left = at;
-        checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
-        let wait = self.peer.remote.checkpoint_timer.duration(auto, checkpoint.attempts);
-        self.base.alarm(&mut core.kernel, Alarm::Checkpoint(serial), at, wait);
     }
 
     fn emit_new(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -642,16 +639,23 @@ impl Sender {
             self.acks_due.push_back(report.serial);
         }
         self.base.want(&mut core.kernel, Class::Control);
-        if self.phase != Phase::Sending || self.is_repeated(report) {
+        if self.phase != Phase::Sending {
             return;
         }
+        if !self.is_repeated(report) {
+            self.take_report(core, now, report);
+        }
+        self.release_held(core);
+    }
+
+    fn take_report(&mut self, core: &mut Core, now: Time, report: &wire::ltp::Report<'_>) {
         self.expect_more(core, now);
         if report.upper > self.red {
             let error = PeerError::ReportBeyondEnd;
             core.user.indicate(Indication::PeerError { id: self.peer.session, error });
             return;
         }
-        self.checkpoint_answered(core, now, report.checkpoint);
+        self.checkpoint_answered(core, now, report);
         if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
             window.answered(report.upper, source.sent());
             self.base.want(&mut core.kernel, Class::Bulk);
@@ -679,17 +683,6 @@ impl Sender {
         }
     }
 
-    fn checkpoint_answered(&mut self, core: &mut Core, now: Time, serial: u64) {
-        let Some(answered) = self.checkpoints.remove(&serial) else { return };
-        self.base.disarm(&mut core.kernel, Alarm::Checkpoint(serial));
-        if self.ends.get(&answered.end) == Some(&serial) {
-            self.ends.remove(&answered.end);
-        }
-        if answered.attempts == 1 {
-            self.base.seat.sample(&mut core.kernel.paths, now.since(answered.left));
-        }
-    }
-
     /// Whether a report was seen before; takes note of it.
     fn is_repeated(&mut self, report: &wire::ltp::Report<'_>) -> bool {
         let (start, end) = (report.serial, report.serial.saturating_add(1));
@@ -702,45 +695,6 @@ impl Sender {
         // A receiver that was restarted may count through the same numbers, but not in answer to
         // something that the one before it answered.
         is_seen && !self.checkpoints.contains_key(&report.checkpoint)
-    }
-
-    /// Takes care that something is waited for until all of the red part is there.
-    fn expect_more(&mut self, core: &mut Core, now: Time) {
-        let auto = core.answer_time(&self.base, &self.peer.remote);
-        // By then a receiver that waits as long has repeated a report that was lost.
-        let wait = self.peer.remote.checkpoint_timer.duration(auto, 0) * 2;
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
-    }
-
-    /// No report came for some time. If none is asked for, one was lost that nobody may repeat, because
-    /// its receiver was restarted: asks what is there.
-    fn ask_again(&mut self, core: &mut Core, now: Time) {
-        let Some(source) = self.source.as_mut() else { return };
-        if self.acked.covered() >= self.red {
-            return;
-        }
-        let is_described = self.described && !self.description.is_empty();
-        let sent = if is_described { self.total } else { source.sent() };
-        let may_go_on = sent < self.red && self.window.is_none();
-        let is_asked = self.checkpoints.values().any(|cp| cp.attempts > 0 && !cp.is_due);
-        let is_busy = source.has_repairs() || self.description_due;
-        if may_go_on && !is_asked && !is_busy {
-            // What comes next asks, and is answered.
-            return;
-        }
-        let end = sent.min(self.red);
-        if !may_go_on && !is_asked && !is_busy && end > 0 {
-            if end > self.content {
-                self.description_due = true;
-            } else {
-                // One octet is enough to ask.
-                source.request(end - 1, end, usize::MAX);
-                source.read_repairs(core, self.base.seat.handle);
-            }
-            self.new_checkpoint(end, 0);
-            self.base.want(&mut core.kernel, Class::Repair);
-        }
-        self.expect_more(core, now);
     }
 
     fn red_is_there(&mut self, core: &mut Core) {
@@ -780,7 +734,7 @@ impl Sender {
         source.choose_copies(copies, segment.unwrap_or(1), times);
         source.read_repairs(core, self.base.seat.handle);
         if let Some(end) = last {
-            self.new_checkpoint(end, report);
+            self.new_checkpoint(end, report, Some((lower, upper)));
         }
         self.base.want(&mut core.kernel, Class::Repair);
     }
@@ -788,27 +742,10 @@ impl Sender {
     /// A timer went off.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
-            (Alarm::Checkpoint(serial), Phase::Sending) => {
-                let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
-                checkpoint.is_due = true;
-                let checkpoint = *checkpoint;
-                if checkpoint.attempts > self.peer.remote.retransmission_limit {
-                    self.cancel(core, CancelReason::RetransmissionLimit);
-                    return;
-                }
-                let (start, end) = (checkpoint.start, checkpoint.end);
-                if let Some(source) = self.source.as_mut()
-                    && start < self.content
-                {
-                    source.request(start, end.min(self.content), usize::MAX);
-                    source.read_repairs(core, self.base.seat.handle);
-                }
-                self.description_due |= end > self.content;
-                self.base.want(&mut core.kernel, Class::Repair);
-            }
+            (Alarm::Checkpoint(serial), Phase::Sending) => self.is_overdue(core, now, serial),
             (Alarm::Inactivity, Phase::Sending) => self.ask_again(core, now),
             (Alarm::Cancel, Phase::Cancelling { reason, attempts, .. }) => {
-                if attempts > self.peer.remote.retransmission_limit {
+                if attempts > self.peer.remote.cancel_limit() {
                     self.close(core);
                     return;
                 }
@@ -845,7 +782,7 @@ impl Sender {
         self.cancel_ack_due = true;
         self.base.want(&mut core.kernel, Class::Control);
         if matches!(self.phase, Phase::Opening | Phase::Sending) {
-            self.finished(core, Err(Failure { by: End::Receiver, reason }), true);
+            self.finished(core, Err(Failure::new(End::Receiver, reason)), true);
             self.end(core);
         }
     }
@@ -859,12 +796,17 @@ impl Sender {
 
     /// Ends the session, and tells the receiver.
     pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
+        self.fail(core, Failure::new(End::Sender, reason));
+    }
+
+    fn fail(&mut self, core: &mut Core, failure: Failure) {
+        let reason = failure.reason;
         let silent = match self.phase {
             Phase::Opening => true,
             Phase::Sending => self.source.as_ref().is_none_or(|source| source.sent() == 0),
             Phase::Closing | Phase::Cancelling { .. } | Phase::Done => return,
         };
-        self.finished(core, Err(Failure { by: End::Sender, reason }), false);
+        self.finished(core, Err(failure), false);
         self.end(core);
         if silent {
             // The receiver knows nothing of it.
@@ -911,6 +853,16 @@ impl Sender {
     fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.kernel);
         self.phase = Phase::Done;
+    }
+
+    /// The path or its return came up: it is used at once.
+    pub(crate) fn resume(&mut self, core: &mut Core) {
+        match &mut self.phase {
+            Phase::Sending => self.resume_checkpoints(core),
+            Phase::Cancelling { due, .. } => *due = true,
+            Phase::Opening | Phase::Closing | Phase::Done => {}
+        }
+        self.want_all(core);
     }
 
     /// Asks for a turn for all that waits to be sent.

@@ -341,7 +341,7 @@ impl Node {
             Origin::Here { request, id } => {
                 let failure = match end {
                     Stop::Failed(failure) => failure,
-                    Stop::Expired | Stop::NoRoute => Failure { by: Side::Sender, reason },
+                    Stop::Expired | Stop::NoRoute => Failure::new(Side::Sender, reason),
                 };
                 let (id, name, result) = (*id, request.name.clone(), Err(failure));
                 let (role, is_confirmed, size) = (Side::Sender, false, 0);
@@ -411,7 +411,7 @@ impl Node {
             Origin::Before(_) => None,
         });
         let Some(seq) = found else { return false };
-        let failure = Failure { by: Side::Sender, reason: CancelReason::User };
+        let failure = Failure::new(Side::Sender, CancelReason::User);
         self.give_up(seq, Stop::Failed(failure));
         true
     }

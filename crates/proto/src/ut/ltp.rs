@@ -1,6 +1,7 @@
 //! LTP below an entity: a PDU is a block.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
@@ -116,15 +117,17 @@ impl Carried<LtpLayer> {
 
 /// Sets the timers that are left to the entity and not to what it measures.
 fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote) {
+    let silence = match ltp.inactivity {
+        cfdp::Timer::Fixed(silence) => silence,
+        cfdp::Timer::Auto => Duration::from_secs(3600),
+    };
     // An hour and a limit of three: the fourth time, which is one too many, is after 48 min, before the hour is over.
     let checks = remote.check_limit.saturating_add(2);
-    for (timer, value) in [
-        (&mut remote.check_timer, ltp.inactivity / checks),
-        (&mut remote.inactivity, ltp.inactivity),
-    ] {
-        if *timer == cfdp::Timer::Auto {
-            *timer = cfdp::Timer::Fixed(value);
-        }
+    if remote.check_timer == cfdp::Timer::Auto {
+        remote.check_timer = cfdp::Timer::Fixed(silence / checks);
+    }
+    if remote.inactivity == cfdp::Timer::Auto {
+        remote.inactivity = ltp.inactivity;
     }
 }
 

@@ -144,7 +144,15 @@ impl Ltpcl {
                     self.neighbours.events.push_back(Event::PeerFault { link, what });
                 }
             }
+            Indication::Elsewhere { engine, is_taken: false, .. } => {
+                self.neighbours.statistics.faults += 1;
+                if let Some(link) = self.neighbours.at(*engine) {
+                    let what = "its LTP engine sends from another host";
+                    self.neighbours.events.push_back(Event::PeerFault { link, what });
+                }
+            }
             Indication::Started(_)
+            | Indication::Elsewhere { .. }
             | Indication::Receiving { .. }
             | Indication::Data { .. }
             | Indication::Interrupted { .. }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use engine::Time;
 use wire::ltp::{CancelReason, Checkpoint, sdnv};
 
+use super::super::config::Timer;
 use super::super::core::{Alarm, Core};
 use super::super::gaps::{GapWatch, OUTSTANDING_MAX};
 use super::super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX};
+use super::super::silence::{Probe, Silence, backed_off};
 use super::{Phase, Receiver};
 use crate::path::{Class, Path};
 use crate::thin_return;
@@ -20,6 +22,16 @@ const COPY_LEN: usize = 80;
 
 /// Bytes that a claim adds to a report: two numbers below 2^21.
 const CLAIM_LEN: usize = 6;
+
+/// Reports that are sent at once when a path comes back, the newest.
+const RESUMED_MAX: usize = 16;
+
+/// Transmissions of the last report before the session ends without its acknowledgement, where no
+/// limit is set.
+const TELLING_MAX: u32 = 30;
+
+/// Transmissions of the last report before the time between them grows.
+const STEADY_REPORTS: u32 = 24;
 
 /// A copy of a report is sent if this many of them fit between two reports.
 const COPY_SHARE: u32 = 1000;
@@ -38,9 +50,17 @@ impl Receiver {
             return;
         }
         if let Some(serials) = self.reports.on(checkpoint.serial) {
+            // A report that left within a round trip crossed this on its way. Over a thin return
+            // link, it may not even have left.
+            let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+            let light = path.and_then(Path::light).unwrap_or_default();
+            let is_crossing = |serial: &u64| {
+                let sent = self.reports.get(*serial).filter(|sent| sent.attempts > 0);
+                sent.is_some_and(|sent| core.now < sent.left + light)
+            };
             let due = &self.due;
-            let again: Vec<_> =
-                serials.iter().filter(|serial| !due.contains(serial)).copied().collect();
+            let again = serials.iter().filter(|serial| !due.contains(serial));
+            let again: Vec<_> = again.filter(|serial| !is_crossing(serial)).copied().collect();
             self.due.extend(again);
             self.base.want(&mut core.kernel, Class::Control);
             return;
@@ -207,33 +227,122 @@ impl Receiver {
     }
 
     pub(super) fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
-        let auto = core.answer_time(&self.base, &self.peer.remote);
+        if self.reports.awaited().next().is_none() {
+            // Nobody had a reason to reply before.
+            self.acked_at = self.acked_at.max(at);
+        }
+        let silence = self.silence(core, at);
         let Some(sent) = self.reports.get_mut(serial) else { return };
         sent.attempts += 1;
         sent.left = at;
-        if !sent.acknowledged {
-            let wait = self.peer.remote.report_timer.duration(auto, sent.attempts);
-            self.base.alarm(&mut core.kernel, Alarm::Report(serial), at, wait);
+        sent.is_held = false;
+        if sent.acknowledged {
+            return;
+        }
+        let attempts = sent.attempts;
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let packet = path.map(|path| path.time_of(path.mtu())).unwrap_or_default();
+        let timer = self.peer.remote.report_timer;
+        let wait = match self.phase {
+            // All is well here, and the sender may be gone.
+            Phase::Telling => backed_off(timer, silence.reply, attempts, STEADY_REPORTS),
+            Phase::Receiving
+            | Phase::Verifying
+            | Phase::Syncing
+            | Phase::Installing
+            | Phase::Cancelling { .. }
+            | Phase::Closing
+            | Phase::Done => silence.wait(timer, Probe::Report, packet, core.sessions),
+        };
+        self.base.alarm(&mut core.kernel, Alarm::Report(serial), at, wait);
+    }
+
+    /// The silence of the sender, since a report first awaited its acknowledgement. Data that
+    /// arrives is no sign that reports do.
+    fn silence(&self, core: &Core, now: Time) -> Silence {
+        let reply = core.answer_time(&self.base, &self.peer.remote);
+        let of_path = self.base.seat.path.and_then(|path| core.acked.get(&path)).copied();
+        let acked = of_path.map_or(self.acked_at, |at| at.max(self.acked_at));
+        Silence { reply, lasts: now.since(acked) }
+    }
+
+    /// No acknowledgement of a report came in time (§6.8).
+    pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
+        let silence = self.silence(core, now);
+        let newest = self.reports.awaited().next_back();
+        let may_hold = self.peer.remote.report_timer == Timer::Auto;
+        let limit = self.peer.remote.retransmission_limit;
+        let Some(sent) = self.reports.get_mut(serial) else { return };
+        let attempts = sent.attempts;
+        sent.is_held = may_hold && silence.is_long() && newest != Some(serial);
+        if sent.is_held {
+            return;
+        }
+        if self.phase == Phase::Telling && attempts > limit.unwrap_or(TELLING_MAX) {
+            // All is well here; the sender asks if it is still there.
+            self.close(core);
+            return;
+        }
+        if limit.is_some_and(|limit| attempts > limit) {
+            self.cancel(core, CancelReason::RetransmissionLimit);
+            return;
+        }
+        self.send_report(core, serial);
+    }
+
+    /// Queues a report.
+    fn send_report(&mut self, core: &mut Core, serial: u64) {
+        if !self.due.contains(&serial) {
+            self.due.push_back(serial);
+        }
+        self.base.want(&mut core.kernel, Class::Control);
+    }
+
+    /// The path or its return came up: reports that are not acknowledged are sent at once, as they
+    /// or their acknowledgements may have been lost. Where their number is limited, they count on.
+    pub(super) fn resume_reports(&mut self, core: &mut Core, now: Time) {
+        if self.peer.remote.retransmission_limit.is_some() {
+            return;
+        }
+        self.acked_at = now;
+        for serial in self.reports.awaited().rev().take(RESUMED_MAX).collect::<Vec<_>>() {
+            self.send_report(core, serial);
         }
     }
 
     /// A report has arrived.
     pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
         self.base.last_heard = now;
-        let Some(sent) = self.reports.get_mut(serial) else { return };
-        let first = !std::mem::replace(&mut sent.acknowledged, true);
-        let (attempts, left) = (sent.attempts, sent.left);
-        self.base.disarm(&mut core.kernel, Alarm::Report(serial));
-        if first && attempts == 1 {
-            self.base.seat.sample(&mut core.kernel.paths, now.since(left));
+        self.acked_at = now;
+        if let Some(path) = self.base.seat.path {
+            core.acked.insert(path, now);
+        }
+        let Some(sent) = self.reports.get(serial) else { return };
+        if !sent.acknowledged && sent.attempts == 1 {
+            self.base.seat.sample(&mut core.kernel.paths, now.since(sent.left));
+        }
+        let over = self.reports.acknowledged(serial, core.config.limits.gaps);
+        self.due.retain(|serial| !over.contains(serial));
+        for serial in over {
+            self.base.disarm(&mut core.kernel, Alarm::Report(serial));
+        }
+        let held = |serial: &u64| self.reports.get(*serial).is_some_and(|sent| sent.is_held);
+        for serial in self.reports.awaited().filter(held).collect::<Vec<_>>() {
+            if let Some(sent) = self.reports.get_mut(serial) {
+                sent.is_held = false;
+            }
+            self.send_report(core, serial);
         }
         self.close_if_told(core);
     }
 
     /// Ends the session once the sender knows that all is well.
     pub(super) fn close_if_told(&mut self, core: &mut Core) {
-        let told = self.reports.are_acknowledged();
-        if self.phase == Phase::Telling && told && self.due.is_empty() {
+        if self.phase != Phase::Telling {
+            return;
+        }
+        let is_confirmed = self.red.is_some_and(|red| self.reports.is_confirmed(red));
+        if is_confirmed || self.reports.are_acknowledged() && self.due.is_empty() {
             self.close(core);
         }
     }

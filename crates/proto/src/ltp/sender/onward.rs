@@ -74,7 +74,7 @@ impl Sender {
             if !passage.sent_of(red - 1, red).is_empty()
                 && passage.request(red - 1, red, usize::MAX)
             {
-                self.new_checkpoint(red, 0);
+                self.new_checkpoint(red, 0, None);
             }
         }
         self.read_on(core);

@@ -20,7 +20,7 @@ fn config() -> Config {
         checkpoint_timer: second,
         report_timer: second,
         cancel_timer: second,
-        retransmission_limit: 2,
+        retransmission_limit: Some(2),
         cycle_limit: 2,
         ..Remote::default()
     };

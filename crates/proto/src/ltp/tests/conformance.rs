@@ -91,6 +91,7 @@ impl Subject for Ltp {
             | Indication::Interrupted { .. }
             | Indication::Data { .. }
             | Indication::Transport(_)
+            | Indication::Elsewhere { .. }
             | Indication::LimitReached(_)
             | Indication::PeerError { .. } => None,
         }

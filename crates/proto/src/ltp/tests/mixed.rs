@@ -18,7 +18,7 @@ fn impatient() -> Config {
     let default_remote = Remote {
         checkpoint_timer: second,
         report_timer: second,
-        retransmission_limit: 2,
+        retransmission_limit: Some(2),
         ..config().default_remote
     };
     Config { default_remote, ..config() }

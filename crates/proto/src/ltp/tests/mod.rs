@@ -2,7 +2,10 @@
 
 mod bounds;
 mod conformance;
+mod floods;
 mod mixed;
+mod outages;
+mod peers;
 mod procedures;
 mod reports;
 mod restarts;

@@ -37,7 +37,7 @@ fn impatient() -> Config {
         checkpoint_timer: second,
         report_timer: second,
         cancel_timer: second,
-        retransmission_limit: 2,
+        retransmission_limit: Some(2),
         cycle_limit: 2,
         ..config().default_remote
     };
@@ -401,6 +401,7 @@ fn every_reason_is_told_to_the_user() {
 
         let mut world = alone(&config());
         say(&mut world, 1, STRANGE, red(DataKind::Red, 0, b"x"));
+        say(&mut world, 1, STRANGE, red(DataKind::Red, 1, b"x"));
         say(&mut world, 1, STRANGE, Body::Cancel { by: End::Sender, reason: code });
         assert_eq!(reason(&world, 1), Some((End::Sender, code)));
         world.run();
@@ -455,9 +456,21 @@ fn a_checkpoint_that_comes_again_brings_the_same_report() {
     let mut world = alone(&config());
     for _ in 0..3 {
         say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
-        world.run_until(world.now + Duration::from_millis(10));
+        // The light takes 50 ms there and back, and the report is awaited for 58 ms.
+        world.run_until(world.now + Duration::from_millis(55));
     }
     assert_eq!(said(&world, 1), ["RS 1/1 0-200: 100-200"; 3]);
+}
+
+/// A checkpoint that left before the report on it arrived brings no other one.
+#[test]
+fn a_report_that_is_on_its_way_is_not_sent_again() {
+    let mut world = alone(&config());
+    for _ in 0..3 {
+        say(&mut world, 1, STRANGE, red(DataKind::Checkpoint, 100, &[1; 100]));
+        world.run_until(world.now + Duration::from_millis(10));
+    }
+    assert_eq!(said(&world, 1), ["RS 1/1 0-200: 100-200"]);
 }
 
 /// §6.11: as many reports as it takes, whose scopes follow each other.
@@ -522,7 +535,9 @@ fn data_behind_the_end_is_dropped() {
 fn sessions_beyond_the_bound_are_refused() {
     let limits = Limits { sessions: 1, ..Limits::default() };
     let mut world = alone(&Config { limits, ..config() });
-    say(&mut world, 1, STRANGE, red(DataKind::Red, 0, b"x"));
+    for offset in 0..2 {
+        say(&mut world, 1, STRANGE, red(DataKind::Red, offset, b"x"));
+    }
     let other = SessionId { number: 4712, ..STRANGE };
     say(&mut world, 1, other, red(DataKind::Checkpoint, 0, b"x"));
     world.run_until(world.now + Duration::from_millis(10));
@@ -598,10 +613,12 @@ fn octets_that_are_no_segment_are_counted() {
 #[test]
 fn numbers_of_sessions_and_serials_are_random() {
     let mut seen = std::collections::BTreeSet::new();
+    let mut in_order = Vec::new();
     let mut world = World::with(&config());
     for _ in 0..20 {
         let id = world.send(&content(10), Red::All);
         assert!(id.number > 0 && seen.insert(id.number));
+        in_order.push(id.number);
     }
     world.run();
     let mut serials = std::collections::BTreeSet::new();
@@ -619,4 +636,17 @@ fn numbers_of_sessions_and_serials_are_random() {
         }
     }
     assert!(serials.len() >= 39, "{} numbers", serials.len());
+    // Numbers that count up, or that share their upper bits, can be guessed.
+    for numbers in [&seen, &serials] {
+        let (least, most) = (numbers.first().expect("some"), numbers.last().expect("some"));
+        let spread = most - least;
+        assert!(spread > most / 2, "{numbers:?}");
+        let near = numbers.iter().zip(numbers.iter().skip(1)).filter(|(a, b)| *b - *a < 4);
+        assert!(near.count() < 8, "{numbers:?}");
+    }
+    assert!(!is_sorted(&in_order), "{in_order:?}");
+}
+
+fn is_sorted(numbers: &[u64]) -> bool {
+    numbers.windows(2).all(|pair| pair[0] < pair[1])
 }

@@ -111,7 +111,7 @@ fn a_checkpoint_that_others_overtook_is_answered() {
         checkpoint_every: Some(10_000),
         segment_max: Some(1000),
         // No second chance for what is not answered.
-        retransmission_limit: 1,
+        retransmission_limit: Some(1),
         ..Remote::default()
     };
     let mut world = World::with(&config(remote));

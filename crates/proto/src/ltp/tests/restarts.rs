@@ -6,7 +6,7 @@ use engine::{Rng, Time};
 use wire::ltp::{CancelReason, End};
 
 use super::world::{World, content, lose_numbers, name};
-use crate::ltp::{Config, Indication, Node, Red, Remote};
+use crate::ltp::{Config, Indication, Limits, Node, Red, Remote};
 
 const SIZE: usize = 2500;
 
@@ -79,4 +79,42 @@ fn a_session_that_is_over_leaves_no_mark() {
     world.run();
     let told = |i: &Indication| matches!(i, Indication::Interrupted { .. });
     assert!(!world.sides[1].indications.iter().any(told));
+}
+
+/// The datagrams of a transfer are recorded, and replayed to a receiver that was started again
+/// since.
+#[test]
+fn a_replayed_transfer_replaces_nothing_after_a_restart() {
+    let file = content(SIZE);
+    for red in [Red::All, Red::None] {
+        let mut world = World::with(&config());
+        world.send(&file, red);
+        world.run();
+        world.assert_delivered(&file);
+        let sent: Vec<_> = world.log.iter().filter(|(_, side, ..)| *side == 0).cloned().collect();
+        world.sides[1].store.insert(name("copy"), b"newer".to_vec());
+        restart(&mut world, &config(), Duration::from_secs(60));
+        let before = world.log.len();
+        for (_, _, datagram, _) in &sent {
+            world.hear(1, datagram);
+        }
+        world.run();
+        assert!(world.sides[1].store.get(&name("copy")) == Some(&b"newer"[..]));
+        // A sender that does not know that its file is here is informed.
+        let is_report = |line: &String| line.starts_with("< RS");
+        let reports = world.transcript()[before..].iter().filter(|line| is_report(line)).count();
+        assert_eq!(reports, usize::from(red == Red::All));
+    }
+}
+
+#[test]
+fn few_files_are_remembered_over_restarts() {
+    let limits = Limits { closed: 3, ..Limits::default() };
+    let config = Config { limits, ..config() };
+    let mut world = World::with(&config);
+    for _ in 0..10 {
+        world.send(&content(10), Red::All);
+        world.run();
+    }
+    assert_eq!(world.sides[1].store.records().count(), 3);
 }

@@ -107,6 +107,7 @@ impl Subject for Subjects {
             Indication::Started(_)
             | Indication::Receiving { .. }
             | Indication::Interrupted { .. }
+            | Indication::Elsewhere { .. }
             | Indication::Data { .. }
             | Indication::Transport(_)
             | Indication::LimitReached(_)

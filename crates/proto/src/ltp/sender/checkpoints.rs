@@ -1,0 +1,245 @@
+//! The checkpoints of a session that sends: which of them await a report, and when they are
+//! retransmitted (RFC 5326 §6.2, §6.7).
+
+use engine::Time;
+use wire::ltp::{CancelReason, End, Report};
+
+use super::super::config::Timer;
+use super::super::core::{Alarm, Core};
+use super::super::indication::{Cause, Failure};
+use super::super::silence::{Probe, Silence};
+use super::super::supply::Supply;
+use super::{Phase, Sender};
+use crate::path::Class;
+
+/// Checkpoints that are retransmitted at once when a path comes back, the newest.
+const RESUMED_MAX: usize = 16;
+
+/// A checkpoint without a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outstanding {
+    start: u64,
+    end: u64,
+    /// The bounds of the report that it answers.
+    scope: Option<(u64, u64)>,
+    /// The report it answers; 0 if none.
+    pub(super) report: u64,
+    pub(super) attempts: u32,
+    /// Whether the next segment that carries it is another attempt, and not a copy.
+    is_due: bool,
+    /// Whether it waits for a sign of life, and another checkpoint is retransmitted meanwhile.
+    is_held: bool,
+    left: Time,
+    first_left: Time,
+}
+
+impl Outstanding {
+    fn new(end: u64, report: u64, scope: Option<(u64, u64)>) -> Self {
+        Self {
+            start: end,
+            end,
+            scope,
+            report,
+            attempts: 0,
+            is_due: true,
+            is_held: false,
+            left: Time::ZERO,
+            first_left: Time::ZERO,
+        }
+    }
+
+    /// Whether a report on these bounds covers all that it asks about.
+    fn is_within(&self, lower: u64, upper: u64) -> bool {
+        let (start, end) = self.scope.unwrap_or((self.start, self.end));
+        lower <= start && end <= upper
+    }
+}
+
+impl Sender {
+    /// Sets a checkpoint at `end`, in answer to a report with these bounds or to none.
+    pub(super) fn new_checkpoint(
+        &mut self,
+        end: u64,
+        report: u64,
+        scope: Option<(u64, u64)>,
+    ) -> u64 {
+        let serial = self.serial;
+        self.serial += 1;
+        if let Some(before) = self.ends.insert(end, serial) {
+            // Its segment carries the new number from now on.
+            self.checkpoints.remove(&before);
+        }
+        self.checkpoints.insert(serial, Outstanding::new(end, report, scope));
+        serial
+    }
+
+    /// A segment with a checkpoint has left.
+    pub(super) fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
+        if !self.checkpoints.values().any(|other| other.attempts > 0) {
+            // Nobody had a reason to reply before.
+            self.base.last_heard = self.base.last_heard.max(at);
+        }
+        let silence = self.silence(core, at);
+        let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
+        if checkpoint.attempts == 0 {
+            checkpoint.first_left = at;
+        }
+        checkpoint.start = start;
+        checkpoint.left = at;
+        checkpoint.is_held = false;
+        checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let packet = path.map(|path| path.time_of(path.mtu())).unwrap_or_default();
+        let timer = self.peer.remote.checkpoint_timer;
+        let wait = silence.wait(timer, Probe::Checkpoint, packet, core.sessions);
+        self.base.alarm(&mut core.kernel, Alarm::Checkpoint(serial), at, wait);
+    }
+
+    /// The silence of the receiver, since a checkpoint first awaited a report. Segments of other
+    /// sessions end it.
+    fn silence(&self, core: &Core, now: Time) -> Silence {
+        let reply = core.answer_time(&self.base, &self.peer.remote);
+        let of_path = self.base.seat.path.and_then(|path| core.heard.get(&path)).copied();
+        let heard = of_path.map_or(self.base.last_heard, |at| at.max(self.base.last_heard));
+        Silence { reply, lasts: now.since(heard) }
+    }
+
+    /// No report on a checkpoint came in time (§6.7).
+    pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
+        let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
+        let attempts = checkpoint.attempts;
+        let silence = self.silence(core, now);
+        let remote = &self.peer.remote;
+        if remote.retransmission_limit.is_some_and(|limit| attempts > limit) {
+            self.cancel(core, CancelReason::RetransmissionLimit);
+            return;
+        }
+        if now.since(self.base.last_heard) >= remote.silence_max(silence.reply) {
+            let failure = Failure::new(End::Sender, CancelReason::RetransmissionLimit);
+            self.fail(core, Failure { cause: Some(Cause::Silence), ..failure });
+            return;
+        }
+        let newest = |(serial, checkpoint): &(&u64, &Outstanding)| (checkpoint.end, **serial);
+        let sent = self.checkpoints.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0);
+        let is_probe = sent.max_by_key(newest).is_some_and(|(newest, _)| *newest == serial);
+        let may_hold = remote.checkpoint_timer == Timer::Auto;
+        if let Some(checkpoint) = self.checkpoints.get_mut(&serial) {
+            checkpoint.is_due = true;
+            checkpoint.is_held = may_hold && silence.is_long() && !is_probe;
+            if checkpoint.is_held {
+                return;
+            }
+        }
+        self.retransmit(core, serial);
+    }
+
+    /// Queues the segment of a checkpoint.
+    fn retransmit(&mut self, core: &mut Core, serial: u64) {
+        let Some(checkpoint) = self.checkpoints.get(&serial) else { return };
+        let (start, end) = (checkpoint.start, checkpoint.end);
+        if let Some(source) = self.source.as_mut()
+            && start < self.content
+        {
+            source.request(start, end.min(self.content), usize::MAX);
+            source.read_repairs(core, self.base.seat.handle);
+        }
+        self.description_due |= end > self.content;
+        self.base.want(&mut core.kernel, Class::Repair);
+    }
+
+    /// The receiver replies: what waited for that is retransmitted.
+    pub(super) fn release_held(&mut self, core: &mut Core) {
+        if self.phase != Phase::Sending {
+            return;
+        }
+        let held = self.checkpoints.iter().filter(|(_, checkpoint)| checkpoint.is_held);
+        for serial in held.map(|(serial, _)| *serial).collect::<Vec<_>>() {
+            if let Some(checkpoint) = self.checkpoints.get_mut(&serial) {
+                checkpoint.is_held = false;
+            }
+            self.retransmit(core, serial);
+        }
+    }
+
+    /// The path or its return came up: what awaits a report is retransmitted at once, as it or its
+    /// report may have been lost. Where their number is limited, they count on.
+    pub(super) fn resume_checkpoints(&mut self, core: &mut Core) {
+        if self.peer.remote.retransmission_limit.is_some() {
+            return;
+        }
+        let sent = self.checkpoints.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0);
+        let newest = sent.rev().take(RESUMED_MAX).map(|(serial, _)| *serial);
+        for serial in newest.collect::<Vec<_>>() {
+            if let Some(checkpoint) = self.checkpoints.get_mut(&serial) {
+                (checkpoint.is_due, checkpoint.is_held) = (true, false);
+            }
+            self.retransmit(core, serial);
+        }
+    }
+
+    /// A report has arrived: its checkpoint is done with, and so are those before it of which the
+    /// report says all.
+    pub(super) fn checkpoint_answered(&mut self, core: &mut Core, now: Time, report: &Report<'_>) {
+        let Some(answered) = self.checkpoints.get(&report.checkpoint).copied() else { return };
+        if answered.attempts == 1 {
+            self.base.seat.sample(&mut core.kernel.paths, now.since(answered.left));
+        }
+        // A receiver learns the end of a block that is passed on from its last segment alone.
+        let keeps_end = matches!(self.source, Some(Supply::Passage(_)));
+        let red = self.red;
+        let is_moot = |checkpoint: &Outstanding| {
+            checkpoint.attempts > 0
+                && checkpoint.first_left <= answered.first_left
+                && checkpoint.is_within(report.lower, report.upper)
+                && !(keeps_end && checkpoint.end == red)
+        };
+        let moot = self.checkpoints.iter().filter(|(_, checkpoint)| is_moot(checkpoint));
+        let moot = moot.map(|(serial, _)| *serial).chain([report.checkpoint]);
+        for serial in moot.collect::<Vec<_>>() {
+            let Some(over) = self.checkpoints.remove(&serial) else { continue };
+            self.base.disarm(&mut core.kernel, Alarm::Checkpoint(serial));
+            if self.ends.get(&over.end) == Some(&serial) {
+                self.ends.remove(&over.end);
+            }
+        }
+    }
+
+    /// Takes care that something is waited for until all of the red part is there.
+    pub(super) fn expect_more(&mut self, core: &mut Core, now: Time) {
+        let auto = core.answer_time(&self.base, &self.peer.remote);
+        // By then a receiver that waits as long has repeated a report that was lost.
+        let wait = self.peer.remote.checkpoint_timer.duration(auto, 0) * 2;
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+    }
+
+    /// No report came for some time. If none is asked for, one was lost that nobody may repeat,
+    /// because its receiver was restarted: asks what is there.
+    pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
+        let Some(source) = self.source.as_mut() else { return };
+        if self.acked.covered() >= self.red {
+            return;
+        }
+        let is_described = self.described && !self.description.is_empty();
+        let sent = if is_described { self.total } else { source.sent() };
+        let may_go_on = sent < self.red && self.window.is_none();
+        let is_asked = self.checkpoints.values().any(|cp| cp.attempts > 0 && !cp.is_due);
+        let is_busy = source.has_repairs() || self.description_due;
+        if may_go_on && !is_asked && !is_busy {
+            // What comes next asks, and is answered.
+            return;
+        }
+        let end = sent.min(self.red);
+        if !may_go_on && !is_asked && !is_busy && end > 0 {
+            if end > self.content {
+                self.description_due = true;
+            } else {
+                // One byte is enough to ask.
+                source.request(end - 1, end, usize::MAX);
+                source.read_repairs(core, self.base.seat.handle);
+            }
+            self.new_checkpoint(end, 0, None);
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+        self.expect_more(core, now);
+    }
+}

@@ -1,0 +1,273 @@
+//! Segments of sessions that are not under way: which of them begin one, and how the others are
+//! replied to.
+
+use engine::{PathId, Time};
+use wire::ltp::{
+    Body, CancelReason, Claim, Claims, End, Report as ReportSegment, Segment, SessionId,
+};
+use wire::ltpt::{Congestion, Transport};
+
+use super::auth::Sealed;
+use super::config::{Pin, Remote};
+use super::cookies::Cookies;
+use super::core::{Core, Peer};
+use super::indication::{Indication, Limit};
+use super::receiver::Receiver;
+use super::{Closed, Left, Node, REFUSE_EVERY, Session};
+use crate::kernel::{Base, Turns as _};
+use crate::ltpt::Admission;
+use crate::path::{Handle, Path};
+
+/// Engines that sent from another address than theirs of which the user is informed.
+const ELSEWHERE_MAX: usize = 256;
+
+/// Whether a segment may come by this path, though the settings may name another. Some engines send
+/// from another port than the one that they listen on: an engine is known by its number.
+pub(super) fn may_speak(core: &Core, remote: &Remote, from: PathId) -> bool {
+    let Some(path) = remote.path.filter(|path| *path != from) else { return true };
+    let host = |path: &PathId| core.kernel.paths.get(path).and_then(Path::host);
+    match remote.pin {
+        Pin::Off => true,
+        Pin::Host => host(&path).is_some_and(|known| host(&from) == Some(known)),
+        Pin::Address => false,
+    }
+}
+
+impl Node {
+    /// Whether segments of an engine may come by this path; informs the user once of one that sends
+    /// from elsewhere.
+    pub(super) fn hears(&mut self, engine: u64, remote: &Remote, from: PathId) -> bool {
+        let may = may_speak(&self.core, remote, from);
+        let is_elsewhere = remote.path.is_some_and(|path| path != from);
+        if is_elsewhere && self.elsewhere.len() < ELSEWHERE_MAX && self.elsewhere.insert(engine) {
+            let address = self.core.kernel.paths.get(&from).and_then(Path::peer);
+            let indication = Indication::Elsewhere { engine, address, is_taken: may };
+            self.core.user.indicate(indication);
+        }
+        may
+    }
+
+    /// Settings for the engine at the other end of a session.
+    pub(super) fn peer(&self, from: PathId, id: SessionId) -> &Remote {
+        let handle = self.by_id.get(&id);
+        if let Some(session) = handle.and_then(|handle| self.slots.get(*handle)) {
+            return &session.peer().remote;
+        }
+        let config = &self.core.config;
+        if id.originator != config.engine {
+            return config.remote(id.originator);
+        }
+        if let Some(closed) = self.closed.get(&id) {
+            return config.remote(closed.peer);
+        }
+        // A session of an earlier run, perhaps: the engine that is there must have sent it.
+        let there = config.remotes.values().find(|remote| remote.path == Some(from));
+        there.unwrap_or(&config.default_remote)
+    }
+
+    /// Begins a reception, if this segment may begin one.
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        from: PathId,
+        segment: &Segment<'_>,
+    ) -> Option<Handle> {
+        let Body::Data(data) = segment.body else { return None };
+        let id = segment.session;
+        if self.closed.contains(&id) || !self.lost.is_known || self.lost.contains(&id) {
+            return None;
+        }
+        let remote = self.core.config.remote(id.originator).clone();
+        if !self.hears(id.originator, &remote, from) {
+            return None;
+        }
+        if !self.make_room(from) {
+            self.core.user.limit_reached(Limit::Sessions);
+            return None;
+        }
+        let admission = self.admit(now, segment, &data);
+        let left = match admission {
+            Admission::Plain | Admission::Last(_) | Admission::Onward(..) => {
+                return Some(self.receive_new(now, from, (id, data.service), remote, admission));
+            }
+            Admission::Unknown => return None,
+            Admission::Known => Left::Elsewhere,
+            Admission::Refused(reason, congestion) => Left::Refused(reason, congestion),
+        };
+        let max = self.core.config.limits.closed;
+        self.closed.insert_within(max, id, Closed { peer: id.originator, left });
+        None
+    }
+
+    /// Makes room for a reception by this path, at the cost of those that are half open. An eighth
+    /// of the sessions is kept for what is sent here.
+    fn make_room(&mut self, from: PathId) -> bool {
+        let limits = self.core.config.limits.clone();
+        let most = limits.sessions - limits.sessions / 8;
+        let half_open_max = (limits.sessions / 4).max(1);
+        while self.half_open.len() >= half_open_max
+            || self.core.kernel.room.parked > limits.write_buffer / 4
+            || self.core.units > limits.units_total / 2
+        {
+            if !self.drop_half_open() {
+                break;
+            }
+        }
+        while self.by_id.len() >= most && self.drop_half_open() {}
+        let of_path = |session: &&Session| match session {
+            Session::Receiver(receiver) => receiver.base.seat.path == Some(from),
+            Session::Sender(_) => false,
+        };
+        self.by_id.len() < most
+            && (self.by_id.len() < limits.sessions / 2
+                || self.slots.iter().filter(of_path).count() < limits.sessions_per_path)
+    }
+
+    /// Forgets the oldest session that is half open; whether there was one.
+    fn drop_half_open(&mut self) -> bool {
+        let Some(oldest) = self.half_open.oldest() else { return false };
+        let Some(handle) = self.by_id.get(&oldest).copied() else {
+            self.half_open.forget(&oldest);
+            return true;
+        };
+        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
+            receiver.give_way(&mut self.core);
+            self.core.stats.half_open_dropped += 1;
+        }
+        self.settle(handle);
+        true
+    }
+
+    /// Begins a reception that was admitted.
+    fn receive_new(
+        &mut self,
+        now: Time,
+        from: PathId,
+        (id, service): (SessionId, u64),
+        remote: Remote,
+        admission: Admission,
+    ) -> Handle {
+        let mut peer = Peer::new(id, remote);
+        if self.core.config.cookies {
+            peer.cookies = Cookies::random(&mut self.core.rng);
+        }
+        let handle = self.slots.reserve();
+        let core = &mut self.core;
+        // Replies go to the address that the settings name, whichever port the engine sends from.
+        let to = peer.remote.path.unwrap_or(from);
+        let base = Base::new(&core.kernel.paths, handle, Some(to), now);
+        let (receiver, flow) = match admission {
+            Admission::Onward(flow, relay) => {
+                (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))
+            }
+            Admission::Last(flow) => {
+                let mut receiver = Receiver::new(base, peer, core, now, service);
+                receiver.set_flow(flow);
+                receiver.establish(core);
+                (receiver, Some(flow))
+            }
+            Admission::Plain | Admission::Unknown | Admission::Known | Admission::Refused(..) => {
+                (Receiver::new(base, peer, core, now, service), None)
+            }
+        };
+        if receiver.is_half_open() {
+            self.half_open.insert(id, ());
+        }
+        self.fill(handle, id, Session::Receiver(Box::new(receiver)));
+        if let Some(flow) = flow {
+            self.arrives(now, flow, handle);
+        }
+        handle
+    }
+
+    /// Answers a segment of a session that is not under way, so that the peer can end it.
+    pub(super) fn answer_stranger(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
+        self.core.stats.stray += 1;
+        if !self.lost.is_known {
+            // It will come again, when it is known what to say.
+            return;
+        }
+        if matches!(
+            segment.body,
+            Body::CancelAck { by: End::Receiver } | Body::Cancel { by: End::Sender, .. }
+        ) {
+            self.lost.settled(&mut self.core, segment.session);
+        }
+        let claims;
+        let mut congestion = None;
+        let body = match segment.body {
+            // Its receiver would repeat it for ever (§8.1).
+            Body::Report(report) => Body::ReportAck { serial: report.serial },
+            Body::Cancel { by, .. } => Body::CancelAck { by },
+            Body::Data(data) => {
+                let known = self.closed.get(&segment.session).map(|closed| closed.left);
+                let end = data.offset + data.data.len() as u64;
+                let again = data.offset == 0 || self.core.stats.stray.is_multiple_of(REFUSE_EVERY);
+                let here = match known {
+                    Some(Left::Safe(red)) => Some(red),
+                    Some(Left::Elsewhere) => Some(end),
+                    Some(Left::Nothing | Left::Refused(..)) | None => None,
+                };
+                match (here.filter(|red| *red > 0), known, data.checkpoint) {
+                    (Some(red), _, Some(checkpoint)) => {
+                        claims = [Claim { offset: 0, length: red }];
+                        Body::Report(ReportSegment {
+                            serial: self.core.first_serial(),
+                            checkpoint: checkpoint.serial,
+                            upper: red,
+                            lower: 0,
+                            claims: Claims::new(&claims),
+                        })
+                    }
+                    (_, Some(Left::Refused(reason, short)), checkpoint)
+                        if again || checkpoint.is_some() =>
+                    {
+                        congestion = short;
+                        Body::Cancel { by: End::Receiver, reason }
+                    }
+                    // It was refused for want of room, or a part of it is lost.
+                    (None, None, Some(_)) => {
+                        Body::Cancel { by: End::Receiver, reason: CancelReason::System }
+                    }
+                    (_, Some(_), _) | (_, None, _) => return,
+                }
+            }
+            Body::ReportAck { .. } | Body::CancelAck { .. } => return,
+        };
+        self.reply(now, from, segment, body, congestion);
+    }
+
+    /// Queues a reply that belongs to no session, where the segment may come from there.
+    fn reply(
+        &mut self,
+        now: Time,
+        from: PathId,
+        segment: &Segment<'_>,
+        body: Body<'_>,
+        congestion: Option<Congestion>,
+    ) {
+        let session = segment.session;
+        let remote = self.peer(from, session);
+        if !may_speak(&self.core, remote, from) {
+            return;
+        }
+        let to = remote.path.unwrap_or(from);
+        let is_refusal = matches!(body, Body::Cancel { .. });
+        if is_refusal && !self.core.kernel.replies.refusals.admit(now, to) {
+            self.core.stats.refusals_left_out += 1;
+            self.core.user.limit_reached(Limit::Refusals);
+            return;
+        }
+        let authentication = self.peer(from, session).authentication.as_ref();
+        // A peer that counts on its cookies would not hear an answer without them.
+        let cookies = &Cookies::echo(segment);
+        let transport = Transport { congestion, ..Transport::default() };
+        let sealed =
+            Sealed { session, body, authentication, cookies, transport: &transport.values() };
+        let Ok(octets) = sealed.to_vec() else { return };
+        if !self.core.kernel.replies.push(to, octets) {
+            self.core.stats.replies_dropped += 1;
+            self.core.user.limit_reached(Limit::Replies);
+        }
+    }
+}
