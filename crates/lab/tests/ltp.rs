@@ -181,3 +181,76 @@ fn segments_of_the_library_of_2007() {
         assert!((gap / 0.02 - 1.0).abs() < 0.01, "{gap} s");
     }
 }
+
+/// Seeds of the tests below.
+const SEEDS: u32 = 12;
+
+/// 1 MB at 1 Mbit/s over 100 ms, of which half of the packets are lost both ways: the bound is 16.8
+/// s.
+#[test]
+fn a_link_that_loses_half_has_no_tail() {
+    for protocol in ["ltp", "ltp/checkpoints", "ltp/async-reports"] {
+        let (mut delivered, mut rest) = (Vec::new(), Vec::new());
+        for seed in 1..=SEEDS {
+            let link = "rate = \"1 Mbit/s\"\ndelay = \"100 ms\"\nper = 0.5";
+            let run = run_once(
+                &format!(
+                    "seed = {seed}
+                    [[links]]\nfrom = \"a\"\nto = \"b\"\n{link}
+                    [[links]]\nfrom = \"b\"\nto = \"a\"\n{link}
+                    [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"1 MB\"\nprotocol = \"{protocol}\""
+                ),
+                Recorders::default(),
+            );
+            let transfer = &run.transfers[0];
+            assert!(transfer.completed && transfer.verified, "{protocol} {seed}: {transfer:?}");
+            delivered.push(transfer.delivered_s.unwrap());
+            rest.push(transfer.quiet_s.unwrap() - transfer.delivered_s.unwrap());
+        }
+        let mean = delivered.iter().sum::<f64>() / f64::from(SEEDS);
+        let most = delivered.iter().copied().fold(0.0, f64::max);
+        let last = rest.iter().copied().fold(0.0, f64::max);
+        println!("{protocol}: delivered {mean:.1} s, {most:.1} at most; at rest {last:.1} s later");
+        assert!(mean <= 22.0, "{protocol}: {delivered:?}");
+        assert!(last <= 5.0, "{protocol}: {rest:?}");
+    }
+}
+
+/// 2 MB at 10 Mbit/s over 250 ms, one packet in 20 lost; between six outages of 30 s are contacts
+/// of 0.5 to 0.8 s.
+#[test]
+fn short_contacts_are_used_at_once() {
+    let outages: Vec<_> = [0.3, 30.8, 61.6, 92.4, 123.2, 154.0]
+        .iter()
+        .map(|at| format!("{{ at = \"{at} s\", for = \"30 s\" }}"))
+        .collect();
+    let link = format!(
+        "rate = \"10 Mbit/s\"\ndelay = \"250 ms\"\nper = 0.05\noutages = [{}]",
+        outages.join(", ")
+    );
+    let mut means = Vec::new();
+    for protocol in ["cfdp", "saratoga", "ltp", "ltp/checkpoints", "ltp/async-reports"] {
+        let delivered = (1..=6).map(|seed| {
+            let run = run_once(
+                &format!(
+                    "seed = {seed}
+                    [[links]]\nfrom = \"a\"\nto = \"b\"\n{link}
+                    [[links]]\nfrom = \"b\"\nto = \"a\"\n{link}
+                    [[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"2 MB\"\nprotocol = \"{protocol}\""
+                ),
+                Recorders::default(),
+            );
+            let transfer = &run.transfers[0];
+            assert!(transfer.completed, "{protocol} {seed}: {transfer:?}");
+            transfer.delivered_s.unwrap()
+        });
+        let delivered: Vec<f64> = delivered.collect();
+        let mean = delivered.iter().sum::<f64>() / 6.0;
+        println!("{protocol}: {mean:.1} s, {delivered:.1?}");
+        means.push((protocol, mean));
+    }
+    let best = means.iter().map(|(_, mean)| *mean).fold(f64::MAX, f64::min);
+    for (protocol, mean) in means.iter().filter(|(protocol, _)| protocol.starts_with("ltp")) {
+        assert!(*mean <= 1.1 * best, "{protocol}: {mean} s, best {best} s");
+    }
+}

@@ -6,6 +6,9 @@ mod entity;
 mod files;
 #[path = "../world/guard.rs"]
 mod guard;
+#[path = "../world/other_ports.rs"]
+mod other_ports;
+mod over_ltp;
 #[path = "../world/ports.rs"]
 mod ports;
 mod row;

@@ -17,23 +17,15 @@ pub(super) struct Row {
     pub(super) folder: tempfile::TempDir,
     pub(super) nodes: Vec<Option<Child>>,
     /// A node that is killed and restarted finds its port free.
-    _ports: Vec<Port>,
+    ports: Vec<Port>,
 }
 
 impl Row {
     pub(super) fn new(count: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let reserved: Vec<_> = (0..count).map(|_| Port::reserve()).collect();
-        let ports: Vec<u16> = reserved.iter().map(|port| port.number).collect();
-        for n in 1..=count {
-            let place = folder.path().join(n.to_string());
-            fs::create_dir(&place).unwrap();
+        Self::of(count, |n, ports| {
             let mut text = format!(
-                "id = \"ipn:{n}.0\"\nsocket = {:?}\ndrain = \"2 s\"\nstore.directory = {:?}\n\
-                 [[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:{}\"]\n\
+                "[[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:{}\"]\n\
                  reconnect = [\"20 ms\", \"200 ms\"]\n",
-                place.join("node.sock"),
-                place.join("store"),
                 ports[n - 1],
             );
             if n > 1 {
@@ -52,14 +44,38 @@ impl Row {
                     text += &format!("[[route]]\nto = \"ipn:{to}.0\"\nvia = \"ipn:{via}.0\"\n");
                 }
             }
+            text
+        })
+    }
+
+    /// Nodes whose layers, neighbours and routes are `text`, of the number of a node, from 1, and
+    /// the ports of all.
+    pub(super) fn of(count: usize, text: impl Fn(usize, &[u16]) -> String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let reserved: Vec<_> = (0..count).map(|_| Port::reserve()).collect();
+        let ports: Vec<u16> = reserved.iter().map(|port| port.number).collect();
+        for n in 1..=count {
+            let place = folder.path().join(n.to_string());
+            fs::create_dir(&place).unwrap();
+            let text = format!(
+                "id = \"ipn:{n}.0\"\nsocket = {:?}\ndrain = \"2 s\"\nstore.directory = {:?}\n{}",
+                place.join("node.sock"),
+                place.join("store"),
+                text(n, &ports),
+            );
             fs::write(place.join("node.toml"), text).unwrap();
         }
         let nodes = (0..count).map(|_| None).collect();
-        let mut row = Self { folder, nodes, _ports: reserved };
+        let mut row = Self { folder, nodes, ports: reserved };
         for n in 1..=count {
             row.start(n);
         }
         row
+    }
+
+    /// The port of a node.
+    pub(super) fn port(&self, n: usize) -> u16 {
+        self.ports[n - 1].number
     }
 
     pub(super) fn place(&self, n: usize) -> PathBuf {

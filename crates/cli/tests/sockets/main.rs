@@ -6,6 +6,8 @@ mod carried;
 mod hops;
 mod norm;
 mod operations;
+#[path = "../world/other_ports.rs"]
+mod other_ports;
 mod process;
 mod send_recv;
 mod sessions;

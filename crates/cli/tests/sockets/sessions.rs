@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 
+use super::other_ports::OtherPorts;
 use super::process::{Ended, Place, Running, await_that, check, make, silent, working_files};
 
 const ANY: &str = "127.0.0.1:0";
@@ -60,6 +61,33 @@ fn files_of_all_sizes_arrive() {
                 assert_eq!(outcome["protocol"].as_str().map(|name| &name[..3]), protocol.get(..3));
                 assert_eq!(outcome["file_bytes"], len, "{outcome}");
                 assert_eq!(outcome["delivery"], "complete", "{outcome}");
+            }
+        }
+    }
+}
+
+/// Each end listens on one port and sends from another, as ION's LTP does.
+#[test]
+fn ltp_engines_may_send_from_other_ports_than_they_listen_on() {
+    for lose_one_in in [0, 20] {
+        for len in [1, 30_003, 10_000_000] {
+            let mut ports = OtherPorts::new();
+            let place = Place::new();
+            make(&place.here("file"), len);
+            let peer = format!("1={}", ports.listens[0]);
+            let (receiver, address) = place.recv("ltp", ANY, &["--once", "--peer", &peer]);
+            ports.start([None, Some(address.parse().unwrap())], lose_one_in);
+            let to = ports.listens[1].to_string();
+            let more = ["--remote", "copy", "--rate", "100 Mbit/s"];
+            let sender = place.send("ltp", "file", &to, &more).end();
+            sender.complete();
+            let receiver = receiver.end();
+            receiver.complete();
+            check(&place.root("copy"), len);
+            // Each is informed once.
+            for (ended, engine) in [(sender, 2), (receiver, 1)] {
+                let count = ended.said.matches(&format!("engine {engine} sends from")).count();
+                assert_eq!(count, 1, "{}", ended.said);
             }
         }
     }
