@@ -16,7 +16,7 @@ use lab::mib::Checksum;
 use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::Span;
 use proto::cfdp::{self, Indication, PutRequest, TransactionFinished};
-use wire::cfdp::{TransactionId, TransmissionMode};
+use wire::cfdp::{FileStatus, TransactionId, TransmissionMode};
 
 use crate::beside::{Hears, NodeOptions};
 use crate::peers::GroupOptions;
@@ -560,6 +560,13 @@ impl Sender {
                 finished.condition,
                 finished.file_status
             ));
+            if finished.file_status == FileStatus::FilestoreRejection {
+                // A Finished PDU has no place for the reason.
+                self.screen.say(
+                    "the receiver could not store the file: no space left, a folder that does not \
+                     exist there, or a name it refuses; its output has the reason",
+                );
+            }
         }
         for response in &finished.filestore_responses {
             self.screen.say(request::described(response));

@@ -173,6 +173,11 @@ impl Path {
         }
     }
 
+    /// Whether the last datagram has left at the path's rate.
+    pub(crate) fn is_idle(&self, now: Time) -> bool {
+        self.free_at <= now
+    }
+
     pub(crate) fn can_send(&self) -> bool {
         self.up && !self.blocked
     }

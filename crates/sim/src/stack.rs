@@ -1,5 +1,7 @@
 //! A host's IPv4 and UDP: paths, routes, headers, counters.
 
+mod announce;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -7,7 +9,7 @@ use engine::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Transmit
 use wire::ip::{self, Ipv4, PROTOCOL_UDP};
 use wire::udp::{self, Checksum, Udp};
 
-use crate::net::{Network, Pipe};
+use crate::net::Network;
 use crate::packet::{self, HEADERS_LEN, Headers, Packet};
 use crate::stats::HostStats;
 
@@ -312,128 +314,6 @@ impl Stack {
 
     fn is_member(&self, group: Ipv4Addr) -> bool {
         self.groups.contains(&group)
-    }
-
-    /// The engine starts: peers nobody announced are forgotten, all other paths come up.
-    pub(crate) fn start(&mut self, now: Time, net: &mut Network) {
-        self.by_peer.clear();
-        for path in std::mem::take(&mut self.paths).into_iter().filter(|path| !path.unknown) {
-            self.push_path(path);
-        }
-        for path in &mut self.paths {
-            path.open = true;
-            path.paused = false;
-            path.return_down = false;
-        }
-        self.stop(net);
-        for index in 0..self.paths.len() {
-            self.announce(now, index, net);
-        }
-    }
-
-    /// The engine is gone: nothing that waits for it is of use.
-    pub(crate) fn stop(&mut self, net: &mut Network) {
-        self.events.clear();
-        let kept = std::mem::take(&mut self.kept).into_iter().map(|(_, packet)| packet);
-        let resumed = std::mem::take(&mut self.resumed).into_iter().map(|(_, packet)| packet);
-        for packet in kept.chain(resumed) {
-            net.pool.recycle(packet);
-        }
-        self.kept_bytes = 0;
-    }
-
-    /// Tells the engine the state of a path.
-    fn announce(&mut self, now: Time, path: usize, net: &mut Network) {
-        self.announce_forward(now, path, net);
-        let changed = self.announce_return(path, net);
-        // The engine may have forgotten the path while it was down.
-        if self.paths[path].return_down && !changed {
-            self.events.push_back((self.paths[path].id, PathEvent::ReturnDown));
-        }
-    }
-
-    /// Tells the engine whether anything can arrive from the peer of a path, if that changed;
-    /// whether it did.
-    fn announce_return(&mut self, path: usize, net: &mut Network) -> bool {
-        if !self.config.cues {
-            return false;
-        }
-        let links = self.links_from(&self.paths[path], net);
-        for link in &links {
-            net.pipes[*link].exit.cues = true;
-        }
-        let is_down = !links.is_empty() && links.iter().all(|link| !net.pipes[*link].exit.up);
-        let path = &mut self.paths[path];
-        let changed = path.return_down != is_down;
-        path.return_down = is_down;
-        if changed {
-            let event = if is_down { PathEvent::ReturnDown } else { PathEvent::ReturnUp };
-            self.events.push_back((path.id, event));
-        }
-        changed
-    }
-
-    /// What can arrive over a link to this host changed.
-    pub(crate) fn return_changed(&mut self, link: usize, net: &mut Network) {
-        for index in 0..self.paths.len() {
-            if self.paths[index].open && self.links_from(&self.paths[index], net).contains(&link) {
-                self.announce_return(index, net);
-            }
-        }
-    }
-
-    /// Tells the engine whether a path can be sent on.
-    fn announce_forward(&mut self, now: Time, path: usize, net: &Network) {
-        let Path { id, links, info, .. } = &self.paths[path];
-        let (id, mut info) = (*id, info.clone());
-        let pipes = || links.iter().map(|link| &net.pipes[*link]);
-        if self.config.cues && !links.is_empty() {
-            // What is sent to a group is of use as long as some of its links are up.
-            let mut up = pipes().filter(|pipe| pipe.link.is_up(now)).peekable();
-            if up.peek().is_none() {
-                self.events.push_back((id, PathEvent::Down));
-                return;
-            }
-            info.until = info.until.or(up.filter_map(|pipe| pipe.change).min());
-        }
-        let interface = self.paths[path].interface;
-        let waits = |pipe: &&Pipe| !interface || pipe.link.config().backpressure;
-        let blocked = pipes().filter(waits).any(|pipe| pipe.blocked.is_some());
-        self.events.push_back((id, PathEvent::Up(info)));
-        if blocked {
-            self.events.push_back((id, PathEvent::Blocked));
-        }
-    }
-
-    /// Tells the engine of a path that was just added.
-    pub(crate) fn announce_last(&mut self, now: Time, net: &mut Network) {
-        if let Some(last) = self.paths.len().checked_sub(1) {
-            self.attach(last, net);
-            self.announce(now, last, net);
-        }
-    }
-
-    /// The link went up or down.
-    pub(crate) fn link_changed(&mut self, now: Time, link: usize, net: &mut Network) {
-        for index in 0..self.paths.len() {
-            if self.paths[index].links.contains(&link) && self.paths[index].open {
-                self.announce(now, index, net);
-            }
-        }
-    }
-
-    /// The link's queue filled up or has room again. A path to a group has room while all of its
-    /// links have.
-    pub(crate) fn queue_changed(&mut self, link: usize, event: &PathEvent, net: &Network) {
-        let others_full = |path: &Path| {
-            path.links.iter().any(|other| *other != link && net.pipes[*other].blocked.is_some())
-        };
-        let reached = self.paths.iter().filter(|path| path.open && path.links.contains(&link));
-        // A host's TCP loses what the queue does not take, as in Linux.
-        let waits = |path: &&Path| !path.interface || net.pipes[link].link.config().backpressure;
-        for path in reached.filter(|path| !others_full(path)).filter(waits) {
-            self.events.push_back((path.id, event.clone()));
-        }
     }
 
     /// Sends a batch.

@@ -209,6 +209,7 @@ fn a_name_that_leads_out_of_the_root_is_refused() {
     let sender = place.send(&file, &address, &["--remote", "../escaped"]).end();
     assert_eq!(sender.code, Some(1), "{}", sender.said);
     assert!(sender.said.contains("filestore rejection"), "{}", sender.said);
+    assert!(sender.said.contains("its output has the reason"), "{}", sender.said);
     let receiver = receiver.end();
     assert_eq!(receiver.code, Some(1));
     assert!(receiver.said.contains("name is refused"), "{}", receiver.said);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use emu::Timings;
 use engine::{
@@ -34,6 +35,34 @@ pub(crate) struct Known {
     pub(crate) info: PathInfo,
     /// When the first links are down: as long as one of them is up, the way is.
     pub(crate) outages: Vec<Outages>,
+    /// The last link from the peer, where there is one peer and its route is known.
+    pub(crate) back: Option<Back>,
+}
+
+/// The last link from a peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Back {
+    /// When it is down at its near end.
+    pub(crate) outages: Outages,
+    /// One-way light time: an outage begins and ends that much later at the far end.
+    pub(crate) delay: Duration,
+}
+
+impl Back {
+    /// When what arrives at `now` left.
+    fn left(&self, now: Time) -> Time {
+        Time::ZERO + now.since(Time::ZERO + self.delay)
+    }
+
+    /// Whether anything can arrive.
+    fn is_up(&self, now: Time) -> bool {
+        self.outages.is_up(self.left(now))
+    }
+
+    /// When that changes next, after `now`.
+    fn next_change(&self, now: Time) -> Option<Time> {
+        self.outages.next_change(self.left(now)).map(|at| at + self.delay)
+    }
 }
 
 /// What was seen of a node.
@@ -153,8 +182,12 @@ impl Actor {
             let down = !way.outages.is_empty() && way.outages.iter().all(|it| !it.is_up(self.now));
             down && way.outages.iter().any(|it| it.next_change(self.now).is_some())
         };
+        let returns = |way: &Known| {
+            let back = way.back.as_ref().filter(|back| !back.is_up(self.now));
+            back.is_some_and(|back| back.next_change(self.now).is_some())
+        };
         let under_way = self.engine.as_ref().is_some_and(|engine| engine.under_way() > 0);
-        under_way && self.ways.iter().any(comes_up)
+        under_way && self.ways.iter().any(|way| comes_up(way) || returns(way))
     }
 
     /// Makes the engine and tells it its ways.
@@ -177,7 +210,8 @@ impl Actor {
 
     /// Tells the engine the state of a way.
     fn announce(&mut self, now: Time, index: usize) {
-        let Known { path, info, outages } = &self.ways[index];
+        let Known { path, info, outages, back } = &self.ways[index];
+        let is_cut = back.as_ref().is_some_and(|back| !back.is_up(now));
         let (path, mut info) = (*path, info.clone());
         let up = || outages.iter().filter(|outages| outages.is_up(now));
         let event = if outages.is_empty() || up().next().is_some() {
@@ -187,12 +221,26 @@ impl Actor {
             PathEvent::Down
         };
         self.hand_in(now, Input::Path(path, event));
+        if is_cut {
+            self.hand_in(now, Input::Path(path, PathEvent::ReturnDown));
+        }
     }
 
-    /// When a way goes down or comes up next, after `now`.
+    /// Reports to the engine whether anything can arrive from the peer of a way.
+    fn announce_return(&mut self, now: Time, index: usize) {
+        let Known { path, back, .. } = &self.ways[index];
+        let is_up = back.as_ref().is_none_or(|back| back.is_up(now));
+        let event = if is_up { PathEvent::ReturnUp } else { PathEvent::ReturnDown };
+        let path = *path;
+        self.hand_in(now, Input::Path(path, event));
+    }
+
+    /// When either direction of a way goes down or comes up next, after `now`.
     fn next_change(&self, now: Time) -> Option<Time> {
         let outages = self.ways.iter().flat_map(|way| &way.outages);
-        outages.filter_map(|outages| outages.next_change(now)).min()
+        let there = outages.filter_map(|outages| outages.next_change(now));
+        let back = self.ways.iter().filter_map(|way| way.back.as_ref()?.next_change(now));
+        there.chain(back).min()
     }
 
     /// Does all that can be done by now; whether that was anything.
@@ -222,9 +270,14 @@ impl Actor {
         if self.change.is_some_and(|at| at <= now) {
             let before = mem::replace(&mut self.looked, now);
             for index in 0..self.ways.len() {
-                let outages = &self.ways[index].outages;
-                if outages.iter().any(|it| it.next_change(before).is_some_and(|next| next <= now)) {
+                let Known { outages, back, .. } = &self.ways[index];
+                let is_due = |change: Option<Time>| change.is_some_and(|next| next <= now);
+                let returns = back.as_ref().is_some_and(|back| is_due(back.next_change(before)));
+                if outages.iter().any(|it| is_due(it.next_change(before))) {
                     self.announce(now, index);
+                }
+                if returns {
+                    self.announce_return(now, index);
                 }
             }
             self.change = self.next_change(now);
@@ -411,8 +464,6 @@ impl Engine for Actor {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use bytes::Bytes;
     use engine::FileName;
     use link::Window;
@@ -434,7 +485,8 @@ mod tests {
         store.insert(name.clone(), Bytes::from(vec![1; 1000]));
         let outages = Outages::List(vec![Window { start: at(10), end: at(50) }]);
         let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1024) };
-        let way = Known { path: PathId(7), info: info.clone(), outages: vec![outages] };
+        let outages = vec![outages];
+        let way = Known { path: PathId(7), info: info.clone(), outages, back: None };
         let mut actor = Actor::new("a", 1, config, store, vec![way], info);
         let request = SendRequest {
             source: name,
@@ -520,6 +572,27 @@ mod tests {
             turn(&mut actor, at(millis));
             assert!(actor.is_at_rest(), "{millis} ms");
         }
+    }
+
+    #[test]
+    fn a_node_knows_when_nothing_can_arrive() {
+        let mut actor = sender();
+        // Down at the peer from 60 ms to 200 ms, at this node 100 ms later.
+        let outages = Outages::List(vec![Window { start: at(60), end: at(200) }]);
+        actor.ways[0].back = Some(Back { outages, delay: Duration::from_millis(100) });
+        for millis in [0, 10, 20] {
+            turn(&mut actor, at(millis));
+        }
+        assert!(turn(&mut actor, at(50)) >= 3, "metadata, data and the end");
+        let ack = |actor: &Actor| {
+            actor.engine().and_then(AnyEngine::poll_timeout).is_some_and(|next| next.why == "ack")
+        };
+        assert!(ack(&actor), "it waits for the ACK of the EOF");
+        turn(&mut actor, at(160));
+        assert!(!ack(&actor) && !actor.is_at_rest(), "no timer runs while nothing can arrive");
+        assert_eq!(actor.poll_timeout().unwrap().at, at(300));
+        assert!(turn(&mut actor, at(300)) >= 1, "the EOF again, at once");
+        assert!(ack(&actor));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use link::Rate;
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 
-use super::actor::{Act, Actor, Known};
+use super::actor::{Act, Actor, Back, Known};
 use super::tools::{self, Errand, Ports, Ties};
 use crate::cast::{self, Part, Way};
 use crate::engines::AnyEngine;
@@ -274,7 +274,7 @@ fn players<'a>(
         let (name, node) = nodes[part.host];
         let mut store = Store::of_host(scenario.seed, name);
         cast::fill_store(&mut store, scenario, (name, node), contents)?;
-        let mut player = player(world, scenario, part, name, store)?;
+        let mut player = player(world, (scenario, topology), part, name, store)?;
         for crash in &node.crashes {
             player.actor.plan(time(crash.at), Act::Crash);
             if let Some(restart) = crash.restart {
@@ -297,7 +297,7 @@ fn players<'a>(
 
 fn player<'a>(
     world: &'a World,
-    scenario: &Scenario,
+    (scenario, topology): (&Scenario, &Topology<'_>),
     part: Part,
     name: &str,
     store: Store,
@@ -312,7 +312,14 @@ fn player<'a>(
                 infos.push(info.clone());
                 peers.push((path, remote.into()));
                 let outages = vec![scenario.links[link].config()?.outages];
-                known.push(Known { path, info, outages });
+                let mut hosts = world.hosts().iter();
+                let peer = hosts.position(|host| host.plan().address == remote.0);
+                let route = peer.and_then(|peer| topology.route(peer, index));
+                let last = route.and_then(|route| route.last().copied());
+                let back = last.map(|last| scenario.links[last].config()).transpose()?;
+                let back = back
+                    .map(|link| Back { delay: link.delay.at(Time::ZERO), outages: link.outages });
+                known.push(Known { path, info, outages, back });
             }
             Way::Listen { info } => infos.push(info),
             Way::Group { path, remote, info, links, .. } => {
@@ -323,7 +330,7 @@ fn player<'a>(
                 let outages =
                     own.iter().map(|(_, link)| Ok(scenario.links[*link].config()?.outages));
                 let outages = outages.collect::<Result<_, SpecError>>()?;
-                known.push(Known { path, info, outages });
+                known.push(Known { path, info, outages, back: None });
             }
         }
     }

@@ -242,15 +242,16 @@ impl Mib {
             operations.apply(&mut config.user_operations)?;
         }
         if let Some(default) = self.default {
-            default.apply(&mut config.default_remote)?;
+            default.apply("default", &mut config.default_remote)?;
             for remote in config.remotes.values_mut() {
-                default.apply(remote)?;
+                default.apply("default", remote)?;
             }
         }
         for (number, remote) in &self.remotes {
             let id = entity(number, "remotes")?;
             let known = config.remotes.get(&id).unwrap_or(&config.default_remote).clone();
-            remote.apply(config.remotes.entry(id).or_insert(known))?;
+            let table = format!("remotes.{number}");
+            remote.apply(&table, config.remotes.entry(id).or_insert(known))?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use wire::cfdp::{ChecksumType, TransmissionMode, Version};
 use super::names::{Access, BookVersion, Checksum, Class, NakMode, Timer};
 use super::{bytes, len, octets, set, width};
 use crate::quantity::{Rate, Size, Span};
+use crate::settings::{not_at_once, not_often};
 use crate::text::SpecError;
 
 /// What holds for a remote entity (see [`cfdp::Remote`]).
@@ -56,13 +57,14 @@ pub struct Remote {
     /// Time to wait for an ACK, or `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_timer: Option<Timer>,
-    /// EOF or Finished PDUs sent without an ACK before it is a fault.
+    /// EOF or Finished PDUs sent without an ACK before it is a fault [default: no limit but
+    /// `inactivity`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack_limit: Option<u32>,
     /// Time to wait for what a NAK asked for, or `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nak_timer: Option<Timer>,
-    /// NAK rounds without progress before it is a fault.
+    /// NAK rounds without progress before it is a fault [default: no limit but `inactivity`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nak_limit: Option<u32>,
     /// Silence after which a transaction is faulty, or `auto`.
@@ -71,7 +73,7 @@ pub struct Remote {
     /// Time between checks of an unacknowledged file, or `auto`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_timer: Option<Timer>,
-    /// Checks before it is a fault.
+    /// Checks in a row without new data before it is a fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub check_limit: Option<u32>,
     /// Time between Keep Alive PDUs.
@@ -181,12 +183,12 @@ impl Remote {
             nak_gaps_max: remote.nak_gaps_max,
             nak_pdus_per_round_max: remote.nak_pdus_per_round_max.and_then(NonZeroU32::new),
             ack_timer: Some(remote.ack_timer.into()),
-            ack_limit: Some(remote.ack_limit),
+            ack_limit: remote.ack_limit,
             nak_timer: Some(remote.nak_timer.into()),
-            nak_limit: Some(remote.nak_limit),
+            nak_limit: remote.nak_limit,
             inactivity: Some(remote.inactivity.into()),
             check_timer: Some(remote.check_timer.into()),
-            check_limit: Some(remote.check_limit),
+            check_limit: remote.check_limit,
             keep_alive: remote.keep_alive.map(Span),
             keep_alive_discrepancy: remote.keep_alive_discrepancy.map(Size),
             prompt: remote.prompt.map(Span),
@@ -199,7 +201,33 @@ impl Remote {
         }
     }
 
-    pub(super) fn apply(self, remote: &mut cfdp::Remote) -> Result<(), SpecError> {
+    /// Refuses timers and intervals that would fill a link; `table` is where they stand.
+    fn check(&self, table: &str) -> Result<(), SpecError> {
+        let every = match self.nak_mode {
+            Some(NakMode::Asynchronous(every)) => Some(every),
+            Some(NakMode::Immediate | NakMode::Deferred | NakMode::Prompted) | None => None,
+        };
+        let intervals =
+            [("nak_mode", every), ("keep_alive", self.keep_alive), ("prompt", self.prompt)];
+        for (key, interval) in intervals {
+            not_often(&format!("{table}.{key}"), interval)?;
+        }
+        let timers = [
+            ("ack_timer", self.ack_timer),
+            ("nak_timer", self.nak_timer),
+            ("inactivity", self.inactivity),
+            ("check_timer", self.check_timer),
+            ("probe", self.probe),
+        ];
+        for (key, timer) in timers {
+            not_at_once(&format!("{table}.{key}"), timer)?;
+        }
+        Ok(())
+    }
+
+    /// Changes the settings of the remote entity that `table` names.
+    pub(super) fn apply(self, table: &str, remote: &mut cfdp::Remote) -> Result<(), SpecError> {
+        self.check(table)?;
         set(&mut remote.mode, self.class);
         set(
             &mut remote.version,
@@ -222,12 +250,12 @@ impl Remote {
         set(&mut remote.nak_pdus_per_round_max, pdus_max);
         set(&mut remote.repair_copies, self.repair_copies);
         set(&mut remote.ack_timer, self.ack_timer);
-        set(&mut remote.ack_limit, self.ack_limit);
+        set(&mut remote.ack_limit, self.ack_limit.map(Some));
         set(&mut remote.nak_timer, self.nak_timer);
-        set(&mut remote.nak_limit, self.nak_limit);
+        set(&mut remote.nak_limit, self.nak_limit.map(Some));
         set(&mut remote.inactivity, self.inactivity);
         set(&mut remote.check_timer, self.check_timer);
-        set(&mut remote.check_limit, self.check_limit);
+        set(&mut remote.check_limit, self.check_limit.map(Some));
         let span = |span: Option<Span>| span.map(|span| -> Option<Duration> { Some(span.0) });
         set(&mut remote.keep_alive, span(self.keep_alive));
         let discrepancy = self.keep_alive_discrepancy.map(|size| Some(size.bytes()));

@@ -206,3 +206,20 @@ fn a_time_without_a_unit_is_helped() {
         assert!(error.contains("a time as a string, like \"250 ms\""), "{error}");
     }
 }
+
+#[test]
+fn intervals_and_timers_that_would_spin_are_refused() {
+    let keys =
+        ["keep_alive", "prompt", "nak_mode", "ack_timer", "nak_timer", "check_timer", "probe"];
+    for key in keys.into_iter().chain(["inactivity"]) {
+        for (table, interval) in [("default", "0 s"), ("remotes.2", "1 ns")] {
+            let text = format!("[{table}]\n{key} = \"{interval}\"");
+            let mib: Mib = crate::text::parse(&text, "mib.toml").unwrap();
+            let error = mib.apply(&mut cfdp::Config::default()).unwrap_err().to_string();
+            let expected = format!("{table}.{key} is {interval}; it must be at least 1 ms");
+            assert!(error.contains(&expected), "{error}");
+        }
+        let mib: Mib = crate::text::parse(&format!("[default]\n{key} = \"1 ms\""), "m").unwrap();
+        mib.apply(&mut cfdp::Config::default()).unwrap();
+    }
+}

@@ -316,16 +316,16 @@ fn some(key: &str, given: Option<usize>) -> Result<(), SpecError> {
 /// The least time between packets that are sent unasked: less fills a link with them.
 const UNASKED_MIN: Span = Span(Duration::from_millis(1));
 
-fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
+pub(crate) fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
     match given {
-        Some(span) if span < UNASKED_MIN => {
-            Err(SpecError::invalid(format!("{key} is {span}; it must be at least {UNASKED_MIN}")))
-        }
+        Some(span) if span < UNASKED_MIN => Err(SpecError::invalid(format!(
+            "{key} is {span}; it must be at least {UNASKED_MIN}, or be left out"
+        ))),
         Some(_) | None => Ok(()),
     }
 }
 
-fn not_at_once(key: &str, given: Option<Timer>) -> Result<(), SpecError> {
+pub(crate) fn not_at_once(key: &str, given: Option<Timer>) -> Result<(), SpecError> {
     match given {
         Some(Timer::Fixed(span)) => not_often(key, Some(span)),
         Some(Timer::Auto) | None => Ok(()),

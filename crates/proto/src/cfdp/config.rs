@@ -113,19 +113,21 @@ pub struct Remote {
     pub repair_copies: u32,
     /// Time to wait for the ACK of an EOF or Finished.
     pub ack_timer: Timer,
-    /// EOF or Finished PDUs sent without an ACK before it is a fault.
-    pub ack_limit: u32,
+    /// EOF or Finished PDUs sent without an ACK before it is a fault; `None` leaves it to
+    /// `inactivity`.
+    pub ack_limit: Option<u32>,
     /// Time to wait for what a NAK asked for.
     pub nak_timer: Timer,
-    /// NAK rounds in a row without any progress before it is a fault.
-    pub nak_limit: u32,
+    /// NAK rounds in a row without any progress before it is a fault; `None` leaves it to
+    /// `inactivity`.
+    pub nak_limit: Option<u32>,
     /// Silence after which a transaction is faulty.
     pub inactivity: Timer,
     /// Time between checks of an unacknowledged file whose end came before all of its data, and
     /// the time an unacknowledged sender waits for its closure.
     pub check_timer: Timer,
-    /// Checks before it is a fault.
-    pub check_limit: u32,
+    /// Checks in a row without new data before it is a fault; `None` leaves it to `inactivity`.
+    pub check_limit: Option<u32>,
     /// Time between Keep Alive PDUs while a file is received; `None` sends none unprompted.
     pub keep_alive: Option<Duration>,
     /// How far, in bytes, the receiver may be behind before it is a fault.
@@ -166,12 +168,12 @@ impl Default for Remote {
             nak_pdus_per_round_max: None,
             repair_copies: 4,
             ack_timer: Timer::Auto,
-            ack_limit: 30,
+            ack_limit: None,
             nak_timer: Timer::Auto,
-            nak_limit: 30,
+            nak_limit: None,
             inactivity: Timer::Auto,
             check_timer: Timer::Auto,
-            check_limit: 3,
+            check_limit: Some(3),
             keep_alive: None,
             keep_alive_discrepancy: None,
             unpaced_window: None,

@@ -50,9 +50,9 @@ fn gsfc_2007() -> Config {
         nak_pdus_per_round_max: Some(1),
         repair_copies: 1,
         ack_timer: fifty,
-        ack_limit: 250,
+        ack_limit: Some(250),
         nak_timer: fifty,
-        nak_limit: 250,
+        nak_limit: Some(250),
         inactivity: Timer::Fixed(day),
         probe: Timer::Fixed(day),
         host_delays: HostDelays {

@@ -1,6 +1,7 @@
 //! Turns among many paths.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use engine::PathInfo;
 

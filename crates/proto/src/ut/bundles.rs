@@ -100,9 +100,12 @@ impl Carried<BundleLayer> {
     }
 }
 
+/// Retries in the lifetime of a bundle where no limit says how many.
+const RETRIES: u32 = 30;
+
 /// Sets the timers that are left to the entity: each limit is reached when what was sent first has expired.
 pub(super) fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
-    let part = |limit: u32| Timer::Fixed(lifetime / limit.max(1));
+    let part = |limit: Option<u32>| Timer::Fixed(lifetime / limit.unwrap_or(RETRIES).max(1));
     for (timer, value) in [
         // Of a day, 30 repeats: one each 48 min.
         (&mut remote.ack_timer, part(remote.ack_limit)),

@@ -100,9 +100,9 @@ impl Carried<LtpLayer> {
             entity.remotes.entry(*number).or_insert(remote);
         }
         for (number, remote) in &mut entity.remotes {
-            fit(remote, below.ltp.remote(*number));
+            fit(remote, below.ltp.remote(*number), below.color);
         }
-        fit(&mut entity.default_remote, &below.ltp.default_remote);
+        fit(&mut entity.default_remote, &below.ltp.default_remote, below.color);
         let mut of = |name: &str| Rng::new(rng.next_u64(), name);
         let layer = LtpLayer::new(entity.entity, &config, below, of("ltp"));
         Self::new(entity, config, layer, of("cfdp"))
@@ -115,16 +115,24 @@ impl Carried<LtpLayer> {
     }
 }
 
-/// Sets the timers that are left to the entity and not to what it measures.
-fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote) {
+/// Sets the timers and limits that are left to the entity.
+///
+/// LTP retransmits what is red, so that checks of class 1 have no limit there: only silence for as
+/// long as LTP's sessions may last is a fault.
+fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote, color: Color) {
     let silence = match ltp.inactivity {
         cfdp::Timer::Fixed(silence) => silence,
         cfdp::Timer::Auto => Duration::from_secs(3600),
     };
-    // An hour and a limit of three: the fourth time, which is one too many, is after 48 min, before the hour is over.
-    let checks = remote.check_limit.saturating_add(2);
     if remote.check_timer == cfdp::Timer::Auto {
-        remote.check_timer = cfdp::Timer::Fixed(silence / checks);
+        match color {
+            Color::Red => remote.check_limit = None,
+            // What is green and lost never comes. With a limit of three, the fourth check is after 48 min.
+            Color::GreenData | Color::Green => {
+                let checks = remote.check_limit.unwrap_or_default().saturating_add(2);
+                remote.check_timer = cfdp::Timer::Fixed(silence / checks);
+            }
+        }
     }
     if remote.inactivity == cfdp::Timer::Auto {
         remote.inactivity = ltp.inactivity;

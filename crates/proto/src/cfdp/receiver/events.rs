@@ -16,6 +16,10 @@ use crate::path::Class;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
+/// Finished PDUs sent without an ACK after a cancellation, where no limit is set: nothing depends
+/// on them.
+const CANCEL_ATTEMPTS: u32 = 30;
+
 type Answer = Result<Completion, EffectError>;
 
 impl Receiver {
@@ -367,7 +371,7 @@ impl Receiver {
             return;
         }
         self.checks += 1;
-        if self.checks > self.base.remote.check_limit {
+        if self.base.remote.check_limit.is_some_and(|limit| self.checks > limit) {
             self.checks = 0;
             self.fault(core, now, ConditionCode::CheckLimitReached);
         }
@@ -380,9 +384,16 @@ impl Receiver {
         if self.phase != Phase::Telling {
             return;
         }
-        if self.finished_attempts >= self.base.remote.ack_limit.max(1) {
+        let is_good = self.outcome.condition == ConditionCode::NoError;
+        let limit = self.base.remote.ack_limit.or((!is_good).then_some(CANCEL_ATTEMPTS));
+        let is_last = limit.is_some_and(|limit| self.finished_attempts >= limit.max(1));
+        let is_silent = self.base.last_heard + self.base.inactivity(core) <= now;
+        if is_last || is_silent {
             // The user knows how it ended; only the sender does not, and it asks if it is there.
-            let condition = ConditionCode::PositiveAckLimitReached;
+            let condition = match is_last {
+                true => ConditionCode::PositiveAckLimitReached,
+                false => ConditionCode::InactivityDetected,
+            };
             let (id, progress) = (self.base.id(), self.ranges.covered());
             core.user.indicate(Indication::Fault { id, condition, progress });
             self.close(core);

@@ -5,6 +5,8 @@ mod events;
 mod keeping;
 mod nak;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use engine::{FileName, Time};
 use wire::cfdp::{
@@ -22,7 +24,13 @@ use super::request::FilestoreRequest;
 use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
-use crate::timer::TICK;
+use crate::timer::{TICK, Timer};
+
+/// Bytes of a probe of a silent sender, about.
+const PROBE_LEN: u64 = 64;
+
+/// A third of the probes that any sender is worth.
+const PROBES_MIN: u64 = 16;
 
 /// A transaction that receives.
 #[derive(Debug)]
@@ -278,6 +286,7 @@ impl Receiver {
             core.stats.duplicate_data += 1;
             return;
         }
+        self.nak.arrivals.arrived(now, data.data.len());
         let len = data.data.len() as u64;
         let offset = data.offset;
         let Some(end) = offset.checked_add(len) else {
@@ -306,8 +315,10 @@ impl Receiver {
             self.ask_for_metadata(core, now);
         }
         if !accepted {
+            self.repeated(core, now, end);
             return;
         }
+        self.checks = 0;
         self.nak_progress(core, now, before, offset, end);
         self.after_data(core, now);
     }
@@ -410,17 +421,16 @@ impl Receiver {
     /// Sends what it has of one class: a receiver only has control PDUs.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let now = burst.departure();
-        if let Some((condition, at)) = self.ack_due {
-            if at > now {
-                self.base.alarm(core, Alarm::Ready(Class::Control), at);
-                return Turn::Over;
-            }
-            let ack = self.base.ack(Acknowledged::Eof, condition);
-            if !self.base.push(core, burst, ack) {
-                return Turn::More;
-            }
-            self.ack_due = None;
-            self.nak_from = now + self.base.remote.host_delays.ack_to_nak;
+        // A NAK acknowledges the end of the file, too, and the data waits for it.
+        let asks_first = matches!(self.nak.round, Round::Asking { .. })
+            && self.nak_from <= now
+            && !self.base.suspended
+            && self.return_is_thin(core);
+        if asks_first && self.emit_naks(core, burst) == Turn::More {
+            return Turn::More;
+        }
+        if let Some(turn) = self.emit_ack(core, burst) {
+            return turn;
         }
         // A suspended sender must still know that its EOF arrived.
         if self.base.suspended {
@@ -458,6 +468,23 @@ impl Receiver {
         Turn::Over
     }
 
+    /// Sends the ACK of an EOF if it is due; returns how the turn ends if it ends there.
+    fn emit_ack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Option<Turn> {
+        let (condition, at) = self.ack_due?;
+        let now = burst.departure();
+        if at > now {
+            self.base.alarm(core, Alarm::Ready(Class::Control), at);
+            return Some(Turn::Over);
+        }
+        let ack = self.base.ack(Acknowledged::Eof, condition);
+        if !self.base.push(core, burst, ack) {
+            return Some(Turn::More);
+        }
+        self.ack_due = None;
+        self.nak_from = now + self.base.remote.host_delays.ack_to_nak;
+        None
+    }
+
     fn emit_finished(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let pdu = std::mem::take(&mut self.finished_pdu);
         self.finished_pdu = finished::fitted(pdu, self.base.pdu_max(burst.mtu()));
@@ -472,12 +499,28 @@ impl Receiver {
         if self.base.acknowledged() {
             self.finished_attempts += 1;
             let auto = self.base.answer_time(core);
-            let wait = self.base.remote.ack_timer.duration(auto, self.finished_attempts);
+            let (timer, misses) = (self.base.remote.ack_timer, self.finished_attempts);
+            let wait = match self.outcome.condition == ConditionCode::NoError {
+                true => self.wait_for_reply(timer, auto, misses - 1),
+                false => timer.duration(auto, misses),
+            };
             self.base.alarm(core, Alarm::Ack, burst.departure() + wait);
         } else {
             self.close(core);
         }
         Turn::Over
+    }
+
+    /// The wait after the last of `misses` PDUs without a reply; `auto` is the time of a reply.
+    ///
+    /// A silent sender is probed often as long as the probes are less than three times what it sent:
+    /// anybody can write its address into a datagram. 100 kB are worth 4,800 probes.
+    fn wait_for_reply(&self, timer: Timer, auto: Duration, misses: u32) -> Duration {
+        let allowed = (self.ranges.covered() + PROBES_MIN * PROBE_LEN) * 3;
+        match u64::from(misses) * PROBE_LEN <= allowed {
+            true => timer.probe(auto, misses),
+            false => timer.duration(auto, misses),
+        }
     }
 
     pub(crate) fn report(&self) -> Report {

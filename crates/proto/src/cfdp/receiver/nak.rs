@@ -12,7 +12,8 @@ use wire::cfdp::{Body, ConditionCode, Nak, SegmentRequest, SegmentRequests};
 use super::{Phase, Receiver};
 use crate::cfdp::config::{NakMode, Timer};
 use crate::cfdp::core::{Alarm, Core};
-use crate::path::{Burst, Class, Turn};
+use crate::path::{Burst, Class, Path, Turn};
+use crate::thin_return::{self, ArrivalRate};
 use crate::timer::TICK;
 
 /// Data in arrival order that may be lost in a row before the answers count as over. With one
@@ -21,6 +22,31 @@ const LOSSES_IN_A_ROW: u32 = 8;
 
 /// Times in a row that a silent sender is asked at the regular interval; then it gets longer.
 const PATIENT_ASKS: u32 = 8;
+
+/// Rounds in a row without any progress, after which a round is one NAK PDU: the sender is
+/// probably out of reach, and the first of its repairs brings the other requests.
+const SILENT_ROUNDS: u32 = 3;
+
+/// Bytes that cross the forward link in the time of one request, from which on the return link is
+/// thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
+const THIN: u64 = 4096;
+
+/// Length of a short NAK with the headers below it, about.
+const NAK_LEN: usize = 64;
+
+/// Requests over a thin return link while the file still comes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Early {
+    /// End of what was requested.
+    end: u64,
+    /// When the last of them was made.
+    at: Option<Time>,
+    /// Most bytes between two gaps that are requested as one.
+    bridge: u64,
+}
+
+/// Requests of one early NAK: its headers are a quarter of it then.
+const EARLY_REQUESTS: usize = 24;
 
 /// Where a reception is with its NAKs.
 #[derive(Debug, Default)]
@@ -38,6 +64,10 @@ pub(crate) struct NakState {
     waited: Duration,
     /// Times in a row that it asked at regular intervals and nothing came.
     fruitless: u32,
+    /// The rate at which data arrives.
+    pub(super) arrivals: ArrivalRate,
+    /// Requests over a thin return link while the file still comes.
+    early: Early,
     /// A NAK that asks for nothing is due, because the sender prompted.
     pub(super) empty_due: bool,
 }
@@ -123,10 +153,81 @@ impl Receiver {
     }
 
     fn gap_opened(&mut self, core: &mut Core, now: Time, before: u64, offset: u64) {
-        if self.base.acknowledged() && self.base.remote.nak_mode == NakMode::Immediate {
-            self.nak.immediate_at = Some(now);
-            self.ask(core, now, before, offset);
+        if !self.base.acknowledged() {
+            return;
         }
+        match self.base.remote.nak_mode {
+            NakMode::Immediate => {
+                self.nak.immediate_at = Some(now);
+                self.ask(core, now, before, offset);
+            }
+            NakMode::Deferred => self.ask_early(core, now, offset),
+            NakMode::Prompted | NakMode::Asynchronous(_) => {}
+        }
+    }
+
+    /// Requests what is missing before `end` while a thin return link is idle, as its NAKs after
+    /// the end of the file would take long; not if this one would delay those.
+    fn ask_early(&mut self, core: &mut Core, now: Time, end: u64) {
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let size = self.metadata.as_ref().and_then(|metadata| metadata.size);
+        let (Some(path), Some(size), Some(bps)) = (path, size, self.nak.arrivals.bps()) else {
+            return;
+        };
+        let left = size.saturating_sub(end) as f64 * 8.0 / bps.max(1) as f64;
+        // As long as a NAK with all its requests takes.
+        let pause = path.time_of(NAK_LEN) * 4;
+        let is_late = left < pause.as_secs_f64();
+        let is_early = now.since(self.nak.early.at.unwrap_or(Time::ZERO)) < pause;
+        if is_late || is_early || !path.is_idle(now) || !self.return_is_thin(core) {
+            return;
+        }
+        let start = self.nak.early.end;
+        let bridge = self.early_bridge(start, end).min(self.bridge(core));
+        self.nak.early = Early { end, at: Some(now), bridge };
+        self.ask(core, now, start, end);
+    }
+
+    /// The bytes between two gaps that must be requested as one for a NAK to have few requests.
+    ///
+    /// While new data still comes, what is sent twice delays it, and requests cost no time.
+    fn early_bridge(&self, start: u64, end: u64) -> u64 {
+        let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
+        let mut between: Vec<_> =
+            gaps.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
+        between.sort_unstable();
+        let joined = gaps.len().saturating_sub(EARLY_REQUESTS);
+        joined.checked_sub(1).map_or(0, |last| between[last])
+    }
+
+    /// Most bytes between two gaps that are requested as one, because another request takes
+    /// longer on the return link. An engine that keeps few gaps reports them as they are.
+    fn bridge(&self, core: &Core) -> u64 {
+        if self.base.remote.nak_gaps_max.is_some() {
+            return 0;
+        }
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let request = 2 * self.base.header.file_size_len();
+        let rate = path.and_then(Path::rate_bps);
+        thin_return::bridge(request, self.nak.arrivals.bps(), rate)
+    }
+
+    /// Whether a PDU on the return link costs as much time as many on the forward link.
+    pub(super) fn return_is_thin(&self, core: &Core) -> bool {
+        self.bridge(core) >= THIN
+    }
+
+    /// Data arrived that was here before: between joined gaps, it shows that replies arrive, and
+    /// how far they are.
+    pub(super) fn repeated(&mut self, core: &mut Core, now: Time, end: u64) {
+        let least = self.base.seat.round_trip(&core.kernel.paths).least();
+        let Round::Waiting { asked_at, ref mut heard, .. } = self.nak.round else { return };
+        if now.since(asked_at) < least {
+            return;
+        }
+        *heard = true;
+        self.nak.pace.arrived(now);
+        self.answered(core, now, end);
     }
 
     /// Something that was asked for arrived.
@@ -162,6 +263,13 @@ impl Receiver {
     /// The end of the file is known: asks for all that is missing.
     pub(super) fn ask_after_eof(&mut self, core: &mut Core, now: Time) {
         if self.nak.round != Round::Idle {
+            return;
+        }
+        // Replies to requests of before are under way; what follows those was not requested yet.
+        let size = self.eof.map_or(0, |eof| eof.size);
+        let early = std::mem::take(&mut self.nak.early.end);
+        if early > 0 && self.ranges.gaps(early, size).next().is_some() {
+            self.ask(core, now, early, size);
             return;
         }
         let pending = self.nak.immediate_at.map(|at| at + self.base.answer_time(core));
@@ -215,15 +323,22 @@ impl Receiver {
         let fixed = self.base.header.encoded_len() + self.base.header.crc_len() + 1 + 2 * fss;
         let room = self.base.pdu_max(burst.mtu()).saturating_sub(fixed) / (2 * fss);
         let max = self.base.remote.nak_gaps_max.map_or(room, |max| max.min(room)).max(1);
-        let pdus_max = self.base.remote.nak_pdus_per_round_max.unwrap_or(u32::MAX).max(1);
+        let bridge = match self.eof {
+            Some(_) => self.bridge(core),
+            None => self.nak.early.bridge,
+        };
+        let pdus_max = match self.nak.misses {
+            SILENT_ROUNDS.. => 1,
+            _ => self.base.remote.nak_pdus_per_round_max.unwrap_or(u32::MAX).max(1),
+        };
         while let Round::Asking { next, end, metadata, last, sent } = self.nak.round {
             let mut requests = Vec::new();
             if metadata {
                 requests.push(SegmentRequest::METADATA);
             }
             let space = max - requests.len().min(max);
-            let mut gaps =
-                self.ranges.gaps(next, end).map(|(start, end)| SegmentRequest { start, end });
+            let mut gaps = thin_return::join(self.ranges.gaps(next, end), bridge)
+                .map(|(start, end)| SegmentRequest { start, end });
             requests.extend(gaps.by_ref().take(space));
             let more = gaps.next().is_some();
             drop(gaps);
@@ -254,13 +369,21 @@ impl Receiver {
     fn asked(&mut self, core: &mut Core, at: Time, last: u64) -> Round {
         if self.eof.is_none() {
             // The file still comes; what is missing at its end is asked for then.
+            self.nak.immediate_at =
+                self.nak.immediate_at.max((self.nak.early.end > 0).then_some(at));
             return Round::Idle;
         }
-        let auto = self.base.answer_time(core) + self.nak.pace.mean() * LOSSES_IN_A_ROW;
-        let wait = self.base.remote.nak_timer.duration(auto, self.nak.misses);
-        self.nak.deadline = at + wait;
+        self.nak.deadline = at + self.nak_wait(core);
         self.base.alarm(core, Alarm::Nak, self.nak.deadline);
         Round::Waiting { last: last.max(1), asked_at: at, heard: false }
+    }
+
+    /// Time to wait for what a round requests: a reply time, or, from a silent sender, as long as
+    /// for the reply to a probe.
+    fn nak_wait(&self, core: &Core) -> Duration {
+        let auto = self.base.answer_time(core) + self.nak.pace.mean() * LOSSES_IN_A_ROW;
+        let misses = self.nak.misses.saturating_sub(SILENT_ROUNDS - 1);
+        self.wait_for_reply(self.base.remote.nak_timer, auto, misses)
     }
 
     /// The answers stopped, or never came.
@@ -285,7 +408,7 @@ impl Receiver {
     /// A round brought nothing.
     fn missed(&mut self, core: &mut Core, now: Time) {
         self.nak.misses += 1;
-        if self.nak.misses > self.base.remote.nak_limit {
+        if self.base.remote.nak_limit.is_some_and(|limit| self.nak.misses > limit) {
             self.nak.misses = 0;
             self.fault(core, now, ConditionCode::NakLimitReached);
         }
@@ -302,9 +425,7 @@ impl Receiver {
     /// The path is up again: asks for all that is missing.
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
         self.nak.round = Round::Idle;
-        let auto = self.base.answer_time(core);
-        let patience = self.base.remote.nak_timer.duration(auto, self.nak.misses);
-        if self.nak.waited >= patience {
+        if self.nak.waited >= self.nak_wait(core) {
             self.nak.waited = Duration::ZERO;
             self.missed(core, now);
         }

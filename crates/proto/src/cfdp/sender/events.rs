@@ -15,6 +15,10 @@ use crate::path::{Class, Path};
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
+/// EOF PDUs sent without an ACK after a cancellation, where no limit is set: nothing depends on
+/// them.
+const CANCEL_ATTEMPTS: u32 = 30;
+
 type Answer = Result<Completion, EffectError>;
 
 impl Sender {
@@ -220,10 +224,22 @@ impl Sender {
                 self.base.want(core, Class::Bulk);
             }
         }
+        // A report that was overtaken by another says nothing new.
+        self.kept_alive = self.kept_alive.max(report.progress);
         let Some(limit) = self.base.remote.keep_alive_discrepancy else { return };
-        if self.phase == Phase::Sending && self.progress().saturating_sub(report.progress) > limit {
+        let behind = sent.saturating_sub(self.kept_alive);
+        if self.phase == Phase::Sending && behind > limit.saturating_add(self.under_way(core)) {
             self.fault(core, now, ConditionCode::KeepAliveLimitReached);
         }
+    }
+
+    /// Bytes that leave at the path's rate before a reply can tell of them: no receiver is behind
+    /// because of those. At 1 Mbit/s and 44 min of round trip 331 MB.
+    fn under_way(&self, core: &Core) -> u64 {
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let bps = path.and_then(Path::rate_bps).unwrap_or_default();
+        let bits = u128::from(bps) * self.base.answer_time(core).as_nanos() / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
     /// The receiver is done, well or badly.
@@ -276,7 +292,11 @@ impl Sender {
             }
             Alarm::Check => {
                 self.eof.waits += 1;
-                if self.eof.waits > self.base.remote.check_limit {
+                let is_over = match self.base.remote.check_limit {
+                    Some(limit) => self.eof.waits > limit,
+                    None => self.silence_limit(core) <= now,
+                };
+                if is_over {
                     self.eof.waits = 0;
                     self.fault(core, now, ConditionCode::CheckLimitReached);
                 }
@@ -312,15 +332,17 @@ impl Sender {
 
     /// When the receiver's silence is a fault. While it gets what it asked for, which may take longer
     /// than any limit, it has nothing to say.
-    fn silence_limit(&self, core: &Core) -> Time {
+    pub(super) fn silence_limit(&self, core: &Core) -> Time {
         self.base.last_heard.max(self.repaired) + self.base.inactivity(core)
     }
 
     fn ack_overdue(&mut self, core: &mut Core, now: Time) {
-        if self.eof.attempts >= self.base.remote.ack_limit.max(1) {
+        let cancelled = matches!(self.phase, Phase::Cancelled { .. });
+        let limit = self.base.remote.ack_limit.or(cancelled.then_some(CANCEL_ATTEMPTS));
+        if limit.is_some_and(|limit| self.eof.attempts >= limit.max(1)) {
             self.eof.attempts = 0;
-            if matches!(self.phase, Phase::Cancelled { .. }) {
-                // Nobody is there to hear of it.
+            if cancelled {
+                // The receiver is out of reach; its own inactivity limit ends the transaction there.
                 self.close(core);
                 return;
             }

@@ -51,6 +51,8 @@ pub(crate) struct Sender {
     /// Whether the end system said Finished, not only a waypoint.
     heard_end_system: bool,
     prompts_due: Vec<PromptResponse>,
+    /// The farthest progress that the receiver reported by Keep Alive.
+    kept_alive: u64,
     /// When the last EOF left, to measure the round trip; only if it was sent once.
     eof_left: Option<Time>,
     journal: JournalSlot,
@@ -106,6 +108,7 @@ impl Sender {
             ack_due: None,
             heard_end_system: false,
             prompts_due: Vec::new(),
+            kept_alive: 0,
             eof_left: None,
             journal: JournalSlot::default(),
             restored,
@@ -469,20 +472,27 @@ impl Sender {
         self.eof.ever_sent = true;
         self.eof_left = (first || self.eof.attempts == 0).then_some(at);
         let cancelled = matches!(self.phase, Phase::Cancelled { .. });
+        if first {
+            // Nobody had to reply before.
+            self.base.last_heard = self.base.last_heard.max(at);
+        }
         if first && !cancelled && core.config.indications.eof_sent {
             core.user.indicate(Indication::EofSent(self.base.id()));
         }
         if self.base.acknowledged() {
             if first {
-                self.base.alarm_no_later(core, Alarm::Inactivity, at + self.base.inactivity(core));
+                self.base.alarm_no_later(core, Alarm::Inactivity, self.silence_limit(core));
             }
             if self.eof.acknowledged {
                 self.wait(core, at);
             } else {
                 self.eof.attempts += 1;
+                let (timer, misses) = (self.base.remote.ack_timer, self.eof.attempts);
                 let auto = self.base.answer_time(core);
-                let misses = self.eof.attempts;
-                let wait = self.base.remote.ack_timer.duration(auto, misses);
+                let wait = match cancelled {
+                    true => timer.duration(auto, misses),
+                    false => timer.probe(auto, misses - 1),
+                };
                 self.base.alarm(core, Alarm::Ack, at + wait);
             }
         } else if cancelled {

@@ -261,6 +261,40 @@ fn a_flood_of_transactions_is_bounded() {
 }
 
 #[test]
+fn a_transfer_completes_during_a_flood() {
+    let file = content(10_000_000);
+    let mut world = World::new(&config(|_| {}));
+    world.logging = false;
+    world.sides[0].store.insert(name("source"), file.clone());
+    // 100,000 sessions of one PDU each, from another entity on the same path, until about the end
+    // of the file: 12 each millisecond.
+    let flood = Header { source: EntityId(3), ..header(0) };
+    let (mut sequence, mut memory) = (0, 0);
+    let mut put = None;
+    while sequence < 100_000 || world.finished(1).is_none() {
+        let until = world.now + Duration::from_millis(1);
+        for _ in 0..12 {
+            let body = if sequence % 2 == 0 { metadata(1 << 30) } else { data(1000, &[7; 900]) };
+            say(&mut world, 1, Header { sequence, ..flood }, body);
+            sequence += 1;
+        }
+        // The transfer starts when all places are taken.
+        if sequence > 2000 && put.is_none() {
+            put = Some(world.put(put_request()));
+        }
+        world.run_until(until);
+        memory = memory.max(world.sides[1].engine.memory());
+        assert!(world.sides[1].engine.transactions().count() <= 1000);
+        assert!(world.now < Time::from_secs(30), "the transfer does not complete");
+    }
+    println!("{sequence} sessions; at most {memory} bytes; file after {}", world.now);
+    assert_eq!(condition(&world), Some(ConditionCode::NoError));
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+    assert!(memory < 16 << 20, "{memory} bytes");
+    assert!(world.sides[1].store.used() < 16 << 20);
+}
+
+#[test]
 fn more_gaps_than_tracked_still_end_in_the_whole_file() {
     let file = content(200_000);
     let mut world = World::new(&small());

@@ -351,7 +351,7 @@ fn fault_handlers_are_obeyed() {
         let mut world = world_with(
             &config(|remote| {
                 remote.ack_timer = Timer::Fixed(Duration::from_millis(100));
-                remote.ack_limit = 2;
+                remote.ack_limit = Some(2);
             }),
             &content(5000),
         );
