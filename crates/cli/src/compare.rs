@@ -63,7 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = switch::congestion())]
     congestion: Option<Congestion>,
 
-    /// Growth limit of the buffers of protocols over TCP [default: unlimited, but for kernels' profiles]
+    /// Growth limit of the buffers of protocols over TCP [default: unlimited, but for kernels'
+    /// profiles]
     #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
     tcp_buffers: Option<TcpBuffers>,
 

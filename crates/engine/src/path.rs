@@ -99,7 +99,7 @@ pub enum PathEvent {
     /// while the path itself is up; timers that wait for the peer stand still while either
     /// direction is down. No event means that nothing is known of the return link.
     ReturnDown,
-    /// What the peer sends can arrive again.
+    /// Data from the peer can arrive again.
     ReturnUp,
     /// No room for one more MTU (datagram, message), or none at all (stream).
     Blocked,

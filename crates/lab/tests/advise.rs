@@ -1,5 +1,5 @@
-//! Advice beside whole simulations: every number is that of a run of the whole file, or an interval
-//! that holds it.
+//! Advice beside whole simulations: every number is that of a run of the whole file, or an
+//! interval that holds it.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -132,8 +132,8 @@ fn is_honest(label: &str, advice: &Advice) {
     }
 }
 
-/// From 9.6 kbit/s to 1 Gbit/s, 1 ms to 22 min, no loss to 0.3, 1 kB to 1 GB, each on a logarithmic
-/// scale; some with a thin return link, outages, several receivers or no return link.
+/// From 9.6 kbit/s to 1 Gbit/s, 1 ms to 22 min, no loss to 0.3, 1 kB to 1 GB, each on a
+/// logarithmic scale; some with a thin return link, outages, several receivers or no return link.
 fn random(seed: u64) -> Question {
     let mut rng = Rng::new(seed, "random link");
     let mut between = |low: f64, high: f64| low * (high / low).powf(rng.unit());
@@ -213,8 +213,8 @@ fn advice_is_what_whole_files_do() {
     assert!(checked >= 5 && estimated >= 3, "{checked}, {estimated}");
 }
 
-/// Links of users, each with a file: advice is beside a whole run of its first row and of the first
-/// row that was not simulated whole.
+/// Links of users, each with a file: advice is beside a whole run of its first row and of the
+/// first row that was not simulated whole.
 fn compared(name: &str, question: &Question) -> Advice {
     let found = advice(question);
     is_honest(name, &found);

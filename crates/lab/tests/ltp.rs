@@ -185,8 +185,8 @@ fn segments_of_the_library_of_2007() {
 /// Seeds of the tests below.
 const SEEDS: u32 = 12;
 
-/// 1 MB at 1 Mbit/s over 100 ms, of which half of the packets are lost both ways: the bound is 16.8
-/// s.
+/// 1 MB at 1 Mbit/s over 100 ms, of which half of the packets are lost both ways: the bound is
+/// 16.8 s.
 #[test]
 fn a_link_that_loses_half_has_no_tail() {
     for protocol in ["ltp", "ltp/checkpoints", "ltp/async-reports"] {

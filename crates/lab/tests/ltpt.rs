@@ -86,8 +86,8 @@ fn a_relay_keeps_what_cannot_go_on() {
     let text = cut(&chain("abc", "", "")) + &transfer("abc", "size = \"100 kB\"");
     let run = play(&text);
     assert!((3600.0..3610.0).contains(&delivered(&run)), "{run:?}");
-    // 100 kB are 72 datagrams of 1,472 bytes with their extensions, and the report acknowledgment is one more: nothing is
-    // sent twice while the relay waits.
+    // 100 kB are 72 datagrams of 1,472 bytes with their extensions, and the report acknowledgment
+    // is one more: nothing is sent twice while the relay waits.
     for (from, to) in [("a", "b"), ("b", "c")] {
         let link = run.links.iter().find(|link| link.from == from && link.to == to).unwrap();
         assert!((70..80).contains(&link.pushed), "{link:?}");

@@ -58,11 +58,11 @@ pub(crate) enum Job<J> {
 /// Timers of a path's sessions that run, fewest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clock {
-    /// None: the path is down.
+    /// No timer: the path is down.
     Stopped,
-    /// Those that do not wait for the peer: its link to this host is down.
+    /// Only timers that do not wait for the peer: its link to this host is down.
     Sending,
-    /// All.
+    /// All timers.
     Running,
 }
 
@@ -77,7 +77,7 @@ impl Clock {
     }
 }
 
-/// How a path's [`Clock`] changed.
+/// Change of a path's [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The path or its return came up: more timers run, and it is worth sending at once.

@@ -1,11 +1,15 @@
-//! Requests for repair over a thin return link: ranges that cost more to request apart than to send again.
+//! Requests for repair over a thin return link: ranges that cost more to request apart than to
+//! send again.
 //!
-//! A request names the gaps of a block. Each further gap adds some bytes to it, which take time on the return link. Leaving two gaps
-//! apart saves the bytes between them, which take time on the forward link. Where the return link is thinner than the forward one by
-//! some orders of magnitude, it is faster to request both gaps as one range and to receive what lies between them a second time.
+//! A request names the gaps of a block. Each further gap adds some bytes to it, which take time
+//! on the return link. Leaving two gaps apart saves the bytes between them, which take time on
+//! the forward link. Where the return link is thinner than the forward one by some orders of
+//! magnitude, it is faster to request both gaps as one range and to receive what lies between
+//! them a second time.
 //!
-//! A receiver knows the rate of its own path ([`Path::rate_bps`](crate::path::Path::rate_bps)) and measures the forward rate from what
-//! arrives ([`ArrivalRate`]). [`bridge`] makes the greatest distance of both, and [`join`] applies it:
+//! A receiver knows the rate of its own path ([`Path::rate_bps`](crate::path::Path::rate_bps))
+//! and measures the forward rate from what arrives ([`ArrivalRate`]). [`bridge`] makes the
+//! greatest distance of both, and [`join`] applies it:
 //!
 //! ```ignore
 //! let most = thin_return::bridge(8, self.arrivals.bps(), path.rate_bps());
@@ -26,8 +30,9 @@ const SPAN: Duration = Duration::from_millis(1);
 
 /// The rate at which data arrives, measured while it does.
 ///
-/// The estimate is the mean over at least 16 datagrams and 1 ms. It rises at once and sinks by an eighth of the difference with each
-/// measurement, so that pauses of the sender do not count as a slow link.
+/// The estimate is the mean over at least 16 datagrams and 1 ms. It rises at once and sinks by an
+/// eighth of the difference with each measurement, so that pauses of the sender do not count as a
+/// slow link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArrivalRate {
     /// When the measurement began; its first datagram does not count.
@@ -73,8 +78,8 @@ impl ArrivalRate {
     }
 }
 
-/// Most bytes between two gaps that take less time on the forward link than `request` bytes on the return link; 0 where a rate is
-/// unknown.
+/// Most bytes between two gaps that take less time on the forward link than `request` bytes on
+/// the return link; 0 where a rate is unknown.
 ///
 /// 8 bytes at 2 kbit/s are 32 ms, in which 600 kB cross a link of 150 Mbit/s.
 pub(crate) fn bridge(request: usize, forward_bps: Option<u64>, return_bps: Option<u64>) -> u64 {
@@ -98,7 +103,8 @@ pub(crate) fn bridge_for(gaps: &[(u64, u64)], longest: u64, count: usize) -> u64
     longest.min(*longest_bridged)
 }
 
-/// Joins gaps with at most `bridge` bytes between them. The gaps are in order and do not overlap; so are those returned.
+/// Joins gaps with at most `bridge` bytes between them. The gaps are in order and do not overlap;
+/// so are those returned.
 pub(crate) fn join(
     gaps: impl IntoIterator<Item = (u64, u64)>,
     bridge: u64,
@@ -144,7 +150,8 @@ mod tests {
         assert_eq!(bridge_for(&GAPS[..1], u64::MAX, 0), 0);
     }
 
-    /// 340 gaps in 5 MB at 150 Mbit/s there and 2 kbit/s back are one; on a symmetric link they stay apart.
+    /// 340 gaps in 5 MB at 150 Mbit/s there and 2 kbit/s back are one; on a symmetric link they
+    /// stay apart.
     #[test]
     fn the_bridge_is_what_the_forward_link_carries_meanwhile() {
         let bridge_of = |there, back| bridge(8, Some(there), Some(back));

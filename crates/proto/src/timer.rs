@@ -11,7 +11,8 @@ const PROBE_MOST: Duration = Duration::from_millis(250);
 /// Default limit of a peer's silence: one hour and eight reply times.
 ///
 /// An hour covers a peer that is restarted or that serves others first. The replies cover lost
-/// ones: at 22 minutes of light, one repair round takes 44 minutes. 3,600 s + 8 * 2,650 s = 6 h 53.
+/// ones: at 22 minutes of light, one repair round takes 44 minutes. 3,600 s + 8 * 2,650 s = 6 h
+/// 53.
 pub(crate) fn inactivity(reply: Duration) -> Duration {
     Duration::from_secs(3600) + reply * 8
 }

@@ -39,14 +39,14 @@ pub(crate) struct Pipe {
     far: Vec<(usize, Interface)>,
 }
 
-/// What can arrive at a link's far end.
+/// State of a link's far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
     /// Whether anything can.
     pub(crate) up: bool,
     /// When that changes next.
     pub(crate) change: Option<Time>,
-    /// Whether an engine there is told of it.
+    /// An engine there learns of changes.
     pub(crate) cues: bool,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Network {
     agenda: Agenda,
     /// The links that are down or will be.
     gated: BTreeSet<usize>,
-    /// The same at their far ends.
+    /// Events at their far ends.
     exits_gated: BTreeSet<usize>,
     captures: Vec<Capture>,
     pushed: u64,
@@ -166,7 +166,7 @@ impl Network {
         gated.filter(|(_, pipe)| pipe.cues)
     }
 
-    /// The links at whose far end nothing can arrive, now or later, of which an engine there is told.
+    /// Links at whose far end nothing can arrive, now or later, and of which an engine there learns.
     pub(crate) fn exits_cued(&self) -> impl Iterator<Item = (usize, &Pipe)> {
         let gated = self.exits_gated.iter().map(|pipe| (*pipe, &self.pipes[*pipe]));
         gated.filter(|(_, pipe)| pipe.exit.cues)
@@ -213,7 +213,7 @@ impl Network {
         self.schedule(pipe);
     }
 
-    /// Reads what can arrive at a link's far end afresh. Apart from [`Network::look`], because the two
+    /// Updates the state of a link's far end. Apart from [`Network::look`], because the two
     /// ends may change at the same moment and each change is an event.
     pub(crate) fn look_at_exit(&mut self, now: Time, pipe: usize) {
         let at = &mut self.pipes[pipe];

@@ -24,9 +24,9 @@ pub struct HostConfig {
     pub batch: usize,
     /// Whether datagrams carry a UDP checksum. Without, damage reaches the engines.
     pub udp_checksum: bool,
-    /// Whether the engine is told when the first link of a path goes down and up, when the contact
+    /// The engine learns when the first link of a path goes down and up, when the contact
     /// ends, and when the last link from the peer does the same, a light time later
-    /// ([`PathEvent::ReturnDown`]). Outages of links between others are never told.
+    /// ([`PathEvent::ReturnDown`]). Outages of links between others are not announced.
     pub cues: bool,
     /// The time to live of the packets it sends.
     pub ttl: u8,
@@ -88,7 +88,7 @@ struct Path {
     unknown: bool,
     open: bool,
     paused: bool,
-    /// Whether the engine was told that nothing can arrive.
+    /// The engine learned that nothing can arrive.
     return_down: bool,
 }
 

@@ -91,8 +91,8 @@ impl fmt::Display for TooBig<'_> {
     }
 }
 
-/// Writes the header in front of the quoted packet already in `message[8..]`, for IPv4. An `mtu` of
-/// more than 16 bits is written as 65,535.
+/// Writes the header in front of the quoted packet already in `message[8..]`, for IPv4. An `mtu`
+/// of more than 16 bits is written as 65,535.
 ///
 /// # Panics
 /// If `message` is shorter than the header.

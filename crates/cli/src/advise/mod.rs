@@ -121,8 +121,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     crate::told(print(args, &question, &advice), serves)
 }
 
-/// Whether a transport is known to deliver the file, in time if there is a deadline. Without one, a
-/// transport that delivered shorter files counts.
+/// Whether a transport is known to deliver the file, in time if there is a deadline. Without one,
+/// a transport that delivered shorter files counts.
 fn serves(question: &Question, best: &Candidate) -> bool {
     match best.success {
         Some(success) => success > 0.0,

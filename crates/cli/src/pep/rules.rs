@@ -205,8 +205,8 @@ fn nft(gateway: &Gateway, table: &str) -> String {
 }
 
 /// Matches for reports of routers that a packet of our own TCP was too long. The packet is quoted
-/// behind 8 bytes of ICMP: its protocol is byte 9 of a header of IPv4, or 6 of one of IPv6, and its
-/// ports follow that header of 20 or 40 bytes.
+/// behind 8 bytes of ICMP: its protocol is byte 9 of a header of IPv4, or 6 of one of IPv6, and
+/// its ports follow that header of 20 or 40 bytes.
 fn reports_to_own(gateway: &Gateway, mark: &str) -> Vec<String> {
     let taken = gateway.intercept.taken();
     let v4 = ("meta nfproto ipv4 icmp type destination-unreachable icmp code frag-needed", 17, 28);

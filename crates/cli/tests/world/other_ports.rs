@@ -26,7 +26,8 @@ impl OtherPorts {
         Self { listens, inlets, stop: Arc::default(), threads: Vec::new() }
     }
 
-    /// Relays between hosts that are at these addresses; one that is unknown becomes known by what it sends. One datagram in
+    /// Relays between hosts that are at these addresses; one that is unknown becomes known by
+    /// what it sends. One datagram in
     /// `lose_one_in` is lost, none if that is 0.
     pub(crate) fn start(&mut self, hosts: [Option<SocketAddr>; 2], lose_one_in: u64) {
         let hosts = Arc::new(Mutex::new(hosts));

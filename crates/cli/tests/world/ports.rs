@@ -4,8 +4,8 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Below the ports that kernels give to outgoing connections and to sockets bound to port 0: a port
-/// of those may be taken while its owner restarts.
+/// Below the ports that kernels give to outgoing connections and to sockets bound to port 0: a
+/// port of those may be taken while its owner restarts.
 const RANGE: std::ops::Range<u16> = 20_000..32_000;
 
 /// Port that is free for TCP and UDP, and is kept from other tests until this is dropped.

@@ -103,7 +103,7 @@ pub(super) enum Faults {
 pub(super) enum Interruption {
     /// The path is down, at both ends, for so long.
     Outage(Duration),
-    /// Nothing arrives at one end for so long, and it is told so.
+    /// Nothing arrives at one end for this time, and its engine learns so.
     ReturnOutage(Role, Duration),
     /// The path of one end is full for so long.
     Block(Role, Duration),

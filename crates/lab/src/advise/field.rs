@@ -443,8 +443,8 @@ impl Field<'_> {
         self.tried = keyed.into_iter().map(|(_, tried)| tried).collect();
     }
 
-    /// Sorts the first so many by how often the file is delivered, then by when. Those behind them were
-    /// left there with fewer runs, whose mean may be a lucky one.
+    /// Sorts the first so many by how often the file is delivered, then by when. Those behind
+    /// them were left there with fewer runs, whose mean may be a lucky one.
     fn rank(&mut self, count: usize) {
         let behind = self.tried.split_off(count);
         let first: Vec<_> = self.tried.drain(..).collect();

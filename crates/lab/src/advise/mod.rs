@@ -1,12 +1,13 @@
 //! Which transport to take for a link: all that the needs admit are simulated, within a budget.
 //!
-//! Files that the budget allows are simulated whole from the first run on, in rounds that fewer and
-//! fewer transports reach. Of longer files every transport first sends shorter ones, and the
+//! Files that the budget allows are simulated whole from the first run on, in rounds that fewer
+//! and fewer transports reach. Of longer files every transport first sends shorter ones, and the
 //! finalists then send all of it. A transport whose whole file was not simulated is reported as
 //! estimated, with the error of the estimate, or not at all where shorter files say nothing of
 //! longer ones: with outages, changing rates, several receivers or no return link.
 //!
-//! The budget is counted in packets, not in seconds, so that advice does not depend on the machine.
+//! The budget is counted in packets, not in seconds, so that advice does not depend on the
+//! machine.
 
 mod estimate;
 mod field;

@@ -4,8 +4,8 @@ use super::Question;
 use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::text::SpecError;
 
-/// Transports that the needs admit. On a shared path these include those without congestion control,
-/// which are simulated to name the best of them but are not recommended.
+/// Transports that the needs admit. On a shared path these include those without congestion
+/// control, which are simulated to name the best of them but are not recommended.
 ///
 /// # Errors
 ///
@@ -96,8 +96,8 @@ pub fn deployment(protocol: &Protocol) -> Deployment {
     }
 }
 
-/// Order of transports that do equally well: fewer layers first, then put before fetched, those that
-/// can be run before models, retransmission before coding.
+/// Order of transports that do equally well: fewer layers first, then put before fetched, those
+/// that can be run before models, retransmission before coding.
 pub(super) fn simplicity(protocol: &Protocol) -> impl Ord {
     let kind = protocol.kind;
     let layers = match kind.family() {

@@ -280,8 +280,8 @@ impl Base {
     /// Stops the timers that do not run by this clock, and keeps what was left of them.
     pub(crate) fn pause(&mut self, core: &mut Core, now: Time, clock: Clock) {
         let handle = self.seat.handle;
-        let begun = || Paused { clock, since: now, left: Vec::new() };
-        let paused = self.paused.get_or_insert_with(begun);
+        let started = || Paused { clock, since: now, left: Vec::new() };
+        let paused = self.paused.get_or_insert_with(started);
         paused.clock = clock;
         let runs = |alarm: Alarm| clock.runs(alarm.awaits_peer());
         for alarm in Alarm::PROTOCOL.into_iter().filter(|alarm| !runs(*alarm)) {

@@ -159,8 +159,8 @@ pub struct Remote {
     pub host_delay: Duration,
 }
 
-/// From where segments of an engine are taken whose address is known. An engine is its number; some
-/// listen on one port and send from another.
+/// From where segments of an engine are taken whose address is known. An engine is its number;
+/// some listen on one port and send from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// From anywhere.

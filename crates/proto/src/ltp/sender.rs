@@ -661,8 +661,8 @@ impl Sender {
             self.base.want(&mut core.kernel, Class::Bulk);
         }
         let before = self.acked.covered();
-        // A claim is a promise, which a report that is older or claims less does not take back. A receiver that
-        // lost what it claimed cancels the session.
+        // A claim is a promise, which a report that is older or claims less does not take back. A
+        // receiver that lost what it claimed cancels the session.
         for (start, end) in report.received() {
             if self.acked.len() > core.config.limits.gaps && self.acked.would_add_range(start, end)
             {

@@ -15,10 +15,11 @@ const SILENT_AFTER: u32 = 4;
 /// Time between two retransmissions to a peer that is out of reach, of all sessions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Retransmission of a checkpoint, on which the receiver repeats its reports: four in a reply time, each 500
-    /// ms at most.
+    /// Retransmission of a checkpoint, on which the receiver repeats its reports: four in a reply
+    /// time, each 500 ms at most.
     Checkpoint,
-    /// Retransmission of a report, whose sender asks as well: one in a reply time, each second at most.
+    /// Retransmission of a report, whose sender asks as well: one in a reply time, each second at
+    /// most.
     Report,
 }
 

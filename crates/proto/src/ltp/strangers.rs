@@ -21,8 +21,8 @@ use crate::path::{Handle, Path};
 /// Engines that sent from another address than theirs of which the user is informed.
 const ELSEWHERE_MAX: usize = 256;
 
-/// Whether a segment may come by this path, though the settings may name another. Some engines send
-/// from another port than the one that they listen on: an engine is known by its number.
+/// Whether a segment may come by this path, though the settings may name another. Some engines
+/// send from another port than the one that they listen on: an engine is known by its number.
 pub(super) fn may_speak(core: &Core, remote: &Remote, from: PathId) -> bool {
     let Some(path) = remote.path.filter(|path| *path != from) else { return true };
     let host = |path: &PathId| core.kernel.paths.get(path).and_then(Path::host);

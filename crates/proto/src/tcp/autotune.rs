@@ -86,8 +86,9 @@ impl ReceiveTuning {
 }
 
 /// Size of the send buffer for a window of `cwnd` bytes in segments of `mss`
-/// (`tcp_sndbuf_expand`): `windows` of them, in the memory that Linux takes for a segment. That is about three times its
-/// payload at an MTU of 1,500, which leaves room for what waits behind a gap.
+/// (`tcp_sndbuf_expand`): `windows` of them, in the memory that Linux takes for a segment. That
+/// is about three times its payload at an MTU of 1,500, which leaves room for what waits behind a
+/// gap.
 pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64, mss: u64, windows: u64) -> u64 {
     match buffer {
         Buffer::Fixed(size) => size,

@@ -33,7 +33,7 @@ pub enum Event {
         /// Its number.
         entity: u64,
     },
-    /// What an entity sends can arrive again.
+    /// Data from the peer entity can arrive again.
     ReturnUp {
         /// Its number.
         entity: u64,

@@ -16,7 +16,7 @@ fn with_outage(mut config: link::Config) -> link::Config {
     config
 }
 
-/// What earth, then moon, learned of the links to them.
+/// Events that earth, then moon, learned of the links to them.
 fn returns(forward: link::Config, back: link::Config, cues: bool) -> [Vec<(Time, bool)>; 2] {
     let host = |host| HostConfig { cues, ..host };
     let Pair { mut world, earth, moon, .. } = pair_of(host, &forward, &back);
@@ -29,11 +29,11 @@ fn returns(forward: link::Config, back: link::Config, cues: bool) -> [Vec<(Time,
 
 #[test]
 fn an_outage_of_the_return_link_reaches_the_far_end_a_light_time_later() {
-    let seen = vec![(Time::from_secs(8), false), (Time::from_secs(10), true)];
+    let events = vec![(Time::from_secs(8), false), (Time::from_secs(10), true)];
     let clear = line(DELAY);
     let outage = with_outage(line(DELAY));
-    assert_eq!(returns(clear.clone(), outage.clone(), true), [seen.clone(), vec![]]);
-    assert_eq!(returns(outage.clone(), clear.clone(), true), [vec![], seen.clone()]);
-    assert_eq!(returns(outage.clone(), outage.clone(), true), [seen.clone(), seen]);
+    assert_eq!(returns(clear.clone(), outage.clone(), true), [events.clone(), vec![]]);
+    assert_eq!(returns(outage.clone(), clear.clone(), true), [vec![], events.clone()]);
+    assert_eq!(returns(outage.clone(), outage.clone(), true), [events.clone(), events]);
     assert_eq!(returns(outage.clone(), outage, false), [vec![], vec![]], "without cues");
 }

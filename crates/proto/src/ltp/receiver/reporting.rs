@@ -1,4 +1,5 @@
-//! The reports of a session that receives (RFC 5326 §6.11): when they are made, what they claim, when they are repeated.
+//! The reports of a session that receives (RFC 5326 §6.11): when they are made, what they claim,
+//! when they are repeated.
 
 use std::time::Duration;
 
@@ -37,8 +38,8 @@ const STEADY_REPORTS: u32 = 24;
 const COPY_SHARE: u32 = 1000;
 
 impl Receiver {
-    /// The sender asks what is here (§6.11), with a segment that ends at `end`; from `start` on it
-    /// has to be told even if that was reported.
+    /// Answers a checkpoint (§6.11) whose segment ends at `end`. The report covers everything from
+    /// `start` on, even if earlier reports did.
     pub(super) fn on_checkpoint(
         &mut self,
         core: &mut Core,
@@ -108,7 +109,7 @@ impl Receiver {
     ) -> Vec<u64> {
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
-        // Control octet, session, counts, and the numbers before the claims.
+        // Control byte, session, counts, and the numbers before the claims.
         let id = self.peer.session;
         let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
         let room = max.saturating_sub(fixed);
@@ -154,12 +155,12 @@ impl Receiver {
     fn copy_is_cheap(&self, core: &Core) -> bool {
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));
-        // 80 octets at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
+        // 80 bytes at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
         times.is_some_and(|(packet, round_trip)| packet * COPY_SHARE < GapWatch::pause(round_trip))
     }
 
-    /// The ranges of `lower..upper` to claim: what has arrived, but for short parts between gaps that cost more time to claim on
-    /// the return link than to receive a second time.
+    /// The ranges of `lower..upper` to claim: what has arrived, but for short parts between gaps
+    /// that cost more time to claim on the return link than to receive a second time.
     fn here(&self, core: &Core, lower: u64, upper: u64) -> Vec<(u64, u64)> {
         let mut gaps = self.ranges.gaps(lower, upper).peekable();
         if gaps.peek().is_none() {
@@ -220,7 +221,7 @@ impl Receiver {
         self.base.alarm(&mut core.kernel, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
-    /// Whether what is here may be told; asks for the mark if that is what is missing.
+    /// Whether claims are safe on the medium; requests the mark if it is what is missing.
     pub(super) fn may_report(&mut self, core: &mut Core) -> bool {
         let (id, handle) = (self.peer.session, self.base.seat.handle);
         self.is_safe || self.mark.allows(core, handle, id)
@@ -348,7 +349,7 @@ impl Receiver {
     }
 }
 
-/// What of `lower..upper` no gap covers.
+/// Returns the parts of `lower..upper` that no gap covers.
 fn outside(
     gaps: impl IntoIterator<Item = (u64, u64)>,
     (lower, upper): (u64, u64),

@@ -1,4 +1,5 @@
-//! Engines as they are: they send from other ports than they listen on, and repeat what is refused.
+//! Engines as they are: they send from other ports than they listen on, and repeat what is
+//! refused.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -39,8 +39,8 @@ fn one_loss_in_a_queue_that_grows_is_one_retransmission() {
     for congestion in controls() {
         for lost in [&[900][..], &[1300], &[460]] {
             let counts = sent(congestion, lost);
-            let seen = (counts.retransmissions, counts.recoveries, counts.timeouts);
-            assert_eq!(seen, (1, 1, 0), "{congestion:?}, {lost:?}");
+            let losses = (counts.retransmissions, counts.recoveries, counts.timeouts);
+            assert_eq!(losses, (1, 1, 0), "{congestion:?}, {lost:?}");
         }
     }
 }
