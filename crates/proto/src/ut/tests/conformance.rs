@@ -1,5 +1,7 @@
 //! The engine contract's own suite, over LTP and over bundles.
 
+use std::time::Duration;
+
 use engine::conformance::{self, Check, Options, PATH, Role, Subject, Verdict};
 use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, Time};
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode};
@@ -64,7 +66,12 @@ fn config(number: u64) -> Config {
 
 fn ltp_config() -> ltp::Config {
     ltp::Config {
-        default_remote: ltp::Remote { datagram_max: Some(200), ..ltp::Remote::default() },
+        default_remote: ltp::Remote {
+            datagram_max: Some(200),
+            // Sessions of a transaction that ended repeat checkpoints until then.
+            inactivity: cfdp::Timer::Fixed(Duration::from_secs(300)),
+            ..ltp::Remote::default()
+        },
         limits: ltp::Limits {
             sessions: 16,
             sessions_per_path: 12,
