@@ -50,10 +50,13 @@ enum Router {
     IsSilent,
 }
 
+/// Packets that were too long, each with the end that sent it.
+type Dropped = Rc<RefCell<Vec<(usize, Vec<u8>)>>>;
+
 /// Path whose middle forwards packets of at most `mtu` bytes, both ways. Reports take no time.
 struct Narrow {
     world: World,
-    dropped: Rc<RefCell<Vec<(usize, Vec<u8>)>>>,
+    dropped: Dropped,
 }
 
 impl Narrow {

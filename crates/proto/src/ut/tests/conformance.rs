@@ -1,7 +1,5 @@
 //! The engine contract's own suite, over LTP and over bundles.
 
-use std::time::Duration;
-
 use engine::conformance::{self, Check, Options, PATH, Role, Subject, Verdict};
 use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, Time};
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode};
@@ -66,12 +64,7 @@ fn config(number: u64) -> Config {
 
 fn ltp_config() -> ltp::Config {
     ltp::Config {
-        default_remote: ltp::Remote {
-            datagram_max: Some(200),
-            // Sessions of a transaction that ended repeat checkpoints until then.
-            inactivity: cfdp::Timer::Fixed(Duration::from_secs(300)),
-            ..ltp::Remote::default()
-        },
+        default_remote: ltp::Remote { datagram_max: Some(200), ..ltp::Remote::default() },
         limits: ltp::Limits {
             sessions: 16,
             sessions_per_path: 12,
@@ -214,8 +207,11 @@ const OVER_BUNDLES: Over<BundleLayer> =
     Over { engine: over_bundles, mode: CLASS_1, color: Color::Red, closure: false };
 
 fn check_all<B: Below>(subject: &Over<B>, positions: u64) {
+    // Up to twelve blocks repeat their checkpoints until LTP's inactivity ends them.
+    let events_max = 2_000_000;
+    let options = Options { runs: 8, positions, events_max, ..Options::default() };
     for check in Check::ALL {
-        conformance::check(subject, &Options { runs: 8, positions, ..Options::default() }, check);
+        conformance::check(subject, &options, check);
     }
 }
 
