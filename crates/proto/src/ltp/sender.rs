@@ -13,7 +13,7 @@ use wire::ltp::{
 };
 use wire::ltpt::Congestion;
 
-use self::checkpoints::Outstanding;
+use self::checkpoints::{Late, Outstanding};
 use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
@@ -102,6 +102,7 @@ pub(crate) struct Sender {
     /// What the receiver has of the red part.
     acked: Ranges,
     checkpoints: BTreeMap<u64, Outstanding>,
+    late: Late,
     /// Where a checkpoint ends, and its serial number.
     ends: BTreeMap<u64, u64>,
     serial: u64,
@@ -171,6 +172,7 @@ impl Sender {
             description_due: false,
             acked: Ranges::new(),
             checkpoints: BTreeMap::new(),
+            late: Late::default(),
             ends: BTreeMap::new(),
             serial: core.first_serial(),
             unchecked: 0,

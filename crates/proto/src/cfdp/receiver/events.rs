@@ -428,7 +428,7 @@ impl Receiver {
         match self.phase {
             Phase::Receiving => {
                 self.start_timers(core, now);
-                if self.eof.is_some() && self.base.acknowledged() {
+                if self.base.acknowledged() {
                     self.ask_again(core, now);
                 } else if self.eof.is_some() {
                     self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
@@ -452,10 +452,14 @@ impl Receiver {
     /// A direction of the path went down: a link that is known to be down lets no time count
     /// (§4.12).
     pub(crate) fn pause(&mut self, core: &mut Core, now: Time, clock: Clock) {
-        if self.base.clock() == Clock::Running {
+        let before = self.base.clock();
+        if before == Clock::Running {
             self.stop_asking(now);
         }
         self.base.pause(core, now, clock);
+        if (before, clock) == (Clock::Stopped, Clock::Sending) {
+            self.ask_at_contact(core, now);
+        }
     }
 
     /// Asks for a turn for all that waits to be sent.

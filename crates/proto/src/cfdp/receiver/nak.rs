@@ -60,6 +60,8 @@ pub(crate) struct NakState {
     pace: Pace,
     /// When the last gap was asked for before the file's end.
     immediate_at: Option<Time>,
+    /// When a contact began with a request, before its return came up.
+    contact_at: Option<Time>,
     /// How long an unanswered round waited before the path went down, in rounds in a row.
     waited: Duration,
     /// Times in a row that it asked at regular intervals and nothing came.
@@ -422,10 +424,41 @@ impl Receiver {
         }
     }
 
-    /// The path is up again: asks for all that is missing.
+    /// The path is up, its return not yet: what was lost before the outage is requested at once, as
+    /// a contact may be too short for the rest of the file, a request and the repairs.
+    pub(super) fn ask_at_contact(&mut self, core: &mut Core, now: Time) {
+        let is_receiving = self.phase == Phase::Receiving && !self.base.suspended;
+        if is_receiving && (self.eof.is_some() || self.may_ask_early()) {
+            self.nak.round = Round::Idle;
+            self.nak.contact_at = Some(now);
+            self.ask_for_all(core, now);
+        }
+    }
+
+    /// Whether requests before the EOF follow an outage. Entities with a limit count their rounds.
+    fn may_ask_early(&self) -> bool {
+        self.base.acknowledged() && self.base.remote.nak_limit.is_none()
+    }
+
+    /// Both directions of the path are up again: requests all that is missing, unless the reply to
+    /// the request of this contact is under way.
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
+        let wait = self.nak_wait(core);
+        let asked = self.nak.contact_at.take().filter(|at| now < *at + wait);
+        match (asked, self.nak.round) {
+            (Some(asked), Round::Waiting { .. }) => {
+                self.nak.deadline = asked + wait;
+                self.base.alarm(core, Alarm::Nak, self.nak.deadline);
+                return;
+            }
+            (Some(_), _) if self.eof.is_none() => return,
+            _ => {}
+        }
+        if self.eof.is_none() && !self.may_ask_early() {
+            return;
+        }
         self.nak.round = Round::Idle;
-        if self.nak.waited >= self.nak_wait(core) {
+        if self.nak.waited >= wait && self.eof.is_some() {
             self.nak.waited = Duration::ZERO;
             self.missed(core, now);
         }

@@ -37,6 +37,12 @@ const STEADY_REPORTS: u32 = 24;
 /// A copy of a report is sent if this many of them fit between two reports.
 const COPY_SHARE: u32 = 1000;
 
+/// Where a path loses many packets, a copy is sent if this many of them fit in a round trip.
+const LOSSY_SHARE: u32 = 100;
+
+/// A path loses many packets if one byte in this many is missing.
+const LOSSY: u64 = 8;
+
 impl Receiver {
     /// Answers a checkpoint (§6.11) whose segment ends at `end`. The report covers everything from
     /// `start` on, even if earlier reports did.
@@ -143,7 +149,8 @@ impl Receiver {
         if checkpoint > 0 {
             self.reports.answered(checkpoint, serials.clone());
         }
-        if self.peer.remote.report_gaps && self.copy_is_cheap(core) {
+        let is_lossy = self.is_lossy(lower, upper);
+        if (is_lossy || self.peer.remote.report_gaps) && self.copy_is_cheap(core, is_lossy) {
             self.due.extend(&serials);
         }
         self.base.want(&mut core.kernel, Class::Control);
@@ -152,11 +159,21 @@ impl Receiver {
 
     /// Whether a second copy of each report is next to nothing beside the round trip that one lost
     /// report costs.
-    fn copy_is_cheap(&self, core: &Core) -> bool {
+    fn copy_is_cheap(&self, core: &Core, is_lossy: bool) -> bool {
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));
         // 80 bytes at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
-        times.is_some_and(|(packet, round_trip)| packet * COPY_SHARE < GapWatch::pause(round_trip))
+        times.is_some_and(|(packet, round_trip)| match is_lossy {
+            true => packet * LOSSY_SHARE < round_trip,
+            false => packet * COPY_SHARE < GapWatch::pause(round_trip),
+        })
+    }
+
+    /// Whether so much is missing in a scope that the report is probably lost, too.
+    fn is_lossy(&self, lower: u64, upper: u64) -> bool {
+        let is_auto = self.peer.remote.retransmission_limit.is_none();
+        let missing: u64 = self.ranges.gaps(lower, upper).map(|(start, end)| end - start).sum();
+        is_auto && missing > (upper - lower) / LOSSY
     }
 
     /// The ranges of `lower..upper` to claim: what has arrived, but for short parts between gaps
@@ -309,6 +326,23 @@ impl Receiver {
         for serial in self.reports.awaited().rev().take(RESUMED_MAX).collect::<Vec<_>>() {
             self.send_report(core, serial);
         }
+        self.report_before_outage(core);
+    }
+
+    /// Reports gaps in what arrived before an outage (§6.11, asynchronous reports): a contact may
+    /// be too short for a checkpoint, its report and the repairs.
+    fn report_before_outage(&mut self, core: &mut Core) {
+        let upper = self.gaps.front();
+        if self.phase != Phase::Receiving || self.reported >= upper {
+            return;
+        }
+        if self.ranges.gaps(self.reported, upper).next().is_none() {
+            return;
+        }
+        let lower = std::mem::replace(&mut self.reported, upper);
+        self.gaps.reported();
+        self.may_report(core);
+        self.make_reports(core, 0, lower, upper);
     }
 
     /// A report has arrived.

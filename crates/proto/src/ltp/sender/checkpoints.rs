@@ -1,6 +1,8 @@
 //! The checkpoints of a session that sends: which of them await a report, and when they are
 //! retransmitted (RFC 5326 §6.2, §6.7).
 
+use std::time::Duration;
+
 use engine::Time;
 use wire::ltp::{CancelReason, End, Report};
 
@@ -31,6 +33,30 @@ pub(super) struct Outstanding {
     is_held: bool,
     left: Time,
     first_left: Time,
+}
+
+/// Late replies in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Late {
+    replies: u32,
+    least: Duration,
+}
+
+impl Late {
+    /// Late replies in a row that show that the round trip has grown. Of one, a report may have
+    /// been lost.
+    const GROWTH: u32 = 3;
+
+    /// Returns what to add to the estimate after a reply that took `took`.
+    fn sample(&mut self, took: Duration, is_late: bool) -> Option<Duration> {
+        if !is_late {
+            *self = Self::default();
+            return Some(took);
+        }
+        let least = if self.replies == 0 { took } else { self.least.min(took) };
+        *self = Self { replies: self.replies + 1, least };
+        (self.replies >= Self::GROWTH).then(|| std::mem::take(self).least)
+    }
 }
 
 impl Outstanding {
@@ -181,8 +207,10 @@ impl Sender {
     /// report says all.
     pub(super) fn checkpoint_answered(&mut self, core: &mut Core, now: Time, report: &Report<'_>) {
         let Some(answered) = self.checkpoints.get(&report.checkpoint).copied() else { return };
-        if answered.attempts == 1 {
-            self.base.seat.sample(&mut core.kernel.paths, now.since(answered.left));
+        if answered.attempts == 1
+            && let Some(took) = self.late.sample(now.since(answered.left), answered.is_due)
+        {
+            self.base.seat.sample(&mut core.kernel.paths, took);
         }
         // A receiver learns the end of a block that is passed on from its last segment alone.
         let keeps_end = matches!(self.source, Some(Supply::Passage(_)));
@@ -241,5 +269,28 @@ impl Sender {
             self.base.want(&mut core.kernel, Class::Repair);
         }
         self.expect_more(core, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn late_replies_count_once_three_came_in_a_row() {
+        let mut late = Late::default();
+        let mut sample = |took, is_late| {
+            late.sample(Duration::from_millis(took), is_late).map(|took| took.as_millis())
+        };
+        assert_eq!(
+            [sample(200, false), sample(640, true), sample(420, true)],
+            [Some(200), None, None]
+        );
+        assert_eq!(sample(210, false), Some(210), "reports were lost");
+        assert_eq!(
+            [sample(900, true), sample(700, true), sample(800, true)],
+            [None, None, Some(700)]
+        );
+        assert_eq!(sample(800, true), None);
     }
 }
