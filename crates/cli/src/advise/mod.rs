@@ -122,11 +122,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Whether a transport is known to deliver the file, in time if there is a deadline. Without one,
-/// a transport that delivered shorter files counts.
+/// an estimate from shorter files counts.
 fn serves(question: &Question, best: &Candidate) -> bool {
-    match best.success {
-        Some(success) => success > 0.0,
-        None => question.deadline.is_none() && best.failures.is_empty(),
+    match (best.success, best.basis) {
+        (Some(success), _) => success > 0.0,
+        (None, Basis::Estimated) => question.deadline.is_none(),
+        (None, Basis::Simulated | Basis::Unknown) => false,
     }
 }
 
@@ -176,6 +177,7 @@ fn table(advice: &Advice, top: usize) -> Table {
     let dash = || "-".to_owned();
     for (rank, candidate) in advice.ranking.iter().take(top).enumerate() {
         let mark = if candidate.basis == Basis::Simulated { "" } else { "~" };
+        let success = |share| format!("{mark}{}", show::percent(share));
         let share = candidate.bound_s.zip(candidate.mean_s).map(|(bound, mean)| bound / mean);
         table.add_row([
             (rank + 1).to_string(),
@@ -183,7 +185,7 @@ fn table(advice: &Advice, top: usize) -> Table {
             candidate.mean_s.map_or_else(dash, |mean| format!("{mark}{}", show::seconds(mean))),
             candidate.interval_s.map_or_else(dash, |interval| format!("{mark}{}", span(interval))),
             share.map_or_else(dash, |share| format!("{mark}{}", show::percent(share))),
-            candidate.success.map_or_else(dash, show::percent),
+            candidate.success.map_or_else(dash, success),
             candidate.runs.to_string(),
         ]);
     }

@@ -50,6 +50,9 @@ fn headline(question: &Question, best: &Candidate) -> String {
             "It is not known whether a transport meets the deadline of {deadline}. The first choice \
              is {name}."
         ),
+        (None, None) if best.basis == Basis::Unknown => format!(
+            "It is not known which transport is best. The first choice, by shorter files, is {name}."
+        ),
         (Some(_) | None, _) => format!("Take {name}."),
     }
 }
@@ -128,7 +131,7 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
     let name = &second.protocol;
     let about = if second.basis == Basis::Simulated { "" } else { "an estimated " };
     match (best.mean_s, second.mean_s) {
-        (Some(first), Some(mean)) if second.success >= best.success => {
+        (Some(first), Some(mean)) if is_as_sure(question, best, second) => {
             let more = more(first, mean);
             let time = show::seconds(mean);
             if mean < first && second.basis != Basis::Simulated {
@@ -149,6 +152,13 @@ fn next(question: &Question, best: &Candidate, second: &Candidate) -> String {
         }
         (_, None) => format!("No other transport delivers it: {name} does not in any run."),
     }
+}
+
+/// Whether nothing shows that the second transport delivers the file less often than the first. An
+/// estimate without a deadline supposes delivery.
+fn is_as_sure(question: &Question, best: &Candidate, second: &Candidate) -> bool {
+    let is_estimate = second.basis == Basis::Estimated && question.deadline.is_none();
+    second.success >= best.success || second.success.is_none() && is_estimate
 }
 
 /// The cause of a candidate's delay, where its measures name one.

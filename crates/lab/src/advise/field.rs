@@ -553,7 +553,8 @@ impl Field<'_> {
             found.mean_s = Some(estimate.mean_s);
             found.interval_s = Some((estimate.low_s, estimate.high_s));
             found.success = match (deadline, estimate.high_s) {
-                (None, _) => Some(1.0),
+                // Shorter files were delivered; how often the whole one is, they do not show.
+                (None, _) => None,
                 (Some(deadline), _) if estimate.low_s > deadline => Some(0.0),
                 (Some(deadline), Some(high)) if high <= deadline => Some(1.0),
                 (Some(_), _) => None,
@@ -588,7 +589,12 @@ impl Field<'_> {
             .iter()
             .map(|tried| (self.candidate(tried), self.optimistic(tried)))
             .collect();
-        let success = |found: &Candidate| found.success.unwrap_or(-1.0);
+        let success = |found: &Candidate| match (found.success, found.basis) {
+            (Some(success), _) => success,
+            // An order of estimates supposes that all are delivered.
+            (None, Basis::Estimated) if self.question.deadline.is_none() => 1.0,
+            (None, Basis::Simulated | Basis::Estimated | Basis::Unknown) => -1.0,
+        };
         let is_whole = self.short.is_none();
         if !is_whole {
             // Whole files of all are ranked already, by rounds.

@@ -108,8 +108,8 @@ pub struct Candidate {
     pub basis: Basis,
     /// Runs with the whole file.
     pub runs: usize,
-    /// Share of runs in which the file was delivered, in time if there is a deadline; `None` if
-    /// nothing that was simulated decides it.
+    /// Share of runs in which the file was delivered, in time if there is a deadline. Without such
+    /// runs 1 or 0 where an estimate or the light time decides about the deadline, otherwise `None`.
     pub success: Option<f64>,
     /// Mean seconds until delivery, never below the bound.
     pub mean_s: Option<f64>,
