@@ -347,7 +347,11 @@ fn ties_go_to_the_simplest() {
     let found = advice(&question(geo(0.0), 1_000_000));
     assert!(found.tied > 1, "{found:?}");
     let first = &found.ranking[0];
-    assert_eq!(advise::deployment(&first.protocol), advise::Deployment::Commands, "{first:?}");
+    assert_eq!(
+        advise::deployment(&first.protocol, false),
+        advise::Deployment::Commands,
+        "{first:?}"
+    );
     assert!(!first.protocol.kind.is_fetched());
     for row in &found.ranking[..found.tied] {
         assert!(row.mean_s <= first.mean_s.map(|mean| mean * 1.021), "{row:?}");

@@ -1,8 +1,10 @@
 //! The commands that run a recommended transport between real hosts.
 
-use lab::advise::{self, Advice, Candidate, Deployment, Question};
+use lab::advise::{self, Advice, Basis, Candidate, Deployment, Question};
+use lab::link_spec::LinkSpec;
 use lab::protocol::{Family, Kind, Protocol};
 use lab::quantity::{Rate, Span};
+use proto::programs::Tool;
 
 use crate::show;
 
@@ -28,17 +30,19 @@ pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> V
     if best.success == Some(0.0) && question.deadline.is_none() {
         return Vec::new();
     }
-    if advise::deployment(&best.protocol) != Deployment::Simulator {
+    let has_commands = |candidate: &Candidate| {
+        advise::deployment(&candidate.protocol, question.relay) != Deployment::Simulator
+    };
+    if has_commands(best) {
         return commands(question, advice, &best.protocol);
     }
     let mut lines = vec![simulator_only(best)];
-    let runs = |other: &&Candidate| {
-        advise::deployment(&other.protocol) != Deployment::Simulator && other.success != Some(0.0)
-    };
+    let runs = |other: &&Candidate| has_commands(other) && other.success != Some(0.0);
     match advice.ranking.iter().find(runs) {
         Some(other) => {
-            let time =
-                other.mean_s.map_or(String::new(), |mean| format!(", {}", show::seconds(mean)));
+            let about = if other.basis == Basis::Simulated { "" } else { "an estimated " };
+            let time = other.mean_s.map(|mean| format!(", {about}{}", show::seconds(mean)));
+            let time = time.unwrap_or_default();
             lines.push(format!(
                 "The best that slowlight runs between hosts is {}{time}:",
                 other.protocol
@@ -53,6 +57,16 @@ pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> V
 fn simulator_only(best: &Candidate) -> String {
     let name = &best.protocol;
     let profile = name.profile.as_deref().unwrap_or("cubic");
+    let program = match name.kind.program() {
+        Some(Tool::Scp) => Some("scp FILE RECEIVER:"),
+        Some(Tool::Sftp) => Some("sftp RECEIVER: <<< \"put FILE\""),
+        Some(Tool::Rsync) => Some("rsync FILE RECEIVER:"),
+        Some(Tool::RsyncDaemon) => Some("rsync FILE rsync://RECEIVER/MODULE/"),
+        Some(Tool::Telnet) | None => None,
+    };
+    if let Some(program) = program {
+        return format!("{name} is simulated as a model of the program: {program}");
+    }
     match name.kind.family() {
         Family::OverTcp => format!(
             "{name} runs in the simulator only. A TCP program with the kernel's {profile} \
@@ -68,15 +82,21 @@ fn simulator_only(best: &Candidate) -> String {
 }
 
 fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
-    let mut lines = match protocol.kind.family() {
+    let pace = || pace(question, advice, protocol);
+    match protocol.kind.family() {
         Family::Bundles => nodes(advice, protocol),
+        Family::Ltp if protocol.kind == Kind::LtpT && question.relay => {
+            relayed(question, advice, protocol)
+        }
         Family::Saratoga if protocol.kind.is_fetched() => vec![
             format!(
-                "  sender:   slowlight recv --protocol {protocol} --listen :2500 --root DIR --serve"
+                "  sender:   slowlight recv --protocol {protocol} --listen :2500 --root DIR \
+                 --serve{}",
+                pace()
             ),
             format!(
                 "  receiver: slowlight get --protocol {protocol} SENDER:2500 FILE{}",
-                delay(advice)
+                delay(advice.delay_s)
             ),
         ],
         Family::Norm if question.receivers > 1 => vec![
@@ -86,7 +106,7 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
             ),
             format!(
                 "  sender:    slowlight send --protocol {protocol} FILE --group 224.1.2.3{}",
-                pace(question, advice, protocol)
+                pace()
             ),
         ],
         Family::Cfdp
@@ -97,21 +117,55 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
         | Family::OverTcp => vec![
             format!(
                 "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
-                delay(advice)
+                delay(advice.delay_s)
             ),
             format!(
                 "  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}",
-                pace(question, advice, protocol)
+                pace()
             ),
         ],
-    };
-    if question.relay && protocol.kind.family() != Family::Bundles {
-        lines.push("  relays:   slowlight recv with a --peer for each neighbour".to_owned());
     }
+}
+
+/// Commands of LTP-T: engine 1 sends to engine 2 over those between the hops, from 3 on.
+fn relayed(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
+    let hops = &question.link.hops;
+    let light = |hop: Option<&LinkSpec>| {
+        let known = hop.and_then(|hop| hop.delay);
+        known.map_or(String::new(), |span| delay(span.duration().as_secs_f64()))
+    };
+    let rate = rate_option(advice, 1);
+    let mut lines = vec![format!(
+        "  receiver: slowlight recv --protocol {protocol} --entity 2 --listen :2500 --root inbox{}",
+        light(hops.last())
+    )];
+    let relays = hops.len().saturating_sub(1);
+    for relay in (1..=relays).rev() {
+        let number = relay + 2;
+        let name = |relay| if relays == 1 { "RELAY".to_owned() } else { format!("RELAY{relay}") };
+        let next = if relay == relays {
+            "--peer 2=RECEIVER:2500".to_owned()
+        } else {
+            let (next, address) = (number + 1, name(relay + 1));
+            format!("--peer {next}={address}:2500 --route 2={next}")
+        };
+        lines.push(format!(
+            "  {}: slowlight recv --protocol {protocol} --entity {number} --listen :2500 \
+             --root spool {next}{rate}{}",
+            name(relay).to_lowercase(),
+            light(hops.get(relay))
+        ));
+    }
+    let first = if relays == 1 { "RELAY" } else { "RELAY1" };
+    lines.push(format!(
+        "  sender:   slowlight send --protocol {protocol} FILE {first}:2500 --via 3 \
+         --remote-entity 2{rate}{}",
+        light(hops.first())
+    ));
     lines
 }
 
-/// Commands of two bundle nodes.
+/// Commands of bundle nodes.
 fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
     let carrier = protocol.kind.carried().unwrap_or(protocol.kind);
     let named = LAYERS.iter().find(|(kind, _)| *kind == carrier);
@@ -120,10 +174,10 @@ fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
         (false, Some(rate)) => format!(", rate = \"{rate}\""),
         (true | false, _) => String::new(),
     };
-    let mut lines = vec![format!(
-        "  each host: slowlight node NODE.toml, with [[layer]] kind = \"{layer}\"{rate} \
-         (docs/guides/run-a-node.md)"
-    )];
+    let mut lines = vec![
+        "  each host: slowlight node NODE.toml".to_owned(),
+        format!("  NODE.toml: [[layer]] kind = \"{layer}\"{rate}; see docs/guides/run-a-node.md"),
+    ];
     if protocol.kind.carried().is_some() {
         lines.push("  receiver:  slowlight recv --node NODE.sock --root inbox".to_owned());
         lines
@@ -138,19 +192,23 @@ fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
 /// Options of a sender: rate, unless a congestion control finds it, and light time.
 fn pace(question: &Question, advice: &Advice, protocol: &Protocol) -> String {
     let share = if protocol.kind.is_multicast() { 1 } else { question.receivers.max(1) };
-    let rate = match (advise::is_controlled(protocol), rate(advice, share)) {
-        (false, Some(rate)) => format!(" --rate \"{rate}\""),
-        (true | false, _) => String::new(),
+    let rate = match advise::is_controlled(protocol) {
+        false => rate_option(advice, share),
+        true => String::new(),
     };
-    rate + &delay(advice)
+    rate + &delay(advice.delay_s)
 }
 
-fn delay(advice: &Advice) -> String {
-    if advice.delay_s < DELAY_MIN_S {
+fn rate_option(advice: &Advice, share: u32) -> String {
+    rate(advice, share).map_or(String::new(), |rate| format!(" --rate \"{rate}\""))
+}
+
+fn delay(seconds: f64) -> String {
+    if seconds < DELAY_MIN_S {
         return String::new();
     }
-    let nanos = (advice.delay_s * 1e6).round() as u64;
-    format!(" --delay \"{}\"", Span(std::time::Duration::from_micros(nanos)))
+    let micros = (seconds * 1e6).round() as u64;
+    format!(" --delay \"{}\"", Span(std::time::Duration::from_micros(micros)))
 }
 
 /// The rate of the path as senders count it, shared by so many transfers.

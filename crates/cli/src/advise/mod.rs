@@ -199,3 +199,6 @@ fn span((low, high): (f64, Option<f64>)) -> String {
         None => format!("at least {}", show::seconds(low)),
     }
 }
+
+#[cfg(test)]
+mod tests;

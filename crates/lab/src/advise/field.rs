@@ -435,10 +435,12 @@ impl Field<'_> {
             .map(|tried| self.estimate(tried).map_or(f64::INFINITY, |found| found.likely_s))
             .collect();
         let best = likely.iter().copied().fold(f64::INFINITY, f64::min);
+        let relay = self.question.relay;
         let key = |likely: f64| if likely <= TIE * best { best } else { likely };
         let mut keyed: Vec<_> = likely.into_iter().map(key).zip(self.tried.drain(..)).collect();
         keyed.sort_by(|(a, x), (b, y)| {
-            a.total_cmp(b).then_with(|| simplicity(&x.protocol).cmp(&simplicity(&y.protocol)))
+            a.total_cmp(b)
+                .then_with(|| simplicity(&x.protocol, relay).cmp(&simplicity(&y.protocol, relay)))
         });
         self.tried = keyed.into_iter().map(|(_, tried)| tried).collect();
     }
@@ -661,7 +663,9 @@ impl Field<'_> {
                 && (other <= TIE * mean_s || other <= NOISY_TIE * mean_s && other - mean_s <= noise)
         };
         let tied = ranking.iter().take_while(ties).count().max(1);
-        ranking[..tied].sort_by(|a, b| simplicity(&a.protocol).cmp(&simplicity(&b.protocol)));
+        let relay = self.question.relay;
+        ranking[..tied]
+            .sort_by(|a, b| simplicity(&a.protocol, relay).cmp(&simplicity(&b.protocol, relay)));
         tied
     }
 }

@@ -82,12 +82,12 @@ pub enum Deployment {
     Simulator,
 }
 
-/// Means to run this transport between real hosts.
+/// Means to run this transport between real hosts, some of which store and forward if `relay`.
 #[must_use]
-pub fn deployment(protocol: &Protocol) -> Deployment {
+pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
     match protocol.kind.family() {
-        // Its hosts need routes to each other.
-        Family::Ltp if protocol.kind == Kind::LtpT => Deployment::Simulator,
+        // No command starts a transfer by CFDP's store-and-forward overlay.
+        Family::Cfdp if relay => Deployment::Simulator,
         Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => {
             Deployment::Commands
         }
@@ -96,9 +96,9 @@ pub fn deployment(protocol: &Protocol) -> Deployment {
     }
 }
 
-/// Order of transports that do equally well: fewer layers first, then put before fetched, those
-/// that can be run before models, retransmission before coding.
-pub(super) fn simplicity(protocol: &Protocol) -> impl Ord {
+/// Order of transports that do equally well: those of `slowlight send` first, then fewer layers,
+/// put before fetched, nodes before models, retransmission before coding.
+pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let kind = protocol.kind;
     let layers = match kind.family() {
         Family::CfdpLtp => 1,
@@ -106,7 +106,35 @@ pub(super) fn simplicity(protocol: &Protocol) -> impl Ord {
         Family::Bundles => 2,
         Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => 0,
     };
+    let deployment = deployment(protocol, relay);
     let coded = kind == Kind::NormFec && kind.is_reliable();
     let place = Kind::ALL.iter().position(|known| *known == kind);
-    (layers, kind.is_fetched(), deployment(protocol), coded, place)
+    (deployment != Deployment::Commands, layers, kind.is_fetched(), deployment, coded, place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ties_go_to_what_send_can_send() {
+        let first = |names: [&str; 2], relay| {
+            let both: [Protocol; 2] = names.map(|name| name.parse().expect("a protocol"));
+            let [a, b] = &both;
+            assert!(simplicity(a, relay) < simplicity(b, relay), "{names:?}");
+            assert!(simplicity(b, relay) > simplicity(a, relay), "{names:?}");
+        };
+        first(["cfdp", "ftp"], false);
+        first(["cfdp-ltp", "ftp"], false);
+        first(["saratoga-get", "scp"], false);
+        first(["cfdp", "cfdp-ltp"], false);
+        first(["ltp", "ltp-t"], false);
+        first(["saratoga", "saratoga-get"], false);
+        first(["saratoga", "bp-saratoga"], false);
+        first(["bp-ltp", "cfdp-bp-ltp"], false);
+        first(["ftp", "bp-tcpcl"], false);
+        first(["norm", "norm-fec"], false);
+        first(["ltp-t", "cfdp"], true);
+        first(["bp-ltp", "cfdp-bp-ltp"], true);
+    }
 }
