@@ -17,7 +17,7 @@ use wire::bp7::Eid;
 use wire::cfdp::{Body, Direction, Header, Pdu};
 
 use crate::station::{Observer, Station};
-use crate::transfer::{DATAGRAM, Options};
+use crate::transfer::Options;
 
 /// How long bundles are of use if nothing is said: a day.
 const LIFETIME: Duration = Duration::from_secs(86_400);
@@ -75,7 +75,7 @@ impl NodeOptions {
             (options.rate.is_some(), "--rate"),
             (options.delay.is_some(), "--delay"),
             (options.udp_lite, "--udp-lite"),
-            (options.datagram != DATAGRAM, "--datagram"),
+            (options.datagram.is_some(), "--datagram"),
         ] {
             ensure!(
                 !is_given,

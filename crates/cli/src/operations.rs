@@ -264,7 +264,7 @@ fn prepare(operation: Operation, place: &Path) -> Result<(rt::Driver<Entity>, As
     config.journal.enabled = false;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(operation.root(place)), &waker)?;
-    let path = common.options.path(config.remote(common.remote_entity).rate_bps);
+    let path = common.options.path(config.remote(common.remote_entity).rate_bps, to);
     let entity = Entity::new(config, rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: 0,

@@ -193,7 +193,7 @@ fn prepare(args: Args) -> Result<(Driver, Receiver)> {
     for (id, path) in paths.to {
         config.set_path(id, path);
     }
-    let path = args.options.path(station::rate_to(&config, None));
+    let path = args.options.path(station::rate_to(&config, None), listen);
     let entity = Station::new(&config, rt::entropy().context("no entropy")?);
     let entity = entity.context("it has no entity")?;
     let settings = rt::Config { peers_max: args.peers_max, ..rt::Config::new(listen, path) };

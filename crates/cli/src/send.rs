@@ -257,7 +257,7 @@ fn prepare(args: Args) -> Result<(Driver, Sender, State)> {
     let config = config(&args)?;
     let put = put_request(&args, &name, station::of_entity(&config).context("it has no entity")?)?;
     let (store, state) = open_store(&args, &path, &to.to_string(), &put, &waker)?;
-    let path_info = args.options.path(station::rate_to(&config, Some(args.remote_entity)));
+    let path_info = args.options.path(station::rate_to(&config, Some(args.remote_entity)), to);
     let entity = Station::new(&config, rt::entropy().context("no entropy")?);
     let entity = entity.context("it has no entity")?;
     // Some LTP engines send from another port than the one that they listen on.

@@ -23,8 +23,8 @@ use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode, Widt
 use crate::session::Ended;
 use crate::show;
 
-/// Bytes that IPv4, UDP and Ethernet without FCS add to a datagram, which a rate counts.
-pub(crate) const OVERHEAD: usize = 28 + 14;
+/// Bytes of Ethernet's header, which a rate counts.
+const ETHERNET: usize = 14;
 
 /// At a given rate, a sender that was kept from the processor for this long loses nothing of it.
 pub(crate) const CATCH_UP: Duration = Duration::from_millis(10);
@@ -33,8 +33,12 @@ pub(crate) const CATCH_UP: Duration = Duration::from_millis(10);
 /// holds where the kernel lets it, so that some datagrams of others have room too.
 pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
 
-/// Bytes of a datagram that Ethernet carries, with IPv4 and UDP.
-pub(crate) const DATAGRAM: usize = 1472;
+/// Longest packet of Ethernet, which most paths carry whatever the interface here takes.
+const MTU_MAX: usize = 1500;
+/// Bytes of the headers of IPv4 and UDP, and of IPv6 and UDP.
+const HEADERS: [usize; 2] = [20 + 8, 40 + 8];
+/// Least datagram.
+const DATAGRAM_MIN: usize = 64;
 
 /// Least time without an answer after which a sender reports that.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -71,9 +75,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
 
-    /// Largest datagram in bytes, without IP and UDP headers
-    #[arg(long, value_name = "BYTES", default_value_t = DATAGRAM, value_parser = datagram)]
-    pub(crate) datagram: usize,
+    /// Largest datagram in bytes, without IP and UDP headers [default: what the MTU of the route
+    /// holds, at most 1472 over IPv4 and 1452 over IPv6]
+    #[arg(long, value_name = "BYTES", value_parser = datagram)]
+    pub(crate) datagram: Option<usize>,
 
     /// Saratoga: content may be damaged on the way, and goes by UDP-Lite with a checksum over the
     /// headers only, and none over the file; all but data still goes by UDP
@@ -92,21 +97,39 @@ fn datagram(text: &str) -> Result<usize, String> {
         Err(_) => text.parse::<Size>().map_err(|error| error.to_string())?.bytes(),
     };
     match usize::try_from(bytes) {
-        Ok(bytes @ 64..=65_507) => Ok(bytes),
+        Ok(bytes @ DATAGRAM_MIN..=65_507) => Ok(bytes),
         Ok(_) | Err(_) => Err(format!("{bytes} bytes: a datagram has 64 to 65507 bytes")),
     }
 }
 
+/// Bytes of the IP and UDP headers of packets to an address.
+fn headers(to: SocketAddr) -> usize {
+    HEADERS[usize::from(to.is_ipv6())]
+}
+
+/// Bytes that fit a packet to an address after the headers, on a route of this MTU.
+fn fitting(to: SocketAddr, mtu: usize) -> usize {
+    mtu.min(MTU_MAX).saturating_sub(headers(to)).max(DATAGRAM_MIN)
+}
+
 impl Options {
-    /// What an engine is told of every path, most of which have the rate of a remote's settings. How
-    /// much is sent at a time depends on the rate, so it must be the one that the engine keeps to.
-    pub(crate) fn path(&self, rate_bps: Option<u64>) -> PathInfo {
+    /// Largest datagram to an address, or from it where it is the one to listen on.
+    pub(crate) fn datagram_to(&self, to: SocketAddr) -> usize {
+        // Where there is no route yet, one may come.
+        let fits = || fitting(to, rt::route_mtu(to).unwrap_or(MTU_MAX));
+        self.datagram.unwrap_or_else(fits)
+    }
+
+    /// Path facts for an engine whose peer, or own end, has this address; most paths have the rate of
+    /// a remote's settings. How much is sent at a time depends on the rate, so it must be the one
+    /// that the engine keeps to.
+    pub(crate) fn path(&self, rate_bps: Option<u64>, to: SocketAddr) -> PathInfo {
         let rate_bps = self.rate.map(Rate::bps).or(rate_bps);
         PathInfo {
             rate_bps: rate_bps.filter(|rate| *rate > 0),
-            overhead: OVERHEAD,
+            overhead: headers(to) + ETHERNET,
             owlt: self.delay.map(Span::duration),
-            ..PathInfo::datagram(self.datagram)
+            ..PathInfo::datagram(self.datagram_to(to))
         }
     }
 
@@ -564,6 +587,42 @@ mod tests {
         assert_eq!(resolve(":80").unwrap(), "0.0.0.0:80".parse().unwrap());
         assert!(resolve("127.0.0.1").unwrap_err().to_string().contains("no port"));
         assert!(resolve("127.0.0.1:x").unwrap_err().to_string().contains("127.0.0.1:x"));
+    }
+
+    #[test]
+    fn default_datagrams_are_those_of_the_simulator() {
+        let [v4, v6]: [SocketAddr; 2] =
+            ["192.0.2.1:7542", "[2001:db8::1]:7542"].map(|text| text.parse().unwrap());
+        for mtu in [576, 1280, 1500] {
+            let link = lab::link_spec::LinkSpec {
+                mtu: Some(Size(mtu)),
+                ..lab::link_spec::LinkSpec::default()
+            };
+            assert_eq!(fitting(v4, mtu as usize) as u64, link.payload_max());
+        }
+        assert_eq!((fitting(v4, 1500), fitting(v6, 1500), fitting(v6, 1280)), (1472, 1452, 1232));
+        // A jumbo frame leaves this machine, but not every path carries it.
+        assert_eq!((fitting(v4, 9000), fitting(v4, 68)), (1472, 64));
+    }
+
+    #[test]
+    fn paths_count_the_headers_of_their_family() {
+        let options = Options {
+            protocol: "cfdp".parse().unwrap(),
+            rate: None,
+            delay: None,
+            mib: None,
+            profile: None,
+            datagram: Some(1000),
+            udp_lite: false,
+            json: false,
+        };
+        let path = |to: &str| options.path(None, to.parse().unwrap());
+        assert_eq!(path("127.0.0.1:9").overhead, 42);
+        assert_eq!(path("[::1]:9").overhead, 62);
+        assert_eq!(path("[::1]:9").kind, engine::PathKind::Datagram { mtu: 1000 });
+        let defaults = Options { datagram: None, ..options };
+        assert_eq!(defaults.datagram_to(([127, 0, 0, 1], 9).into()), 1472);
     }
 
     #[test]

@@ -800,6 +800,20 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_that_does_not_fit_the_mtu_is_refused_with_the_limit() {
+        let spec = |mtu, datagram| LinkSpec {
+            mtu: Some(Size(mtu)),
+            datagram: Some(Size(datagram)),
+            ..LinkSpec::default()
+        };
+        assert!(spec(1280, 1252).config().is_ok());
+        let error = spec(1280, 1253).config().unwrap_err().to_string();
+        assert!(error.contains("`datagram` is 1253 B"), "{error}");
+        assert!(error.contains("hold at most 1252 B"), "{error}");
+        assert!(error.contains("a smaller datagram or a larger MTU"), "{error}");
+    }
+
+    #[test]
     fn resolved_tables_read_back() {
         let spec = LinkSpec {
             rate: Some(Rate(8_000_000)),

@@ -84,7 +84,7 @@ pub enum RunError {
     /// A datagram is larger than the network interface takes.
     #[error(
         "a datagram of {len} bytes to {to} is larger than the network interface takes; \
-         use smaller datagrams (1472 bytes fit Ethernet)"
+         use smaller datagrams (Ethernet carries 1472 bytes over IPv4, 1452 over IPv6)"
     )]
     DatagramTooLarge {
         /// The datagram's length.

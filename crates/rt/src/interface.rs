@@ -1,12 +1,13 @@
 //! What a network interface of this machine is like, and news of it.
 
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
-    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, send, socket_with, sockopt,
 };
 
 /// The group of a routing socket that is told of interfaces (`RTMGRP_LINK`).
@@ -27,6 +28,25 @@ pub struct Condition {
     pub up: bool,
     /// The longest packet, in octets.
     pub mtu: usize,
+}
+
+/// Returns the length of the longest IP packet on the route to an address, as far as this machine
+/// knows it. Sends nothing.
+///
+/// # Errors
+/// There is no route to the address.
+pub fn route_mtu(to: SocketAddr) -> io::Result<usize> {
+    let any = match to {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(to)?;
+    let mtu = match to {
+        SocketAddr::V4(_) => sockopt::ip_mtu(&socket)?,
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket)?,
+    };
+    Ok(mtu as usize)
 }
 
 /// Watches one interface.
@@ -139,6 +159,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn the_route_to_this_machine_has_an_mtu() {
+        let mtu = route_mtu(([127, 0, 0, 1], 9).into()).unwrap();
+        assert!((1280..=65_536).contains(&mtu), "{mtu}");
+    }
 
     #[test]
     fn loopback_is_told_of() {

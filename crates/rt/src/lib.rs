@@ -36,7 +36,7 @@ pub use clock::Clock;
 pub use driver::{Config, Control, Driver, Event, RunError, Statistics};
 pub use entropy::entropy;
 pub use group::{Group, interface};
-pub use interface::Condition;
+pub use interface::{Condition, route_mtu};
 pub use lateness::{Lateness, Timings};
 pub use lite::UdpLite;
 pub use peers::Peers;

@@ -135,7 +135,8 @@ fn prepare(
     let keeps = matches!(wish, Wish::Get { .. });
     let rights = Rights::Client { keeps };
     let remote = Some(ends.next());
-    let (mut config, mut path) = super::settings(&options, ends.entity, 1, remote, rights)?;
+    let (mut config, mut path) =
+        super::settings((&options, ends.to), ends.entity, 1, remote, rights)?;
     let peer = PathId(0);
     let own = super::number(&config);
     ensure!(

@@ -27,7 +27,7 @@ use lab::protocol::Family;
 use lab::quantity::Rate;
 use proto::{ltp, ltpt, norm, saratoga};
 
-use crate::transfer::{self, CATCH_UP, OVERHEAD, Options, UNPACED_WINDOW};
+use crate::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW};
 
 /// What an engine tells, as far as a command cares.
 enum Notice {
@@ -329,10 +329,11 @@ impl Rights {
     }
 }
 
-/// The settings of an engine, and what it is told of paths. Options come before the file, and that
-/// before `default`, the usual number of this end; with LTP, most paths lead to `remote`.
+/// The settings of an engine, and the facts of its paths, which lead to or begin at `address`.
+/// Options come before the file, and that before `default`, the usual number of this end. With
+/// LTP, most paths lead to `remote`.
 fn settings(
-    options: &Options,
+    (options, address): (&Options, SocketAddr),
     given: Option<u64>,
     default: u64,
     remote: Option<u64>,
@@ -407,17 +408,7 @@ fn settings(
         | EngineConfig::Bundles(_) => None,
     };
     config.check(&protocol).map_err(|error| within(options, error.into()))?;
-    Ok((config, path_info(options, rate_bps)))
-}
-
-/// What is known of the paths to peers, with this rate unless the command line names one.
-fn path_info(options: &Options, rate_bps: Option<u64>) -> PathInfo {
-    PathInfo {
-        rate_bps: options.rate.map(Rate::bps).or(rate_bps).filter(|rate| *rate > 0),
-        overhead: OVERHEAD,
-        owlt: options.delay.map(lab::quantity::Span::duration),
-        ..PathInfo::datagram(options.datagram)
-    }
+    Ok((config, options.path(rate_bps, address)))
 }
 
 /// The addresses of the peers that settings of Saratoga name, each with its name.

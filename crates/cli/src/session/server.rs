@@ -85,7 +85,8 @@ pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
 
 fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>, Server)> {
     let rights = Rights::Server { gets: service.gets, deletes: service.deletes };
-    let (mut config, path) = super::settings(&options, service.entity, ENTITY, None, rights)?;
+    let (mut config, path) =
+        super::settings((&options, service.listen), service.entity, ENTITY, None, rights)?;
     let number = super::number(&config);
     let peers = match number {
         Some(own) => service.ways.settle(&mut config, own)?,

@@ -78,7 +78,7 @@ pub(crate) fn send(
 fn sender(options: &Options, ends: &Ends) -> Result<(Driver, usize, tempfile::TempDir)> {
     ensure!(ends.to.port() != 0, "nobody can listen on port 0");
     let rights = Rights::Client { keeps: false };
-    let (mut config, path) = super::settings(options, ends.entity, 1, None, rights)?;
+    let (mut config, path) = super::settings((options, ends.to), ends.entity, 1, None, rights)?;
     let EngineConfig::Norm(node) = &mut config else {
         anyhow::bail!("--stream is for NORM, not for {}", options.protocol);
     };
@@ -312,7 +312,8 @@ fn receiver(
     let is_standard = to == Path::new(STANDARD);
     ensure!(!is_standard || !options.json, "--json and the stream both want standard output");
     let rights = Rights::Server { gets: false, deletes: false };
-    let (mut config, path) = super::settings(&options, service.entity, 2, None, rights)?;
+    let (mut config, path) =
+        super::settings((&options, service.listen), service.entity, 2, None, rights)?;
     let EngineConfig::Norm(node) = &mut config else {
         anyhow::bail!("--stream is for NORM, not for {}", options.protocol);
     };
