@@ -340,7 +340,7 @@ fn mistakes_are_told_with_exit_code_2() {
         (&recv, &["cfdp", "--serve"], "are for Saratoga"),
         (&recv, &["ltp", "--allow-delete"], "are for Saratoga"),
         (&recv, &["saratoga", "--mib", "x.toml"], "x.toml"),
-        (&recv, &["ltp", "--peer", "3=127.0.0.1:1"], "--peer is for CFDP"),
+        (&recv, &["saratoga", "--peer", "3=127.0.0.1:1"], "--peer is for CFDP and LTP"),
         (&get, &["ltp"], "--protocol saratoga or cfdp"),
         (&get, &["cfdp", "--take"], "--take is for Saratoga"),
         (&get, &["saratoga", "--name", "../x"], "\"..\""),
