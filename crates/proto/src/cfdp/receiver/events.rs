@@ -85,7 +85,7 @@ impl Receiver {
         if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
             self.nak.round = Round::Idle;
         }
-        self.nak.misses = 0;
+        self.nak.progressed();
         self.check_complete(core, now);
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct NakState {
     pub(super) round: Round,
     /// Rounds in a row that brought nothing.
     pub(super) misses: u32,
+    /// When the first of those rounds was over.
+    missed_since: Option<Time>,
     /// When the answers to this round count as over.
     deadline: Time,
     /// How fast data comes.
@@ -72,6 +74,13 @@ pub(crate) struct NakState {
     early: Early,
     /// A NAK that asks for nothing is due, because the sender prompted.
     pub(super) empty_due: bool,
+}
+
+impl NakState {
+    /// Something of use arrived.
+    pub(super) fn progressed(&mut self) {
+        (self.misses, self.missed_since) = (0, None);
+    }
 }
 
 /// One sequence of NAK PDUs and the answers to it.
@@ -148,7 +157,7 @@ impl Receiver {
                 if immediate && self.eof.is_none() && offset > before {
                     *end = offset;
                 }
-                self.nak.misses = 0;
+                self.nak.progressed();
             }
             Round::Waiting { .. } => self.answered(core, now, end),
         }
@@ -243,7 +252,7 @@ impl Receiver {
         {
             path.rtt.sample(now.since(asked_at));
         }
-        self.nak.misses = 0;
+        self.nak.progressed();
         // What comes sooner than light was asked for before this round.
         let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.kernel.paths).least();
         if end >= last && possible {
@@ -410,8 +419,15 @@ impl Receiver {
     /// A round brought nothing.
     fn missed(&mut self, core: &mut Core, now: Time) {
         self.nak.misses += 1;
-        if self.base.remote.nak_limit.is_some_and(|limit| self.nak.misses > limit) {
-            self.nak.misses = 0;
+        let first = *self.nak.missed_since.get_or_insert(now);
+        let is_over = match self.base.remote.nak_limit {
+            Some(limit) => self.nak.misses > limit,
+            // No silence, but nothing of use: the sender lacks what is requested, as the sizes that
+            // the two know differ, or its data are lost.
+            None => now.since(first) >= self.base.inactivity(core),
+        };
+        if is_over {
+            self.nak.progressed();
             self.fault(core, now, ConditionCode::NakLimitReached);
         }
     }
@@ -419,6 +435,7 @@ impl Receiver {
     /// The path goes down. Asking begins anew when it is up, but time that was waited in vain
     /// counts, however short the contacts are.
     pub(super) fn stop_asking(&mut self, now: Time) {
+        self.nak.missed_since = None;
         if let Round::Waiting { asked_at, heard: false, .. } = self.nak.round {
             self.nak.waited += now.since(asked_at);
         }
