@@ -21,6 +21,10 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// More than an engine of small limits may do without anything happening to it.
 const WORK_MAX: usize = 20_000;
+
+/// Timers in which two engines come to rest: one that is alone probes ten times a second for an
+/// hour.
+const REST_MAX: usize = 100_000;
 /// Datagrams under way to one engine; beyond it they are lost, as in any queue.
 const QUEUE_MAX: usize = 256;
 /// What the limits of the engines allow here, with room to spare.
@@ -364,7 +368,7 @@ impl<P: Protocol> World<P> {
             P::rest(&mut self.sides[who].node, self.now);
             self.drain(who);
         }
-        for _ in 0..WORK_MAX {
+        for _ in 0..REST_MAX {
             let before = self.now;
             while self.sides.iter().any(|side| !side.inbox.is_empty()) {
                 self.deliver(0);

@@ -234,10 +234,10 @@ impl Sender {
 
     /// Takes care that something is waited for until all of the red part is there.
     pub(super) fn expect_more(&mut self, core: &mut Core, now: Time) {
-        let auto = core.answer_time(&self.base, &self.peer.remote);
+        let timer = self.peer.remote.checkpoint_timer;
+        let once = self.silence(core, now).wait(timer, Probe::Checkpoint, Duration::ZERO, 1);
         // By then a receiver that waits as long has repeated a report that was lost.
-        let wait = self.peer.remote.checkpoint_timer.duration(auto, 0) * 2;
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, once * 2);
     }
 
     /// No report came for some time. If none is asked for, one was lost that nobody may repeat,
