@@ -9,6 +9,9 @@ use engine::Time;
 use super::cc::RateSample;
 use crate::ranges::Ranges;
 
+/// Recoveries for which a longer allowance for reordering lasts (`TCP_RACK_RECOVERY_THRESH`).
+const STEPS_LAST: u32 = 16;
+
 /// One segment in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
@@ -55,6 +58,8 @@ pub(crate) struct Delivery {
     /// Bytes of the longest segment that was first acknowledged, in either way.
     pub(crate) longest: u64,
     newest: Option<Newest>,
+    /// Behind the highest byte that had arrived before this acknowledgment.
+    highest_before: Option<u64>,
 }
 
 /// Times since the first and since the last of some segments were sent.
@@ -119,6 +124,8 @@ pub(crate) struct Scoreboard {
     reordered: bool,
     /// Quarters of the least round trip that something may be late.
     steps: u32,
+    /// Recoveries after which that is one quarter again.
+    steps_last: u32,
 }
 
 impl Scoreboard {
@@ -147,6 +154,7 @@ impl Scoreboard {
             highest: at,
             reordered: false,
             steps: 1,
+            steps_last: 0,
         }
     }
 
@@ -192,6 +200,16 @@ impl Scoreboard {
     pub(crate) fn was_reordered(&mut self) {
         self.reordered = true;
         self.steps = (self.steps + 1).min(16);
+        self.steps_last = STEPS_LAST;
+    }
+
+    /// A recovery is over. After 16 of them without a late segment, one quarter of the least round
+    /// trip is enough again (RFC 8985 §6.2, step 4).
+    pub(crate) fn recovered(&mut self) {
+        self.steps_last = self.steps_last.saturating_sub(1);
+        if self.steps_last == 0 {
+            self.steps = 1;
+        }
     }
 
     pub(crate) fn lost(&self) -> u64 {
@@ -397,7 +415,10 @@ impl Scoreboard {
         delivery.newly_delivered += len;
         delivery.longest = delivery.longest.max(len);
         let took = now.since(record.sent_at);
-        self.reordered |= !record.ambiguous && record.end < self.highest;
+        // One acknowledgment may cover segments on both sides of a gap, in any order of its blocks:
+        // only what arrived before it shows that the path reorders.
+        let highest = *delivery.highest_before.get_or_insert(self.highest);
+        self.reordered |= !record.ambiguous && record.end < highest;
         self.highest = self.highest.max(record.end);
         if delivery.newest.is_none_or(|newest| record.delivered >= newest.prior_delivered) {
             delivery.newest = Some(Newest {
@@ -722,6 +743,47 @@ mod tests {
         assert_eq!((octets, again), (900, None), "three again and six for the first time");
         let lost = board.next_lost();
         assert_eq!(segment(&mut board, lost), Some((1000, 1100)));
+    }
+
+    #[test]
+    fn only_what_arrives_behind_an_earlier_report_is_reordered() {
+        let mut board = ten();
+        // The peer acknowledges every second segment. The first waits for that, the second is lost,
+        // and the third brings an acknowledgment of the first with a report of the third.
+        let mut news = Delivery::default();
+        board.sack(at(60), 1200, 1300, &mut news);
+        board.acknowledge(at(60), 1100, &mut news);
+        assert!(!board.is_reordered());
+        // An acknowledgment is lost; the next one reports the newest block first.
+        let mut news = Delivery::default();
+        board.sack(at(63), 1700, 1800, &mut news);
+        board.sack(at(63), 1400, 1600, &mut news);
+        assert!(!board.is_reordered());
+        board.sack(at(64), 1300, 1400, &mut Delivery::default());
+        assert!(board.is_reordered(), "it arrived after 1400 to 1600 had");
+    }
+
+    #[test]
+    fn a_longer_allowance_for_reordering_ends_after_16_recoveries() {
+        let mut board = ten();
+        board.was_reordered();
+        (0..15).for_each(|_| board.recovered());
+        assert_eq!(board.reordering_steps(), 2);
+        board.recovered();
+        assert_eq!(board.reordering_steps(), 1);
+    }
+
+    #[test]
+    fn what_was_lost_before_a_timeout_is_not_judged_again_after_it() {
+        let mut board = ten();
+        let mut news = Delivery::default();
+        board.sack(at(53), 1300, 1400, &mut news);
+        assert_eq!(board.lose_by_time(at(53), Duration::ZERO), (300, None));
+        board.lose_all();
+        board.forgive();
+        assert_eq!(board.lose_by_time(at(53), Duration::ZERO), (0, None));
+        board.sack(at(57), 1700, 1800, &mut news);
+        assert_eq!(board.lose_by_time(at(57), Duration::ZERO), (300, None), "1400 to 1700");
     }
 
     #[test]

@@ -194,6 +194,9 @@ impl Connection {
             self.control.on_recovered(now);
         }
         self.board.clear_phantom();
+        if matches!(self.phase, Phase::Recovery(_)) {
+            self.board.recovered();
+        }
         self.duplicates = 0;
         self.phase = Phase::Open;
     }
