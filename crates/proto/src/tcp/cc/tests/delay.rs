@@ -142,10 +142,8 @@ fn bbr_fills_the_link_with_less_than_a_bdp_in_the_queue() {
     assert_eq!(connection.lost, 0);
 }
 
-#[test]
-fn bbr_looks_for_the_round_trip_every_ten_seconds() {
-    // A path that grows longer never shows the least round trip again by itself.
-    let connection = bbr(Path { rtt_growth: 1e-3, ..path() }, 45.0);
+/// Times from and to which the window is small, in seconds.
+fn probes(connection: &Connection) -> Vec<(f64, f64)> {
     let mut probes: Vec<(f64, f64)> = Vec::new();
     for moment in connection.trace.iter().filter(|moment| moment.cwnd <= 4.0) {
         let at = moment.at.as_secs_f64();
@@ -154,6 +152,20 @@ fn bbr_looks_for_the_round_trip_every_ten_seconds() {
             Some(_) | None => probes.push((at, at)),
         }
     }
+    probes
+}
+
+#[test]
+fn bbr_probes_a_round_trip_that_stays_as_it_is() {
+    // Without a queue each round trip equals the least one, and none of them is lower.
+    let all = probes(&bbr(path(), 45.0));
+    assert!((2..=4).contains(&all.len()), "{all:?}");
+}
+
+#[test]
+fn bbr_looks_for_the_round_trip_every_ten_seconds() {
+    // A path that grows longer never shows the least round trip again by itself.
+    let probes = probes(&bbr(Path { rtt_growth: 1e-3, ..path() }, 45.0));
     assert!((3..=4).contains(&probes.len()), "{probes:?}");
     for (begin, end) in &probes {
         // What was in flight has to drain first.
