@@ -18,6 +18,10 @@ use crate::tcp::seq;
 /// How far a paced connection may run ahead, so that several segments go at once when it is fast.
 const BURST: Duration = Duration::from_millis(1);
 
+/// Full segments at the beginning of a connection that go without a pace
+/// (`tcp_update_skb_after_send`, as `sch_fq` once did).
+const UNPACED: u64 = 10;
+
 /// What is sent next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
@@ -259,6 +263,9 @@ impl Connection {
     }
 
     fn pace(&mut self, now: Time, octets: u64) {
+        if self.counts.octets_sent < UNPACED * self.mss() {
+            return;
+        }
         if let Some(rate) = self.pacing_rate_bps() {
             let nanos = u128::from(octets) * 8 * 1_000_000_000 / u128::from(rate);
             let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -1,10 +1,13 @@
 //! Long paths with deep queues: one loss is one retransmission, as with the kernel's TCP.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use engine::Rng;
 
 use super::world::{User, World, content, finished, lose};
 use crate::tcp::cc::{Algorithm, Counting, Cubic};
-use crate::tcp::{Backlog, Counts, Options, Profile};
+use crate::tcp::{Backlog, Buffer, Counts, Options, Profile};
 
 /// Sends 4 MB over 8 Mbit/s and 300 ms; of what the sender sends, the packets of these numbers are
 /// lost.
@@ -27,6 +30,65 @@ fn sent(congestion: Algorithm, lost: &'static [usize]) -> Counts {
     world.run();
     finished(&world).unwrap();
     counts
+}
+
+/// Sends 20 MB by BBR over 50 Mbit/s and 300 ms each way, where one packet in a hundred is lost either
+/// way. Returns the seconds until all has arrived.
+fn over_a_lossy_path(seed: u64) -> f64 {
+    const SIZE: usize = 20_000_000;
+    let mut world = World::plain(seed);
+    world.logging = false;
+    world.delay = Duration::from_millis(300);
+    world.rate_bps = Some(50_000_000);
+    world.queue = 7_500_000;
+    let mut rng = Rng::new(seed, "losses");
+    world.fate = Box::new(move |_| match rng.below(100) {
+        0 => Vec::new(),
+        _ => vec![Duration::ZERO],
+    });
+    let options = Options { congestion: Algorithm::Bbr, ..unlimited() };
+    world.listen(options.clone(), Backlog::default());
+    let begin = world.now;
+    world.connect(options, User { content: content(SIZE), ..User::default() });
+    while world.hosts[1].users.values().all(|user| user.received.len() < SIZE) {
+        world.run_for(Duration::from_millis(100));
+    }
+    world.now.since(begin).as_secs_f64()
+}
+
+/// Buffers that limit nothing.
+fn unlimited() -> Options {
+    let buffer = |buffer: Buffer| Buffer::Auto { initial: buffer.initial(), max: 256 << 20 };
+    let modern = Profile::Modern.options();
+    Options {
+        send_buffer: buffer(modern.send_buffer),
+        receive_buffer: buffer(modern.receive_buffer),
+        ..modern
+    }
+}
+
+#[test]
+fn bbr_over_a_lossy_path_keeps_its_time_whatever_the_seed() {
+    let times: Vec<_> = (1..=20).map(over_a_lossy_path).collect();
+    let worst = times.iter().copied().fold(0.0, f64::max);
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    assert!(mean < 17.0 && worst < 21.0, "{mean} {times:?}");
+}
+
+#[test]
+fn the_first_ten_segments_go_without_a_pace() {
+    let mut world = World::plain(1);
+    let options = Options { congestion: Algorithm::Bbr, ..Profile::Modern.options() };
+    world.listen(options.clone(), Backlog::default());
+    world.connect(options, User { content: content(100_000), ..User::default() });
+    world.run();
+    finished(&world).unwrap();
+    let data = world.log.iter().filter(|(_, from, bytes, _)| *from == 0 && bytes.len() > 1000);
+    let times: Vec<_> = data.map(|(at, ..)| *at).collect();
+    assert_eq!(times[0], times[9], "the initial window");
+    let round = times.iter().filter(|at| **at > times[9] && at.since(times[9]).as_millis() < 150);
+    let paced: BTreeSet<_> = round.collect();
+    assert!(paced.len() > 2, "the next round is paced: {paced:?}");
 }
 
 fn controls() -> [Algorithm; 3] {
