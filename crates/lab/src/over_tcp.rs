@@ -64,9 +64,9 @@ impl OverTcpConfig {
         Some(config)
     }
 
-    /// Configuration of a host: the profile's, with buffers that limit nothing, as in the emulator.
-    /// Profiles of former kernels keep theirs.
-    fn of_host(profile: Option<&str>) -> Option<Self> {
+    /// Configuration of a host or gateway: the profile's, with buffers that limit nothing, as in the
+    /// emulator. Profiles of former kernels keep theirs.
+    pub(crate) fn of_host(profile: Option<&str>) -> Option<Self> {
         let mut config = Self::of_profile(profile)?;
         let (options, today) = (&mut config.streams.options, tcp::Options::default());
         if options.receive_buffer == today.receive_buffer {

@@ -131,7 +131,7 @@ impl Default for BundlesConfig {
         let agent = agent::Config { clock: Some(EPOCH), limits, ..agent::Config::default() };
         // A world comes to rest when nothing is left to be done: signs of life would keep it going.
         let tcpcl = tcpcl::Config { keepalive_s: 0, ..tcpcl::Config::default() };
-        let streams = OverTcpConfig::of_profile(None).unwrap_or_default().streams;
+        let streams = OverTcpConfig::of_host(None).unwrap_or_default().streams;
         Self {
             entity: 0,
             files: files::Config::default(),
@@ -184,7 +184,7 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     match config.carrier {
         Carrier::Tcp if name == "dtn2-2.5" && protocol.kind == Kind::BpTcpcl3 => config.be_dtn2(),
         Carrier::Tcp => {
-            let streams = OverTcpConfig::of_profile(Some(name)).map(|tcp| tcp.streams);
+            let streams = OverTcpConfig::of_host(Some(name)).map(|tcp| tcp.streams);
             config.streams = streams.ok_or_else(|| {
                 let own = (protocol.kind == Kind::BpTcpcl3).then_some("dtn2-2.5");
                 let known: Vec<_> = own.into_iter().chain(OverTcpConfig::profiles()).collect();

@@ -253,7 +253,7 @@ impl Gateway {
     /// When a value is out of its range.
     pub fn own_options(&self) -> Result<Option<tcp::Options>, SpecError> {
         let Some(own) = &self.wan.own else { return Ok(None) };
-        let profile = OverTcpConfig::of_profile(Some(&own.profile)).ok_or_else(|| {
+        let profile = OverTcpConfig::of_host(Some(&own.profile)).ok_or_else(|| {
             let names = OverTcpConfig::profiles();
             let near = text::did_you_mean(&own.profile, names.iter().copied());
             SpecError::invalid(format!(

@@ -180,10 +180,10 @@ fn the_wan_may_have_our_own_tcp() {
         format!("{LEAST}[wan.own]\ntcp = {{ congestion = \"none\", send_buffer = \"2MB\" }}");
     let gateway = Gateway::parse(&text, "g.toml").unwrap();
     let options = gateway.own_options().unwrap().unwrap();
-    let modern = tcp::Profile::Modern.options();
     assert_eq!(options.send_buffer, tcp::Buffer::Fixed(2_000_000));
     assert_eq!(options.congestion, tcp::cc::Algorithm::None { window: None });
-    assert_eq!(options.receive_buffer, modern.receive_buffer);
+    let host = OverTcpConfig::of_host(None).unwrap().streams.options;
+    assert_eq!(options.receive_buffer, host.receive_buffer, "unlimited, as on a host");
     let written = toml::to_string(&gateway).unwrap();
     assert_eq!(Gateway::parse(&written, "g.toml").unwrap(), gateway);
     let text = format!("{LEAST}[wan.own]\nprofile = \"scps-rate\"\nrate = \"8 Mbit/s\"");
@@ -198,8 +198,10 @@ fn the_wan_has_the_profiles_of_the_simulator() {
         let parsed = Gateway::parse(&text, "g.toml")
             .or_else(|_| Gateway::parse(&format!("{text}rate = \"8 Mbit/s\""), "g.toml"));
         let options = parsed.unwrap().own_options().unwrap().unwrap();
-        let simulated = OverTcpConfig::of_profile(Some(name)).unwrap().streams.options;
+        let simulated = OverTcpConfig::of_host(Some(name)).unwrap().streams.options;
         assert_eq!(options.congestion, simulated.congestion, "{name}");
+        assert_eq!(options.send_buffer, simulated.send_buffer, "{name}");
+        assert_eq!(options.receive_buffer, simulated.receive_buffer, "{name}");
     }
 }
 

@@ -170,7 +170,7 @@ impl SideSettings {
         let of_side = |error: SpecError| SpecError::invalid(format!("{side}.{error}"));
         at_least("buffer", self.buffer, PIECE / 8).map_err(of_side)?;
         let name = self.profile.as_deref();
-        let mut options = OverTcpConfig::of_profile(name)
+        let mut options = OverTcpConfig::of_host(name)
             .ok_or_else(|| {
                 let (name, known) = (name.unwrap_or_default(), OverTcpConfig::profiles());
                 let near = text::did_you_mean(name, known.iter().copied());
