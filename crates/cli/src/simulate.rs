@@ -10,10 +10,11 @@ use comfy_table::Table;
 use lab::metrics::TransferMetrics;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
+use lab::settings::tcp::TcpBuffers;
 use lab::tool::Verdict;
 use serde_json::json;
 
-use crate::show;
+use crate::{show, switch};
 
 /// Options of `sim`.
 #[derive(Debug, clap::Args)]
@@ -25,6 +26,11 @@ pub(crate) struct Args {
     /// Seed, in place of the scenario's
     #[arg(long, allow_hyphen_values = true, value_parser = crate::seed)]
     seed: Option<u64>,
+
+    /// Growth limit of the buffers of protocols over TCP [default: what the scenario says, or
+    /// unlimited, but for kernels' profiles]
+    #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
+    tcp_buffers: Option<TcpBuffers>,
 
     /// Write a capture (pcapng) to this file
     #[arg(long, value_name = "FILE")]
@@ -44,16 +50,20 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The scenario of a file, resolved, with this seed if one is given.
-pub(crate) fn scenario(path: &Path, seed: Option<u64>) -> anyhow::Result<Scenario> {
+/// The scenario of a file, resolved, with this seed and this growth limit of TCP's buffers if given.
+pub(crate) fn scenario(
+    path: &Path,
+    seed: Option<u64>,
+    tcp_buffers: Option<TcpBuffers>,
+) -> anyhow::Result<Scenario> {
     let mut scenario = Scenario::read(path)?;
     scenario.seed = seed.unwrap_or(scenario.seed);
-    scenario.resolved().with_context(|| path.display().to_string())
+    scenario.resolved_with(tcp_buffers).with_context(|| path.display().to_string())
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let scenario = scenario(&args.scenario, args.seed)?;
+    let scenario = scenario(&args.scenario, args.seed, args.tcp_buffers)?;
     run::refuse_tools(&scenario)?;
     if let Some(folder) = &args.out {
         prepare(folder, &args.scenario, &scenario)?;

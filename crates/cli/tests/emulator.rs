@@ -84,6 +84,34 @@ fn links_may_be_too_small_for_ipv6() {
 }
 
 #[test]
+fn buffers_of_tcp_are_those_of_the_option_or_of_the_scenario() {
+    if !possible(false) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    let world = "seed = 1
+        links = [{ from = \"a\", to = \"b\" }, { from = \"b\", to = \"a\" }]
+        transfers = [{ from = \"a\", to = \"b\", protocol = \"ftp\", size = \"1 kB\" }]
+        [nodes.a.mib.tcp]
+        buffers = \"linux\"";
+    fs::write(&path, world).unwrap();
+    let limits = |options: &[&str]| {
+        let show = ["--", "cat", "/proc/sys/net/ipv4/tcp_wmem", "/proc/sys/net/ipv4/tcp_rmem"];
+        let run = ["emu", "run", path.to_str().unwrap()];
+        let output = slowlight(&[&run[..], options, &show[..]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let said = text(&output.stdout);
+        let last = |line: &str| line.split_whitespace().next_back().unwrap().parse().unwrap();
+        said.lines().map(last).collect::<Vec<u64>>()
+    };
+    assert_eq!(limits(&[]), [4 << 20, 6 << 20], "the scenario's");
+    assert_eq!(limits(&["--on", "b"]), [256 << 20; 2], "the default");
+    assert_eq!(limits(&["--tcp-buffers", "unlimited"]), [256 << 20; 2]);
+    assert_eq!(limits(&["--on", "b", "--tcp-buffers", "linux"]), [4 << 20, 6 << 20]);
+}
+
+#[test]
 fn worlds_start_side_by_side() {
     if !possible(false) {
         return;

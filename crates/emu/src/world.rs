@@ -223,6 +223,17 @@ impl Host {
         self.namespace.try_clone()
     }
 
+    /// Sets the growth limits of its TCP buffers in bytes, to send and to receive; 256 MiB each
+    /// before.
+    ///
+    /// # Errors
+    /// The system refused.
+    pub fn set_tcp_buffers(&self, (send, receive): (u64, u64)) -> io::Result<()> {
+        let triple = |initial: u64, most: u64| format!("4096 {} {most}", initial.min(most));
+        self.namespace.sysctl("net.ipv4.tcp_rmem", &triple(131_072, receive))?;
+        self.namespace.sysctl("net.ipv4.tcp_wmem", &triple(16_384, send))
+    }
+
     /// The number of the descriptor of its network namespace, for others to enter it.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
@@ -287,19 +298,6 @@ impl World {
         let leaves = |link: &LinkPlan| devices.list[devices.at(link.from, link.to)].name.clone();
         let devices = plan.links.iter().map(leaves).collect();
         Ok(Self { hosts, devices, handle, thread, real_time })
-    }
-
-    /// Sets how far the buffers of TCP grow on every host, in bytes: to send, and to receive. It is
-    /// 256 MiB each before.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn set_tcp_buffers(&self, (send, receive): (u64, u64)) -> io::Result<()> {
-        for host in &self.hosts {
-            host.namespace.sysctl("net.ipv4.tcp_rmem", &format!("4096 131072 {receive}"))?;
-            host.namespace.sysctl("net.ipv4.tcp_wmem", &format!("4096 16384 {send}"))?;
-        }
-        Ok(())
     }
 
     /// Its hosts, in the order of the plan.

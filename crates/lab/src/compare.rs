@@ -27,7 +27,7 @@ use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use crate::settings::pep::{SideSettings, WanSettings};
 use crate::settings::tcp::TcpSettings;
-use crate::settings::{BundlesSettings, OverTcpSettings, PepSettings};
+use crate::settings::{PepSettings, Settings};
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -221,13 +221,8 @@ impl Plan {
         }
         let takes_records = matches!(protocol.kind.carries(), Carried::Records | Carried::Changes);
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
-        let mib = self.tcp.clone().and_then(|tcp| match protocol.kind.family() {
-            Family::OverTcp => Some(OverTcpSettings::of_tcp(tcp).into()),
-            Family::Bundles => {
-                Some(BundlesSettings { tcp: Some(tcp), ..BundlesSettings::default() }.into())
-            }
-            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => None,
-        });
+        let tcp = self.tcp.clone();
+        let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.family(), tcp));
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,

@@ -6,11 +6,13 @@ pub mod tools;
 pub mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::link_spec::LinkSpec;
 use crate::preset::Preset;
-use crate::scenario::{Capture, Limits, Scenario, Transfer};
+use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
+use crate::settings::tcp::TcpBuffers;
 use crate::text::SpecError;
 use crate::topology::Topology;
 
@@ -44,6 +46,30 @@ pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     let group_routes = group_routes(scenario, &topology);
     let (seed, memory) = (scenario.seed, MEMORY);
     Ok(emu::Plan { hosts, links, hubs, routes, group_routes, seed, memory, uplink: None })
+}
+
+/// Limits the buffers of the kernel's TCP on every host of a world: to `limit`, or if there is none
+/// to what the settings of its node in the resolved scenario say. By default they are unlimited.
+///
+/// # Errors
+///
+/// When the system refuses.
+pub fn limit_tcp_buffers(
+    world: &emu::World,
+    scenario: &Scenario,
+    limit: Option<TcpBuffers>,
+) -> io::Result<()> {
+    for host in world.hosts() {
+        let node = scenario.nodes.get(&host.plan().name);
+        host.set_tcp_buffers(most_tcp_buffers(node, limit))?;
+    }
+    Ok(())
+}
+
+/// Most bytes of the send buffer and of the receive buffer of a host's TCP.
+fn most_tcp_buffers(node: Option<&Node>, limit: Option<TcpBuffers>) -> (u64, u64) {
+    let settings = || node?.mib.as_ref()?.tcp()?.most_buffers();
+    limit.map(TcpBuffers::most).or_else(settings).unwrap_or_else(|| TcpBuffers::default().most())
 }
 
 /// The ends of a link that is no scenario's.
@@ -234,6 +260,29 @@ mod tests {
         assert_eq!(ways("ground"), BTreeSet::from([["ground", "sky"], down[0], down[1]]));
         let said = [["fleet-1", "sky"], ["sky", "ground"], down[1]];
         assert_eq!(ways("fleet-1"), BTreeSet::from(said), "the sender hears it as well");
+    }
+
+    #[test]
+    fn a_host_has_the_buffers_of_its_node_unless_an_option_limits_them() {
+        let scenario = resolved(
+            r#"
+            seed = 1
+            links = [{ from = "a", to = "b" }, { from = "b", to = "a" }]
+            transfers = [{ from = "a", to = "b", protocol = "ftp" }]
+            [nodes.a.mib.tcp]
+            buffers = "linux"
+            [nodes.b.mib.tcp]
+            receive_buffer = "54750 B"
+            [nodes.c]
+            "#,
+        );
+        let most = |name: &str, limit| most_tcp_buffers(scenario.nodes.get(name), limit);
+        let (linux, unlimited) = (TcpBuffers::Linux.most(), TcpBuffers::Unlimited.most());
+        assert_eq!(most("a", None), linux);
+        assert_eq!(most("b", None), (unlimited.0, 54_750));
+        assert_eq!(most("c", None), unlimited);
+        assert_eq!(most("b", Some(TcpBuffers::Linux)), linux);
+        assert_eq!(most("a", Some(TcpBuffers::Unlimited)), unlimited);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::preset::Preset;
 use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
 use crate::records::{self, Files, Record};
+use crate::settings::tcp::{TcpBuffers, TcpSettings};
 use crate::settings::{PepSettings, Settings};
 use crate::text::{self, SpecError};
 
@@ -344,7 +345,17 @@ impl Scenario {
     /// # Errors
     ///
     /// The first contradiction.
-    pub fn resolved(mut self) -> Result<Self, SpecError> {
+    pub fn resolved(self) -> Result<Self, SpecError> {
+        self.resolved_with(None)
+    }
+
+    /// The same, with this growth limit of TCP's buffers, if there is one, on all nodes, in place of
+    /// what their settings and profiles say.
+    ///
+    /// # Errors
+    ///
+    /// The first contradiction.
+    pub fn resolved_with(mut self, buffers: Option<TcpBuffers>) -> Result<Self, SpecError> {
         self.links = std::mem::take(&mut self.links)
             .into_iter()
             .map(resolve_link)
@@ -365,6 +376,9 @@ impl Scenario {
             node.entity.get_or_insert(u64::from(number));
         }
         self.interpret_settings()?;
+        if let Some(buffers) = buffers {
+            self.limit_tcp_buffers(buffers);
+        }
         overlay::settle(&self.transfers, &mut self.nodes)?;
         self.fill_in_settings()?;
         crate::pep::settle(&mut self)?;
@@ -439,6 +453,23 @@ impl Scenario {
             node.mib = Some(read.map_err(|error| of_node(name, &error))?);
         }
         Ok(())
+    }
+
+    /// Limits the growth of TCP's buffers on all nodes.
+    fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+        for node in self.nodes.values_mut() {
+            if let Some(pep) = &mut node.pep {
+                pep.limit_tcp_buffers(buffers);
+            }
+            let Some(protocol) = &node.protocol else { continue };
+            match &mut node.mib {
+                Some(mib) => mib.limit_tcp_buffers(buffers),
+                None => {
+                    let tcp = TcpSettings { buffers: Some(buffers), ..TcpSettings::default() };
+                    node.mib = Settings::of_tcp(protocol.kind.family(), tcp);
+                }
+            }
+        }
     }
 
     /// Writes every setting into the nodes.

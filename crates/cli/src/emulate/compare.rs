@@ -21,13 +21,14 @@ use lab::preset::Preset;
 use lab::protocol::{Family, Protocol};
 use lab::quantity::{Probability, Size, Span};
 use lab::scratch::Scratch;
+use lab::settings::tcp::TcpBuffers;
 use lab::tool::{Job, Outcome, Verdict};
 use lab::{compare, emulation, run, tool};
 use serde::{Deserialize, Serialize};
 
-use super::ended;
+use super::{ended, limit_tcp_buffers};
 use crate::link_options::LinkOptions;
-use crate::{Usage, show};
+use crate::{Usage, show, switch};
 
 /// What is compared unless something is named: programs that carry files.
 const TOOLS: [&str; 6] = ["scp", "sftp", "rsync", "rsync-daemon", "ftp", "http-wget"];
@@ -86,6 +87,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
 
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
+    tcp_buffers: TcpBuffers,
+
     /// Keep the results in this folder; what is there already is not done again, unless it failed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -128,6 +133,9 @@ struct Common<'a> {
     link: &'a Preset,
     bytes: u64,
     sha256: String,
+    /// Growth limit of TCP's buffers, unless it is the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tcp_buffers: Option<TcpBuffers>,
 }
 
 /// Who is compared.
@@ -333,6 +341,7 @@ impl Plan<'_> {
     ) -> anyhow::Result<(Outcome, emu::Report)> {
         let scenario = emulation::between_two(link, seed)?;
         let world = World::start(&emulation::plan(&scenario)?)?;
+        limit_tcp_buffers(&world, &scenario, Some(self.args.tcp_buffers))?;
         let host = |name: &str| world.host(name).ok_or_else(|| anyhow!("there is no host {name}"));
         let outcome = Job {
             adapter,
@@ -393,7 +402,10 @@ impl Kept {
         let Some(folder) = &plan.args.out else { return Ok(Self { done: Vec::new(), file: None }) };
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let sha256 = plan.sha256.iter().map(|octet| format!("{octet:02x}")).collect();
-        let common = Common { link: &plan.link, bytes: plan.content.len() as u64, sha256 };
+        let bytes = plan.content.len() as u64;
+        let tcp_buffers =
+            Some(plan.args.tcp_buffers).filter(|buffers| *buffers != TcpBuffers::default());
+        let common = Common { link: &plan.link, bytes, sha256, tcp_buffers };
         let common = serde_json::to_string_pretty(&common)?;
         let path = folder.join(PLAN);
         match fs::read_to_string(&path) {

@@ -18,15 +18,16 @@ use control::{Client, ClientError, Method, Places, Server, segment};
 use emu::{EnterError, World};
 use lab::emulation;
 use lab::scenario::Scenario;
+use lab::settings::tcp::TcpBuffers;
 use lab::text;
 use serde_json::{Map, Value, json};
 
 use super::demands::Demands;
 use super::outside::{Entered, Joined, Outside};
 use super::user::AsUser;
-use super::{PEER, Recording, ended, first_host, not_started, transfer};
+use super::{PEER, Recording, ended, first_host, limit_tcp_buffers, not_started, transfer};
 use crate::link_options::LinkOptions;
-use crate::{Usage, simulate};
+use crate::{Usage, simulate, switch};
 
 /// What a world is called, unless said otherwise.
 const NAME: &str = "default";
@@ -84,6 +85,11 @@ pub(super) struct UpArgs {
 
     #[command(flatten)]
     demands: Demands,
+
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them [default: what the
+    /// scenario says, or unlimited]
+    #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
+    tcp_buffers: Option<TcpBuffers>,
 
     #[command(flatten)]
     outside: Outside,
@@ -228,7 +234,7 @@ impl UpArgs {
         let Some(path) = &self.scenario else {
             return Ok(emulation::between_two(&self.link.preset()?, self.seed.unwrap_or(1))?);
         };
-        simulate::scenario(path, self.seed)
+        simulate::scenario(path, self.seed, self.tcp_buffers)
     }
 
     fn run(&self) -> anyhow::Result<ExitCode> {
@@ -321,6 +327,7 @@ impl UpArgs {
         }
         joined.name(plan, false)?;
         let world = Arc::new(World::start(plan)?);
+        limit_tcp_buffers(&world, scenario, self.tcp_buffers)?;
         joined.open(&world, plan)?;
         let capture = self.capture(&world)?;
         let listen =

@@ -96,6 +96,11 @@ struct RunArgs {
     #[command(flatten)]
     demands: Demands,
 
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them [default: what the
+    /// scenario says, or unlimited]
+    #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
+    tcp_buffers: Option<TcpBuffers>,
+
     /// Keep the scenario as given and resolved, a manifest and the metrics of its transfers in this
     /// folder
     #[arg(long, value_name = "DIR", conflicts_with = "program")]
@@ -194,7 +199,8 @@ struct Work {
     program: Vec<OsString>,
     recording: Recording,
     demands: Demands,
-    tcp_buffers: TcpBuffers,
+    /// Growth limit of TCP's buffers, in place of the scenario's.
+    tcp_buffers: Option<TcpBuffers>,
     outside: Outside,
     user: AsUser,
 }
@@ -224,7 +230,8 @@ pub(crate) fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
     )?;
     let (servers, wait_for) = (args.server.clone(), args.wait_for);
     let (outside, user) = (args.outside.clone(), args.user.clone());
-    Work { servers, wait_for, tcp_buffers: args.tcp_buffers, outside, user, ..work }.run()
+    let tcp_buffers = Some(args.tcp_buffers);
+    Work { servers, wait_for, tcp_buffers, outside, user, ..work }.run()
 }
 
 impl Recording {
@@ -236,7 +243,7 @@ impl Recording {
 impl RunArgs {
     /// The scenario, resolved.
     fn scenario(&self) -> anyhow::Result<Scenario> {
-        simulate::scenario(&self.scenario, self.seed)
+        simulate::scenario(&self.scenario, self.seed, self.tcp_buffers)
     }
 
     fn work(&self) -> anyhow::Result<Work> {
@@ -255,7 +262,7 @@ impl RunArgs {
         let demands = self.demands.clone();
         let servers = Vec::new();
         let wait_for = None;
-        let tcp_buffers = TcpBuffers::default();
+        let tcp_buffers = self.tcp_buffers;
         let (outside, user) = (self.outside.clone(), self.user.clone());
         Ok(Work {
             host,
@@ -279,7 +286,7 @@ impl ShellArgs {
         let further = (&self.recording, &self.demands);
         let work = Work::between_two(&self.link, self.seed, further, vec![shell])?;
         let (outside, user) = (self.outside.clone(), self.user.clone());
-        Ok(Work { tcp_buffers: self.tcp_buffers, outside, user, ..work })
+        Ok(Work { tcp_buffers: Some(self.tcp_buffers), outside, user, ..work })
     }
 }
 
@@ -301,7 +308,7 @@ impl Work {
             program,
             recording: recording.clone(),
             demands: demands.clone(),
-            tcp_buffers: TcpBuffers::default(),
+            tcp_buffers: None,
             outside: Outside::default(),
             user: AsUser::default(),
         })
@@ -322,7 +329,7 @@ impl Work {
         let leads_on = joined.is_nested() && self.servers.is_empty();
         joined.name(&plan, leads_on)?;
         let world = World::start(&plan)?;
-        world.set_tcp_buffers(self.tcp_buffers.most()).context("setting TCP's buffers")?;
+        limit_tcp_buffers(&world, &self.scenario, self.tcp_buffers)?;
         joined.open(&world, &plan)?;
         if let Some(folder) = &self.recording.pcap {
             world.links().capture(None, folder, self.recording.limits())?;
@@ -377,6 +384,15 @@ fn first_host(scenario: &Scenario) -> Result<String, Usage> {
     let sender = scenario.transfers.first().map(|transfer| transfer.from.clone());
     let first = || scenario.links.first().and_then(|link| link.from.clone());
     sender.or_else(first).ok_or_else(|| Usage("the scenario has no link".to_owned()))
+}
+
+/// Limits the buffers of TCP on the hosts of a world.
+fn limit_tcp_buffers(
+    world: &World,
+    scenario: &Scenario,
+    limit: Option<TcpBuffers>,
+) -> anyhow::Result<()> {
+    emulation::limit_tcp_buffers(world, scenario, limit).context("limiting TCP's buffers")
 }
 
 /// Ends the capture, and tells what it has not got.

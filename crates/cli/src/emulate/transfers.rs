@@ -51,6 +51,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     transfers::refuse_streams(&scenario)?;
     emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
     let world = World::start(&plan)?;
+    super::limit_tcp_buffers(&world, &scenario, args.tcp_buffers)?;
     let captures = captures(args, &scenario);
     if let Some(folder) = &captures {
         world.links().capture(None, folder, args.recording.limits())?;

@@ -33,6 +33,7 @@ pub use self::norm::NormSettings;
 pub use self::over_tcp::OverTcpSettings;
 pub use self::pep::PepSettings;
 pub use self::saratoga::SaratogaSettings;
+use self::tcp::{TcpBuffers, TcpSettings};
 use crate::mib::{Mib, Timer};
 use crate::protocol::Family;
 use crate::quantity::{Size, Span};
@@ -189,6 +190,51 @@ impl Settings {
             | Self::OverTcp(_)
             | Self::Bundles(_) => None,
         }
+    }
+
+    /// The settings of TCP's connections, if these are settings of a node over TCP or of a bundle
+    /// node.
+    #[must_use]
+    pub fn tcp(&self) -> Option<&TcpSettings> {
+        match self {
+            Self::OverTcp(settings) => settings.tcp.as_ref(),
+            Self::Bundles(settings) => settings.tcp.as_ref(),
+            Self::Unread(_)
+            | Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::CfdpLtp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_) => None,
+        }
+    }
+
+    /// Settings of `family` with these settings of TCP's connections; `None` for a family without
+    /// TCP.
+    #[must_use]
+    pub fn of_tcp(family: Family, tcp: TcpSettings) -> Option<Self> {
+        match family {
+            Family::OverTcp => Some(OverTcpSettings::of_tcp(tcp).into()),
+            Family::Bundles => {
+                Some(BundlesSettings { tcp: Some(tcp), ..BundlesSettings::default() }.into())
+            }
+            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => None,
+        }
+    }
+
+    /// Limits the growth of TCP's buffers, in place of what the settings said; nothing changes for
+    /// protocols without TCP.
+    pub(crate) fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+        let tcp = match self {
+            Self::OverTcp(settings) => &mut settings.tcp,
+            Self::Bundles(settings) => &mut settings.tcp,
+            Self::Unread(_)
+            | Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::CfdpLtp(_)
+            | Self::Saratoga(_)
+            | Self::Norm(_) => return,
+        };
+        tcp.get_or_insert_default().limit_buffers(buffers);
     }
 
     /// The settings of a bundle node, if they are such, to change them.

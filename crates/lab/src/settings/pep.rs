@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::at_least;
 use super::form::Switch;
-use super::tcp::TcpSettings;
+use super::tcp::{TcpBuffers, TcpSettings};
 
 use crate::over_tcp::OverTcpConfig;
 use crate::quantity::{Rate, Size, Span};
@@ -103,6 +103,16 @@ impl PepSettings {
             config.idle = idle.on().map(Span::duration);
         }
         Ok(())
+    }
+
+    /// Limits the growth of the buffers of both sides, in place of what the settings said.
+    pub(crate) fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+        let wan = self.wan.get_or_insert_default();
+        let lan = self.lan.get_or_insert_default();
+        for (buffer, tcp) in [(&mut wan.buffer, &mut wan.tcp), (&mut lan.buffer, &mut lan.tcp)] {
+            *buffer = None;
+            tcp.get_or_insert_default().limit_buffers(buffers);
+        }
     }
 
     /// What is said of either side with all that is left out: the satellite's side first.

@@ -462,6 +462,27 @@ impl TcpSettings {
         Ok(())
     }
 
+    /// Limits the growth of the buffers, in place of sizes given before.
+    pub fn limit_buffers(&mut self, buffers: TcpBuffers) {
+        self.buffers = Some(buffers);
+        self.send_buffer = None;
+        self.send_buffer_initial = None;
+        self.receive_buffer = None;
+        self.receive_buffer_initial = None;
+    }
+
+    /// Most bytes of the send buffer and of the receive buffer, if either is given.
+    #[must_use]
+    pub fn most_buffers(&self) -> Option<(u64, u64)> {
+        let given = self.send_buffer.is_some() || self.receive_buffer.is_some();
+        if !given && self.buffers.is_none() {
+            return None;
+        }
+        let (send, receive) = self.buffers.unwrap_or_default().most();
+        let send = self.send_buffer.map_or(send, Size::bytes);
+        Some((send, self.receive_buffer.map_or(receive, Size::bytes)))
+    }
+
     pub(super) fn of(options: &tcp::Options) -> Self {
         let (send_buffer, send_buffer_initial) = told(options.send_buffer);
         let (receive_buffer, receive_buffer_initial) = told(options.receive_buffer);

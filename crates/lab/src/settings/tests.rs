@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proto::{ltp as l, saratoga as s};
 
 use super::*;
+use crate::protocol::{Carried, Kind, Protocol};
 use crate::scenario::Scenario;
 
 const ANY: Duration = Duration::from_millis(1_234);
@@ -402,6 +403,68 @@ transfers = [{ from = \"a\", to = \"b\", protocol = \"PROTOCOL\", size = \"5 kB\
 
 fn world(protocol: &str, settings: &str) -> Result<Scenario, SpecError> {
     Scenario::parse(&(WORLD.replace("PROTOCOL", protocol) + settings), "world.toml")?.resolved()
+}
+
+#[test]
+fn buffers_of_all_protocols_over_tcp_have_one_default_and_one_limit() {
+    let mut count = 0;
+    for kind in Kind::ALL.iter().filter(|kind| kind.carries() == Carried::File) {
+        let name = Protocol::plain(*kind).to_string();
+        let parsed = || {
+            let text = format!(
+                "seed = 1
+                links = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+                transfers = [{{ from = \"a\", to = \"b\", protocol = \"{name}\" }}]"
+            );
+            Scenario::parse(&text, "test").unwrap()
+        };
+        let most = |scenario: &Scenario| {
+            let mib = scenario.nodes["a"].mib.as_ref();
+            mib.and_then(Settings::tcp).and_then(TcpSettings::most_buffers)
+        };
+        let Some(before) = most(&parsed().resolved().unwrap()) else { continue };
+        assert_eq!(before, TcpBuffers::Unlimited.most(), "{name}");
+        let limited = parsed().resolved_with(Some(TcpBuffers::Linux)).unwrap();
+        assert_eq!(most(&limited), Some(TcpBuffers::Linux.most()), "{name}");
+        count += 1;
+    }
+    assert!(count > 5, "FTP, programs and bundles over TCP: {count}");
+}
+
+#[test]
+fn a_limit_of_buffers_replaces_sizes_and_those_of_former_kernels() {
+    let most = |settings: &str, protocol: &str, limit: Option<TcpBuffers>| {
+        let text = format!(
+            "seed = 1
+            links = [{{ from = \"a\", to = \"b\" }}, {{ from = \"b\", to = \"a\" }}]
+            transfers = [{{ from = \"a\", to = \"b\", protocol = \"{protocol}\" }}]
+            [nodes.a.mib]
+            {settings}"
+        );
+        let scenario = Scenario::parse(&text, "test").unwrap().resolved_with(limit).unwrap();
+        scenario.nodes["a"].mib.as_ref().and_then(Settings::tcp).unwrap().most_buffers().unwrap()
+    };
+    let linux = TcpBuffers::Linux.most();
+    let limit = Some(TcpBuffers::Linux);
+    assert_eq!(most("tcp.send_buffer = \"100 MB\"", "ftp", limit), linux);
+    assert_eq!(most("tcp.buffers = \"unlimited\"", "bp-tcpcl", limit), linux);
+    assert_eq!(most("", "ftp/linux-2.4.18", limit), linux);
+    assert!(most("", "ftp/linux-2.4.18", None).1 < linux.1, "what that kernel had");
+}
+
+#[test]
+fn gateways_have_the_buffers_of_hosts() {
+    let unlimited = TcpBuffers::Unlimited.most();
+    let of =
+        |options: &proto::tcp::Options| (options.send_buffer.max(), options.receive_buffer.max());
+    let mut pep = PepSettings::default();
+    for side in pep.sides().unwrap() {
+        assert_eq!(of(&side), unlimited);
+    }
+    pep.limit_tcp_buffers(TcpBuffers::Linux);
+    for side in pep.sides().unwrap() {
+        assert_eq!(of(&side), TcpBuffers::Linux.most());
+    }
 }
 
 #[test]
