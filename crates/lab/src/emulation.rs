@@ -39,6 +39,13 @@ pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     let mut links = Vec::new();
     for (index, spec) in scenario.links.iter().enumerate() {
         let (from, to) = topology.ends(index);
+        if spec.backpressure == Some(true) {
+            let (from, to) = (&hosts[from].name, &hosts[to].name);
+            return Err(SpecError::invalid(format!(
+                "link {from} -> {to}: backpressure is for the simulator; a full queue of the \
+                 emulator drops: remove the key"
+            )));
+        }
         links.push(emu::LinkPlan { from, to, config: spec.config()?, mtu: mtu(spec)? });
     }
     let routes = (0..hosts.len()).flat_map(|at| routes(&topology, at, hosts.len())).collect();
@@ -283,6 +290,19 @@ mod tests {
         assert_eq!(most("c", None), unlimited);
         assert_eq!(most("b", Some(TcpBuffers::Linux)), linux);
         assert_eq!(most("a", Some(TcpBuffers::Unlimited)), unlimited);
+    }
+
+    #[test]
+    fn backpressure_is_refused() {
+        let scenario = resolved(
+            r#"
+            seed = 1
+            transfers = []
+            links = [{ from = "a", to = "b", backpressure = true }]
+            "#,
+        );
+        let error = plan(&scenario).unwrap_err().to_string();
+        assert!(error.contains("link a -> b: backpressure is for the simulator"), "{error}");
     }
 
     #[test]
