@@ -272,6 +272,8 @@ MEASURES = {
     "bytes_rts": Measure("Sent to sender", _BYTES),
     "repairs_str": Measure("Repair segments", _COUNT),
     "nacks_rts": Measure("Requests for repair", _COUNT),
+    "peer_window_limited_s": Measure("Time stopped by the peer's window", _SECONDS),
+    "send_buffer_limited_s": Measure("Time stopped by the send buffer", _SECONDS),
     "packets_lost": Measure("Packets lost", _COUNT),
     "key_median_s": Measure("Median time of a key", _SECONDS),
     "key_p95_s": Measure("95th percentile of a key", _SECONDS),

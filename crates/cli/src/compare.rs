@@ -413,10 +413,14 @@ fn table(plan: &Plan, rows: &[Row]) -> Table {
     table
 }
 
-/// Tells people of failures, by their reasons.
+/// Writes which protocols were limited by buffers, and failures by their reasons.
 fn explain(rows: &[Row]) -> io::Result<()> {
     let mut err = io::stderr().lock();
     for row in rows {
+        let took = row.delivered_s.map(|delivered| delivered.mean);
+        if let Some(note) = show::buffer_limits(row.buffers, took) {
+            writeln!(err, "{}: {note}", row.protocol)?;
+        }
         let mut reasons = BTreeMap::<&str, Vec<u64>>::new();
         for (seed, why) in &row.failures {
             reasons.entry(why).or_default().push(*seed);

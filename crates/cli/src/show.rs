@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::metrics::BufferLimits;
 
 /// A rate with four significant digits.
 pub(crate) fn rate(bps: f64) -> String {
@@ -32,6 +33,24 @@ pub(crate) fn count(count: f64) -> String {
 /// A share of one.
 pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
+}
+
+/// Share of a transfer's time from which on a limit by buffers is reported.
+const LIMITED_SHARE: f64 = 0.05;
+
+/// Note that buffers limited a transfer that took so many seconds, if they did.
+pub(crate) fn buffer_limits(limits: Option<BufferLimits>, took: Option<f64>) -> Option<String> {
+    let (limits, took) = (limits?, took?);
+    if limits.seconds() < LIMITED_SHARE * took {
+        return None;
+    }
+    Some(format!(
+        "buffers of TCP were the limit for {} of {} (receive window of the peer {}, send buffer {})",
+        seconds(limits.seconds()),
+        seconds(took),
+        seconds(limits.peer_window_limited_s),
+        seconds(limits.send_buffer_limited_s)
+    ))
 }
 
 /// One unit for all rates of a column.

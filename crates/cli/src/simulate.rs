@@ -192,6 +192,9 @@ fn explain(run: &Run) -> io::Result<()> {
         writeln!(err, "the run did not come to its end: {}", run.ended)?;
     }
     for transfer in &run.transfers {
+        if let Some(note) = show::buffer_limits(transfer.buffers, transfer.delivered_s) {
+            writeln!(err, "{}: {note}", transfer.name)?;
+        }
         if let Some(failure) = &transfer.failure {
             writeln!(err, "{} failed: {failure}", transfer.name)?;
         }

@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
-use crate::metrics::{LatencyMetrics, TransferMetrics};
+use crate::metrics::{BufferLimits, LatencyMetrics, TransferMetrics};
 use crate::preset::{self, Preset};
-use crate::protocol::{Carried, Family, Protocol};
+use crate::protocol::{Carried, Protocol};
 use crate::quantity::{Rate, Size, Span};
 use crate::records::Record;
 use crate::run::{self, Recorders, RunError};
@@ -176,6 +176,9 @@ pub struct Row {
     /// Mean requests for repairs, where they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nacks_rts: Option<f64>,
+    /// Mean times for which buffers stopped the sender, of protocols over TCP.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<BufferLimits>,
     /// Why runs failed: the seed and the reason.
     #[serde(skip)]
     pub failures: Vec<(u64, String)>,
@@ -456,6 +459,15 @@ fn mean_latency(runs: &[LatencyMetrics]) -> Option<LatencyMetrics> {
     })
 }
 
+/// The means of what runs have.
+fn mean_limits(runs: &[BufferLimits]) -> Option<BufferLimits> {
+    let of = |field: fn(&BufferLimits) -> f64| mean(&runs.iter().map(field).collect::<Vec<_>>());
+    (!runs.is_empty()).then(|| BufferLimits {
+        peer_window_limited_s: of(|limits| limits.peer_window_limited_s),
+        send_buffer_limited_s: of(|limits| limits.send_buffer_limited_s),
+    })
+}
+
 impl Row {
     fn new(plan: &Plan, protocol: &Protocol, runs: &[TransferMetrics]) -> Self {
         let completed: Vec<_> = runs.iter().filter(|run| run.completed).collect();
@@ -479,6 +491,7 @@ impl Row {
         });
         let each = completed.iter().flat_map(|run| &run.receivers);
         let latencies: Vec<_> = completed.iter().filter_map(|run| run.latency).collect();
+        let limits: Vec<_> = completed.iter().filter_map(|run| run.buffers).collect();
         let each: Vec<_> = each.filter_map(|receiver| receiver.delivered_s).collect();
         Self {
             protocol: protocol.to_string(),
@@ -505,6 +518,7 @@ impl Row {
             bytes_rts: average(|run| run.bytes_rts),
             repairs_str: counted(|run| run.repairs_str),
             nacks_rts: counted(|run| run.nacks_rts),
+            buffers: mean_limits(&limits),
             failures: failures.collect(),
         }
     }

@@ -17,6 +17,7 @@ use crate::bundles::{self, BundlesConfig, BundlesEngine};
 use crate::carried::{
     CfdpLtpConfig, carried_told, carried_under_way, cfdp_ltp_config, put_request, transactions,
 };
+use crate::metrics::BufferLimits;
 use crate::mib::{Class, Mib};
 use crate::over_tcp::{self, OverTcpConfig, OverTcpEngine, OverTcpIndication};
 use crate::overlay::Overlay;
@@ -718,7 +719,22 @@ impl AnyEngine {
                 Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
             }
             // Acknowledgments ask for nothing.
-            Self::OverTcp(node) => Some((node.retransmissions(), 0)),
+            Self::OverTcp(node) => Some((node.counts().retransmissions, 0)),
+        }
+    }
+
+    /// Times for which the peers' receive windows and its send buffers stopped its connections;
+    /// `None` of engines that do not count them.
+    #[must_use]
+    pub fn buffer_limits(&self) -> Option<BufferLimits> {
+        match self {
+            Self::Cfdp(_)
+            | Self::Ltp(_)
+            | Self::CfdpLtp(_)
+            | Self::Saratoga(..)
+            | Self::Norm(..)
+            | Self::Bundles(_) => None,
+            Self::OverTcp(node) => Some(BufferLimits::of(&node.counts())),
         }
     }
 

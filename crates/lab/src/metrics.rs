@@ -9,6 +9,7 @@
 use engine::Time;
 use link::LossCause;
 use proto::programs::Latency;
+use proto::tcp;
 use serde::{Deserialize, Serialize};
 use sim::HostStats;
 
@@ -92,11 +93,39 @@ pub struct TransferMetrics {
     /// How often the receiver asked for repairs, since it last began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nacks_rts: Option<u64>,
+    /// Times for which buffers stopped the sender; `None` where they are not counted.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<BufferLimits>,
     /// Where the transfer is to a group: what became of it at each receiver. All above is then of
     /// all receivers together: the file is delivered when the last of them has it, and what they
     /// sent is added up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
+}
+
+/// Times for which buffers, and not the congestion window, stopped a sender of TCP, in seconds. They
+/// are summed over its connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BufferLimits {
+    /// The peer's receive window was full.
+    pub peer_window_limited_s: f64,
+    /// All data in the send buffer was sent, and it had no room for more.
+    pub send_buffer_limited_s: f64,
+}
+
+impl BufferLimits {
+    pub(crate) fn of(counts: &tcp::Counts) -> Self {
+        Self {
+            peer_window_limited_s: counts.peer_window_limited.as_secs_f64(),
+            send_buffer_limited_s: counts.send_buffer_limited.as_secs_f64(),
+        }
+    }
+
+    /// Seconds of both together.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.peer_window_limited_s + self.send_buffer_limited_s
+    }
 }
 
 /// How long keys took until they came back.
@@ -205,6 +234,8 @@ pub(crate) struct Watch<'a> {
     pub(crate) sender: HostStats,
     /// Segments that it sent as repairs.
     pub(crate) repairs: Option<u64>,
+    /// Times for which buffers stopped it.
+    pub(crate) buffers: Option<BufferLimits>,
     /// At least one.
     pub(crate) receivers: Vec<ReceiverWatch>,
     pub(crate) first_link: Option<(&'a LinkSpec, link::Stats)>,
@@ -309,6 +340,7 @@ impl Watch<'_> {
             bytes_rts: sum(|host| host.sent.ip_bytes),
             repairs_str: self.repairs.filter(|_| self.alone),
             nacks_rts: nacks.filter(|_| self.alone),
+            buffers: self.buffers.filter(|_| self.alone),
             receivers,
         }
     }

@@ -9,7 +9,7 @@ use proto::programs::Latency;
 use crate::cast;
 use crate::engines::End;
 use crate::link_spec::time;
-use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
+use crate::metrics::{BufferLimits, LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
 use crate::overlay::Overlay;
 use crate::protocol::{Carried, Kind};
 use crate::scenario::{Scenario, Transfer};
@@ -30,6 +30,8 @@ pub(crate) struct Seen {
     pub(crate) hosts: Vec<HostStats>,
     /// What hosts sent again, and how often they asked for that.
     pub(crate) repairs: Vec<Option<(u64, u64)>>,
+    /// Times for which buffers stopped hosts.
+    pub(crate) buffers: Vec<Option<BufferLimits>>,
     /// What became of packets.
     pub(crate) links: Vec<link::Stats>,
     /// Whether nothing but these transfers was carried.
@@ -114,6 +116,7 @@ impl Seen {
             at_sender: self.told(transfer, sender, true, alone),
             sender: self.hosts[sender].clone(),
             repairs: self.repairs[sender].map(|(repairs, _)| repairs),
+            buffers: self.buffers[sender],
             receivers,
             first_link: first_link.map(|link| (&scenario.links[link], self.links[link].clone())),
         })

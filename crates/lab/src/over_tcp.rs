@@ -329,9 +329,9 @@ impl OverTcpEngine {
         self.node.above().under_way()
     }
 
-    /// Segments that were sent again.
-    pub(crate) fn retransmissions(&self) -> u64 {
-        self.node.below().totals().retransmissions
+    /// Counts of all its connections, summed.
+    pub(crate) fn counts(&self) -> tcp::Counts {
+        self.node.below().totals()
     }
 
     pub(crate) fn send(&mut self, now: Time, send: &Send) -> Result<(), String> {

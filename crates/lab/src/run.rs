@@ -476,13 +476,15 @@ impl<'a> Stage<'a> {
         };
         let engine = |host: &HostId| self.world.engine(*host).and_then(Actor::engine);
         let repairs = |host: &HostId| engine(host).and_then(AnyEngine::repairs);
+        let buffers = |host: &HostId| engine(host).and_then(AnyEngine::buffer_limits);
         Seen {
             answers: self.answers.clone(),
             begins,
             latencies,
             ends: told.into_iter().filter_map(end).collect(),
             hosts: hosts.clone().map(|host| self.world.host_stats(*host).clone()).collect(),
-            repairs: hosts.map(repairs).collect(),
+            repairs: hosts.clone().map(repairs).collect(),
+            buffers: hosts.map(buffers).collect(),
             links: self.links.iter().map(|link| self.world.link_stats(*link).clone()).collect(),
             alone: true,
         }

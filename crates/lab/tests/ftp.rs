@@ -297,6 +297,39 @@ fn other_programs_read_its_captures() {
 }
 
 #[test]
+fn the_senders_own_queue_drops_unless_it_is_told_to_press_back() {
+    let link = "rate = \"10 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"5 packets\"";
+    let dropped = |link: &str| {
+        let run = completed(&world("ftp/cubic", "1 MB", link, ""));
+        let there = run.links.iter().find(|link| link.from == "a").unwrap();
+        there.lost.get("queue full").copied().unwrap_or_default()
+    };
+    let lost = dropped(link);
+    assert!(lost > 5, "{lost} packets did not find room");
+    assert_eq!(dropped(&format!("{link}\nbackpressure = true")), 0);
+}
+
+#[test]
+fn a_result_shows_for_how_long_buffers_stopped_the_sender() {
+    // 100 Mbit/s and 300 ms there and back hold 7.5 MB, a window of Linux's default less.
+    let link = "rate = \"100 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"15 MB\"";
+    let run = |settings: &str| {
+        let run = completed(&world("ftp/cubic", "30 MB", link, settings));
+        (run.transfers[0].buffers.unwrap(), run.transfers[0].transfer_s.unwrap())
+    };
+    let (unlimited, took) = run("");
+    assert!(unlimited.seconds() < 0.01 * took, "{unlimited:?} of {took} s");
+    let (linux, slower) = run("tcp.buffers = \"linux\"");
+    assert!(slower > took + 1.0 && linux.seconds() > 0.2 * slower, "{linux:?} of {slower} s");
+    let (window, _) = run("tcp.receive_buffer = \"1 MB\"");
+    let (peer, own) = (window.peer_window_limited_s, window.send_buffer_limited_s);
+    assert!(peer > 10.0 && own < 1.0, "{window:?}");
+    let (buffer, _) = run("tcp.send_buffer = \"1 MB\"");
+    let (peer, own) = (buffer.peer_window_limited_s, buffer.send_buffer_limited_s);
+    assert!(own > 10.0 && peer < 1.0, "{buffer:?}");
+}
+
+#[test]
 fn traces_say_what_packets_are() {
     let trace = Kept::default();
     let recorders = Recorders { trace: Some(Box::new(trace.clone())), pcap: None };

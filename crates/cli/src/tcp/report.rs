@@ -111,6 +111,13 @@ fn line(info: &Info) -> String {
         counts.spurious,
         counts.duplicate_acks,
     );
+    let limits = [
+        ("rwnd_limited", counts.peer_window_limited),
+        ("sndbuf_limited", counts.send_buffer_limited),
+    ];
+    for (name, limited) in limits.into_iter().filter(|(_, limited)| !limited.is_zero()) {
+        let _ = write!(line, " {name}:{:.0}ms", milliseconds(limited));
+    }
     line
 }
 
@@ -205,5 +212,7 @@ fn connection(info: &Info) -> Value {
         "snacks_sent": counts.snacks.0,
         "snacks_received": counts.snacks.1,
         "corruptions": counts.corruptions,
+        "peer_window_limited": seconds(counts.peer_window_limited),
+        "send_buffer_limited": seconds(counts.send_buffer_limited),
     })
 }

@@ -297,6 +297,7 @@ impl Errand<'_> {
             bytes_rts: None,
             repairs_str: None,
             nacks_rts: None,
+            buffers: None,
             receivers: Vec::new(),
         })
     }

@@ -634,6 +634,7 @@ fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -
         repairs: (0..scenario.nodes.len())
             .map(|host| of_host(host).and_then(Actor::engine).and_then(AnyEngine::repairs))
             .collect(),
+        buffers: vec![None; scenario.nodes.len()],
         links: report.links.iter().map(|link| link.stats.clone()).collect(),
         alone: true,
     }

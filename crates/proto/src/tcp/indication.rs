@@ -249,6 +249,11 @@ pub struct Counts {
     pub path_mtu_reports: u64,
     /// Times that segments became shorter because long ones vanished.
     pub black_holes: u64,
+    /// Time for which the peer's receive window stopped the sender.
+    pub peer_window_limited: Duration,
+    /// Time for which the send buffer stopped the sender: all data in it was sent, and it had no
+    /// room for more.
+    pub send_buffer_limited: Duration,
 }
 
 impl std::ops::Add for Counts {
@@ -274,6 +279,8 @@ impl std::ops::Add for Counts {
             records_dropped: self.records_dropped + other.records_dropped,
             path_mtu_reports: self.path_mtu_reports + other.path_mtu_reports,
             black_holes: self.black_holes + other.black_holes,
+            peer_window_limited: self.peer_window_limited + other.peer_window_limited,
+            send_buffer_limited: self.send_buffer_limited + other.send_buffer_limited,
         }
     }
 }

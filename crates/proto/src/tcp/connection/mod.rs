@@ -5,6 +5,7 @@
 
 mod ack;
 mod close;
+mod limits;
 mod losses;
 mod open;
 mod output;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
+use self::limits::Limited;
 use self::path_mtu::PathMtu;
 use super::autotune::ReceiveTuning;
 use super::cc::{self, Control};
@@ -201,6 +203,8 @@ pub(crate) struct Connection {
     round_end: u64,
     /// The congestion window stopped what would have been sent before that.
     limited_to: Option<u64>,
+    /// Buffer that stops the sender.
+    limited: Limited,
     last_sent: Time,
     pace_next: Time,
     wants_room: bool,

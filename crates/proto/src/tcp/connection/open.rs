@@ -3,6 +3,7 @@
 use engine::{PathId, Time};
 use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
 
+use super::limits::Limited;
 use super::path_mtu::PathMtu;
 use super::{Connection, Events, Rules, Space, Stamps, Syns, Timers};
 use crate::tcp::autotune::ReceiveTuning;
@@ -126,6 +127,7 @@ impl Connection {
             probe_end: None,
             round_end: iss + 1,
             limited_to: None,
+            limited: Limited::default(),
             last_sent: now,
             pace_next: Time::ZERO,
             wants_room: false,

@@ -79,6 +79,7 @@ impl Connection {
                 }
             }
         }
+        self.count_limit(now);
         if self.window_probe {
             // An octet that the peer has, so that it must answer (RFC 9293 §3.8.4).
             if !self.send_bare(now, tx, self.una - 1) {
@@ -100,7 +101,7 @@ impl Connection {
     }
 
     /// Octets that may be in flight.
-    fn congestion_window(&self) -> u64 {
+    pub(super) fn congestion_window(&self) -> u64 {
         match &self.phase {
             Phase::Recovery(recovery) if !self.control.governs_recovery() => recovery.window,
             Phase::Open | Phase::Reduced { .. } | Phase::Recovery(_) | Phase::Restarted { .. } => {
@@ -109,7 +110,7 @@ impl Connection {
         }
     }
 
-    fn in_flight(&self) -> u64 {
+    pub(super) fn in_flight(&self) -> u64 {
         // Without limited transmit, what duplicates say counts from the third on only.
         let blind =
             self.phase.is_open() && !self.options.limited_transmit && self.snack().is_none();
