@@ -203,8 +203,8 @@ macro_rules! long {
     };
 }
 
-// Repairs of repairs of Saratoga take two round trips more than without an outage, each with a wait
-// for the reply to the last packet.
+// Repairs of repairs of Saratoga take two round trips more than without an outage, each with a
+// wait for the reply to the last packet.
 long! {
     cfdp: "cfdp", 0.0;
     cfdp_ltp: "cfdp-ltp", 0.0;

@@ -4,6 +4,7 @@
 
 pub mod bp;
 pub mod cfdp;
+mod done;
 pub mod fec;
 mod flow;
 pub mod ftp;

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use engine::{FileName, FilestoreRequest, IndexRequest};
-use wire::cfdp::{Checksum, ChecksumType};
 use wire::ltp::SessionId;
 
 use super::core::{Core, Job, Task};
@@ -22,48 +21,23 @@ const PREFIX: &str = "ltp-";
 /// Beginning of the keys of records of files that are here.
 const DONE_PREFIX: &str = "ltpd-";
 
-/// Files that are remembered over a restart, the last; [`Limits::closed`](super::config::Limits)
-/// bounds them too.
-const DONE_MAX: usize = 1024;
-
-/// Sessions whose files are here. Each has a record, so that a later run takes none of them again:
-/// a recorded transfer that is replayed would replace a newer file by an older one.
-///
-/// A record has a number that counts up, the length of the red part, and the CRC-32C of both.
-#[derive(Debug)]
-pub(crate) struct Done {
-    sessions: Recent<SessionId, ()>,
-    next: u64,
-}
-
-impl Done {
-    pub(crate) const fn new() -> Self {
-        Self { sessions: Recent::new(), next: 0 }
-    }
-}
+/// Sessions whose files were received.
+pub(crate) type Done = crate::done::Done<SessionId>;
 
 /// Records that the file of a session is here.
 pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
     if !core.config.journal || core.blocks.is_some() {
         return;
     }
-    let mut value = Vec::new();
-    for number in [core.done.next, red] {
-        value.extend_from_slice(&number.to_be_bytes());
-    }
-    value.extend_from_slice(&crc(&value).to_be_bytes());
-    core.done.next += 1;
-    let request = IndexRequest::Put { key: done_key(id), value: value.into() };
+    let (value, oldest) = core.done.add(id, red, core.config.limits.closed);
+    let request = IndexRequest::Put { key: done_key(id), value };
     core.kernel.index(Handle::NOBODY, Job::Forget, request);
-    remember_done(core, id);
+    remove_done(core, oldest);
 }
 
-fn remember_done(core: &mut Core, id: SessionId) {
-    core.done.sessions.insert(id, ());
-    if core.done.sessions.len() > DONE_MAX.min(core.config.limits.closed)
-        && let Some((oldest, ())) = core.done.sessions.forget_oldest()
-    {
-        let request = IndexRequest::Remove { key: done_key(oldest) };
+fn remove_done(core: &mut Core, sessions: impl IntoIterator<Item = SessionId>) {
+    for id in sessions {
+        let request = IndexRequest::Remove { key: done_key(id) };
         core.kernel.index(Handle::NOBODY, Job::Forget, request);
     }
 }
@@ -71,29 +45,12 @@ fn remember_done(core: &mut Core, id: SessionId) {
 /// The sessions whose files earlier runs received, the oldest first, and the lengths of their red
 /// parts.
 pub(crate) fn restore_done(core: &mut Core, records: &[(String, Bytes)]) -> Vec<(SessionId, u64)> {
-    let mut done: Vec<_> = records
+    let of_sessions = records
         .iter()
-        .filter_map(|(key, value)| {
-            let id = session(key.strip_prefix(DONE_PREFIX)?)?;
-            let (content, check) = value.split_last_chunk::<4>()?;
-            let (number, red) = content.split_first_chunk::<8>()?;
-            let red: [u8; 8] = red.try_into().ok()?;
-            (crc(content) == u32::from_be_bytes(*check))
-                .then(|| (u64::from_be_bytes(*number), id, u64::from_be_bytes(red)))
-        })
-        .collect();
-    done.sort_unstable();
-    core.done.next = done.last().map_or(0, |(number, ..)| number.saturating_add(1));
-    for (_, id, _) in &done {
-        remember_done(core, *id);
-    }
-    done.into_iter().map(|(_, id, red)| (id, red)).collect()
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    let mut crc = Checksum::new(ChecksumType::Crc32c).expect("CRC-32C is a known type");
-    crc.update(0, bytes);
-    crc.finish()
+        .filter_map(|(key, value)| Some((session(key.strip_prefix(DONE_PREFIX)?)?, value)));
+    let (done, surplus) = core.done.restore(of_sessions, core.config.limits.closed);
+    remove_done(core, surplus);
+    done
 }
 
 /// Sessions of an earlier run that must not go on, the oldest first.

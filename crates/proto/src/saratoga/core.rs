@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use engine::{FileName, FilestoreRequest, IndexRequest, Rng, Time};
+use engine::{FileName, FilestoreRequest, IndexRequest, PathId, Rng, Time};
 use wire::saratoga::Packet;
 
 use super::codec::Coded;
 use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
+use super::received;
+use crate::done::Done;
 use crate::kernel::{self, Base, User, bounds};
 use crate::path::{Burst, Handle};
 use crate::timer;
@@ -90,10 +92,14 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
     pub(crate) partials: Partials,
+    /// Sessions whose files were received.
+    pub(crate) received: Done<received::Key>,
     /// Octets of listings that are being sent.
     pub(crate) listings: u64,
     /// Whether it takes bundles, and nothing else.
     pub(crate) takes_bundles: bool,
+    /// Time of the input or the timeout that is handled.
+    pub(crate) now: Time,
 }
 
 impl Core {
@@ -104,8 +110,10 @@ impl Core {
             stats: Stats::default(),
             rng,
             partials: Partials::default(),
+            received: Done::new(),
             listings: 0,
             takes_bundles: false,
+            now: Time::ZERO,
             config,
         }
     }
@@ -116,6 +124,17 @@ impl Core {
         if self.kernel.became_full() {
             self.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
+    }
+
+    /// Whether a refusal may be sent on a path now: each gets ten a second at most. Those left out
+    /// are counted, and sent when the peer tries again later.
+    pub(crate) fn admits_refusal(&mut self, path: PathId) -> bool {
+        let admits = self.kernel.replies.refusals.admit(self.now, path);
+        if !admits {
+            self.stats.refusals_left_out += 1;
+            self.user.limit_reached(Limit::Refusals);
+        }
+        admits
     }
 
     /// Keeps what came of a file for a later session.

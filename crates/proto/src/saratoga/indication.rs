@@ -208,6 +208,8 @@ pub enum Limit {
     WriteBuffer,
     /// [`Limits::replies`](super::Limits): an answer was dropped.
     Replies,
+    /// Ten refusals in a second were sent to a peer: more are left out, until it tries again later.
+    Refusals,
     /// [`Limits::partials`](super::Limits): a file that came in part was deleted.
     Partials,
 }
@@ -256,6 +258,8 @@ pub struct Stats {
     pub record_errors: u64,
     /// Answers dropped because of a bound.
     pub replies_dropped: u64,
+    /// Refusals left out because a peer got ten within a second.
+    pub refusals_left_out: u64,
     /// Packets left out because the path takes none that large.
     pub oversize: u64,
 }

@@ -13,12 +13,14 @@ mod config;
 mod congestion;
 mod core;
 mod directory;
+mod ending;
 mod errand;
 mod indication;
 pub mod lite;
 mod partials;
 mod places;
 mod profile;
+mod received;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -33,8 +35,8 @@ use engine::{
     PathId, Rng, Ticket, Time, Transmit, TxBuf,
 };
 use wire::saratoga::{
-    Ability, Beacon, Content, Holes, Packet, Request, RequestKind, Status, StatusCode, Timestamp,
-    Width,
+    Ability, Beacon, Content, Metadata, Packet, Request, RequestKind, Status, StatusCode,
+    Timestamp, Width,
 };
 
 pub use self::config::{
@@ -49,6 +51,7 @@ pub use self::profile::profile;
 pub use wire::saratoga as packet;
 
 use self::core::{Alarm, Core, Job, Kernel, Task};
+use self::ending::{is_metadata, is_refusal, ok, stamped, status};
 use self::errand::Errand;
 use self::partials::Partial;
 use self::receiver::{Receiver, Wish};
@@ -225,6 +228,7 @@ impl Node {
         self.slots.iter().map(Session::memory).sum::<usize>()
             + self.core.kernel.room.held()
             + self.core.partials.memory()
+            + self.core.received.memory()
             + words
             + self.core.kernel.replies.memory()
     }
@@ -420,6 +424,9 @@ impl Node {
             Packet::Metadata(metadata) => {
                 let id = SessionId { peer: from, number: metadata.session, role: Role::Receiver };
                 let identity = receiver::identity(metadata);
+                if self.was_received(id, metadata, &identity) {
+                    return;
+                }
                 self.unite(now, id, &identity);
                 let Some(handle) =
                     self.reception(now, id, !metadata.is_over, !metadata.is_over, None)
@@ -443,6 +450,30 @@ impl Node {
                 self.settle(handle);
             }
         }
+    }
+
+    /// Confirms a session whose file was received before, by an earlier run or on another path.
+    fn was_received(&mut self, id: SessionId, metadata: &Metadata<'_>, identity: &[u8]) -> bool {
+        let key = received::key(id.number, identity);
+        let Some(len) = self.core.received.get(&key).filter(|_| !self.closed.contains(&id)) else {
+            return false;
+        };
+        if let Some(handle) = self.by_id.get(&id).copied() {
+            // Its data arrived ahead of the METADATA.
+            let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else {
+                return false;
+            };
+            if !receiver.is_unknown() {
+                return false;
+            }
+            receiver.vanish(&mut self.core);
+            self.slots.take(handle);
+            self.by_id.remove(&id);
+        }
+        let word = ok(id.number, metadata.descriptor, len);
+        self.reply(id.peer, word.clone());
+        self.remember(id, word);
+        true
     }
 
     /// A sender that was started again describes the file that another session is about: that
@@ -537,8 +568,11 @@ impl Node {
         self.remember(id, word);
     }
 
-    /// Answers with a packet of version 1, in the version that is spoken.
+    /// Sends a packet of version 1 in the version that is spoken. Refusals have a greatest rate.
     fn reply(&mut self, to: PathId, packet: Vec<u8>) {
+        if is_refusal(&packet) && !self.core.admits_refusal(to) {
+            return;
+        }
         let Some(packet) = codec::translated(self.core.config.version, packet) else { return };
         if !self.core.kernel.replies.push(to, packet) {
             self.core.stats.replies_dropped += 1;
@@ -779,6 +813,7 @@ impl Node {
                 Vec::new()
             }
         };
+        received::restore(&mut self.core, &records);
         for (key, value) in records {
             let Some(number) = partials::number(&key) else { continue };
             match Partial::decode(&value) {
@@ -802,38 +837,6 @@ fn check_name(name: &str) -> Result<(), RequestError> {
 /// Whether a path has no part but `.`.
 fn is_root(path: &str) -> bool {
     !path.starts_with('/') && path.split('/').all(|part| matches!(part, "" | "."))
-}
-
-fn is_metadata(word: &[u8]) -> bool {
-    matches!(Packet::decode(word), Ok(Packet::Metadata(_)))
-}
-
-/// A STATUS with the timestamp of what it answers.
-fn stamped(word: &[u8], timestamp: Option<Timestamp>) -> Vec<u8> {
-    match (Packet::decode(word), timestamp) {
-        (Ok(Packet::Status(status)), Some(_)) => {
-            let packet = Packet::Status(Status { timestamp, ..status });
-            packet.to_vec().unwrap_or_default()
-        }
-        (Ok(_) | Err(_), _) => word.to_vec(),
-    }
-}
-
-/// A STATUS that answers a request: nothing is known of any offsets (§4.5).
-fn status(session: u32, code: StatusCode) -> Vec<u8> {
-    let packet = Packet::Status(Status {
-        descriptor: Width::W16,
-        timestamp: None,
-        lacks_metadata: false,
-        is_partial: false,
-        is_voluntary: true,
-        code,
-        session,
-        progress: 0,
-        in_response_to: 0,
-        holes: Holes::NONE,
-    });
-    packet.to_vec().unwrap_or_default()
 }
 
 impl Turns for Node {
@@ -909,6 +912,7 @@ impl Engine for Node {
     type Indication = Indication;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        self.core.now = now;
         match input {
             Input::Receive(receive) => {
                 for datagram in receive.datagrams() {
@@ -921,6 +925,7 @@ impl Engine for Node {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.core.now = now;
         while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
             if handle == Handle::NOBODY {
                 self.beacon(now);
@@ -938,6 +943,7 @@ impl Engine for Node {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.core.now = now;
         self.take_turns(now, tx)
     }
 

@@ -25,6 +25,7 @@ use super::config::{Remote, Version};
 use super::congestion::Control;
 use super::core::{Alarm, Core, Job, Task};
 use super::directory;
+use super::ending;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
 use super::times;
 use crate::kernel::Base;
@@ -516,7 +517,7 @@ impl Sender {
     /// The packet that says that the session is over, for those who ask later.
     pub(crate) fn last_word(&self) -> Vec<u8> {
         if let Some(code) = self.failure.filter(|_| self.is_refusal()) {
-            return super::status(self.id.number, code);
+            return ending::status(self.id.number, code);
         }
         if !self.is_ended_here {
             return Vec::new();

@@ -8,6 +8,7 @@ use crate::ranges::Ranges;
 use crate::saratoga::core::{Alarm, Core, Job};
 use crate::saratoga::directory;
 use crate::saratoga::indication::{Failure, Finished, Indication};
+use crate::saratoga::received;
 use crate::storage::Storage as _;
 
 impl Receiver {
@@ -109,6 +110,9 @@ impl Receiver {
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
         self.forget_record(core);
+        if let (Some(known), Some(end)) = (self.known.as_ref(), self.end) {
+            received::record(core, received::key(self.id.number, &known.identity), end);
+        }
         self.succeed(core, now);
     }
 

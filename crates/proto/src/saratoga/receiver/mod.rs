@@ -645,6 +645,10 @@ impl Receiver {
                     let timestamp = self.requests.pop_back().and_then(|(timestamp, _)| timestamp);
                     self.requests.clear();
                     self.voluntary_due = false;
+                    if code != StatusCode::Ok && !core.admits_refusal(self.id.peer) {
+                        self.close(core);
+                        return Turn::Over;
+                    }
                     self.outbox.push_back(self.last_word_as(code, timestamp));
                     continue;
                 }

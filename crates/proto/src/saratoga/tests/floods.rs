@@ -1,6 +1,6 @@
 //! More sessions than there are places for.
 
-use engine::StoreEffect;
+use engine::{StoreEffect, Time};
 use wire::saratoga::{FileChecksum, Metadata, Packet, Request, RequestKind, StatusCode};
 
 use super::world::{World, config, content, data, metadata, quiet, request};
@@ -126,4 +126,57 @@ fn a_description_alone_opens_no_file() {
     assert_eq!(opens(&world), 0);
     world.say(0, Packet::Data(data(500, b"x")));
     assert_eq!(opens(&world), 1);
+}
+
+/// Refusals in each of ten seconds in which a peer sends a packet each millisecond.
+fn refusals(repeated: impl Fn(u32) -> Vec<u8>) -> (World, Vec<usize>) {
+    let mut world = World::alone(quiet());
+    for number in 0..10_000 {
+        world.hear(0, &repeated(number));
+        world.run_until(Time::from_nanos((u64::from(number) + 1) * 1_000_000));
+    }
+    let mut seconds = vec![0; 10];
+    for (at, _, packet, _) in world.log.iter().filter(|(_, side, ..)| *side == 0) {
+        let second = at.as_nanos() as usize / 1_000_000_000;
+        match Packet::decode(packet).expect("a packet of its own") {
+            Packet::Status(status) if status.code != StatusCode::Ok => seconds[second] += 1,
+            Packet::Status(_) => {}
+            other => panic!("{other}"),
+        }
+    }
+    (world, seconds)
+}
+
+/// A request that is not granted, a file of a forbidden name, and a session that was refused.
+#[test]
+fn refusals_are_ten_a_second_at_most() {
+    let requested = |number| {
+        let Packet::Request(plain) = request(RequestKind::Get, "../etc") else { unreachable!() };
+        Packet::Request(Request { session: 100 + number, ..plain }).to_vec().expect("a packet")
+    };
+    let described = |number| {
+        let plain = metadata(1000, FileChecksum::None);
+        let entry = wire::saratoga::Entry { path: b"../copy", ..plain.entry };
+        let packet = Packet::Metadata(Metadata { session: 100 + number, entry, ..plain });
+        packet.to_vec().expect("a packet")
+    };
+    let kinds: [&dyn Fn(u32) -> Vec<u8>; 4] =
+        [&requested, &described, &|_| requested(0), &|_| described(0)];
+    for (kind, repeated) in kinds.into_iter().enumerate() {
+        let (mut world, seconds) = refusals(repeated);
+        println!("refusals in each second: {seconds:?}");
+        assert!(seconds.iter().all(|count| (1..=10).contains(count)), "{kind}: {seconds:?}");
+        let stats = *world.sides[0].engine.stats();
+        assert!(stats.refusals_left_out > 9000, "{kind}: {stats:?}");
+        let limits = world.sides[0].indications.iter();
+        let limits = limits.filter(|it| matches!(it, Indication::LimitReached(Limit::Refusals)));
+        assert_eq!(limits.count(), 1, "{kind}");
+        // A file that may be put is received meanwhile.
+        let file = metadata(5, FileChecksum::None);
+        world.say(0, Packet::Metadata(Metadata { session: 7, ..file }));
+        world.say(0, Packet::Data(wire::saratoga::Data { session: 7, ..data(0, b"whole") }));
+        world.run_until(world.now + std::time::Duration::from_secs(1));
+        let copy = world.sides[0].store.get(&super::name("copy"));
+        assert_eq!(copy, Some(&b"whole"[..]), "{kind}");
+    }
 }

@@ -124,3 +124,47 @@ fn another_path_takes_over_only_what_fell_silent() {
     assert_eq!(owner_after(Duration::from_millis(10)), PATH);
     assert_eq!(owner_after(Duration::from_secs(20)), PathId(9));
 }
+
+/// The packets of the first session arrive again at a receiver that was restarted. Another file took
+/// the name meanwhile.
+#[test]
+fn a_replayed_transfer_replaces_nothing_after_a_restart() {
+    for data_first in [false, true] {
+        let mut world = World::with(&quiet());
+        world.put(&content(5000), Put::Push);
+        world.run();
+        let sent = world.log.iter().filter(|(_, side, ..)| *side == 0);
+        let mut recorded: Vec<_> = sent.map(|(_, _, packet, _)| packet.clone()).collect();
+        if data_first {
+            recorded.rotate_left(1);
+        }
+        world.put(&changed(), Put::Push);
+        world.run();
+        world.restart(1);
+        let before = world.statuses(1).len();
+        for packet in &recorded {
+            world.hear(1, packet);
+        }
+        world.run();
+        assert!(world.copy() == Some(&changed()[..]), "{:#?}", world.transcript());
+        assert_eq!(world.sides[1].engine.sessions().count(), 0);
+        let statuses = world.statuses(1);
+        let last = statuses[before..].last().expect("the sender may be waiting for it");
+        assert_eq!((last.code, last.progress), (StatusCode::Ok, 5000));
+    }
+}
+
+/// The settings bound the records of received files.
+#[test]
+fn few_files_are_on_record() {
+    let mut config = quiet();
+    config.limits.closed = 3;
+    let mut world = World::with(&config);
+    for size in 1..=5 {
+        world.put(&content(size), Put::Push);
+        world.run();
+    }
+    assert_eq!(world.sides[1].store.records().count(), 3);
+    // A sender keeps none.
+    assert_eq!(world.sides[0].store.records().count(), 0);
+}
