@@ -50,7 +50,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The scenario of a file, resolved, with this seed and this growth limit of TCP's buffers if given.
+/// Scenario of a file, resolved, with this seed and this growth limit of TCP's buffers if given.
 pub(crate) fn scenario(
     path: &Path,
     seed: Option<u64>,

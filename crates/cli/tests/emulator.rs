@@ -101,9 +101,9 @@ fn buffers_of_tcp_are_those_of_the_option_or_of_the_scenario() {
         let run = ["emu", "run", path.to_str().unwrap()];
         let output = slowlight(&[&run[..], options, &show[..]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let said = text(&output.stdout);
+        let shown = text(&output.stdout);
         let last = |line: &str| line.split_whitespace().next_back().unwrap().parse().unwrap();
-        said.lines().map(last).collect::<Vec<u64>>()
+        shown.lines().map(last).collect::<Vec<u64>>()
     };
     assert_eq!(limits(&[]), [4 << 20, 6 << 20], "the scenario's");
     assert_eq!(limits(&["--on", "b"]), [256 << 20; 2], "the default");

@@ -55,8 +55,8 @@ pub fn plan(scenario: &Scenario) -> Result<emu::Plan, SpecError> {
     Ok(emu::Plan { hosts, links, hubs, routes, group_routes, seed, memory, uplink: None })
 }
 
-/// Limits the buffers of the kernel's TCP on every host of a world: to `limit`, or if there is none
-/// to what the settings of its node in the resolved scenario say. By default they are unlimited.
+/// Limits the buffers of the kernel's TCP on every host of a world: to `limit`, or without one to
+/// what the settings of its node in the resolved scenario say. By default they are unlimited.
 ///
 /// # Errors
 ///

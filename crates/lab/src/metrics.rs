@@ -103,8 +103,8 @@ pub struct TransferMetrics {
     pub receivers: Vec<ReceiverMetrics>,
 }
 
-/// Times for which buffers, and not the congestion window, stopped a sender of TCP, in seconds. They
-/// are summed over its connections.
+/// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
+/// summed over its connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BufferLimits {
     /// The peer's receive window was full.

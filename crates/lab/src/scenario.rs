@@ -349,8 +349,8 @@ impl Scenario {
         self.resolved_with(None)
     }
 
-    /// The same, with this growth limit of TCP's buffers, if there is one, on all nodes, in place of
-    /// what their settings and profiles say.
+    /// Returns the scenario with every default filled in, and with this growth limit of TCP's
+    /// buffers, if there is one, on all nodes in place of what their settings and profiles say.
     ///
     /// # Errors
     ///

@@ -32,8 +32,8 @@ fn sent(congestion: Algorithm, lost: &'static [usize]) -> Counts {
     counts
 }
 
-/// Sends 20 MB by BBR over 50 Mbit/s and 300 ms each way, where one packet in a hundred is lost either
-/// way. Returns the seconds until all has arrived.
+/// Sends 20 MB by BBR over 50 Mbit/s and 300 ms each way, where one packet in a hundred is lost.
+/// Returns the seconds until all has arrived.
 fn over_a_lossy_path(seed: u64) -> f64 {
     const SIZE: usize = 20_000_000;
     let mut world = World::plain(seed);
