@@ -84,8 +84,9 @@ impl Path {
         self.folder.path().join(name)
     }
 
-    /// Starts a gateway with these settings, beside its interfaces.
-    fn start_gateway(&mut self, more: &str) {
+    /// Starts a gateway with these settings, beside its interfaces. Returns the lines that it prints
+    /// before it is ready.
+    fn start_gateway(&mut self, more: &str) -> Vec<String> {
         let (config, json) = (self.at("gate.toml"), self.at("gate.json"));
         let least = "[lan]\ninterfaces = [\"client\"]\n[wan]\ninterfaces = [\"near-router\"]\n";
         fs::write(&config, format!("{least}{more}[limits]\nlinger = \"1 s\"\n")).unwrap();
@@ -96,9 +97,9 @@ impl Path {
         self.running.push(child);
         let before: Vec<_> =
             lines.by_ref().take_while(|line| line != "the gateway is ready").collect();
-        assert!(before.is_empty(), "{before:?}");
         // Somebody has to read what it says.
         std::thread::spawn(move || lines.for_each(drop));
+        before
     }
 
     /// The statistics of the gateway that fulfil something, which comes within some seconds.
@@ -171,10 +172,22 @@ fn the_kernels_tcp_of_a_gateway_discovers_the_path_mtu() {
         let flush = "ip route flush cache; ip -6 route flush cache";
         path.world.told(host, &["sh", "-c", flush]);
     }
-    path.start_gateway("");
+    assert_eq!(path.start_gateway(""), [""; 0]);
     path.cross("kernel");
     let value = path.statistics("both are complete", |value| value["completed"] == 2);
     assert_eq!(value["accepted"], 2, "IPv6 is taken, too: {value}");
+}
+
+#[test]
+fn a_gateway_reports_at_its_start_that_ipv6_bypasses_it() {
+    if !possible() {
+        return;
+    }
+    let mut path = Path::new();
+    let lines = path.start_gateway("[intercept]\nipv6 = false\n");
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(line.contains("connections over IPv6 bypass the gateway"), "{line}");
+    assert!(line.contains("intercept.ipv6 is false"), "{line}");
 }
 
 #[test]
@@ -195,7 +208,7 @@ fn our_tcp_of_a_gateway_discovers_the_path_mtu() {
         // As many distributions set it.
         let loose = "echo 2 > /proc/sys/net/ipv4/conf/all/rp_filter";
         assert_eq!(path.world.told("gate", &["sh", "-c", loose]), "");
-        path.start_gateway("[wan.own]\n");
+        assert_eq!(path.start_gateway("[wan.own]\n"), [""; 0]);
         path.cross(if reports { "own" } else { "own, no reports" });
         let value = path.statistics("both are complete", |value| value["completed"] == 2);
         let own = &value["own_tcp"];
