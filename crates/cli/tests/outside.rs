@@ -190,6 +190,32 @@ fn others_reach_a_published_server_over_the_link() {
 }
 
 #[test]
+fn a_browser_runs_as_an_ordinary_user() {
+    if !connectable() {
+        return;
+    }
+    let version = Command::new("chromium").arg("--version").output();
+    if !version.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no program chromium");
+        return;
+    }
+    let page = printed(
+        r#"chmod 755 "$folder"
+        "$slowlight" link --delay 100ms --user=nobody \
+          --server "python3 -m http.server --directory $folder 8000" -- sh -c '
+            export HOME=$(mktemp -d); trap "rm -rf $HOME" EXIT
+            for attempt in $(seq 30); do
+              timeout 60 chromium --headless --disable-gpu --no-first-run \
+                --user-data-dir="$HOME/profile" --dump-dom http://far:8000/ 2>"$HOME/log" |
+                grep hello && exit
+              sleep 1
+            done
+            cat "$HOME/log"; exit 1'"#,
+    );
+    assert!(page.contains("hello"), "{page}");
+}
+
+#[test]
 fn options_that_contradict_the_world_are_refused() {
     let refused = |arguments: &[&str], expected: &str| {
         let mut command = Command::new(SLOWLIGHT);
