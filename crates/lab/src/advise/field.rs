@@ -168,16 +168,16 @@ impl<'a> Field<'a> {
     /// The whole file by those that may be best.
     fn finish(&mut self, cancelled: &AtomicBool) -> Result<bool, RunError> {
         self.order();
-        let copies = 1 + u64::from(self.question.receivers);
         let size = self.question.size.bytes();
+        let copies = self.question.copies();
         let costs: Vec<_> = self.tried.iter().map(|tried| self.whole_cost(tried)).collect();
-        if size.saturating_mul(copies) > MEMORY_MAX
-            || costs.first().is_none_or(|c| *c > self.budget)
-        {
+        if copies > MEMORY_MAX || costs.first().is_none_or(|c| *c > self.budget) {
             return Ok(true);
         }
         let mut plan = self.question.plan(crate::run::made_up(self.question.seed, 0, size)?);
-        let at_once = usize::try_from(MEMORY_MAX / size.saturating_mul(copies).max(1)).unwrap_or(1);
+        // Others may be ranked at the same time.
+        let memory = if self.question.is_controlled() { MEMORY_MAX / 2 } else { MEMORY_MAX };
+        let at_once = usize::try_from(memory / copies.max(1)).unwrap_or(1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         plan.jobs = Some(plan.jobs.unwrap_or(cores).min(at_once).max(1));
         let batch = self.fitting(&costs, |index, _| index < FINALISTS);

@@ -14,7 +14,7 @@ mod field;
 mod needs;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -143,27 +143,55 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
     let controlled = question.is_controlled();
     let (admitted, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|protocol| !controlled || is_controlled(protocol));
-    let budget = question.budget.duration().as_secs_f64() * PACKETS_PER_S;
     let share = if others.is_empty() { 0.0 } else { DEDICATED_SHARE };
-    let mut field = Field::new(question, admitted, budget * (1.0 - share))?;
-    if !field.play(cancelled)? {
-        return Ok(None);
-    }
-    let mut advice = field.advice();
+    let (advice, dedicated) = both(
+        question,
+        || play(question, admitted, 1.0 - share, cancelled),
+        || if others.is_empty() { Ok(None) } else { play(question, others, share, cancelled) },
+    );
+    let (Some(mut advice), dedicated) = (advice?, dedicated?) else { return Ok(None) };
     advice.controlled = controlled;
-    if !others.is_empty() {
-        let mut field = Field::new(question, others, budget * share)?;
-        if !field.play(cancelled)? {
-            return Ok(None);
-        }
-        let other = field.advice();
+    if let Some(other) = dedicated {
         advice.runs += other.runs;
         advice.dedicated = other.ranking.into_iter().next();
     }
-    Ok(Some(advice))
+    Ok((!cancelled.load(Ordering::Relaxed)).then_some(advice))
+}
+
+/// Ranks some transports within a share of the budget. `None` if it was cancelled.
+fn play(
+    question: &Question,
+    protocols: Vec<Protocol>,
+    share: f64,
+    cancelled: &AtomicBool,
+) -> Result<Option<Advice>, RunError> {
+    let budget = question.budget.duration().as_secs_f64() * PACKETS_PER_S;
+    let mut field = Field::new(question, protocols, budget * share)?;
+    Ok(field.play(cancelled)?.then(|| field.advice()))
+}
+
+/// Runs both at the same time, so that a long run of one leaves no core idle, unless one thread or
+/// too little memory is allowed.
+fn both<A, B: Send>(
+    question: &Question,
+    first: impl FnOnce() -> A,
+    second: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    if question.jobs == Some(1) || question.copies() > MEMORY_MAX / 2 {
+        return (first(), second());
+    }
+    std::thread::scope(|scope| {
+        let second = scope.spawn(second);
+        (first(), second.join().expect("simulations return their errors"))
+    })
 }
 
 impl Question {
+    /// Bytes of the file and of the receivers' copies.
+    fn copies(&self) -> u64 {
+        self.size.bytes().saturating_mul(1 + u64::from(self.receivers))
+    }
+
     /// Other users of the path.
     #[must_use]
     pub fn sharing(&self) -> Sharing {
