@@ -461,10 +461,10 @@ impl Receiver {
     /// the request of this contact is under way.
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
         let wait = self.nak_wait(core);
-        let asked = self.nak.contact_at.take().filter(|at| now < *at + wait);
-        match (asked, self.nak.round) {
-            (Some(asked), Round::Waiting { .. }) => {
-                self.nak.deadline = asked + wait;
+        let contact = self.nak.contact_at.take().filter(|at| now < *at + wait);
+        match (contact, self.nak.round) {
+            (Some(began), Round::Waiting { .. }) => {
+                self.nak.deadline = began + wait;
                 self.base.alarm(core, Alarm::Nak, self.nak.deadline);
                 return;
             }
