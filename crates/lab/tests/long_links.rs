@@ -203,14 +203,14 @@ macro_rules! long {
     };
 }
 
-// Repairs of repairs of Saratoga take two round trips more than without an outage, each with a
-// wait for the reply to the last packet.
+// Repairs of repairs of Saratoga take a round trip more than without an outage, with a wait for
+// the reply to the last packet.
 long! {
     cfdp: "cfdp", 0.0;
     cfdp_ltp: "cfdp-ltp", 0.0;
-    ltp: "ltp", 0.1;
-    saratoga: "saratoga", 3.0;
-    saratoga_get: "saratoga-get", 3.0;
+    ltp: "ltp", 0.0;
+    saratoga: "saratoga", 0.9;
+    saratoga_get: "saratoga-get", 1.1;
     norm: "norm", 0.01;
 }
 
@@ -228,8 +228,8 @@ fn ltp_weighs_a_thin_return_link() {
 /// packets has arrived once, and one STATUS takes 0.3 s.
 #[test]
 fn saratoga_weighs_a_thin_return_link() {
-    weighs_the_return_link("saratoga", 1.9, 2.6);
-    weighs_the_return_link("saratoga-get", 2.1, 2.6);
+    weighs_the_return_link("saratoga", 1.7, 2.3);
+    weighs_the_return_link("saratoga-get", 1.9, 2.4);
 }
 
 #[test]

@@ -691,8 +691,7 @@ impl Sender {
         let Some(mut source) = self.source.take() else { return Turn::Over };
         let turn = loop {
             // Once the end of a stream was sent, only what asks about the end says that all is there.
-            let may_ask =
-                self.control.is_some() && !(self.end_sent && self.order.content == Content::Stream);
+            let may_ask = !(self.end_sent && self.order.content == Content::Stream);
             let asks = may_ask && self.is_ask_due(burst.departure());
             let room = self.room(burst.mtu(), asks).unwrap_or(1);
             if !source.has_repairs() {
@@ -768,7 +767,9 @@ impl Sender {
             return;
         }
         self.confirm(core, status);
-        self.repair(core, now, status, echo.map(|(_, asked)| asked));
+        if !self.fills(core, now, status) {
+            self.repair(core, now, status, echo.map(|(_, asked)| asked));
+        }
     }
 
     /// Sends again what the receiver lacks, unless that is on its way.

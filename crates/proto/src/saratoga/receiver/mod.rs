@@ -93,6 +93,8 @@ pub(crate) struct Receiver {
     /// Whether a STATUS waited until the path was free.
     has_waited: bool,
     arrivals: ArrivalRate,
+    /// End of what the last STATUS listed, which over a thin return link the next one leaves out.
+    reported: u64,
     /// STATUS packets of a report that is being sent.
     outbox: VecDeque<Vec<u8>>,
     /// What is written and being made safe, and what is safe and on record.
@@ -179,6 +181,7 @@ impl Receiver {
             wants: if asking { Wants::Status } else { Wants::Unknown { sent: 0 } },
             has_waited: false,
             arrivals: ArrivalRate::new(),
+            reported: 0,
             outbox: VecDeque::new(),
             saving: None,
             saved: Ranges::new(),
@@ -258,6 +261,7 @@ impl Receiver {
         self.requests.clear();
         self.outbox.clear();
         self.stamped = (0, None);
+        self.reported = 0;
         self.resumed = self.ranges.covered();
         core.user.indicate(Indication::Receiving {
             id,

@@ -20,6 +20,10 @@ const BACKLOG_LEAST: Duration = Duration::from_millis(5);
 /// Bytes of a STATUS without holes, with its timestamp and the headers below it: 32 and 42.
 const STATUS_LEN: u64 = 74;
 
+/// Bytes that cross the forward link in the time of one hole, from which on the return link is
+/// thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
+const THIN: u64 = 4096;
+
 /// Need of a session's sender for STATUS packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
@@ -64,6 +68,10 @@ impl Receiver {
             if every.is_none() && !self.may_volunteer() || self.wants == Wants::Nothing {
                 return;
             }
+            if is_silent {
+                // Repairs of what was listed before are under way no more.
+                self.reported = 0;
+            }
             self.volunteer(core);
             // A sender that was started again knows only what it is asked for.
             let can_go_on = self.known.as_ref().is_none_or(|known| known.can_go_on);
@@ -96,27 +104,49 @@ impl Receiver {
         self.want_all(core);
     }
 
-    /// Holes below `end`, some of them joined over a thin return link (§4.5 allows that).
+    /// Data that the sender has not sent so far, of a file whose end is known.
+    fn to_come(&self) -> u64 {
+        self.end.map_or(0, |end| end.saturating_sub(self.highest))
+    }
+
+    /// Most bytes between two holes that cost less time than another hole in a STATUS.
+    fn bridge(&self, path: Option<&Path>, width: Width) -> u64 {
+        let back = path.and_then(Path::rate_bps);
+        thin_return::bridge(2 * width.octets(), self.arrivals.bps(), back)
+    }
+
+    /// Offset from which on a STATUS lists holes.
+    ///
+    /// While new data arrives and the return link is thin, each lists those that opened since the
+    /// one before: repairs of the others are under way. Once all was sent, a STATUS lists all.
+    fn listed_from(&self, version: Version, longest: u64) -> u64 {
+        match version {
+            Version::V1 if longest >= THIN && self.to_come() > 0 => self.reported,
+            Version::V0 | Version::V1 => 0,
+        }
+    }
+
+    /// Holes of `from..end`, some of them joined over a thin return link (§4.5 allows that).
     ///
     /// To send a hole takes longer there than to receive the data up to the next one again: 8 bytes
     /// take 32 ms at 2 kbit/s, in which 40 kB arrive at 10 Mbit/s. While new data arrives, however,
-    /// the return link would be idle. So a STATUS may take half of that time: of 4 s of data, 2 s,
-    /// which are 500 bytes and some 50 holes at 2 kbit/s.
-    fn holes(&self, path: Option<&Path>, width: Width, end: u64) -> Vec<Hole> {
-        let gaps: Vec<_> = self.ranges.gaps(0, end).collect();
+    /// the return link would be idle. So a STATUS may take as long as that does, or half of it where
+    /// the return link is not thin: of 2 s of data, 2 s, which are 500 bytes and some 50 holes at
+    /// 2 kbit/s.
+    fn holes(&self, path: Option<&Path>, width: Width, (from, end): (u64, u64)) -> Vec<Hole> {
+        let gaps: Vec<_> = self.ranges.gaps(from, end).collect();
         let (forward, back) = (self.arrivals.bps(), path.and_then(Path::rate_bps));
-        let each = 2 * width.octets();
-        let longest = thin_return::bridge(each, forward, back);
-        let to_come = self.end.map_or(0, |end| end.saturating_sub(self.highest));
-        let half = usize::try_from(to_come / 2).unwrap_or(usize::MAX);
-        let room = thin_return::bridge(half, back, forward).saturating_sub(STATUS_LEN);
-        let count = usize::try_from(room).unwrap_or(usize::MAX) / each;
+        let longest = self.bridge(path, width);
+        let share = if longest >= THIN { self.to_come() } else { self.to_come() / 2 };
+        let share = usize::try_from(share).unwrap_or(usize::MAX);
+        let room = thin_return::bridge(share, back, forward).saturating_sub(STATUS_LEN);
+        let count = usize::try_from(room).unwrap_or(usize::MAX) / (2 * width.octets());
         let bridge = thin_return::bridge_for(&gaps, longest, count);
         let joined = thin_return::join(gaps, bridge);
         joined.map(|(start, end)| Hole { start, last: end - 1 }).collect()
     }
 
-    /// Makes the STATUS packets that say what is missing: more than one if the holes do not fit.
+    /// Makes the STATUS packets that list what is missing: more than one if the holes do not fit.
     pub(super) fn make_status(
         &mut self,
         core: &Core,
@@ -139,15 +169,18 @@ impl Receiver {
         // Without METADATA it is not known what an earlier session brought (§4.5, bit 13).
         let (end, in_response_to) =
             if self.known.is_some() { (end, in_response_to) } else { (0, 0) };
-        let holes = self.holes(path, width, end);
-        let progress = holes.first().map_or(end.min(self.highest), |hole| hole.start);
+        let from = self.listed_from(core.config.version, self.bridge(path, width)).min(end);
+        let holes = self.holes(path, width, (from, end));
+        let first = holes.first().map_or(end.min(self.highest), |hole| hole.start);
+        let progress = if from > 0 { self.ranges.prefix() } else { first };
+        self.reported = end;
         // Where there are no holes, both edges of what is worked on are the same.
         let in_response_to = in_response_to.max(progress);
         let mut parts: Vec<&[Hole]> = holes.chunks(each).take(PACKETS_MAX).collect();
         if parts.is_empty() {
             parts.push(&[]);
         }
-        let is_partial = parts.len() > 1;
+        let is_partial = parts.len() > 1 || from > 0;
         for part in parts {
             let packet = Packet::Status(Status {
                 descriptor: width,

@@ -20,11 +20,21 @@ use crate::storage::Storage as _;
 /// Shorter delays of a reply, beside the light time, are those of hosts and queues.
 const DELAY_LEAST: Duration = Duration::from_millis(100);
 
-/// A pass over what is not confirmed.
+/// Longest pass that is repeated before the first STATUS arrives: that of a receiver out of reach
+/// never does.
+const UNKNOWN_MOST: Duration = Duration::from_secs(1);
+
+/// Time of the data that a pass queues at once: a repair that is requested meanwhile waits for it.
+const PIECE: Duration = Duration::from_millis(50);
+
+/// Passes over what is not confirmed. Each begins where the one before stopped, so that all parts
+/// go equally often.
 #[derive(Debug, Default)]
 pub(super) struct Fill {
-    /// Rest of it.
-    rest: Option<(u64, u64)>,
+    /// Offset of the next part.
+    next: u64,
+    /// Bytes of the file that the pass has not looked at.
+    left: u64,
     /// Whether the end was just sent.
     pub(super) is_due: bool,
     /// Passes since a STATUS brought news.
@@ -51,7 +61,21 @@ impl Sender {
         }
     }
 
-    /// Begins a pass once the end was sent, if that takes no longer than the reply may still take.
+    /// Time by which a reply takes longer than light, where that is a reason to fill it.
+    fn delay(&self, path: &Path, at: Time) -> Option<Duration> {
+        let light = path.light()?;
+        // A first STATUS may still be on its way; later silence is that of a peer out of reach.
+        let is_first = self.fill.passes == 0 && self.misses == 0 || !self.is_known;
+        let silence = if is_first && self.is_waiting {
+            at.since(self.base.last_heard)
+        } else {
+            Duration::ZERO
+        };
+        let reply = path.rtt.measured().unwrap_or_default().max(silence);
+        Some(reply.saturating_sub(light)).filter(|delay| *delay >= DELAY_LEAST)
+    }
+
+    /// Begins a pass once the end was sent, if replies are delayed.
     pub(super) fn begin_fill(&mut self, core: &mut Core, at: Time) {
         if !std::mem::take(&mut self.fill.is_due) {
             return;
@@ -66,23 +90,36 @@ impl Sender {
         let Some(path) = core.kernel.paths.get(&self.id.peer).filter(|path| path.is_paced()) else {
             return;
         };
-        let Some(light) = path.light() else { return };
-        // A first STATUS may still be on its way; later silence is that of a peer out of reach.
-        let is_first = self.is_waiting && self.misses == 0 && self.fill.passes == 0;
-        let silence = if is_first { at.since(self.base.last_heard) } else { Duration::ZERO };
-        let reply = path.rtt.measured().unwrap_or_default().max(silence);
-        let delay = reply.saturating_sub(light);
         let sent = source.sent();
         let missing: u64 = self.confirmed.gaps(0, sent).map(|(start, end)| end - start).sum();
-        if delay < DELAY_LEAST
-            || missing == 0
-            || pass_time(path, self.segment(path), missing) > 2 * delay
-        {
+        let is_short = self.is_known
+            || self.fill.passes == 0
+            || pass_time(path, self.segment(path), missing) <= UNKNOWN_MOST;
+        if self.delay(path, at).is_none() || missing == 0 || !is_short {
             return;
         }
         self.fill.passes += 1;
-        self.fill.rest = Some((0, sent));
+        self.fill.left = sent;
         self.base.want(&mut core.kernel, Class::Repair);
+    }
+
+    /// Whether a pass under way sends the holes of a STATUS again before another could arrive.
+    /// Otherwise it ends, because it would delay them.
+    pub(super) fn fills(&mut self, core: &Core, now: Time, status: &Status<'_>) -> bool {
+        if self.fill.left == 0 {
+            return false;
+        }
+        let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
+        let missing = holes.fold(0, u64::saturating_add);
+        let path = core.kernel.paths.get(&self.id.peer);
+        let fills = path.is_some_and(|path| {
+            let delay = self.delay(path, now).unwrap_or_default();
+            pass_time(path, self.segment(path), missing) <= 2 * delay
+        });
+        if !fills {
+            self.fill.left = 0;
+        }
+        fills
     }
 
     fn segment(&self, path: &Path) -> usize {
@@ -91,14 +128,28 @@ impl Sender {
 
     /// Queues the next part of a pass, without what was confirmed meanwhile.
     pub(super) fn go_on_filling(&mut self, core: &mut Core, source: &mut Source) {
-        let Some((at, end)) = self.fill.rest.take() else { return };
-        let Some((start, stop)) = self.confirmed.gaps(at, end).next() else { return };
-        let piece = core.kernel.room().read_piece as u64;
-        let stop = stop.min(start + piece);
-        self.fill.rest = Some((stop, end));
-        source.choose_copies(1, 1, None);
-        source.repeat(start, stop, core.config.limits.gaps);
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        let path = core.kernel.paths.get(&self.id.peer);
+        let rate = path.and_then(Path::rate_bps).unwrap_or_default();
+        let segment = path.map_or(1, |path| self.segment(path)) as u64;
+        // 62 kB at 10 Mbit/s.
+        let piece = (rate / 8).saturating_mul(PIECE.as_millis() as u64) / 1000;
+        let piece = piece.clamp(segment, (core.kernel.room().read_piece as u64).max(segment));
+        let sent = source.sent();
+        while self.fill.left > 0 {
+            let from = if self.fill.next < sent { self.fill.next } else { 0 };
+            let until = sent.min(from.saturating_add(self.fill.left));
+            let gap = self.confirmed.gaps(from, until).next();
+            let (start, end) = gap.unwrap_or((until, until));
+            let end = end.min(start + piece);
+            self.fill.next = end;
+            self.fill.left -= (end - from).clamp(1, self.fill.left);
+            if start < end {
+                source.choose_copies(1, 1, None);
+                source.repeat(start, end, core.config.limits.gaps);
+                source.read_repairs(&mut core.kernel, self.base.seat.handle);
+                return;
+            }
+        }
     }
 }
 

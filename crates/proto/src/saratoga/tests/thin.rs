@@ -37,6 +37,23 @@ fn holes_are_joined_where_the_return_link_is_thin() {
     assert!(thin_s < 2.5 && thin_holes < 20, "{thin_s} s, {thin_holes} holes");
 }
 
+/// The first hole of each STATUS that says that it is one of several.
+fn partial_lists(return_bps: u64) -> Vec<u64> {
+    let mut world = lossy(return_bps);
+    delivery(&mut world, &content(3_000_000));
+    let statuses = world.statuses(1);
+    let partial = statuses.iter().filter(|status| status.is_partial);
+    partial.filter_map(|status| status.holes.iter().next()).map(|hole| hole.start).collect()
+}
+
+#[test]
+fn a_status_before_the_end_lists_only_new_holes() {
+    let starts = partial_lists(2_000);
+    assert!(starts.len() > 1 && starts.is_sorted_by(|one, next| one < next), "{starts:?}");
+    // Where holes cost little, each STATUS lists all.
+    assert_eq!(partial_lists(1_000_000), []);
+}
+
 /// Bytes of a file in all packets of its sender.
 fn data_bytes(world: &mut World, file: &[u8]) -> usize {
     world.put(file, Put::Push);

@@ -310,6 +310,29 @@ fn a_blind_put_asks_nothing() {
     assert!(!world.finished(0).expect("it ended").is_confirmed);
 }
 
+/// The receiver cannot know that nobody waits for a STATUS, if the packet with the end is lost or
+/// the transfer takes long.
+#[test]
+fn a_blind_put_gets_few_statuses_whatever_is_lost() {
+    let file = content(1_000_000);
+    let mut counts = Vec::new();
+    for seed in 0..20 {
+        let mut world = World::with(&config());
+        let mut losses = Rng::new(seed, "losses");
+        // The last of 987 DATA packets has the end. One seed in two loses it.
+        world.lose = Box::new(move |side, number, _| {
+            side == 0 && (losses.chance(0.05) && number > 0 || number == 987 && seed % 2 == 0)
+        });
+        world.put(&file, Put::Blind);
+        world.run();
+        assert!(world.copy().is_none(), "losses are not repaired");
+        counts.push(world.statuses(1).len());
+    }
+    println!("STATUS packets: {counts:?}");
+    // The fourth gives the reception up.
+    assert!(counts.iter().all(|count| (1..=4).contains(count)), "{counts:?}");
+}
+
 #[test]
 fn a_transfer_goes_on_after_a_restart_of_either_side() {
     let file = content(2_000_000);
