@@ -116,6 +116,11 @@ impl Spool {
         }
     }
 
+    /// Whether the file was asked for.
+    pub(crate) const fn is_begun(&self) -> bool {
+        self.opening
+    }
+
     pub(crate) fn file(&self) -> Option<FileId> {
         self.file
     }

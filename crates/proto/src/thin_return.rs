@@ -47,11 +47,6 @@ impl ArrivalRate {
         Self { since: None, datagrams: 0, bytes: 0, bps: None }
     }
 
-    /// Whether any datagram arrived.
-    pub(crate) const fn is_begun(&self) -> bool {
-        self.since.is_some()
-    }
-
     /// A datagram of `len` bytes arrived.
     pub(crate) fn arrived(&mut self, now: Time, len: usize) {
         let Some(since) = self.since else {

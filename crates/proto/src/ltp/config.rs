@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::PathId;
 
 use super::auth::Authentication;
+use super::indication::Cause;
 use crate::timer;
 pub use crate::timer::Timer;
 
@@ -137,7 +138,7 @@ pub struct Remote {
     pub cancel_timer: Timer,
     /// Retransmissions of a checkpoint, report or cancellation before it is given up. `None`
     /// retransmits checkpoints and reports until [`Remote::inactivity`] is over, and a cancellation
-    /// 30 times.
+    /// 30 times, or three times if the peer's silence is its reason.
     pub retransmission_limit: Option<u32>,
     /// Reports in a row that bring nothing new before a session is cancelled.
     pub cycle_limit: u32,
@@ -201,10 +202,18 @@ impl Default for Remote {
 /// Retransmissions of a cancellation where no limit is set.
 const CANCELS_MAX: u32 = 30;
 
+/// Retransmissions of a cancellation to a peer whose silence is the reason. It ends the session
+/// itself, and 30 at intervals of several light times would keep a place for days.
+const SILENT_CANCELS_MAX: u32 = 3;
+
 impl Remote {
     /// Retransmissions of a cancellation before it is given up.
-    pub(crate) fn cancel_limit(&self) -> u32 {
-        self.retransmission_limit.unwrap_or(CANCELS_MAX)
+    pub(crate) fn cancel_limit(&self, cause: Option<Cause>) -> u32 {
+        let most = self.retransmission_limit.unwrap_or(CANCELS_MAX);
+        match cause {
+            Some(Cause::Silence) => most.min(SILENT_CANCELS_MAX),
+            Some(Cause::Empty | Cause::TooNarrow { .. }) | None => most,
+        }
     }
 
     /// Silence after which a session is given up, if the peer takes `reply` to reply.

@@ -12,9 +12,11 @@ use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Block, Indication, Limit, Stats};
 use super::marks::Done;
+use super::silence::{Probe, Silence};
 use crate::kernel::{self, Base, User, bounds};
 use crate::ltpt::flow::{Outcome, Seq};
 use crate::path::Burst;
+use crate::timer::Timer;
 
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) rng: Rng,
     /// When segments of sessions last arrived by each path, since it came up.
     pub(crate) heard: BTreeMap<PathId, Time>,
+    /// When the last probe of those that are planned leaves by each path whose peer is silent.
+    pub(crate) probes: BTreeMap<PathId, Time>,
     /// When reports were last acknowledged by each path.
     pub(crate) acked: BTreeMap<PathId, Time>,
     /// Sessions whose files are here.
@@ -113,6 +117,7 @@ impl Core {
             stats: Stats::default(),
             rng,
             heard: BTreeMap::new(),
+            probes: BTreeMap::new(),
             acked: BTreeMap::new(),
             done: Done::new(),
             sessions: 0,
@@ -137,6 +142,26 @@ impl Core {
         if self.kernel.became_full() {
             self.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
+    }
+
+    /// Time from `at` to the next retransmission by a path. Sessions with a silent peer take turns,
+    /// so that probes follow each other at even intervals and soon find out that an outage is over.
+    pub(crate) fn probe_wait(
+        &mut self,
+        path: Option<PathId>,
+        at: Time,
+        silence: Silence,
+        (timer, probe): (Timer, Probe),
+    ) -> Duration {
+        let packet = path.and_then(|id| self.kernel.paths.get(&id));
+        let packet = packet.map(|path| path.time_of(path.mtu())).unwrap_or_default();
+        let [one, most] =
+            [1, self.sessions].map(|sessions| silence.wait(timer, probe, packet, sessions));
+        let Some(path) = path.filter(|_| most > one) else { return one };
+        let last = self.probes.get(&path).map_or(at, |last| (*last).max(at));
+        let turn = (last + one).min(at + most);
+        self.probes.insert(path, turn);
+        turn.since(at)
     }
 
     /// Time within which the peer should have answered.

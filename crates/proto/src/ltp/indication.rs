@@ -269,7 +269,7 @@ pub struct Stats {
     pub storage_errors: u64,
     /// Answers dropped because of a bound.
     pub replies_dropped: u64,
-    /// Receptions with a single segment that gave way to others.
+    /// Receptions with a segment or two that gave way to others.
     pub half_open_dropped: u64,
     /// Cancellations left out because too many were sent to a peer within a second.
     pub refusals_left_out: u64,

@@ -262,13 +262,18 @@ impl Node {
         red: Red,
     ) -> Result<SessionId, RequestError> {
         self.check_destination(destination)?;
-        if self.by_id.len() >= self.core.config.limits.sessions {
+        if !self.has_room() {
             return Err(RequestError::TooManySessions);
         }
         let (base, peer) = self.new_session(now, destination);
         let to = (destination, service);
         let sender = Sender::of_octets(base, peer, to, block, red, &mut self.core);
         Ok(self.begin(sender))
+    }
+
+    /// Whether one more session can begin here.
+    pub(crate) fn has_room(&self) -> bool {
+        self.by_id.len() < self.core.config.limits.sessions
     }
 
     /// The engine's settings.
@@ -320,7 +325,7 @@ impl Node {
             return self.send_onward(now, &config, request);
         }
         self.check_destination(request.destination)?;
-        if self.by_id.len() >= self.core.config.limits.sessions {
+        if !self.has_room() {
             return Err(RequestError::TooManySessions);
         }
         let (base, peer) = self.new_session(now, request.destination);
@@ -379,7 +384,7 @@ impl Node {
 
     /// Sends what was gathered for an engine; `false` if no session can begin.
     fn send_units(&mut self, now: Time, destination: u64) -> bool {
-        if self.by_id.len() >= self.core.config.limits.sessions {
+        if !self.has_room() {
             return false;
         }
         let Some(block) = self.gathered.remove(&destination) else { return true };
@@ -550,9 +555,6 @@ impl Node {
 
     fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         let known = self.by_id.get(&segment.session).copied();
-        if let Some(path) = known.and_then(|handle| self.slots.get(handle)?.base_of().seat.path) {
-            self.end_silence(now, path);
-        }
         match known.or_else(|| self.accept(now, from, segment)) {
             Some(handle) => {
                 self.deliver(now, from, handle, segment);
@@ -572,6 +574,7 @@ impl Node {
         if now.since(before) < SILENCE_MIN {
             return;
         }
+        self.core.probes.remove(&path);
         let Self { core, slots, .. } = self;
         for session in slots.iter_mut().filter(|it| it.base_of().seat.path == Some(path)) {
             let reply = core.answer_time(session.base_of(), &session.peer().remote);
@@ -583,33 +586,51 @@ impl Node {
         }
     }
 
-    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
+    /// Whether a segment of a session may be from its peer. After a silence, the peer may go on by
+    /// another path.
+    fn is_from_peer(
+        &mut self,
+        now: Time,
+        from: PathId,
+        handle: Handle,
+        segment: &Segment<'_>,
+    ) -> bool {
         if let Some(session) =
             self.slots.get(handle).filter(|it| it.base_of().seat.path != Some(from))
         {
             let (engine, remote) = (session.engine(), session.peer().remote.clone());
             if !self.hears(engine, &remote, from) {
                 self.core.stats.stray += 1;
-                return;
+                return false;
             }
+        }
+        let Self { core, slots, .. } = self;
+        let Some(session) = slots.get_mut(handle) else { return false };
+        if !session.peer_mut().cookies.admit(segment) {
+            core.stats.wrong_cookies += 1;
+            return false;
+        }
+        // Replies go to the address that the settings name.
+        if session.base().seat.path != Some(from) && session.peer().remote.path.is_none() {
+            if !session.may_move(core, now) {
+                core.stats.stray += 1;
+                return false;
+            }
+            session.base().move_to(&mut core.kernel, now, from);
+            session.want_all(core);
+        }
+        true
+    }
+
+    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
+        if !self.is_from_peer(now, from, handle, segment) {
+            return;
+        }
+        if let Some(path) = self.slots.get(handle).and_then(|it| it.base_of().seat.path) {
+            self.end_silence(now, path);
         }
         let Self { core, slots, half_open, .. } = self;
         let Some(session) = slots.get_mut(handle) else { return };
-        if !session.peer_mut().cookies.admit(segment) {
-            core.stats.wrong_cookies += 1;
-            return;
-        }
-        if session.base().seat.path != Some(from) {
-            // Replies go to the address that the settings name.
-            if session.peer().remote.path.is_none() {
-                if !session.may_move(core, now) {
-                    core.stats.stray += 1;
-                    return;
-                }
-                session.base().move_to(&mut core.kernel, now, from);
-                session.want_all(core);
-            }
-        }
         match (session, segment.body) {
             (Session::Receiver(receiver), Body::Data(data)) => {
                 let was_half_open = receiver.is_half_open();
@@ -654,6 +675,7 @@ impl Node {
         };
         if event == PathEvent::Down {
             self.core.heard.remove(&id);
+            self.core.probes.remove(&id);
             self.core.acked.remove(&id);
         }
         let Some(change) = self.core.kernel.path_event(id, event, pacing) else { return };

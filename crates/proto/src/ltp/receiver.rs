@@ -4,6 +4,7 @@
 //! red part is sent only when that is safe, which for a file means that it has its name.
 
 mod blocks;
+mod giving_way;
 mod relaying;
 mod reporting;
 mod units;
@@ -12,8 +13,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileName, FilestoreRequest, OpenMode, Time};
-use wire::cfdp::ChecksumType;
+use engine::{Completion, EffectError, FileName, FilestoreRequest, Time};
 use wire::ltp::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Claims, Data, DataKind, End,
     Report as ReportSegment, SessionId,
@@ -90,6 +90,10 @@ pub(crate) struct Receiver {
     syncs: u32,
     mark: Mark,
     is_half_open: bool,
+    /// Data segments that arrived.
+    segments: u32,
+    /// Whether the sender acknowledged a report.
+    is_answered: bool,
     refused: Option<CancelReason>,
     phase: Phase,
 }
@@ -108,6 +112,8 @@ enum Phase {
         reason: CancelReason,
         due: bool,
         attempts: u32,
+        /// Retransmissions before the session closes without a reply.
+        most: u32,
     },
     /// The sender ended it: the answer is on its way.
     Closing,
@@ -130,33 +136,6 @@ impl Receiver {
         }
         receiver.is_half_open = true;
         receiver.begin(core, now)
-    }
-
-    /// Whether one segment of it came that nobody need reply to. Anybody can send such a one: its
-    /// session has no file, and gives way to others.
-    pub(crate) fn is_half_open(&self) -> bool {
-        self.is_half_open
-    }
-
-    /// The session is more than a segment. Its file is opened.
-    pub(crate) fn establish(&mut self, core: &mut Core) {
-        self.is_half_open = false;
-        let (id, service) = (self.peer.session, self.service);
-        core.user.indicate(Indication::Receiving { id, service });
-        if self.units.is_none() {
-            let (handle, mode) = (self.base.seat.handle, OpenMode::Truncate);
-            let nothing = Ranges::new();
-            self.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
-        }
-        self.watch_silence(core, core.now);
-    }
-
-    /// Forgets a session that is half open, without a word: what its peer sends next begins it
-    /// again.
-    pub(crate) fn give_way(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
-        self.spool.abandon(&mut core.kernel);
-        self.phase = Phase::Done;
     }
 
     /// This session is the last hop of a transfer, which is told what becomes of it.
@@ -202,6 +181,8 @@ impl Receiver {
             syncs: 0,
             mark: Mark::None,
             is_half_open: false,
+            segments: 0,
+            is_answered: false,
             refused: None,
             phase: Phase::Receiving,
         }
@@ -249,7 +230,8 @@ impl Receiver {
     /// A data segment arrived.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_heard = now;
-        let is_first = !self.arrivals.is_begun();
+        self.segments = self.segments.saturating_add(1);
+        let is_first = self.segments == 1;
         self.arrivals.arrived(now, data.data.len());
         let is_last = data.kind.ends_red() || data.kind == DataKind::EndOfGreenBlock;
         if self.is_half_open && (!is_first || is_last || data.checkpoint.is_some()) {
@@ -259,13 +241,20 @@ impl Receiver {
         // A sender that repeats what is here to ask has missed a report: it needs to hear all.
         let is_here = self.ranges.gaps(start, end).next().is_none();
         if self.phase == Phase::Receiving {
-            if data.service != self.service {
+            if data.service != self.service && is_first {
                 self.cancel(core, CancelReason::Unreachable);
                 return;
             }
+            if data.service != self.service {
+                // Damage, as the block is for the service here.
+                core.stats.data_dropped += 1;
+                return;
+            }
+            self.open_file(core);
             if !self.take(core, data) {
                 return;
             }
+            self.open_file(core);
         } else {
             core.stats.duplicate_data += 1;
         }
@@ -433,7 +422,7 @@ impl Receiver {
         }
         match self.phase {
             Phase::Closing => self.close(core),
-            Phase::Cancelling { reason, due: true, attempts } => {
+            Phase::Cancelling { reason, due: true, attempts, most } => {
                 let path = self.base.seat.path.unwrap_or_default();
                 if !core.kernel.replies.refusals.admit(core.now, path) {
                     // The sender learns of it when it asks again.
@@ -445,10 +434,11 @@ impl Receiver {
                 if !self.peer.push(core, burst, Body::Cancel { by: End::Receiver, reason }) {
                     return Turn::More;
                 }
-                self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
+                let attempts = attempts + 1;
+                self.phase = Phase::Cancelling { reason, due: false, attempts, most };
                 let auto = core.answer_time(&self.base, &self.peer.remote);
-                let wait =
-                    backed_off(self.peer.remote.cancel_timer, auto, attempts, STEADY_CANCELS);
+                let timer = self.peer.remote.cancel_timer;
+                let wait = backed_off(timer, auto, attempts - 1, STEADY_CANCELS);
                 self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. }
@@ -721,12 +711,12 @@ impl Receiver {
         match alarm {
             Alarm::Report(serial) => self.is_overdue(core, now, serial),
             Alarm::Cancel => {
-                let Phase::Cancelling { reason, attempts, .. } = self.phase else { return };
-                if attempts > self.peer.remote.cancel_limit() {
+                let Phase::Cancelling { reason, attempts, most, .. } = self.phase else { return };
+                if attempts > most {
                     self.close(core);
                     return;
                 }
-                self.phase = Phase::Cancelling { reason, due: true, attempts };
+                self.phase = Phase::Cancelling { reason, due: true, attempts, most };
                 self.base.want(&mut core.kernel, Class::Control);
             }
             Alarm::Inactivity => self.look_for_life(core, now),
@@ -793,6 +783,12 @@ impl Receiver {
                 self.discard(core);
                 self.phase = Phase::Closing;
             }
+            // Nobody took the block yet.
+            Phase::Installing if core.blocks.is_some() => {
+                self.finished(core, Err(Failure::new(End::Sender, reason)));
+                self.discard(core);
+                self.phase = Phase::Closing;
+            }
             // Too late: the file has its name, or is about to.
             Phase::Installing | Phase::Done | Phase::Closing => {}
             Phase::Telling | Phase::Cancelling { .. } => self.phase = Phase::Closing,
@@ -820,7 +816,8 @@ impl Receiver {
         self.finished(core, Err(failure));
         self.discard(core);
         self.refused = Some(reason);
-        self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
+        let most = self.peer.remote.cancel_limit(failure.cause);
+        self.phase = Phase::Cancelling { reason, due: true, attempts: 0, most };
         self.base.want(&mut core.kernel, Class::Control);
         if self.base.seat.path.is_none() {
             self.close(core);
@@ -841,7 +838,7 @@ impl Receiver {
     }
 
     fn remove(&mut self, core: &mut Core) {
-        if self.units.is_some() || self.is_half_open {
+        if self.units.is_some() || !self.spool.is_begun() {
             return;
         }
         let request = FilestoreRequest::DenyFile(self.spool.name.clone());

@@ -145,6 +145,8 @@ enum Phase {
         reason: CancelReason,
         due: bool,
         attempts: u32,
+        /// Retransmissions before the session closes without a reply.
+        most: u32,
     },
     Done,
 }
@@ -418,14 +420,15 @@ impl Sender {
         }
         match self.phase {
             Phase::Closing => self.close(core),
-            Phase::Cancelling { reason, due: true, attempts } => {
+            Phase::Cancelling { reason, due: true, attempts, most } => {
                 if !self.peer.push(core, burst, Body::Cancel { by: End::Sender, reason }) {
                     return Turn::More;
                 }
-                self.phase = Phase::Cancelling { reason, due: false, attempts: attempts + 1 };
+                let attempts = attempts + 1;
+                self.phase = Phase::Cancelling { reason, due: false, attempts, most };
                 let auto = core.answer_time(&self.base, &self.peer.remote);
                 let timer = self.peer.remote.cancel_timer;
-                let wait = backed_off(timer, auto, attempts, STEADY_CANCELS);
+                let wait = backed_off(timer, auto, attempts - 1, STEADY_CANCELS);
                 self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. } | Phase::Opening | Phase::Sending | Phase::Done => {}
@@ -746,12 +749,12 @@ impl Sender {
         match (alarm, self.phase) {
             (Alarm::Checkpoint(serial), Phase::Sending) => self.is_overdue(core, now, serial),
             (Alarm::Inactivity, Phase::Sending) => self.ask_again(core, now),
-            (Alarm::Cancel, Phase::Cancelling { reason, attempts, .. }) => {
-                if attempts > self.peer.remote.cancel_limit() {
+            (Alarm::Cancel, Phase::Cancelling { reason, attempts, most, .. }) => {
+                if attempts > most {
                     self.close(core);
                     return;
                 }
-                self.phase = Phase::Cancelling { reason, due: true, attempts };
+                self.phase = Phase::Cancelling { reason, due: true, attempts, most };
                 self.base.want(&mut core.kernel, Class::Control);
             }
             (
@@ -815,7 +818,8 @@ impl Sender {
             self.close(core);
             return;
         }
-        self.phase = Phase::Cancelling { reason, due: true, attempts: 0 };
+        let most = self.peer.remote.cancel_limit(failure.cause);
+        self.phase = Phase::Cancelling { reason, due: true, attempts: 0, most };
         self.base.want(&mut core.kernel, Class::Control);
     }
 

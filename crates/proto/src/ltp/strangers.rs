@@ -81,7 +81,7 @@ impl Node {
         if !self.hears(id.originator, &remote, from) {
             return None;
         }
-        if !self.make_room(from) {
+        if !self.make_room(now, from) {
             self.core.user.limit_reached(Limit::Sessions);
             return None;
         }
@@ -99,9 +99,10 @@ impl Node {
         None
     }
 
-    /// Makes room for a reception by this path, at the cost of those that are half open. An eighth
-    /// of the sessions is kept for what is sent here.
-    fn make_room(&mut self, from: PathId) -> bool {
+    /// Makes room for a reception by this path, at the cost of those that are half open, or else of
+    /// the one that was silent longest after a segment or two. An eighth of the sessions is kept for
+    /// what is sent here.
+    fn make_room(&mut self, now: Time, from: PathId) -> bool {
         let limits = self.core.config.limits.clone();
         let most = limits.sessions - limits.sessions / 8;
         let half_open_max = (limits.sessions / 4).max(1);
@@ -109,18 +110,45 @@ impl Node {
             || self.core.kernel.room.parked > limits.write_buffer / 4
             || self.core.units > limits.units_total / 2
         {
-            if !self.drop_half_open() {
+            if !self.drop_half_open() && !self.drop_weak(now, None) {
                 break;
             }
         }
         while self.by_id.len() >= most && self.drop_half_open() {}
-        let of_path = |session: &&Session| match session {
-            Session::Receiver(receiver) => receiver.base.seat.path == Some(from),
-            Session::Sender(_) => false,
+        let is_path_full = self.by_id.len() >= limits.sessions / 2
+            && self.receivers(Some(from)).count() >= limits.sessions_per_path;
+        if is_path_full && !self.drop_weak(now, Some(from)) {
+            return false;
+        }
+        self.by_id.len() < most || self.drop_weak(now, None) && self.by_id.len() < most
+    }
+
+    /// The sessions that receive, of one path or of all.
+    fn receivers(&self, of: Option<PathId>) -> impl Iterator<Item = &Receiver> {
+        let receivers = self.slots.iter().filter_map(|session| match session {
+            Session::Receiver(receiver) => Some(&**receiver),
+            Session::Sender(_) => None,
+        });
+        receivers.filter(move |receiver| of.is_none() || receiver.base.seat.path == of)
+    }
+
+    /// Ends the session that was silent longest after a segment or two, of one path or of all;
+    /// whether there was one.
+    fn drop_weak(&mut self, now: Time, of: Option<PathId>) -> bool {
+        let silent = self.receivers(of).filter_map(|it| Some((it.weak_for(now)?, it)));
+        let Some((silence, weak)) = silent.max_by_key(|(silence, _)| *silence) else {
+            return false;
         };
-        self.by_id.len() < most
-            && (self.by_id.len() < limits.sessions / 2
-                || self.slots.iter().filter(of_path).count() < limits.sessions_per_path)
+        if silence < weak.patience(&self.core) {
+            return false;
+        }
+        let handle = weak.base.seat.handle;
+        if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
+            receiver.evict(&mut self.core);
+            self.core.stats.half_open_dropped += 1;
+        }
+        self.settle(handle);
+        true
     }
 
     /// Forgets the oldest session that is half open; whether there was one.

@@ -258,8 +258,6 @@ impl Receiver {
             return;
         }
         let attempts = sent.attempts;
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let packet = path.map(|path| path.time_of(path.mtu())).unwrap_or_default();
         let timer = self.peer.remote.report_timer;
         let wait = match self.phase {
             // All is well here, and the sender may be gone.
@@ -270,7 +268,9 @@ impl Receiver {
             | Phase::Installing
             | Phase::Cancelling { .. }
             | Phase::Closing
-            | Phase::Done => silence.wait(timer, Probe::Report, packet, core.sessions),
+            | Phase::Done => {
+                core.probe_wait(self.base.seat.path, at, silence, (timer, Probe::Report))
+            }
         };
         self.base.alarm(&mut core.kernel, Alarm::Report(serial), at, wait);
     }
@@ -353,6 +353,7 @@ impl Receiver {
             core.acked.insert(path, now);
         }
         let Some(sent) = self.reports.get(serial) else { return };
+        self.is_answered = true;
         if !sent.acknowledged && sent.attempts == 1 {
             self.base.seat.sample(&mut core.kernel.paths, now.since(sent.left));
         }

@@ -114,10 +114,8 @@ impl Sender {
         checkpoint.left = at;
         checkpoint.is_held = false;
         checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let packet = path.map(|path| path.time_of(path.mtu())).unwrap_or_default();
-        let timer = self.peer.remote.checkpoint_timer;
-        let wait = silence.wait(timer, Probe::Checkpoint, packet, core.sessions);
+        let probe = (self.peer.remote.checkpoint_timer, Probe::Checkpoint);
+        let wait = core.probe_wait(self.base.seat.path, at, silence, probe);
         self.base.alarm(&mut core.kernel, Alarm::Checkpoint(serial), at, wait);
     }
 

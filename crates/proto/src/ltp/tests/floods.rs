@@ -1,7 +1,9 @@
 //! Floods of sessions, and blocks that cannot be sent.
 
+use std::time::Duration;
+
 use engine::{Area, Time};
-use wire::ltp::{Body, Data, DataKind, Segment, SessionId};
+use wire::ltp::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
 
 use super::world::{World, content, name};
 use crate::ltp::{Cause, Config, FILE_SERVICE, Format, Red, SendRequest};
@@ -50,6 +52,56 @@ fn a_transfer_completes_while_sessions_are_begun_and_left() {
     // What is left of them ends by itself, and without a word.
     assert_eq!(world.sides[1].engine.sessions().count(), 0);
     assert!(world.now < Time::from_secs(120), "{}", world.now);
+}
+
+/// A segment that asks for a report, of a session that nobody goes on with.
+fn checkpoint(n: u64) -> Vec<u8> {
+    let session = SessionId { originator: 7, number: n + 1 };
+    let checkpoint = Some(Checkpoint { serial: 1 + n, report: 0 });
+    let kind = DataKind::Checkpoint;
+    let data = Data { kind, service: FILE_SERVICE, offset: 64, checkpoint, data: b"asks" };
+    Segment::new(session, Body::Data(data)).to_vec().expect("a segment")
+}
+
+#[test]
+fn sessions_of_a_checkpoint_or_two_segments_give_way() {
+    for segments in [1, 2] {
+        let file = content(1_000_000);
+        let mut world = World::with(&Config::default());
+        world.logging = false;
+        let mut sent = 0;
+        let mut flood = |world: &mut World| {
+            world.hear(1, &checkpoint(sent));
+            if segments == 2 {
+                let mut second = checkpoint(sent);
+                second.pop();
+                world.hear(1, &[&second[..], b"?"].concat());
+            }
+            sent += 1;
+        };
+        // All places are taken.
+        for _ in 0..2000 {
+            flood(&mut world);
+            world.run_until(world.now + Duration::from_millis(1));
+        }
+        world.send(&file, Red::All);
+        let (mut memory, mut sessions) = (0, 0);
+        while world.finished(0).is_none() && world.step() {
+            flood(&mut world);
+            memory = memory.max(world.sides[1].engine.memory());
+            sessions = sessions.max(world.sides[1].engine.sessions().count());
+        }
+        let files = world.sides[1].files_most;
+        println!("{sent} sessions of {segments}: {memory} B, {sessions} sessions, {files} files");
+        assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
+        assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
+        assert!(memory < 12_000_000 && sessions <= 875, "{memory} {sessions}");
+        assert!(files <= if segments == 1 { 1 } else { 875 }, "{files}");
+        let dropped = world.sides[1].engine.stats().half_open_dropped;
+        assert!(dropped > 1000, "{dropped} of {sent}");
+        world.run();
+        assert_eq!(world.sides[1].engine.sessions().count(), 0);
+    }
 }
 
 /// The receiver's places are taken, and it sends.

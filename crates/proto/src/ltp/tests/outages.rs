@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use engine::{Input, PathEvent, Time};
+use engine::{Input, PathEvent, PathId, Receive, Rng, Time};
 use wire::ltp::{Body, CancelReason, Segment};
 
 use super::world::{PATH, World, content};
-use crate::ltp::{Cause, Config, Red, Remote, Timer};
+use crate::ltp::{Cause, Config, Pin, Red, Remote, Timer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,8 +25,13 @@ const DIRECTIONS: [[bool; 2]; 3] = [[true, true], [true, false], [false, true]];
 fn an_outage_nobody_announced_is_survived_as_long_as_inactivity_says() {
     let file = content(500_000);
     for sides in DIRECTIONS {
-        for lasts in [60.0, 3000.0] {
-            let mut world = World::with(&Config::default());
+        for lasts in [60.0, 1400.0, 3000.0, 18_000.0] {
+            let inactivity = match lasts > 3600.0 {
+                true => Timer::Fixed(86_400 * SECOND),
+                false => Timer::Auto,
+            };
+            let default_remote = Remote { inactivity, ..Remote::default() };
+            let mut world = World::with(&Config { default_remote, ..Config::default() });
             world.send(&file, Red::All);
             world.run_until(after(0.1));
             cut(&mut world, sides);
@@ -57,8 +62,12 @@ fn silence_for_longer_ends_the_session_at_both_sides() {
     });
     assert_eq!(sender, CancelReason::RetransmissionLimit);
     assert_eq!(receiver, CancelReason::System);
-    // An hour, eight replies, and the cancellations.
-    assert!(world.now > after(3600.0) && world.now < after(5500.0), "{}", world.now);
+    // An hour, eight replies, and four cancellations.
+    assert!(world.now > after(3600.0) && world.now < after(3610.0), "{}", world.now);
+    for cancel in [">x CS RLEXC", "<x CR SYS_CNCLD"] {
+        let sent = world.transcript().into_iter().filter(|line| line == cancel);
+        assert_eq!(sent.count(), 4, "{cancel}");
+    }
 }
 
 #[test]
@@ -120,5 +129,49 @@ fn a_path_that_comes_back_is_used_at_once() {
         world.assert_delivered(&file);
         assert_eq!(world.log[before].0, after(100.0), "{is_return}");
         assert!(world.now < after(100.3), "{is_return}: {}", world.now);
+    }
+}
+
+/// Light takes 22 min, and three in ten segments are lost.
+#[test]
+fn losses_over_long_links_are_no_silence() {
+    let file = content(200_000);
+    for seed in 0..20 {
+        let mut world = World::with(&Config::default());
+        world.info.owlt = Some(Duration::from_secs(1320));
+        world.info.rate_bps = Some(1_000_000);
+        world.up(0);
+        world.up(1);
+        let mut rng = Rng::new(seed, "losses");
+        world.lose = Box::new(move |_, _, _| rng.below(10) < 3);
+        world.send(&file, Red::All);
+        world.run();
+        world.assert_delivered(&file);
+    }
+}
+
+/// A segment that is not from the peer does not end its silence.
+#[test]
+fn a_forged_segment_is_no_sign_of_life() {
+    let other = PathId(9);
+    for (pin, cookies) in [(Pin::Address, false), (Pin::Off, true)] {
+        let (path, checkpoint_every) = (Some(PATH), Some(50_000));
+        let default_remote = Remote { path, pin, checkpoint_every, ..Remote::default() };
+        let config = Config { cookies, default_remote, ..Config::default() };
+        let mut world = World::with(&config);
+        let up = PathEvent::Up(world.info.clone());
+        world.input(1, Input::Path(other, up));
+        let id = world.send(&content(500_000), Red::All);
+        world.run_until(after(0.3));
+        let before = world.sides[1].engine.core.heard.get(&PATH).copied();
+        assert!(before.is_some());
+        world.lose = Box::new(|_, _, _| true);
+        world.run_until(after(100.0));
+        let forged = Segment::new(id, Body::ReportAck { serial: 5 }).to_vec().expect("a segment");
+        world.input(1, Input::Receive(Receive::datagram(other, &forged)));
+        let stats = world.sides[1].engine.stats();
+        assert_eq!(stats.stray + stats.wrong_cookies, 1, "{pin:?}");
+        let since = world.sides[1].engine.core.heard.get(&PATH).copied();
+        assert!(since < Some(after(1.0)), "{pin:?}: {since:?}");
     }
 }

@@ -330,6 +330,26 @@ fn data_for_an_unknown_client_service_is_refused() {
     }
 }
 
+/// The number of the client service is damaged in one segment of a session under way.
+#[test]
+fn a_damaged_service_number_does_not_end_a_session() {
+    let file = content(20_000);
+    let mut world = World::with(&config());
+    world.lose = Box::new(|side, number, datagram| {
+        if side == 0 && number == 5 {
+            let segment = Segment::decode(datagram).expect("a segment");
+            let Body::Data(data) = segment.body else { panic!("it is data") };
+            let damaged = Body::Data(Data { service: 99, ..data });
+            *datagram = Segment::new(segment.session, damaged).to_vec().expect("a segment");
+        }
+        false
+    });
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    assert_eq!(world.sides[1].engine.stats().data_dropped, 1);
+}
+
 /// §6.22, at either side.
 #[test]
 fn an_error_of_the_system_ends_the_session() {
