@@ -342,7 +342,7 @@ impl Receiver {
             }
             // What is dropped at these is asked for again.
             Indication::LimitReached(
-                limit @ (Limit::Gaps | Limit::WriteBuffer | Limit::Replies),
+                limit @ (Limit::Gaps | Limit::WriteBuffer | Limit::Replies | Limit::Refusals),
             ) => tracing::debug!(?limit, "a limit of the entity is reached"),
             Indication::RecordRefused { key } => {
                 tracing::warn!(key, "the record of an earlier transfer cannot be read");

@@ -218,6 +218,8 @@ pub enum Limit {
     WriteBuffer,
     /// [`Limits::replies`](super::Limits): an answer was dropped.
     Replies,
+    /// Ten ACK PDUs of unknown transactions in a second were sent to a peer: more are left out.
+    Refusals,
 }
 
 impl From<Limit> for Indication {

@@ -57,7 +57,7 @@ impl Entity {
                 self.last = Some((id, handle));
                 self.deliver(now, from, handle, &pdu, datagram);
             }
-            None => self.answer_stranger(from, &pdu),
+            None => self.answer_stranger(now, from, &pdu),
         }
     }
 
@@ -258,7 +258,7 @@ impl Entity {
     }
 
     /// Answers a PDU of a transaction that is not under way, so that the peer can end it.
-    pub(super) fn answer_stranger(&mut self, from: PathId, pdu: &Pdu<'_>) {
+    pub(super) fn answer_stranger(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>) {
         self.core.stats.stray += 1;
         if pdu.header.mode == TransmissionMode::Unacknowledged {
             return;
@@ -289,6 +289,12 @@ impl Entity {
             | Body::Unknown { .. } => return,
         };
         if !self.loaded {
+            return;
+        }
+        let is_refusal = status != TransactionStatus::Terminated;
+        if is_refusal && !self.core.kernel.replies.refusals.admit(now, from) {
+            self.core.stats.refusals_left_out += 1;
+            self.core.user.limit_reached(Limit::Refusals);
             return;
         }
         let subtype = u8::from(of == Acknowledged::Finished);

@@ -376,7 +376,7 @@ impl Entity {
                 return Err(RequestError::NotApplicable("how it ends is settled already"));
             }
             match transaction {
-                Transaction::Sender(sender) => sender.cancel(core, condition),
+                Transaction::Sender(sender) => sender.cancel(core, now, condition),
                 Transaction::Receiver(receiver) => receiver.cancel(core, now, condition),
             }
             Ok(())

@@ -29,6 +29,8 @@ pub struct Stats {
     pub record_errors: u64,
     /// Answers dropped because of a bound.
     pub replies_dropped: u64,
+    /// ACK PDUs of unknown transactions left out because too many were sent to a peer within a second.
+    pub refusals_left_out: u64,
     /// PDUs that would have begun a reception for which there was no place.
     pub receptions_refused: u64,
     /// PDUs left out because the path does not take any that large.

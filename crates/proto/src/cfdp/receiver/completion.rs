@@ -264,6 +264,8 @@ impl Receiver {
         let at = if at > now { at } else { now };
         self.finished_due = Some(at);
         self.base.want_at(core, Class::Control, now, at);
+        // The Finished PDU may never leave, and then no other timer is ever armed.
+        self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
     }
 
     fn indicate_finished(&mut self, core: &mut Core) {

@@ -47,8 +47,6 @@ impl Receiver {
         let refused = self.take_metadata(core, metadata, pdu);
         let described = self.metadata.as_ref();
         let size = described.and_then(|described| described.size);
-        let has_file = described.is_some_and(|described| described.destination.is_some());
-        let checksum = described.map_or(ChecksumType::Null, |described| described.checksum);
         if refused {
             core.stats.names_refused += 1;
             self.peer_error(core, PeerError::NameRefused);
@@ -68,25 +66,28 @@ impl Receiver {
                 return;
             }
         }
-        if has_file {
-            let mode = match self.progress.saved.len() {
-                0 => OpenMode::Truncate,
-                _ => OpenMode::Write,
-            };
-            self.spool.open(
-                &mut core.kernel,
-                self.base.seat.handle,
-                checksum,
-                mode,
-                &self.progress.saved,
-            );
-        }
+        self.open_file(core);
         self.save(core);
         if matches!(self.nak.round, Round::Asking { metadata: true, end: 0, .. }) {
             self.nak.round = Round::Idle;
         }
         self.nak.progressed();
         self.check_complete(core, now);
+    }
+
+    /// Opens the working file, if the Metadata named one.
+    fn open_file(&mut self, core: &mut Core) {
+        let described = self.metadata.as_ref().filter(|described| described.destination.is_some());
+        let Some(checksum) = described.map(|described| described.checksum) else { return };
+        if self.phase != Phase::Receiving || self.spool.is_begun() {
+            return;
+        }
+        let mode = match self.progress.saved.len() {
+            0 => OpenMode::Truncate,
+            _ => OpenMode::Write,
+        };
+        let (handle, saved) = (self.base.seat.handle, &self.progress.saved);
+        self.spool.open(&mut core.kernel, handle, checksum, mode, saved);
     }
 
     /// Takes note of what a Metadata PDU says, and tells the user; whether its name is refused.
@@ -353,6 +354,15 @@ impl Receiver {
     }
 
     fn look_for_life(&mut self, core: &mut Core, now: Time) {
+        if self.phase == Phase::Telling {
+            let limit = self.base.last_heard + self.base.inactivity(core);
+            if limit <= now {
+                self.give_up_telling(core, ConditionCode::InactivityDetected);
+            } else {
+                self.base.alarm(core, Alarm::Inactivity, limit);
+            }
+            return;
+        }
         if self.phase != Phase::Receiving {
             return;
         }
@@ -389,18 +399,23 @@ impl Receiver {
         let is_last = limit.is_some_and(|limit| self.finished_attempts >= limit.max(1));
         let is_silent = self.base.last_heard + self.base.inactivity(core) <= now;
         if is_last || is_silent {
-            // The user knows how it ended; only the sender does not, and it asks if it is there.
             let condition = match is_last {
                 true => ConditionCode::PositiveAckLimitReached,
                 false => ConditionCode::InactivityDetected,
             };
-            let (id, progress) = (self.base.id(), self.ranges.covered());
-            core.user.indicate(Indication::Fault { id, condition, progress });
-            self.close(core);
+            self.give_up_telling(core, condition);
             return;
         }
         self.finished_due = Some(now);
         self.base.want(core, Class::Control);
+    }
+
+    /// Ends the wait for the ACK of the Finished PDU. The user knows how the transaction ended; only
+    /// the sender does not, and its EOF PDUs are replied to from memory.
+    fn give_up_telling(&mut self, core: &mut Core, condition: ConditionCode) {
+        let (id, progress) = (self.base.id(), self.ranges.covered());
+        core.user.indicate(Indication::Fault { id, condition, progress });
+        self.close(core);
     }
 
     pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
@@ -437,6 +452,8 @@ impl Receiver {
             Phase::Telling => {
                 self.finished_due = self.finished_due.or(Some(now));
                 self.base.want(core, Class::Control);
+                let limit = self.base.last_heard + self.base.inactivity(core);
+                self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
             }
             Phase::Verifying
             | Phase::Syncing

@@ -38,7 +38,7 @@ impl Sender {
                 let Some(source) = self.source.as_mut() else { return };
                 match source.read_done(offset, len, bytes, size_max) {
                     Ok(()) => self.data_ready(core),
-                    Err(()) => self.unreadable(core, ConditionCode::FileSizeError),
+                    Err(()) => self.unreadable(core, now, ConditionCode::FileSizeError),
                 }
             }
             (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
@@ -48,7 +48,7 @@ impl Sender {
                         self.base.want_at(core, Class::Repair, now, self.repair_from);
                     }
                     Ok(()) => {}
-                    Err(()) => self.unreadable(core, ConditionCode::FileSizeError),
+                    Err(()) => self.unreadable(core, now, ConditionCode::FileSizeError),
                 }
             }
             (Job::Own(Task::Journal), answer) => {
@@ -62,7 +62,7 @@ impl Sender {
                 if self.phase == Phase::Opening {
                     self.give_up(core, ConditionCode::FilestoreRejection);
                 } else {
-                    self.unreadable(core, ConditionCode::FilestoreRejection);
+                    self.unreadable(core, now, ConditionCode::FilestoreRejection);
                 }
             }
             (
@@ -89,20 +89,20 @@ impl Sender {
         if self.restored.flatten().is_some_and(|announced| announced != len) {
             // The file changed since its size was announced.
             self.metadata_sent = true;
-            self.unreadable(core, ConditionCode::FileSizeError);
+            self.unreadable(core, now, ConditionCode::FileSizeError);
         }
     }
 
     /// The file is not what it was, or cannot be read. No handler can suspend or ignore that: the
     /// piece would be missing for good.
-    fn unreadable(&mut self, core: &mut Core, condition: ConditionCode) {
+    fn unreadable(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         match self.base.handler(core, condition) {
             FaultHandler::Abandon if self.phase == Phase::Sending => self.abandon(core, condition),
             FaultHandler::Abandon
             | FaultHandler::Cancel
             | FaultHandler::Suspend
             | FaultHandler::Ignore
-            | FaultHandler::Other(_) => self.cancel(core, condition),
+            | FaultHandler::Other(_) => self.cancel(core, now, condition),
         }
     }
 
@@ -275,6 +275,7 @@ impl Sender {
         self.say_no_more();
         if self.ack_due.is_some() {
             self.phase = Phase::Acknowledging;
+            self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
         } else {
             self.close(core);
         }
@@ -304,15 +305,7 @@ impl Sender {
                     self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
                 }
             }
-            Alarm::Inactivity => {
-                if self.silence_limit(core) <= now {
-                    self.base.last_heard = now;
-                    self.fault(core, now, ConditionCode::InactivityDetected);
-                }
-                if self.phase == Phase::Sending && !self.base.suspended {
-                    self.base.alarm(core, Alarm::Inactivity, self.silence_limit(core));
-                }
-            }
+            Alarm::Inactivity => self.look_for_life(core, now),
             Alarm::Prompt => {
                 if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
                     self.want_prompt(core, PromptResponse::Nak);
@@ -327,6 +320,32 @@ impl Sender {
                 }
             }
             Alarm::Nak | Alarm::KeepAlive | Alarm::Periodic | Alarm::Journal => {}
+        }
+    }
+
+    fn look_for_life(&mut self, core: &mut Core, now: Time) {
+        let is_silent = self.silence_limit(core) <= now;
+        match self.phase {
+            Phase::Sending if is_silent => {
+                self.base.last_heard = now;
+                self.fault(core, now, ConditionCode::InactivityDetected);
+            }
+            // The user knows how it ended, and the receiver has a limit as well.
+            Phase::Cancelled { .. } | Phase::Acknowledging if is_silent => self.close(core),
+            Phase::Opening
+            | Phase::Sending
+            | Phase::Cancelled { .. }
+            | Phase::Acknowledging
+            | Phase::Done => {}
+        }
+        let waits = match self.phase {
+            Phase::Sending => !self.base.suspended,
+            Phase::Cancelled { .. } | Phase::Acknowledging => true,
+            Phase::Opening | Phase::Done => false,
+        };
+        if waits {
+            let limit = self.silence_limit(core).max(now + TICK);
+            self.base.alarm(core, Alarm::Inactivity, limit);
         }
     }
 
@@ -360,7 +379,7 @@ impl Sender {
             return;
         }
         match self.base.handler(core, condition) {
-            FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, condition),
+            FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, now, condition),
             FaultHandler::Suspend => self.suspend(core, condition),
             FaultHandler::Ignore => {
                 let (id, progress) = (self.base.id(), self.progress());
@@ -372,7 +391,7 @@ impl Sender {
     }
 
     /// Cancels: the user is told at once, the receiver by an EOF.
-    pub(crate) fn cancel(&mut self, core: &mut Core, condition: ConditionCode) {
+    pub(crate) fn cancel(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         match self.phase {
             Phase::Opening | Phase::Sending => {}
             Phase::Cancelled { .. } | Phase::Acknowledging | Phase::Done => return,
@@ -401,6 +420,8 @@ impl Sender {
         self.eof.acknowledged = false;
         self.eof.attempts = 0;
         self.base.want(core, Class::Bulk);
+        // Nothing may leave any more, and then no other timer is ever armed.
+        self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
     }
 
     pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
@@ -456,6 +477,10 @@ impl Sender {
             } else {
                 self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
             }
+        }
+        if matches!(self.phase, Phase::Cancelled { .. } | Phase::Acknowledging) {
+            let limit = self.silence_limit(core).max(now + TICK);
+            self.base.alarm(core, Alarm::Inactivity, limit);
         }
         if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
             self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));

@@ -307,7 +307,7 @@ impl Sender {
         if pdu.len() > burst.mtu() {
             // The path does not take what the user wants to be said.
             self.metadata_due = false;
-            self.cancel(core, ConditionCode::InvalidTransmissionMode);
+            self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
         }
         let Some(place) = burst.push(pdu.len()) else { return Turn::More };
@@ -338,7 +338,7 @@ impl Sender {
             return Turn::Over;
         }
         let Some(segment) = self.segment(burst.mtu()) else {
-            self.cancel(core, ConditionCode::InvalidTransmissionMode);
+            self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
         };
         let overhead = self.data_header(0).overhead();
@@ -391,7 +391,7 @@ impl Sender {
         let until = self.progress().saturating_add(self.room(core));
         let Some(segment) = self.segment(burst.mtu()) else {
             // The path does not take a single byte of the file at a time.
-            self.cancel(core, ConditionCode::InvalidTransmissionMode);
+            self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
         };
         let overhead = self.data_header(0).overhead();

@@ -287,7 +287,9 @@ fn a_transfer_completes_during_a_flood() {
         assert!(world.sides[1].engine.transactions().count() <= 1000);
         assert!(world.now < Time::from_secs(30), "the transfer does not complete");
     }
-    println!("{sequence} sessions; at most {memory} bytes; file after {}", world.now);
+    let files = world.sides[1].files_most;
+    println!("{sequence} sessions; {memory} bytes, {files} files; file after {}", world.now);
+    assert!(files <= 1000, "{files} files");
     assert_eq!(condition(&world), Some(ConditionCode::NoError));
     assert!(world.sides[1].store.get(&name("copy")) == Some(&file[..]));
     assert!(memory < 16 << 20, "{memory} bytes");
@@ -350,5 +352,34 @@ fn arbitrary_bytes_and_damaged_pdus_never_panic() {
         // Damage without a CRC can do anything but this.
         let copy = world.sides[1].store.get(&name("copy"));
         assert!(copy.is_none_or(|copy| copy == file), "seed {seed}");
+    }
+}
+
+/// A peer cancels a transaction that nobody knows, or many, a thousand times a second.
+#[test]
+fn refusals_are_ten_a_second_at_most() {
+    for repeats_one in [false, true] {
+        let mut world = World::new(&config(|_| {}));
+        for n in 0..10_000_u64 {
+            let eof = Eof {
+                condition: ConditionCode::CancelRequestReceived,
+                checksum: 0,
+                file_size: 0,
+                fault_location: None,
+            };
+            say(&mut world, 1, header(if repeats_one { 1 } else { 1 + n }), Body::Eof(eof));
+            world.run_until(world.now + Duration::from_millis(1));
+        }
+        let mut seconds = [0; 10];
+        for (at, side, line, _) in world.said() {
+            assert!(side == 1 && line.starts_with("ACK"), "{line}");
+            seconds[(at.as_nanos() / 1_000_000_000) as usize] += 1;
+        }
+        println!("refusals in each second: {seconds:?}");
+        assert!(seconds.iter().all(|count| (1..=10).contains(count)), "{seconds:?}");
+        assert!(world.sides[1].engine.stats().refusals_left_out > 9000);
+        let limit = Indication::LimitReached(Limit::Refusals);
+        let reached = world.sides[1].indications.iter().filter(|indication| **indication == limit);
+        assert_eq!(reached.count(), 1);
     }
 }

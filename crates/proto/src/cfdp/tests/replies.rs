@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use engine::{PathInfo, Time};
 use wire::cfdp::{
-    ConditionCode, FilestoreAction, FilestoreStatus, Header, PromptResponse, TransactionStatus,
+    Body, ConditionCode, Direction, FilestoreAction, FilestoreStatus, Header, KeepAlive,
+    PromptResponse, TransactionStatus, Width,
 };
 
 use super::hostile::{data, header, metadata, say};
@@ -49,6 +50,33 @@ fn what_is_under_way_is_no_lag() {
     world.put(put_request());
     world.run();
     assert_eq!(condition(&world, 0), Some(ConditionCode::NoError));
+}
+
+/// An older Keep Alive arrives behind a newer one.
+#[test]
+fn a_keep_alive_that_was_overtaken_is_no_lag() {
+    for (reports, is_lag) in [([500_000, 100_000], false), ([100_000, 100_000], true)] {
+        let mut world = World::new(&config(|remote| remote.keep_alive_discrepancy = Some(100_000)));
+        world.sides[0].store.insert(name("source"), content(2_000_000));
+        let id = world.put(put_request());
+        world.run_until(Time::from_nanos(500_000_000));
+        let toward_sender = Header {
+            direction: Direction::TowardSender,
+            large_file: false,
+            sequence_width: Width::TWO,
+            sequence: id.sequence,
+            ..header(0)
+        };
+        for progress in reports {
+            say(&mut world, 0, toward_sender, Body::KeepAlive(KeepAlive { progress }));
+        }
+        world.run();
+        let expected = match is_lag {
+            true => ConditionCode::KeepAliveLimitReached,
+            false => ConditionCode::NoError,
+        };
+        assert_eq!(condition(&world, 0), Some(expected), "{reports:?}");
+    }
 }
 
 #[test]
@@ -134,6 +162,8 @@ fn all_nine_filestore_actions_are_carried_out() {
         request(FilestoreAction::DenyFile, "unwanted", ""),
         request(FilestoreAction::DenyFile, "not there", ""),
         request(FilestoreAction::DenyDirectory, "not there", ""),
+        request(FilestoreAction::CreateDirectory, "denied", ""),
+        request(FilestoreAction::DenyDirectory, "denied", ""),
     ];
     let count = filestore_requests.len();
     world.put(PutRequest { destination: ENTITIES[1], filestore_requests, ..PutRequest::default() });
@@ -149,6 +179,21 @@ fn all_nine_filestore_actions_are_carried_out() {
     assert_eq!(store.get(&name("victim")), None);
     assert_eq!(store.get(&name("unwanted")), None);
     assert_eq!(store.get(&name("old")), None);
+    // What was removed cannot be removed again, and what was made is there.
+    let filestore_requests = vec![
+        request(FilestoreAction::CreateDirectory, "dir", ""),
+        request(FilestoreAction::RemoveDirectory, "short", ""),
+        request(FilestoreAction::RemoveDirectory, "denied", ""),
+    ];
+    for request in filestore_requests {
+        let filestore_requests = vec![request.clone()];
+        let put = PutRequest { filestore_requests, ..PutRequest::default() };
+        world.put(PutRequest { destination: ENTITIES[1], ..put });
+        world.run();
+        let end = world.finished(1).expect("it ends");
+        let status = end.filestore_responses[0].status;
+        assert_ne!(status, FilestoreStatus::SUCCESSFUL, "{request:?}");
+    }
 }
 
 #[test]

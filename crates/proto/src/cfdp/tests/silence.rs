@@ -240,3 +240,24 @@ fn set_limits_hold() {
     let (_, receiver) = limited(|remote| remote.nak_limit = Some(4), &[(0, "data 0")]);
     assert_eq!(receiver, Some(ConditionCode::NakLimitReached));
 }
+
+/// The path takes nothing any more, so that neither a cancelling EOF nor a Finished PDU leaves.
+#[test]
+fn a_cancellation_that_cannot_leave_ends_with_the_silence() {
+    for side in 0..2 {
+        let inactivity = Timer::Fixed(Duration::from_secs(60));
+        let mut world = World::new(&config(|remote| remote.inactivity = inactivity));
+        world.sides[0].store.insert(name("source"), content(500_000));
+        let id = world.put(put_request());
+        world.run_until(Time::from_nanos(80_000_000));
+        world.input(side, Input::Path(PATH, PathEvent::Blocked));
+        let now = world.now;
+        world.sides[side].engine.cancel(now, id).expect("it is under way");
+        world.drain(side);
+        world.run();
+        for side in &world.sides {
+            assert_eq!(side.engine.transactions().count(), 0);
+        }
+        assert!(world.now < Time::from_secs(600), "{}", world.now);
+    }
+}

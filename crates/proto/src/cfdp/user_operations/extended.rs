@@ -137,7 +137,7 @@ impl Entity {
         if pdu.header.direction == Direction::TowardSender {
             match self.core.operations.relays.forwards.get(&id) {
                 Some(forward) => self.deliver(now, from, forward.handle, pdu, datagram),
-                None => self.answer_stranger(from, pdu),
+                None => self.answer_stranger(now, from, pdu),
             }
             return;
         }
@@ -150,7 +150,7 @@ impl Entity {
             && let Some(forward) = self.core.operations.relays.forwards.get(&id)
         {
             let handle = forward.handle;
-            self.cancel_forward(handle, eof.condition);
+            self.cancel_forward(now, handle, eof.condition);
         }
         let next = self.core.config.user_operations.next_hop(pdu.header.destination.0);
         let way = self.core.config.remote(next).path;
@@ -158,7 +158,7 @@ impl Entity {
         let known = self.core.operations.relays.forwards(id);
         let begun = if has_way && !known { self.accept(now, from, pdu, datagram) } else { None };
         let Some(handle) = begun else {
-            self.answer_stranger(from, pdu);
+            self.answer_stranger(now, from, pdu);
             return;
         };
         if let Some(receiver) = self.slots.get_mut(handle) {
@@ -167,9 +167,9 @@ impl Entity {
         self.deliver(now, from, handle, pdu, datagram);
     }
 
-    fn cancel_forward(&mut self, handle: Handle, condition: ConditionCode) {
+    fn cancel_forward(&mut self, now: Time, handle: Handle, condition: ConditionCode) {
         if let Some(Transaction::Sender(sender)) = self.slots.get_mut(handle) {
-            sender.cancel(&mut self.core, condition);
+            sender.cancel(&mut self.core, now, condition);
         }
         self.settle(handle);
     }
