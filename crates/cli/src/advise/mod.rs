@@ -54,7 +54,7 @@ pub(crate) struct Args {
     dedicated: bool,
 
     /// Processor time for simulations, like "1 min", counted as 250,000 packets a second
-    #[arg(long, value_name = "TIME", default_value = "12 s", value_parser = budget)]
+    #[arg(long, value_name = "TIME", default_value = "15 s", value_parser = budget)]
     budget: Span,
 
     /// First seed

@@ -160,8 +160,7 @@ impl<'a> Field<'a> {
                 tried.short[index] = runs.to_vec();
             }
         }
-        self.budget -=
-            self.tried.iter().flat_map(|t| &t.short).map(|r| self.packets(r)).sum::<f64>();
+        self.budget -= self.tried.iter().map(|t| self.packets(t, &t.short.concat())).sum::<f64>();
         Ok(true)
     }
 
@@ -248,7 +247,7 @@ impl<'a> Field<'a> {
             return Ok(false);
         };
         for (index, metrics) in which.iter().zip(found) {
-            self.budget -= self.packets(std::slice::from_ref(&metrics));
+            self.budget -= self.packets(&self.tried[*index], std::slice::from_ref(&metrics));
             self.tried[*index].runs.push(metrics);
         }
         Ok(true)
@@ -272,8 +271,8 @@ impl<'a> Field<'a> {
         let Some(found) = compare::measure(&plan, &tasks, cancelled, &|| ())? else {
             return Ok(false);
         };
-        self.budget -= self.packets(&found);
         for ((index, _), metrics) in which.into_iter().zip(found) {
+            self.budget -= self.packets(&self.tried[index], std::slice::from_ref(&metrics));
             self.tried[index].runs.push(metrics);
         }
         Ok(true)
@@ -371,9 +370,12 @@ impl Tried {
 
 /// Results of the runs.
 impl Field<'_> {
-    /// Packets of some runs; those that a group receives count for each receiver.
-    fn packets(&self, runs: &[TransferMetrics]) -> f64 {
-        let receivers = f64::from(self.question.receivers.max(1));
+    /// Packets of some runs of a transport; those that a group receives count for each receiver.
+    fn packets(&self, tried: &Tried, runs: &[TransferMetrics]) -> f64 {
+        let receivers = match tried.protocol.kind.is_multicast() {
+            true => f64::from(self.question.receivers.max(1)),
+            false => 1.0,
+        };
         runs.iter().map(packets_of).sum::<f64>() * receivers
     }
 
@@ -381,7 +383,7 @@ impl Field<'_> {
     fn whole_cost(&self, tried: &Tried) -> f64 {
         let Some([.., largest]) = self.short else { return 0.0 };
         let runs = &tried.short[2];
-        let each = self.packets(runs) / runs.len().max(1) as f64;
+        let each = self.packets(tried, runs) / runs.len().max(1) as f64;
         each.max(1.0) * self.question.size.bytes() as f64 / largest.max(1) as f64
     }
 
@@ -474,7 +476,7 @@ impl Field<'_> {
 
     fn cost(&self, tried: &Tried, runs: u32) -> f64 {
         let more = (runs as usize).saturating_sub(tried.runs.len()) as f64;
-        let each = self.packets(&tried.runs) / tried.runs.len().max(1) as f64;
+        let each = self.packets(tried, &tried.runs) / tried.runs.len().max(1) as f64;
         if tried.is_settled() { 0.0 } else { each * more }
     }
 
