@@ -658,6 +658,11 @@ impl Sender {
         if report.upper > self.red {
             let error = PeerError::ReportBeyondEnd;
             core.user.indicate(Indication::PeerError { id: self.peer.session, error });
+            // The two know different ends, which no repair changes, and each replies to the other.
+            self.cycles += 1;
+            if self.cycles > self.peer.remote.cycle_limit {
+                self.cancel(core, CancelReason::CycleLimit);
+            }
             return;
         }
         self.checkpoint_answered(core, now, report);
