@@ -216,6 +216,7 @@ impl Engine for Station {
             match told {
                 ut::Indication::Cfdp(told) => return Some(told),
                 ut::Indication::Lost { why, .. } => self.lost = Some(why),
+                ut::Indication::Noted(note) => tracing::warn!("{note}"),
             }
         }
     }

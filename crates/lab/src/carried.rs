@@ -49,7 +49,7 @@ pub(crate) fn carried_told<B: Below>(carried: &mut Carried<B>) -> Option<cfdp::I
     loop {
         match carried.poll_indication()? {
             ut::Indication::Cfdp(told) => return Some(told),
-            ut::Indication::Lost { .. } => {}
+            ut::Indication::Lost { .. } | ut::Indication::Noted(_) => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! PDUs that came, until what they brought is safe.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
@@ -12,10 +13,13 @@ use wire::cfdp::{Body, Direction, Pdu, TransactionId, TransmissionMode};
 use super::below::{Arrival, Below};
 use super::{Carried, Owner};
 use crate::bp::layer::Content;
-use crate::cfdp::{Keeping, Part};
+use crate::cfdp::{self, Keeping, Part};
 
 /// Octets of the longest arrival that is read: several PDUs of the longest.
 const OCTETS_MAX: u64 = 1 << 20;
+
+/// Wait for the beginning of a file whose end came, where no time of silence is set.
+const BEGINNING_WAIT: Duration = Duration::from_secs(3600);
 
 /// What came.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ struct Came {
     from: u64,
     content: Content,
     leaves_file: bool,
+    /// When it is given up, if it brought the end of a file whose beginning is missing.
+    until: Option<Time>,
 }
 
 /// What was taken from below.
@@ -61,7 +67,7 @@ impl Arrivals {
         content: Content,
         leaves_file: bool,
     ) {
-        self.waiting.push_back((arrival, Came { from, content, leaves_file }));
+        self.waiting.push_back((arrival, Came { from, content, leaves_file, until: None }));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -86,6 +92,31 @@ impl Arrivals {
         if self.held.get(&arrival).is_some_and(|held| matches!(held.step, Step::Keeping(_))) {
             self.held.remove(&arrival);
         }
+    }
+
+    /// When the first end without a beginning is given up.
+    pub(super) fn next_end(&self) -> Option<Time> {
+        self.later.iter().filter_map(|(_, came)| came.until).min()
+    }
+
+    /// Takes out what is given up: ends without a beginning whose time is over, and the oldest of
+    /// more than `most`.
+    fn given_up(&mut self, now: Time, most: usize) -> Vec<(Arrival, Came)> {
+        let is_over = |came: &Came| came.until.is_some_and(|until| until <= now);
+        let orphans = self.later.iter().filter(|(_, came)| came.until.is_some() && !is_over(came));
+        let mut excess = orphans.count().saturating_sub(most);
+        let (mut kept, mut gone) = (VecDeque::new(), Vec::new());
+        for (arrival, came) in std::mem::take(&mut self.later) {
+            let is_excess = came.until.is_some() && !is_over(&came) && excess > 0;
+            excess -= usize::from(is_excess);
+            if is_excess || is_over(&came) {
+                gone.push((arrival, came));
+            } else {
+                kept.push_back((arrival, came));
+            }
+        }
+        self.later = kept;
+        gone
     }
 
     /// Something of what is held may be safe now.
@@ -234,7 +265,7 @@ impl<B: Below> Carried<B> {
                 // The store is behind; or the end came first, with which no reception of class 1 begins. All of it is handed up
                 // again when something has changed.
                 Keeping::Dropped => return self.put_off(arrival),
-                Keeping::Unknown if is_end => return self.put_off(arrival),
+                Keeping::Unknown if is_end => return self.put_off_end(now, arrival),
                 Keeping::Taken => parts.push((id, part)),
                 Keeping::Unknown | Keeping::Safe | Keeping::Over => {}
             }
@@ -253,6 +284,28 @@ impl<B: Below> Carried<B> {
     fn put_off(&mut self, arrival: Arrival) {
         if let Some(held) = self.arrivals.held.remove(&arrival) {
             self.arrivals.later.push_back((arrival, held.came));
+        }
+    }
+
+    /// Keeps the end of a file whose beginning is missing, for as long as a file may be silent. Of
+    /// more than the bound, the oldest is refused.
+    fn put_off_end(&mut self, now: Time, arrival: Arrival) {
+        let Some(held) = self.arrivals.held.get_mut(&arrival) else { return };
+        let wait = match self.entity.config().remote(held.came.from).inactivity {
+            cfdp::Timer::Fixed(wait) => wait,
+            cfdp::Timer::Auto => BEGINNING_WAIT,
+        };
+        held.came.until.get_or_insert(now + wait);
+        self.put_off(arrival);
+        self.give_up_ends(now);
+    }
+
+    /// Refuses the ends of files whose beginnings did not come.
+    pub(super) fn give_up_ends(&mut self, now: Time) {
+        for (arrival, came) in self.arrivals.given_up(now, self.config.limits.arrivals) {
+            self.statistics.ends_refused += 1;
+            self.below.refuse(now, arrival);
+            self.leave_file(came);
         }
     }
 

@@ -1,9 +1,13 @@
 //! What is below an entity, as it sees it.
 
+use std::fmt;
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use engine::{Engine, PathInfo, Time};
 
 use crate::bp::layer::Content;
+use crate::ltp;
 
 /// What a layer was given to carry, as the layer calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +63,10 @@ pub enum Event {
         /// What.
         unit: Unit,
     },
+    /// The layer reports something that concerns no PDU.
+    Noted(Note),
+    /// A PDU was refused for lack of room ([`Refused::Later`]), and there is room again.
+    Room,
     /// It was not carried.
     Failed {
         /// What.
@@ -68,6 +76,41 @@ pub enum Event {
         /// Why, for people.
         why: &'static str,
     },
+}
+
+/// Report of a layer that concerns no PDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// An LTP engine sends from another address than the settings name.
+    Elsewhere {
+        /// The number of its entity.
+        entity: u64,
+        /// The address from which it sends, where that is known.
+        address: Option<SocketAddr>,
+        /// Whether its segments are taken.
+        is_taken: bool,
+    },
+    /// A bound of LTP was reached for the first time since it was last left.
+    LimitReached(ltp::Limit),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elsewhere { entity, address, is_taken } => {
+                write!(f, "engine {entity} sends from ")?;
+                match address {
+                    Some(address) => write!(f, "{address}")?,
+                    None => f.write_str("another address")?,
+                }
+                f.write_str(match is_taken {
+                    true => "; replies go to its own address",
+                    false => "; its segments are dropped, as that is not its host",
+                })
+            }
+            Self::LimitReached(limit) => write!(f, "LTP: limit reached: {limit:?}"),
+        }
+    }
 }
 
 /// Why a layer does not take a PDU.

@@ -55,6 +55,8 @@ pub struct BundleLayer {
     /// What was delivered and not confirmed.
     arrivals: BTreeMap<BundleId, Arrival>,
     next: u64,
+    /// Bytes of the shortest PDU that the node had no room for.
+    refused: Option<u64>,
     events: VecDeque<Event>,
 }
 
@@ -136,6 +138,7 @@ impl BundleLayer {
             units: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next: 0,
+            refused: None,
             events: VecDeque::new(),
         };
         layer.listen(Time::ZERO);
@@ -199,6 +202,10 @@ impl BundleLayer {
                 | Indication::StoreFailed(_) => {}
             }
         }
+        if self.refused.is_some_and(|len| self.node.agent().takes(len)) {
+            self.refused = None;
+            self.events.push_back(Event::Room);
+        }
     }
 }
 
@@ -206,6 +213,7 @@ impl Below for BundleLayer {
     const REPEATS: bool = false;
 
     fn carry(&mut self, now: Time, to: u64, pdu: Bytes) -> Result<Unit, Refused> {
+        let len = pdu.len() as u64;
         let request = SendRequest {
             source: Some(self.endpoint(self.entity)),
             destination: self.endpoint(to),
@@ -220,7 +228,10 @@ impl Below for BundleLayer {
         };
         let sent = self.node.with_agent(now, |agent: &mut Agent| agent.send(now, request));
         let id = sent.map_err(|error| match error {
-            RequestError::Full | RequestError::NotReady => Refused::Later,
+            RequestError::Full | RequestError::NotReady => {
+                self.refused = Some(self.refused.map_or(len, |least| least.min(len)));
+                Refused::Later
+            }
             RequestError::TooLong { .. } => Refused::Never("a PDU is longer than a bundle may be"),
             RequestError::NoDestination
             | RequestError::NotOurs

@@ -27,7 +27,8 @@ pub struct Limits {
     /// PDUs under way to an entity below it, at most: fewer where fewer fill the way there. More are not
     /// made.
     pub window: usize,
-    /// Arrivals that are read, or of which something is not safe yet. More wait below.
+    /// Arrivals that are read, or of which something is not safe yet. More wait below. As many ends
+    /// of files whose beginnings are missing are kept; beyond that, the oldest is refused.
     pub arrivals: usize,
     /// Entities that were met and not named.
     pub strangers: usize,

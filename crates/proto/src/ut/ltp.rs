@@ -10,7 +10,7 @@ use engine::{
 };
 use wire::ltp::{CancelReason, End, SessionId};
 
-use super::below::{Arrival, Below, Event, Refused, Unit};
+use super::below::{Arrival, Below, Event, Note, Refused, Unit};
 use super::{Carried, Config};
 use crate::bp::layer::Content;
 use crate::cfdp;
@@ -79,6 +79,9 @@ pub struct LtpLayer {
     units: BTreeMap<SessionId, Unit>,
     arrivals: BTreeMap<Arrival, SessionId>,
     next: u64,
+    /// Whether a PDU was refused because too many sessions are under way. Sessions that are being
+    /// cancelled count, and say nothing when they close.
+    is_refused: bool,
     events: VecDeque<Event>,
 }
 
@@ -162,6 +165,7 @@ impl LtpLayer {
             units: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next: 0,
+            is_refused: false,
             events: VecDeque::new(),
         }
     }
@@ -270,13 +274,34 @@ impl LtpLayer {
             }
             while let Some(indication) = self.ltp.poll_indication() {
                 some = true;
-                if let Indication::Finished(finished) = indication {
-                    self.finished(&finished);
-                }
+                self.indicated(indication);
             }
             if !some {
-                return;
+                break;
             }
+        }
+        if self.is_refused && self.ltp.has_room() {
+            self.is_refused = false;
+            self.events.push_back(Event::Room);
+        }
+    }
+
+    fn indicated(&mut self, indication: Indication) {
+        match indication {
+            Indication::Finished(finished) => self.finished(&finished),
+            Indication::Elsewhere { engine: entity, address, is_taken } => {
+                let note = Note::Elsewhere { entity, address, is_taken };
+                self.events.push_back(Event::Noted(note));
+            }
+            Indication::LimitReached(limit) => {
+                self.events.push_back(Event::Noted(Note::LimitReached(limit)));
+            }
+            Indication::Started(_)
+            | Indication::Receiving { .. }
+            | Indication::Data { .. }
+            | Indication::Interrupted { .. }
+            | Indication::Transport(_)
+            | Indication::PeerError { .. } => {}
         }
     }
 
@@ -324,8 +349,9 @@ impl LtpLayer {
         self.events.push_back(match finished.result {
             Ok(()) => Event::Carried { unit },
             Err(failure) => {
-                let is_final =
-                    failure.by == End::Receiver && failure.reason == CancelReason::Unreachable;
+                // Silence for as long as the settings allow is not tried a second time.
+                let is_final = failure.cause == Some(ltp::Cause::Silence)
+                    || failure.by == End::Receiver && failure.reason == CancelReason::Unreachable;
                 let why = match failure.by {
                     End::Receiver => "the receiving LTP engine cancelled a session",
                     End::Sender => "an LTP session was given up",
@@ -348,7 +374,10 @@ impl Below for LtpLayer {
         };
         let begun = self.ltp.send_octets(now, to, CFDP_SERVICE, pdu, red);
         let id = begun.map_err(|error| match error {
-            ltp::RequestError::TooManySessions | ltp::RequestError::TooManyUnits => Refused::Later,
+            ltp::RequestError::TooManySessions | ltp::RequestError::TooManyUnits => {
+                self.is_refused = true;
+                Refused::Later
+            }
             ltp::RequestError::NoSession(_)
             | ltp::RequestError::Name
             | ltp::RequestError::NoPath(_)

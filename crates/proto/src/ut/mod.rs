@@ -31,7 +31,7 @@ use engine::{
 };
 use wire::cfdp::TransactionId;
 
-pub use self::below::{Arrival, Below, Event, Refused, Unit};
+pub use self::below::{Arrival, Below, Event, Note, Refused, Unit};
 pub use self::bundles::{BundleLayer, BundlesConfig, CFDP_ENDPOINT, OverBundles};
 pub use self::config::{Config, Limits};
 pub use self::ltp::{CFDP_SERVICE, Color, LtpConfig, LtpLayer, OverLtp};
@@ -53,6 +53,8 @@ pub enum Indication {
         /// Why, for people.
         why: &'static str,
     },
+    /// The layer below reports something that concerns no PDU.
+    Noted(Note),
 }
 
 /// What was counted.
@@ -70,6 +72,8 @@ pub struct Statistics {
     pub strangers: u64,
     /// Arrivals whose file could not be read.
     pub unread: u64,
+    /// Ends of files that were refused, because their beginnings did not come.
+    pub ends_refused: u64,
     /// Arrivals that were accepted although what they brought was not safe, because more waited behind them.
     pub unsafe_ends: u64,
 }
@@ -318,6 +322,8 @@ impl<B: Below> Carried<B> {
             }
             Event::Gone { arrival } => self.arrivals.forget(arrival),
             Event::Carried { unit } => self.carried(now, unit),
+            Event::Room => self.sending.is_room = true,
+            Event::Noted(note) => self.told.push_back(Indication::Noted(note)),
             Event::Failed { unit, is_final, why } => self.failed(now, unit, is_final, why),
         }
     }
@@ -375,6 +381,7 @@ impl<B: Below> Engine for Carried<B> {
             self.entity.handle_timeout(now);
             self.arrivals.look_again();
         }
+        self.give_up_ends(now);
         self.pump(now);
     }
 
@@ -393,7 +400,8 @@ impl<B: Below> Engine for Carried<B> {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let both = [self.below.poll_timeout(), self.entity.poll_timeout()];
-        both.into_iter().flatten().min_by_key(|deadline| deadline.at)
+        let end = self.arrivals.next_end().map(|at| Deadline { at, why: "missing beginning" });
+        let all = [self.below.poll_timeout(), self.entity.poll_timeout(), end];
+        all.into_iter().flatten().min_by_key(|deadline| deadline.at)
     }
 }

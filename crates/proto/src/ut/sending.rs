@@ -36,8 +36,8 @@ pub(super) struct Sending {
     counts: BTreeMap<u64, usize>,
     /// Puts that are over, and some of whose PDUs are not.
     ends: BTreeMap<TransactionId, TransactionFinished>,
-    /// Whether something has gone since those that wait were tried.
-    is_room: bool,
+    /// Whether there may be room below since those that wait were tried.
+    pub(super) is_room: bool,
 }
 
 impl Sending {

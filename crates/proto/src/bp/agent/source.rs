@@ -100,6 +100,15 @@ impl Agent {
         Ok(id)
     }
 
+    /// Whether a bundle with a payload of `len` bytes has room now.
+    pub(crate) fn takes(&self, len: u64) -> bool {
+        let limits = self.config.limits;
+        self.is_ready
+            && self.intakes.len() < limits.incoming
+            && self.bundles.len() < limits.bundles
+            && self.octets.saturating_add(len) <= limits.octets
+    }
+
     /// Whether such a bundle could ever be held, and its payload be read for its security.
     fn is_short_enough(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
         let is_read = self.is_to_be_secured(head);

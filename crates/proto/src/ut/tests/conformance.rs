@@ -1,5 +1,7 @@
 //! The engine contract's own suite, over LTP and over bundles.
 
+use std::time::Duration;
+
 use engine::conformance::{self, Check, Options, PATH, Role, Subject, Verdict};
 use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, Time};
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode};
@@ -21,6 +23,8 @@ struct Over<B> {
     mode: TransmissionMode,
     color: Color,
     closure: bool,
+    /// Silence after which LTP's sessions end.
+    inactivity: ltp::Timer,
 }
 
 impl<B> Over<B> {
@@ -42,6 +46,8 @@ impl<B> Over<B> {
                 read_ahead: 4 << 10,
                 read_piece: 1 << 10,
                 file_size: 1 << 20,
+                // To a silent peer, four blocks fail in each time of inactivity.
+                replies: 8,
                 ..cfdp::Limits::default()
             },
             ..cfdp::Config::default()
@@ -62,9 +68,13 @@ fn config(number: u64) -> Config {
     }
 }
 
-fn ltp_config() -> ltp::Config {
+fn ltp_config(inactivity: ltp::Timer) -> ltp::Config {
     ltp::Config {
-        default_remote: ltp::Remote { datagram_max: Some(200), ..ltp::Remote::default() },
+        default_remote: ltp::Remote {
+            datagram_max: Some(200),
+            inactivity,
+            ..ltp::Remote::default()
+        },
         limits: ltp::Limits {
             sessions: 16,
             sessions_per_path: 12,
@@ -84,7 +94,7 @@ fn ltp_config() -> ltp::Config {
 
 fn over_ltp(told: &Over<LtpLayer>, role: Role, seed: u64) -> OverLtp {
     let number = number(role);
-    let below = LtpConfig { ltp: ltp_config(), color: told.color };
+    let below = LtpConfig { ltp: ltp_config(told.inactivity), color: told.color };
     let rng = Rng::new(seed, "over ltp");
     OverLtp::over_ltp(told.entity(number), config(number), &below, rng)
 }
@@ -92,8 +102,8 @@ fn over_ltp(told: &Over<LtpLayer>, role: Role, seed: u64) -> OverLtp {
 fn over_bundles(told: &Over<BundleLayer>, role: Role, seed: u64) -> OverBundles {
     let number = number(role);
     let ltp = ltp::Config {
-        limits: ltp::Limits { block: 1 << 20, ..ltp_config().limits },
-        ..ltp_config()
+        limits: ltp::Limits { block: 1 << 20, ..ltp_config(told.inactivity).limits },
+        ..ltp_config(told.inactivity)
     };
     let node = bundle_node(number, ltp, PATH, seed);
     let rng = Rng::new(seed, "over bundles");
@@ -146,7 +156,7 @@ impl<B: Below> Subject for Over<B> {
             {
                 Some(Verdict::Delivered)
             }
-            Indication::Cfdp(_) | Indication::Lost { .. } => None,
+            Indication::Cfdp(_) | Indication::Lost { .. } | Indication::Noted(_) => None,
         }
     }
 
@@ -201,10 +211,20 @@ impl<B: Below> Subject for Over<B> {
     }
 }
 
-const OVER_LTP: Over<LtpLayer> =
-    Over { engine: over_ltp, mode: CLASS_1, color: Color::Red, closure: false };
-const OVER_BUNDLES: Over<BundleLayer> =
-    Over { engine: over_bundles, mode: CLASS_1, color: Color::Red, closure: false };
+const OVER_LTP: Over<LtpLayer> = Over {
+    engine: over_ltp,
+    mode: CLASS_1,
+    color: Color::Red,
+    closure: false,
+    inactivity: ltp::Timer::Auto,
+};
+const OVER_BUNDLES: Over<BundleLayer> = Over {
+    engine: over_bundles,
+    mode: CLASS_1,
+    color: Color::Red,
+    closure: false,
+    inactivity: ltp::Timer::Auto,
+};
 
 fn check_all<B: Below>(subject: &Over<B>, positions: u64) {
     // Up to twelve blocks repeat their checkpoints until LTP's inactivity ends them.
@@ -218,6 +238,14 @@ fn check_all<B: Below>(subject: &Over<B>, positions: u64) {
 #[test]
 fn class_1_over_red_blocks_keeps_the_contract() {
     check_all(&OVER_LTP, 48);
+}
+
+/// Sessions that fail stay until their cancellations are over, and take the places of others.
+#[test]
+fn a_short_inactivity_keeps_the_contract() {
+    let inactivity = ltp::Timer::Fixed(Duration::from_secs(300));
+    check_all(&Over { inactivity, ..OVER_LTP }, 24);
+    check_all(&Over { inactivity, mode: CLASS_2, ..OVER_LTP }, 24);
 }
 
 #[test]

@@ -2,15 +2,32 @@
 
 use std::time::Duration;
 
-use engine::{Input, PathEvent};
-use wire::cfdp::{ConditionCode, DeliveryCode};
-
-use super::super::{Color, Indication};
-use super::world::{
-    CLASS_1, CLASS_2, PATH, Told, assert_arrived, content, describe, end, is_good, lose_numbers,
-    name, put,
+use engine::{Engine as _, Input, PathEvent, PathId, Receive, Rng, Time};
+use wire::cfdp::{
+    Body, ConditionCode, DeliveryCode, Direction, EntityId, Eof, Header, Pdu, Version, Width,
 };
-use crate::cfdp;
+
+use super::super::{Below as _, Color, Indication, LtpLayer, Note};
+use super::world::{
+    CLASS_1, CLASS_2, PATH, Told, World, assert_arrived, content, describe, end, is_good,
+    lose_numbers, name, path_info, put,
+};
+use crate::{cfdp, ltp};
+
+/// Settings of LTP with this time of silence.
+fn silent_for(seconds: u64) -> ltp::Config {
+    let inactivity = ltp::Timer::Fixed(Duration::from_secs(seconds));
+    let default_remote = ltp::Remote { inactivity, ..ltp::Remote::default() };
+    ltp::Config { default_remote, ..ltp::Config::default() }
+}
+
+fn assert_idle(world: &World<LtpLayer>, side: usize) {
+    let engine = &world.sides[side].engine;
+    assert_eq!(engine.under_way(), 0);
+    assert_eq!(engine.ltp().sessions().count(), 0);
+    assert!(engine.entity().transactions().next().is_none());
+    assert_eq!(engine.poll_timeout(), None);
+}
 
 #[test]
 fn a_short_file_is_three_blocks() {
@@ -75,7 +92,7 @@ fn a_put_of_class_1_is_over_when_ltp_says_that_all_is_there() {
     world.run();
     let finished = end(&world, 0).expect("it is over");
     assert!(is_good(finished));
-    assert!(world.now.since(engine::Time::ZERO) >= light * 2);
+    assert!(world.now.since(Time::ZERO) >= light * 2);
 }
 
 #[test]
@@ -232,18 +249,14 @@ fn several_pdus_of_a_block_are_heard() {
         .collect();
     assert_eq!(pdus.len(), 2, "Metadata and EOF");
     let mut other = Told::default().world();
-    let mut sender = crate::ltp::Node::of_blocks(
-        crate::ltp::Config { engine: 1, ..Default::default() },
-        engine::Rng::new(5, "blocks"),
+    let mut sender = ltp::Node::of_blocks(
+        ltp::Config { engine: 1, ..Default::default() },
+        Rng::new(5, "blocks"),
     );
     let now = other.now;
-    engine::Engine::handle_input(
-        &mut sender,
-        now,
-        Input::Path(PATH, PathEvent::Up(super::world::path_info())),
-    );
+    engine::Engine::handle_input(&mut sender, now, Input::Path(PATH, PathEvent::Up(path_info())));
     sender
-        .send_octets(now, 2, super::super::CFDP_SERVICE, pdus.concat().into(), crate::ltp::Red::All)
+        .send_octets(now, 2, super::super::CFDP_SERVICE, pdus.concat().into(), ltp::Red::All)
         .expect("it takes the block");
     let mut tx = engine::TxBuf::new(1);
     engine::Engine::poll_transmit(&mut sender, now, &mut tx).expect("a segment");
@@ -256,4 +269,154 @@ fn several_pdus_of_a_block_are_heard() {
         other.sides[1].indications.first(),
         Some(Indication::Cfdp(cfdp::Indication::MetadataReceived(_)))
     ));
+}
+
+/// Sessions that are being cancelled take all places of LTP. They close without a word to the user.
+#[test]
+fn a_put_to_a_dead_peer_ends_however_few_sessions_there_are() {
+    for mode in [CLASS_1, CLASS_2] {
+        for dies_after in [0, 5] {
+            let limits = ltp::Limits { sessions: 4, ..ltp::Limits::default() };
+            let ltp = ltp::Config { limits, ..silent_for(5) };
+            let mut world = Told { mode, ltp, ..Told::default() }.world();
+            world.lose = Box::new(move |_, number, _| number >= dies_after);
+            put(&mut world, 100_000);
+            world.run();
+            let finished = end(&world, 0).expect("it is over");
+            assert_eq!(finished.delivery, DeliveryCode::Incomplete, "{mode:?}");
+            assert_idle(&world, 0);
+            assert_idle(&world, 1);
+        }
+    }
+}
+
+/// The end of a file in class 1 of which nothing else is known.
+fn lonely_end(sequence: u64) -> bytes::Bytes {
+    let header = Header {
+        version: Version::V1,
+        direction: Direction::TowardReceiver,
+        mode: CLASS_1,
+        crc: false,
+        large_file: false,
+        segmentation_control: false,
+        entity_width: Width::ONE,
+        sequence_width: Width::FOUR,
+        source: EntityId(1),
+        sequence,
+        destination: EntityId(2),
+    };
+    let condition = ConditionCode::NoError;
+    let eof = Eof { condition, checksum: 0, file_size: 10, fault_location: None };
+    Pdu { header, body: Body::Eof(eof) }.to_vec().expect("a sound PDU").into()
+}
+
+fn send_ends(world: &mut World<LtpLayer>, count: u64) {
+    let now = world.now;
+    for sequence in 1..=count {
+        let pdu = lonely_end(sequence);
+        let carried = world.sides[0].engine.with_below(now, |below| below.carry(now, 2, pdu));
+        carried.expect("there is room for a block");
+    }
+    world.drain(0);
+}
+
+#[test]
+fn ends_without_beginnings_are_bounded() {
+    let mut world = Told::default().world();
+    send_ends(&mut world, 200);
+    world.run_until(world.now + Duration::from_secs(30));
+    let receiver = &world.sides[1].engine;
+    assert_eq!((receiver.under_way(), receiver.statistics().ends_refused), (64, 136));
+    assert_eq!(receiver.ltp().sessions().count(), 64);
+    // Another file arrives meanwhile.
+    put(&mut world, 20_000);
+    world.run_until(world.now + Duration::from_secs(30));
+    assert!(world.sides[1].store.get(&name("copy")) == Some(&content(20_000)[..]));
+    world.run();
+    for side in 0..2 {
+        assert_idle(&world, side);
+    }
+    assert!(world.now < Time::from_secs(2 * 3600), "{}", world.now);
+}
+
+#[test]
+fn an_end_without_a_beginning_goes_when_its_sender_cancels() {
+    let [hasty, patient] = [silent_for(5), ltp::Config::default()];
+    let hasty = Told { ltp: hasty, ..Told::default() }.over_ltp(1, 1);
+    let patient = Told { ltp: patient, ..Told::default() }.over_ltp(2, 2);
+    let mut world = World::between([hasty, patient], path_info());
+    send_ends(&mut world, 1);
+    world.run_until(world.now + Duration::from_secs(4));
+    assert_eq!(world.sides[1].engine.under_way(), 1);
+    world.run_until(world.now + Duration::from_secs(4));
+    for side in 0..2 {
+        assert_idle(&world, side);
+    }
+}
+
+/// Light takes 22 min, and three in ten segments are lost: LTP's repairs take hours, which class 1
+/// does not count as missing checks.
+#[test]
+fn class_1_completes_over_long_links_with_losses() {
+    for mode in [CLASS_1, CLASS_2] {
+        for seed in 0..6 {
+            let mut world = Told { mode, pdu_max: 65_000, ..Told::default() }.world();
+            world.info.owlt = Some(Duration::from_secs(1320));
+            world.info.rate_bps = Some(1_000_000);
+            world.up(0);
+            world.up(1);
+            let mut rng = Rng::new(seed, "losses");
+            world.lose = Box::new(move |_, _, _| rng.below(10) < 3);
+            put(&mut world, 200_000);
+            world.run();
+            assert_arrived(&world, 200_000);
+        }
+    }
+}
+
+#[test]
+fn outages_nobody_announced_are_survived_as_long_as_inactivity_says() {
+    let seconds = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);
+    for mode in [CLASS_1, CLASS_2] {
+        for sides in [[true, true], [true, false], [false, true]] {
+            for lasts in [1400.0, 18_000.0] {
+                let ends = Told { mode, ltp: silent_for(86_400), ..Told::default() };
+                let mut world = ends.world();
+                put(&mut world, 500_000);
+                world.run_until(seconds(0.1));
+                world.lose = Box::new(move |side, _, _| sides[side]);
+                world.run_until(seconds(lasts));
+                world.lose = Box::new(|_, _, _| false);
+                world.run();
+                assert_arrived(&world, 500_000);
+                let finished = world.now.since(seconds(lasts)).as_secs_f64();
+                println!("{mode:?} {sides:?} {lasts} s: at rest after {finished:.3} s");
+                assert!(finished < 2.0, "{mode:?} {sides:?} {lasts}: {finished}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_engine_that_sends_from_elsewhere_is_reported_once() {
+    let remote = ltp::Remote { path: Some(PATH), ..ltp::Remote::default() };
+    let remotes = [(1, remote.clone()), (2, remote)].into();
+    let ltp = ltp::Config { remotes, ..ltp::Config::default() };
+    let mut world = Told { ltp, ..Told::default() }.world();
+    let other = PathId(9);
+    let up = PathEvent::Up(world.info.clone());
+    world.input(1, Input::Path(other, up));
+    for number in 70..80 {
+        let id = wire::ltp::SessionId { originator: 1, number };
+        let kind = wire::ltp::DataKind::Red;
+        let data = wire::ltp::Data { kind, service: 3, offset: 0, checkpoint: None, data: b"x" };
+        let segment = wire::ltp::Segment::new(id, wire::ltp::Body::Data(data));
+        let segment = segment.to_vec().expect("a segment");
+        world.input(1, Input::Receive(Receive::datagram(other, &segment)));
+    }
+    let note = Note::Elsewhere { entity: 1, address: None, is_taken: false };
+    let indications = world.sides[1].indications.iter();
+    let notes = indications.filter(|indication| matches!(indication, Indication::Noted(_)));
+    assert_eq!(notes.collect::<Vec<_>>(), [&Indication::Noted(note)]);
+    assert!(note.to_string().contains("another address"));
 }
