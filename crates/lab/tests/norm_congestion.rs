@@ -51,7 +51,7 @@ fn it_finds_the_rate_of_a_bottleneck() {
         (50, 25, "2 MB", 0.08, 5.0),
         // The one loss event, at the end of slow start, sets the rate for minutes (RFC 5348 §6.3.1).
         (100, 250, "100 MB", 0.01, 6.2),
-        (600, 250, "100 MB", 0.02, 5.5),
+        (600, 250, "100 MB", 0.02, 5.0),
     ] {
         let capture = Shared::default();
         let (packets, millis) = (format!("{queue} packets"), format!("{delay} ms"));

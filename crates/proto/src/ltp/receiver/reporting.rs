@@ -40,8 +40,10 @@ const COPY_SHARE: u32 = 1000;
 /// Where a path loses many packets, a copy is sent if this many of them fit in a round trip.
 const LOSSY_SHARE: u32 = 100;
 
-/// A path loses many packets if one byte in this many is missing.
+/// A path loses many packets if one byte in this many is missing of a scope of this length: some
+/// segments more say nothing of a path.
 const LOSSY: u64 = 8;
+const LOSSY_LEN: u64 = 64 << 10;
 
 impl Receiver {
     /// Answers a checkpoint (§6.11) whose segment ends at `end`. The report covers everything from
@@ -173,7 +175,7 @@ impl Receiver {
     fn is_lossy(&self, lower: u64, upper: u64) -> bool {
         let is_auto = self.peer.remote.retransmission_limit.is_none();
         let missing: u64 = self.ranges.gaps(lower, upper).map(|(start, end)| end - start).sum();
-        is_auto && missing > (upper - lower) / LOSSY
+        is_auto && upper - lower >= LOSSY_LEN && missing > (upper - lower) / LOSSY
     }
 
     /// The ranges of `lower..upper` to claim: what has arrived, but for short parts between gaps
