@@ -300,8 +300,7 @@ impl Watch<'_> {
         let ways: Vec<_> = self.receivers.iter_mut().map(|r| std::mem::take(&mut r.hops)).collect();
         let bound = bound::bound_of_all(&ways, self.file_bytes, self.start, seed);
         let bound_s = (self.is_whole && bound.seconds.is_finite()).then_some(bound.seconds);
-        let efficiency =
-            |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
+        let share = |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
         let nacks = self.receivers.iter().map(|receiver| receiver.nacks).sum::<Option<u64>>();
         let counted = |count: u64| self.alone.then_some(count);
         let sum = |of: fn(&HostStats) -> u64| {
@@ -332,7 +331,7 @@ impl Watch<'_> {
             bound_s,
             bound_is_mean: ways.iter().flatten().any(Hop::is_random),
             bound_payload: bound.payload,
-            efficiency: bound_s.zip(delivered_s).and_then(efficiency),
+            efficiency: bound_s.zip(delivered_s).and_then(share),
             throughput_bps: self.throughput(quiet_s),
             packets_str: counted(self.sender.sent.packets),
             packets_rts: sum(|host| host.sent.packets),

@@ -17,9 +17,9 @@ fn with_outage(mut config: link::Config) -> link::Config {
 }
 
 /// Events that earth, then moon, learned of the links to them.
-fn returns(forward: link::Config, back: link::Config, cues: bool) -> [Vec<(Time, bool)>; 2] {
+fn returns(forward: &link::Config, back: &link::Config, cues: bool) -> [Vec<(Time, bool)>; 2] {
     let host = |host| HostConfig { cues, ..host };
-    let Pair { mut world, earth, moon, .. } = pair_of(host, &forward, &back);
+    let Pair { mut world, earth, moon, .. } = pair_of(host, forward, back);
     // Keeps the world going until all is over.
     world.at(Time::from_secs(60), Action::Call(earth, Box::new(|_, _| {})));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
@@ -32,8 +32,8 @@ fn an_outage_of_the_return_link_reaches_the_far_end_a_light_time_later() {
     let events = vec![(Time::from_secs(8), false), (Time::from_secs(10), true)];
     let clear = line(DELAY);
     let outage = with_outage(line(DELAY));
-    assert_eq!(returns(clear.clone(), outage.clone(), true), [events.clone(), vec![]]);
-    assert_eq!(returns(outage.clone(), clear.clone(), true), [vec![], events.clone()]);
-    assert_eq!(returns(outage.clone(), outage.clone(), true), [events.clone(), events]);
-    assert_eq!(returns(outage.clone(), outage, false), [vec![], vec![]], "without cues");
+    assert_eq!(returns(&clear, &outage, true), [events.clone(), vec![]]);
+    assert_eq!(returns(&outage, &clear, true), [vec![], events.clone()]);
+    assert_eq!(returns(&outage, &outage, true), [events.clone(), events]);
+    assert_eq!(returns(&outage, &outage, false), [vec![], vec![]], "without cues");
 }
