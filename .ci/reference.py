@@ -26,8 +26,10 @@ OTHERS = {
     "ended": "Why the run ended: `idle` (nothing was left to do), `time limit`, `event limit`, "
     "`cancelled` or `stuck: …`",
     "transfer": "Which transfer of the scenario, from 0 on",
-    "peer_window_limited_s": "Time for which the peer's receive window stopped TCP's sender; `None` where it is not counted",
-    "send_buffer_limited_s": "Time for which the send buffer stopped TCP's sender; `None` where it is not counted",
+    "peer_window_limited_s": "Time for which the peer's receive window stopped TCP's sender; "
+    "`None` where it is not counted",
+    "send_buffer_limited_s": "Time for which the send buffer stopped TCP's sender; "
+    "`None` where it is not counted",
     "key_median_s": "Of a session of keys: half of them were echoed within this time",
     "key_p95_s": "Of a session of keys: 95 of 100 were echoed within this time",
 }

@@ -125,8 +125,8 @@ fn another_path_takes_over_only_what_fell_silent() {
     assert_eq!(owner_after(Duration::from_secs(20)), PathId(9));
 }
 
-/// The packets of the first session arrive again at a receiver that was restarted. Another file took
-/// the name meanwhile.
+/// The packets of the first session arrive again at a receiver that was restarted. Meanwhile,
+/// another file took the name.
 #[test]
 fn a_replayed_transfer_replaces_nothing_after_a_restart() {
     for data_first in [false, true] {

@@ -271,7 +271,7 @@ fn several_pdus_of_a_block_are_heard() {
     ));
 }
 
-/// Sessions that are being cancelled take all places of LTP. They close without a word to the user.
+/// Sessions that are being cancelled take all places of LTP. They close without an indication.
 #[test]
 fn a_put_to_a_dead_peer_ends_however_few_sessions_there_are() {
     for mode in [CLASS_1, CLASS_2] {
