@@ -61,7 +61,7 @@ enum Command {
     /// Receive files over UDP, or by CFDP in bundles
     Recv(recv::Args),
     /// Send a file over UDP, or by CFDP in bundles
-    Send(send::Args),
+    Send(Box<send::Args>),
     /// Fetch a file that another end serves
     Get(ask::GetArgs),
     /// List a directory of another end
@@ -77,7 +77,7 @@ enum Command {
     /// Run programs over emulated links, in real time
     Emu(emulate::Args),
     /// Run a program at one end of an emulated link
-    Link(emulate::LinkArgs),
+    Link(Box<emulate::LinkArgs>),
     /// Our TCP on a TUN device, against the kernel's
     Tcp(Box<tcp::Args>),
     /// Split TCP connections that pass this router, as a gateway at a long link does
@@ -127,7 +127,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => simulate::run(&args),
         Command::Study(args) => study::run(&args),
         Command::Recv(args) => recv::run(args),
-        Command::Send(args) => send::run(args),
+        Command::Send(args) => send::run(*args),
         Command::Get(args) => ask::get(args),
         Command::Ls(args) => ask::ls(args),
         Command::Rm(args) => ask::rm(args),

@@ -68,7 +68,7 @@ fn it_finds_the_rate_of_a_bottleneck() {
         assert!(most < 21.0, "twice what arrives: {most}");
         // One answer a round trip at most, and requests.
         let answers = capture.sent_between(2501, 10.0, 11.0);
-        assert!(answers < (1000 / delay as usize).max(30), "{answers} in a second");
+        assert!(answers < (1000 / delay as usize).max(40), "{answers} in a second");
     }
 }
 

@@ -49,7 +49,7 @@ enum Action {
     /// Make the hosts and links of a scenario and run its transfers, or a program on one of them
     Run(RunArgs),
     /// Open a shell at one end of a link
-    Shell(ShellArgs),
+    Shell(Box<ShellArgs>),
     /// Measure what this machine can carry, for later runs to be judged by
     Baseline(baseline::Args),
     /// List the programs of others that can be compared, and what this machine lacks
