@@ -5,6 +5,7 @@
 //! rows and all seeds, in a minute; `--nocapture` prints them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "the rows of a sweep are printed")]
 
 use std::sync::atomic::AtomicBool;
 

@@ -352,11 +352,7 @@ fn mistakes_are_named() {
         (Family::Saratoga, "checksum = \"mdd5\"", "did you mean `md5`?"),
         (Family::Saratoga, "[permissions]\nputs = true", "did you mean `put`?"),
         (Family::Saratoga, "[journal]\nbyte = \"1 MB\"", "did you mean `bytes`?"),
-        (
-            Family::Norm,
-            "[receiver]\ninactivity = \"0 s\"",
-            "inactivity is 0 s; it must be at least 1 ms",
-        ),
+        (Family::Norm, "[receiver]\ninactivity = \"0 s\"", "0 s; it must be at least 1 ms"),
         (Family::Norm, "[sender]\npatience = \"1 us\"", "sender.patience is 1 us"),
         (Family::Bundles, "bundle_sizes = \"1 kB\"", "did you mean `bundle_size`?"),
         (Family::Bundles, "bundle_size = \"0 B\"", "bundle_size is 0 B"),
