@@ -168,6 +168,8 @@ def norm_answers(evidence: Evidence) -> list[Finding]:
         found(
             "a", "packets from the receiver at 0.1: NORM; LTP", "similar",
             joined((norm[-1], ltp[-1]), ".1f"), holds=0.5 < norm[-1] / ltp[-1] < 2,
+            why="NORM's receiver requests again, after the hold-off time, what a lost request "
+            "asked for; how often the library of 2011 did is not known.",
         ),
         found(
             "b", "the same against CFDP", "fewer", f"{cfdp[-1]:.1f}",
