@@ -18,6 +18,8 @@
 //!
 //! Where either rate is unknown, nothing is joined.
 
+pub(crate) mod fill;
+
 use std::time::Duration;
 
 use engine::Time;

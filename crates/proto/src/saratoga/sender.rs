@@ -19,7 +19,6 @@ use wire::saratoga::{
     StatusCode, TIMESTAMP_LEN, Timestamp, Width, v0,
 };
 
-use self::fill::Fill;
 use super::codec;
 use super::config::{Remote, Version};
 use super::congestion::Control;
@@ -34,6 +33,7 @@ use crate::ranges::Ranges;
 use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::sum::{Reading, Value};
+use crate::thin_return::fill::Fill;
 use crate::window::Window;
 
 /// The shortest and the longest time between two requests that `Timer::Auto` chooses.
@@ -106,6 +106,8 @@ pub(crate) struct Sender {
     confirmed: Ranges,
     /// Data that goes again while replies are delayed.
     fill: Fill,
+    /// Whether the end was just sent, so that a pass may begin.
+    fill_due: bool,
     /// Whether a STATUS arrived.
     is_known: bool,
     /// Questions in a row without an answer.
@@ -173,6 +175,7 @@ impl Sender {
             resumed: 0,
             confirmed: Ranges::new(),
             fill: Fill::default(),
+            fill_due: false,
             is_known: false,
             misses: 0,
             is_waiting: false,
@@ -684,7 +687,7 @@ impl Sender {
         let auto = core.answer_time(&self.base, &self.remote);
         let wait = self.remote.answer_timer.probe(auto, self.misses);
         self.base.alarm(&mut core.kernel, Alarm::Poll, burst.departure(), wait);
-        self.fill.is_due = true;
+        self.fill_due = true;
     }
 
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -695,7 +698,7 @@ impl Sender {
             let asks = may_ask && self.is_ask_due(burst.departure());
             let room = self.room(burst.mtu(), asks).unwrap_or(1);
             if !source.has_repairs() {
-                self.go_on_filling(core, &mut source);
+                self.go_on_filling(core, &mut source, burst.departure());
             }
             let Some(next) = source.next_repair(room) else { break Turn::Over };
             if !self.may_send(core, burst.departure()) {

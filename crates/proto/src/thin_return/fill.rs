@@ -1,0 +1,141 @@
+//! Data that goes again while a thin return link delays the replies.
+//!
+//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again.
+//! So a sender that has nothing else to send repeats what is not confirmed, in order, until the
+//! reply arrives. A delay that is the light time gives no reason for that.
+//!
+//! A sender begins a pass when the end, or a request for a reply, left ([`Fill::begin`]). It sends
+//! the parts that [`Fill::next_part`] returns whenever no repair waits. Each reply with news
+//! restores the budget of passes ([`Fill::heard`]). A reply that requests data either leaves the
+//! pass running or ends it ([`Fill::covers`]).
+//!
+//! The conditions are those of a private path: a sender whose rate follows losses, or without a
+//! rate, does not begin a pass.
+
+use std::time::Duration;
+
+use crate::path::Path;
+use crate::ranges::Ranges;
+
+/// Shorter delays of a reply, beside the light time, are those of hosts and queues.
+const DELAY_LEAST: Duration = Duration::from_millis(100);
+
+/// Longest pass that is repeated before the first reply arrives: that of a receiver out of reach
+/// never does.
+const UNKNOWN_MOST: Duration = Duration::from_secs(1);
+
+/// Time of the data that a pass queues at once: a repair that is requested meanwhile waits for it.
+const PIECE: Duration = Duration::from_millis(50);
+
+/// Replies, as a sender knows them when it decides on a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replies<'a> {
+    pub(crate) path: &'a Path,
+    /// Bytes of data in a packet.
+    pub(crate) segment: usize,
+    /// Whether a reply has arrived in this transfer.
+    pub(crate) is_known: bool,
+    /// Time since the first request without a reply; zero if none is unanswered, or if requests
+    /// went unanswered before.
+    pub(crate) silence: Duration,
+}
+
+impl Replies<'_> {
+    /// Time by which a reply takes longer than light, where that is a reason to fill it.
+    fn delay(&self, passes: u32) -> Option<Duration> {
+        let light = self.path.light()?;
+        // A first reply may still be on its way; later silence is that of a peer out of reach.
+        let silence = if passes == 0 || !self.is_known { self.silence } else { Duration::ZERO };
+        let reply = self.path.rtt.measured().unwrap_or_default().max(silence);
+        Some(reply.saturating_sub(light)).filter(|delay| *delay >= DELAY_LEAST)
+    }
+
+    /// Time in which `missing` bytes leave.
+    fn pass_time(&self, missing: u64) -> Duration {
+        let packets = missing.div_ceil(self.segment.max(1) as u64);
+        let packet = self.path.time_of(self.segment);
+        packet.saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX))
+    }
+}
+
+/// Passes over what is not confirmed. Each begins where the one before stopped, so that all parts
+/// go equally often.
+#[derive(Debug, Default)]
+pub(crate) struct Fill {
+    /// Offset of the next part.
+    next: u64,
+    /// Bytes of the data that the pass has not looked at.
+    left: u64,
+    /// Passes since a reply brought news.
+    passes: u32,
+}
+
+impl Fill {
+    /// Takes note of a reply with news.
+    pub(crate) fn heard(&mut self) {
+        self.passes = 0;
+    }
+
+    /// Begins a pass over what of `0..sent` is not in `confirmed`, if replies are delayed and
+    /// fewer than `most` passes brought no news; returns whether it did.
+    pub(crate) fn begin(
+        &mut self,
+        replies: &Replies<'_>,
+        confirmed: &Ranges,
+        sent: u64,
+        most: u32,
+    ) -> bool {
+        let missing: u64 = confirmed.gaps(0, sent).map(|(start, end)| end - start).sum();
+        let is_short =
+            replies.is_known || self.passes == 0 || replies.pass_time(missing) <= UNKNOWN_MOST;
+        let may_pass = replies.path.is_paced() && self.passes < most && is_short;
+        if !may_pass || missing == 0 || replies.delay(self.passes).is_none() {
+            return false;
+        }
+        self.passes += 1;
+        self.left = sent;
+        true
+    }
+
+    /// Whether a pass under way sends the `missing` bytes of a reply again before another could
+    /// arrive. Otherwise it ends, because it would delay them.
+    pub(crate) fn covers(&mut self, replies: &Replies<'_>, missing: u64) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        let delay = replies.delay(self.passes).unwrap_or_default();
+        let covers = replies.pass_time(missing) <= 2 * delay;
+        if !covers {
+            self.left = 0;
+        }
+        covers
+    }
+
+    /// Returns the next part of a pass under way, without what is in `confirmed`: of 50 ms, and at
+    /// most `piece_max` bytes.
+    pub(crate) fn next_part(
+        &mut self,
+        replies: &Replies<'_>,
+        confirmed: &Ranges,
+        sent: u64,
+        piece_max: u64,
+    ) -> Option<(u64, u64)> {
+        let (rate, segment) = (replies.path.rate_bps().unwrap_or_default(), replies.segment as u64);
+        // 62 kB at 10 Mbit/s.
+        let piece = (rate / 8).saturating_mul(PIECE.as_millis() as u64) / 1000;
+        let piece = piece.clamp(segment.max(1), piece_max.max(segment).max(1));
+        while self.left > 0 {
+            let from = if self.next < sent { self.next } else { 0 };
+            let until = sent.min(from.saturating_add(self.left));
+            let gap = confirmed.gaps(from, until).next();
+            let (start, end) = gap.unwrap_or((until, until));
+            let end = end.min(start + piece);
+            self.next = end;
+            self.left -= (end - from).clamp(1, self.left);
+            if start < end {
+                return Some((start, end));
+            }
+        }
+        None
+    }
+}
