@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::bounded::output;
 use super::guard::{Guarded, guarded};
 use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
 
@@ -50,7 +51,7 @@ impl Entities {
     }
 
     fn send(&self, path: &Path, more: &[&str]) -> Output {
-        self.sending(path, more).output().unwrap()
+        output(&mut self.sending(path, more))
     }
 
     fn receiver(&self, more: &[&str]) -> Guarded {
@@ -203,7 +204,7 @@ fn an_entity_hears_why_it_cannot_be() {
     failed(&entities.send(&path, &["--entity", "7"]), "an entity has the number of its node");
     failed(&entities.send(&path, &["--rate", "1 Mbit/s"]), "--rate is for datagrams");
     let to_itself = ["send", path.to_str().unwrap(), "--remote-entity", "1"];
-    failed(&entities.command(1, &to_itself).output().unwrap(), "numbers of their own");
+    failed(&output(&mut entities.command(1, &to_itself)), "numbers of their own");
     failed(&entities.send(&path, &["--datagram", "900"]), "--datagram is for datagrams");
     failed(&entities.send(&path, &["--lifetime", "0 s"]), "--lifetime is 0");
     let mib = entities.row.folder.path().join("mib.toml");
@@ -215,7 +216,7 @@ fn an_entity_hears_why_it_cannot_be() {
     }
     let mut nowhere = Command::new(SLOWLIGHT);
     nowhere.args(["send", path.to_str().unwrap(), "--node", "/nonexistent/node.sock"]);
-    failed(&nowhere.output().unwrap(), "is the node running?");
+    failed(&output(&mut nowhere), "is the node running?");
     // Whoever would hear answers needs the endpoint for itself; who does not may send beside another.
     let both = Entities::new(1);
     let receiver = both.receiver(&[]);
@@ -224,10 +225,10 @@ fn an_entity_hears_why_it_cannot_be() {
     });
     let path = both.make("file", 1000);
     let asked = ["send", path.to_str().unwrap(), "--remote-entity", "2", "--class"];
-    let second = both.command(1, &[&asked[..], &["2"]].concat()).output().unwrap();
+    let second = output(&mut both.command(1, &[&asked[..], &["2"]].concat()));
     assert_eq!(second.status.code(), Some(1), "{}", text(&second));
     assert!(text(&second).contains("another entity runs beside it"), "{}", text(&second));
-    outcome(&both.command(1, &[&asked[..], &["1"]].concat()).output().unwrap());
+    outcome(&output(&mut both.command(1, &[&asked[..], &["1"]].concat())));
     stop(receiver);
 }
 

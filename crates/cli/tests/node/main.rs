@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../world/bounded.rs"]
+mod bounded;
 mod entity;
 mod files;
 #[path = "../world/guard.rs"]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::bounded::output;
 use super::guard::{Guarded, guarded};
 use super::ports::Port;
 
@@ -124,7 +125,7 @@ impl Row {
     pub(super) fn bp(&self, n: usize, asked: &[&str]) -> Output {
         let mut command = Command::new(SLOWLIGHT);
         command.arg("bp").args(asked).arg("--node").arg(self.place(n).join("node.sock"));
-        command.env("XDG_STATE_HOME", self.place(n)).output().unwrap()
+        output(command.env("XDG_STATE_HOME", self.place(n)))
     }
 
     pub(super) fn query(&self, n: usize) -> Option<Value> {

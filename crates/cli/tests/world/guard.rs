@@ -10,7 +10,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Child in a process group of its own, which is killed with this: also in a panic, and when the
-/// child takes longer than [`LIMIT`].
+/// child takes longer than its limit.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     pub(crate) child: Child,
@@ -19,9 +19,14 @@ pub(crate) struct Guarded {
 
 /// Starts a command whose processes end with the test.
 pub(crate) fn guarded(command: &mut Command) -> Guarded {
+    guarded_for(LIMIT, command)
+}
+
+/// Starts a command whose processes end with the test, and after `limit` at the latest.
+pub(crate) fn guarded_for(limit: Duration, command: &mut Command) -> Guarded {
     let child = command.process_group(0).spawn();
     let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let _group = Group::of(child.id());
+    let _group = Group::of(child.id(), limit);
     Guarded { child, _group }
 }
 
@@ -33,10 +38,10 @@ struct Group {
 }
 
 impl Group {
-    fn of(id: u32) -> Self {
+    fn of(id: u32, limit: Duration) -> Self {
         let (is_alive, watched) = channel();
         thread::spawn(move || {
-            if watched.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            if watched.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
                 kill(id);
             }
         });
