@@ -7,7 +7,7 @@ use super::other_ports::OtherPorts;
 use super::row::{Row, octets, text, wait_for};
 
 /// Bytes of the files: one segment, several, and one that is collected in a file.
-const SIZES: [usize; 3] = [1, 30_003, 3_000_003];
+const SIZES: [usize; 3] = [1, 30_003, 10_000_003];
 
 #[test]
 fn bundles_cross_between_engines_that_send_from_other_ports() {
