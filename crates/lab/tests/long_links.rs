@@ -205,14 +205,15 @@ macro_rules! long {
 }
 
 // Repairs of repairs of Saratoga take a round trip more than without an outage, with a wait for
-// the reply to the last packet.
+// the reply to the last packet. With and without an outage NORM loses other packets: one packet
+// takes 1.21 ms.
 long! {
     cfdp: "cfdp", 0.0;
     cfdp_ltp: "cfdp-ltp", 0.0;
     ltp: "ltp", 0.0;
     saratoga: "saratoga", 0.9;
     saratoga_get: "saratoga-get", 1.1;
-    norm: "norm", 0.01;
+    norm: "norm", 0.0013;
 }
 
 #[test]
