@@ -147,10 +147,19 @@ fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
     }
 }
 
-/// In a namespace of its own, with a small file system for the receiver's store.
 #[test]
 fn a_full_disk_stops_acceptance_and_loses_nothing() {
-    let mut row = Row::new(2);
+    crosses_to_a_full_disk(true);
+}
+
+/// The records of bundles that came may have taken the room that is kept for those that go.
+#[test]
+fn a_full_disk_without_room_for_a_record_loses_nothing() {
+    crosses_to_a_full_disk(false);
+}
+
+/// Starts the second node of a row, in a namespace of its own, with a store of 2 MB.
+fn start_with_small_store(row: &mut Row) {
     row.kill(2);
     let store = row.place(2).join("store");
     fs::remove_dir_all(&store).unwrap();
@@ -169,6 +178,13 @@ fn a_full_disk_stops_acceptance_and_loses_nothing() {
         .spawn();
     row.nodes[1] = Some(spawned.unwrap());
     row.wait_until_ready(2);
+}
+
+/// Six bundles for a node whose disk takes three. When the last blocks are taken, what the node
+/// keeps free for records is still there if `has_reserve`.
+fn crosses_to_a_full_disk(has_reserve: bool) {
+    let mut row = Row::new(2);
+    start_with_small_store(&mut row);
     let path = row.folder.path().join("payload");
     fs::write(&path, octets(500_000, 3)).unwrap();
     let sent = row.bp(1, &["send", "ipn:2.1", &path.to_string_lossy(), &path.to_string_lossy()]);
@@ -191,7 +207,11 @@ fn a_full_disk_stops_acceptance_and_loses_nothing() {
     });
     // Somebody takes the last blocks, too.
     let pid = row.nodes[1].as_ref().unwrap().id();
-    let inside = format!("/proc/{pid}/root{}", store.display());
+    let inside = format!("/proc/{pid}/root{}", row.place(2).join("store").display());
+    if !has_reserve {
+        // A record that had no room may have had it removed already.
+        let _ = fs::remove_file(format!("{inside}/.slowlight/reserve"));
+    }
     let mut filler = fs::File::create(format!("{inside}/filler")).unwrap();
     while filler.write_all(&[0; 512]).is_ok() {}
     // What applications confirm goes all the same, and then the rest comes.

@@ -57,9 +57,10 @@ impl UnderWay {
     }
 }
 
-/// How long a neighbour is left alone that has no room or whose layer failed, at first and at most.
-const REST: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_secs(60);
+/// First and longest rest of a neighbour that has no room or whose layer failed, and of a store
+/// that did not record that a bundle is gone.
+pub(super) const REST: Duration = Duration::from_secs(1);
+pub(super) const REST_MAX: Duration = Duration::from_secs(60);
 
 /// The neighbour to which a bundle goes, and by which contacts.
 fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {

@@ -72,6 +72,8 @@ enum Alarm {
     Rest,
     /// The store had no room for what was joined, and is asked again.
     Join,
+    /// The store has not recorded that bundles are gone, and is asked again.
+    Record,
     /// Nobody has taken custody of what was sent.
     Custody,
     /// Custody signals that wait for others.
@@ -98,8 +100,8 @@ pub struct Agent {
     is_ready: bool,
     has_files: bool,
     has_records: bool,
-    /// Numbers of files that an earlier run left.
-    left_behind: BTreeSet<String>,
+    /// Files that an earlier run left, and their lengths.
+    left_behind: BTreeMap<String, u64>,
     /// Links whose contact goes on.
     open: BTreeSet<LinkRef>,
     bundles: BTreeMap<u64, Box<Held>>,
@@ -161,7 +163,7 @@ impl Agent {
             is_ready: false,
             has_files: false,
             has_records: !config.persistent,
-            left_behind: BTreeSet::new(),
+            left_behind: BTreeMap::new(),
             open: BTreeSet::new(),
             store,
             config,
@@ -278,10 +280,15 @@ impl Agent {
         }
     }
 
+    /// Bundles that take room in the store: those that are gone, too, until that is recorded.
+    fn kept(&self) -> usize {
+        self.bundles.len() + self.store.refused()
+    }
+
     /// Whether so much more has room.
     fn has_room(&mut self, octets: u64) -> bool {
         let limits = self.config.limits;
-        if self.bundles.len() >= limits.bundles {
+        if self.kept() >= limits.bundles {
             self.user.limit_reached(Limit::Bundles);
             return false;
         }
@@ -505,6 +512,15 @@ impl Agent {
         self.arm_expiry();
     }
 
+    /// The store has not recorded that a bundle is gone, and is asked again when it has rested.
+    fn not_recorded(&mut self, now: Time, error: EffectError) {
+        if self.store.refused() == 1 {
+            self.user.indicate(Indication::StoreFailed(error));
+            let at = now + self.store.rest();
+            self.timers.set(Alarm::Record, at, "what the store did not record");
+        }
+    }
+
     fn answered(&mut self, now: Time, job: Job, answer: Result<Completion, EffectError>) {
         match job {
             Job::Load | Job::List => self.found(now, &job, answer),
@@ -521,11 +537,12 @@ impl Agent {
                     self.unsafe_to_keep(now, number);
                 }
             },
-            Job::Gone { file } => {
-                if let (Ok(_), Some(name)) = (answer, file) {
-                    self.store.delete(name);
+            Job::Gone { number } => {
+                if let Err(error) = self.store.gone_answered(number, answer) {
+                    self.not_recorded(now, error);
                 }
             }
+            Job::Empty { number } => self.store.emptied(number, answer),
             Job::Forget => {}
         }
     }
@@ -554,6 +571,7 @@ impl Engine for Agent {
                 Alarm::Contact => self.contacts(now),
                 Alarm::Rest => self.rested(now),
                 Alarm::Join => self.join_others(now),
+                Alarm::Record => self.store.record_refused(),
                 Alarm::Custody => self.custody_due(now),
                 Alarm::Signals => self.send_signals(now),
             }

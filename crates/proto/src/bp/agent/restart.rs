@@ -1,6 +1,6 @@
 //! What an earlier run left in the store.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use engine::{Completion, EffectError, EntryKind, FileName, Time};
 
@@ -20,9 +20,11 @@ impl Agent {
     pub(super) fn found(&mut self, now: Time, job: &Job, answer: Result<Completion, EffectError>) {
         match (job, answer) {
             (Job::List, Ok(Completion::Listing(entries))) => {
-                let files = entries.into_iter().filter(|e| matches!(e.kind, EntryKind::File(_)));
-                let names = files.map(|entry| entry.name);
-                self.left_behind.extend(names.filter(|name| Store::is_working_file(name)));
+                let files = entries.into_iter().filter_map(|entry| match entry.kind {
+                    EntryKind::File(len) => Some((entry.name, len)),
+                    EntryKind::Directory => None,
+                });
+                self.left_behind.extend(files.filter(|(name, _)| Store::is_working_file(name)));
                 self.has_files = true;
             }
             (Job::List, _) => self.has_files = true,
@@ -118,24 +120,31 @@ impl Agent {
 
     fn begin_again(&mut self, now: Time) {
         self.is_ready = true;
-        let mut files: BTreeSet<FileName> = BTreeSet::new();
-        for name in std::mem::take(&mut self.left_behind) {
+        let mut files: BTreeMap<FileName, u64> = BTreeMap::new();
+        for (name, len) in std::mem::take(&mut self.left_behind) {
             if let Some(number) = Store::number_of_file(&name) {
                 self.next_number = self.next_number.max(number.saturating_add(1));
             }
-            files.insert(self.store.file(&name));
+            files.insert(self.store.file(&name), len);
         }
-        let mut lost = Vec::new();
+        let (mut lost, mut gone) = (Vec::new(), Vec::new());
         for (number, held) in &self.bundles {
             let Some(name) = held.own_file() else { continue };
-            if !files.remove(name) && self.store.is_its_own(name) {
-                lost.push(*number);
+            match files.remove(name) {
+                Some(0) if !held.payload.is_empty() => gone.push(*number),
+                Some(_) => {}
+                None if self.store.is_its_own(name) => lost.push(*number),
+                None => {}
             }
         }
         for number in lost {
             self.store_lost(number);
         }
-        for name in files {
+        // The disk was too full to record that they are gone, but their files were emptied.
+        for number in gone {
+            self.let_go(number);
+        }
+        for name in files.into_keys() {
             self.store.delete(name);
         }
         let numbers: Vec<u64> = self.bundles.keys().copied().collect();

@@ -105,7 +105,7 @@ impl Agent {
         let limits = self.config.limits;
         self.is_ready
             && self.intakes.len() < limits.incoming
-            && self.bundles.len() < limits.bundles
+            && self.kept() < limits.bundles
             && self.octets.saturating_add(len) <= limits.octets
     }
 

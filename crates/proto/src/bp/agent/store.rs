@@ -1,14 +1,17 @@
 //! The agent's files and records: which effects are under way, and for what.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Effect, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode, StoreEffect, Ticket,
+    Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
+    StoreEffect, Ticket,
 };
 
 use super::super::arrivals::OF_LAYERS;
 use super::super::layer::Tag;
+use super::forward::{REST, REST_MAX};
 
 /// What an effect was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +34,24 @@ pub(super) enum Job {
     Sum { tag: Tag },
     /// The record of a bundle is kept.
     Put { number: u64 },
-    /// It is kept that a bundle is gone: then its file may go, too, and not before, for whoever finds the record of a bundle
-    /// after a crash needs its file.
-    Gone { file: Option<FileName> },
+    /// The record of a bundle that is gone is kept or removed: then its file may go, too, and not
+    /// before, for whoever finds the record of a bundle after a crash needs its file.
+    Gone { number: u64 },
+    /// The file of a bundle that is gone is emptied: there is no room to record that it is.
+    Empty { number: u64 },
     /// Nobody waits for the answer.
     Forget,
+}
+
+/// A bundle that is gone, as long as the store has not recorded that it is.
+#[derive(Debug)]
+struct Going {
+    /// Its last record; none if it has expired, too, and needs none.
+    record: Option<Bytes>,
+    /// The file that goes with it.
+    file: Option<FileName>,
+    /// The store was asked to empty the file.
+    is_emptied: bool,
 }
 
 /// Effects that are to be carried out, and those under way.
@@ -46,11 +62,24 @@ pub(super) struct Store {
     next: u64,
     under_way: BTreeMap<Ticket, Job>,
     effects: VecDeque<Effect>,
+    going: BTreeMap<u64, Going>,
+    /// Bundles among them whose records the store has refused, and is asked for again later.
+    refused: BTreeSet<u64>,
+    /// Time that the store rests after the next refusal.
+    rest: Duration,
 }
 
 impl Store {
     pub(super) const fn new(directory: FileName) -> Self {
-        Self { directory, next: 0, under_way: BTreeMap::new(), effects: VecDeque::new() }
+        Self {
+            directory,
+            next: 0,
+            under_way: BTreeMap::new(),
+            effects: VecDeque::new(),
+            going: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            rest: REST,
+        }
     }
 
     pub(super) fn poll(&mut self) -> Option<Effect> {
@@ -151,12 +180,91 @@ impl Store {
 
     /// Keeps that a bundle is gone, and removes its file after that.
     pub(super) fn put_gone(&mut self, number: u64, value: Bytes, file: Option<FileName>) {
-        let request = IndexRequest::Put { key: self.key(number), value };
-        self.ask(Job::Gone { file }, |ticket| StoreEffect::Index { ticket, request });
+        self.going.insert(number, Going { record: Some(value), file, is_emptied: false });
+        self.record_gone(number);
     }
 
+    /// Forgets a bundle that is gone.
     pub(super) fn remove(&mut self, number: u64) {
+        match self.going.get_mut(&number) {
+            Some(going) => {
+                going.record = None;
+                self.record_gone(number);
+            }
+            None => self.ask_to_remove(Job::Forget, number),
+        }
+    }
+
+    fn ask_to_remove(&mut self, job: Job, number: u64) {
         let request = IndexRequest::Remove { key: self.key(number) };
-        self.ask(Job::Forget, |ticket| StoreEffect::Index { ticket, request });
+        self.ask(job, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    fn record_gone(&mut self, number: u64) {
+        let Some(going) = self.going.get(&number) else { return };
+        let Some(value) = going.record.clone() else {
+            return self.ask_to_remove(Job::Gone { number }, number);
+        };
+        let request = IndexRequest::Put { key: self.key(number), value };
+        self.ask(Job::Gone { number }, |ticket| StoreEffect::Index { ticket, request });
+    }
+
+    /// The store has recorded that a bundle is gone, or has not: what is to be asked again later.
+    ///
+    /// A disk may be too full for the record that would free the bundle's file. The file is then
+    /// emptied first, and tells a restart that the bundle was gone.
+    pub(super) fn gone_answered(
+        &mut self,
+        number: u64,
+        answer: Result<Completion, EffectError>,
+    ) -> Result<(), EffectError> {
+        let Some(going) = self.going.get_mut(&number) else { return Ok(()) };
+        match (answer, going.file.clone()) {
+            (Ok(_), file) => {
+                self.going.remove(&number);
+                self.refused.remove(&number);
+                self.rest = REST;
+                if let Some(name) = file {
+                    self.delete(name);
+                }
+                Ok(())
+            }
+            (Err(EffectError::NoSpace), Some(name)) if !going.is_emptied => {
+                going.is_emptied = true;
+                self.open(Job::Empty { number }, name, OpenMode::Truncate);
+                Ok(())
+            }
+            (Err(error), _) => {
+                self.refused.insert(number);
+                Err(error)
+            }
+        }
+    }
+
+    /// The file of a bundle that is gone was emptied, or could not be.
+    pub(super) fn emptied(&mut self, number: u64, answer: Result<Completion, EffectError>) {
+        if let Ok(Completion::Opened { file, .. }) = answer {
+            self.close(file);
+        }
+        self.record_gone(number);
+    }
+
+    /// Number of bundles that are gone whose records the store has refused.
+    pub(super) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// Time that the store rests after it has refused a record: twice the last one.
+    pub(super) fn rest(&mut self) -> Duration {
+        let rest = self.rest;
+        self.rest = (2 * rest).min(REST_MAX);
+        rest
+    }
+
+    /// Asks once more for the records that the store has refused.
+    pub(super) fn record_refused(&mut self) {
+        for number in std::mem::take(&mut self.refused) {
+            self.record_gone(number);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{FileName, Time};
+use engine::{EffectError, FileName, Time};
 use wire::bp7::{
     BUNDLE_AGE, Block, BlockFlags, Bounds, Bundle, BundleFlags, CrcType, Eid, Extension, HOP_COUNT,
     Head, HopCount, PREVIOUS_NODE, Payload, Primary, Reason, Status,
@@ -330,6 +330,57 @@ fn a_disk_that_is_full_refuses_and_loses_nothing() {
     let mut lengths: Vec<usize> = taken(&world, 2).iter().map(Vec::len).collect();
     lengths.sort_unstable();
     assert_eq!(lengths, [15_000, 20_000]);
+}
+
+/// Where a disk has no room for the record that would free the file of a bundle that is gone.
+#[test]
+fn what_is_gone_makes_room_on_a_disk_without_any() {
+    let mut world = World::chain(3, true, 1);
+    world.disconnect(1, 2);
+    world.settle();
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(20_000)));
+    world.settle();
+    world.nodes[1].disk.leave_room(0);
+    send(&mut world, 0, SendRequest::new(endpoint(2), payload(15_000)));
+    world.connect(1, 2);
+    world.pass(secs(10));
+    let lengths: Vec<usize> = taken(&world, 2).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [20_000, 15_000]);
+    assert_eq!(world.nodes[1].disk.files(), 0);
+}
+
+#[test]
+fn what_could_not_be_recorded_is_recorded_later_and_known_after_a_crash() {
+    for crashes in [false, true] {
+        let mut world = World::chain(3, true, 1);
+        world.disconnect(1, 2);
+        world.settle();
+        for len in [10, 20_000] {
+            send(&mut world, 0, SendRequest::new(endpoint(2), payload(len)));
+        }
+        world.settle();
+        world.nodes[1].disk.capacity = Some(0);
+        world.connect(1, 2);
+        world.pass(secs(3));
+        assert_eq!(taken(&world, 2), [payload(10), payload(20_000)]);
+        let failed = Indication::StoreFailed(EffectError::NoSpace);
+        let reports = world.nodes[1].heard.iter().filter(|it| **it == failed).count();
+        assert!((1..=3).contains(&reports), "{reports}");
+        if crashes {
+            // The short one, which has no file, is not known to be gone.
+            world.crash(1);
+            world.settle();
+            assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
+        }
+        world.nodes[1].disk.capacity = None;
+        world.pass(secs(10));
+        assert_eq!(world.nodes[1].disk.files(), 0);
+        let forwarded = world.crossed.len();
+        world.crash(1);
+        world.pass(secs(2));
+        assert_eq!(world.crossed.len(), forwarded, "it is known to be gone");
+        assert_eq!(taken(&world, 2).len(), 2);
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Effect, Engine as _, FileName, IndexRequest, Input, MemoryStore, Rng, StoreEffect, Time,
+    Effect, EffectError, Engine as _, FileName, IndexRequest, Input, MemoryStore, OpenMode, Rng,
+    StoreEffect, Time,
 };
 use wire::bp7::{BundleId, Eid};
 
@@ -13,6 +14,9 @@ use super::super::agent::{Agent, Config, DeliveryId, Entry, Indication, Pattern,
 use super::super::layer::{
     Command, Content, Event, LinkId, Neighbour, Outcome, Outgoing, Tag, TransferId,
 };
+
+/// Bytes of a record that is written.
+const RECORD: u64 = 100;
 
 /// A store that forgets in a crash what was not synced.
 #[derive(Debug, Default)]
@@ -27,7 +31,14 @@ pub(super) struct Disk {
 impl Disk {
     fn execute(&mut self, effect: StoreEffect) -> Option<(engine::Ticket, Answer)> {
         self.live.set_capacity(self.capacity);
+        let is_full = self.capacity.is_some_and(|capacity| self.live.used() + RECORD > capacity);
         match &effect {
+            StoreEffect::Index { ticket, request: IndexRequest::Put { .. } } if is_full => {
+                return Some((*ticket, Err(EffectError::NoSpace)));
+            }
+            StoreEffect::Open { name, mode: OpenMode::Truncate, .. } => {
+                self.safe.insert(name.clone(), Bytes::new());
+            }
             StoreEffect::Sync { file, .. } => {
                 if let Some(name) = self.live.name_of(*file).cloned() {
                     let content = Bytes::copy_from_slice(self.live.get(&name).unwrap_or(&[]));
@@ -68,6 +79,11 @@ impl Disk {
         self.live.names(engine::Area::Spool).filter(|name| self.live.get(name).is_some()).count()
     }
 
+    /// Leaves room for so many bytes more.
+    pub(super) fn leave_room(&mut self, bytes: u64) {
+        self.capacity = Some(self.live.used() + bytes);
+    }
+
     pub(super) fn insert(&mut self, name: FileName, content: Vec<u8>) {
         self.safe.insert(name.clone(), content.clone().into());
         self.live.insert(name, content);
@@ -84,7 +100,7 @@ impl Disk {
     }
 }
 
-type Answer = Result<engine::Completion, engine::EffectError>;
+type Answer = Result<engine::Completion, EffectError>;
 
 pub(super) struct Node {
     pub(super) config: Config,
