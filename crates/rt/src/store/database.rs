@@ -166,32 +166,51 @@ impl Inside {
 
     /// The disk is full. What replaces or removes a record has the room that was kept for it; the others are refused.
     fn what_makes_room(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
-        self.reserve.give_up();
+        let makes: Vec<bool> = requests.iter().map(|request| self.makes_room(request)).collect();
+        // A request that is refused makes no use of the room, and the next write would take it.
+        if makes.contains(&true) {
+            self.reserve.give_up();
+        }
         let mut answers = Vec::with_capacity(requests.len());
-        for few in requests.chunks(FEW) {
-            let (mut done, mut makes) = (Vec::new(), Vec::new());
-            for request in few {
-                let makes_room = match request {
-                    IndexRequest::Put { key, .. } => self.has(key),
-                    IndexRequest::Remove { .. } | IndexRequest::Load => true,
-                };
-                makes.push(makes_room);
-                if makes_room {
-                    done.push(*request);
-                }
-            }
-            let done = self.all(&done).map_err(|error| failed(&error));
-            // The log begins anew. Where that fails, it becomes longer.
-            let again = "PRAGMA wal_checkpoint(RESTART)";
-            if let Err(error) = self.connection.query_row(again, [], |_| Ok(())) {
-                tracing::debug!(%error, "the log of records cannot begin anew");
-            }
+        for (few, makes) in requests.chunks(FEW).zip(makes.chunks(FEW)) {
+            let some: Vec<&IndexRequest> = few
+                .iter()
+                .zip(makes)
+                .filter_map(|(request, makes)| makes.then_some(*request))
+                .collect();
+            let done = match some.is_empty() {
+                true => Ok(()),
+                false => self.in_short_log(&some),
+            };
             let no_room = || Err(EffectError::NoSpace);
-            answers.extend(
-                makes.into_iter().map(|makes| if makes { done.clone() } else { no_room() }),
-            );
+            answers.extend(makes.iter().map(|makes| if *makes { done.clone() } else { no_room() }));
         }
         answers
+    }
+
+    /// All or none, and the log restarts: it may have no room to become longer.
+    fn in_short_log(&mut self, requests: &[&IndexRequest]) -> Change {
+        let mut done = self.all(requests);
+        self.restart_log();
+        if done.as_ref().is_err_and(|error| failed(error) == EffectError::NoSpace) {
+            done = self.all(requests);
+            self.restart_log();
+        }
+        done.map_err(|error| failed(&error))
+    }
+
+    fn restart_log(&self) {
+        let again = "PRAGMA wal_checkpoint(RESTART)";
+        if let Err(error) = self.connection.query_row(again, [], |_| Ok(())) {
+            tracing::debug!(%error, "the log of records cannot restart");
+        }
+    }
+
+    fn makes_room(&self, request: &IndexRequest) -> bool {
+        match request {
+            IndexRequest::Put { key, .. } => self.has(key),
+            IndexRequest::Remove { .. } | IndexRequest::Load => true,
+        }
     }
 
     fn has(&self, key: &str) -> bool {
@@ -269,6 +288,29 @@ mod tests {
         assert_eq!(database.load().unwrap(), expected);
         database.clear().unwrap();
         assert_eq!(database.load().unwrap(), []);
+    }
+
+    #[test]
+    fn room_is_kept_for_what_makes_room() {
+        let place = tempfile::tempdir().unwrap();
+        let database = Database::open(place.path()).unwrap();
+        database.change(&[&put("old", b"value")]);
+        {
+            let inside = database.inside();
+            let pages = |name| inside.connection.pragma_query_value(None, name, |row| row.get(0));
+            let now: u32 = pages("page_count").unwrap();
+            inside.connection.pragma_update(None, "max_page_count", now).unwrap();
+        }
+        let reserve = place.path().join("reserve");
+        // Some file systems keep no room for a file.
+        let has_reserve = reserve.exists();
+        let new = put("new", &[7; 10_000]);
+        assert_eq!(database.change(&[&new]), [Err(EffectError::NoSpace)]);
+        assert_eq!(reserve.exists(), has_reserve, "nothing was made of its room");
+        let answers = database.change(&[&new, &put("old", b"gone"), &new]);
+        assert_eq!(answers, [Err(EffectError::NoSpace), Ok(()), Err(EffectError::NoSpace)]);
+        assert!(!reserve.exists());
+        assert_eq!(database.load().unwrap(), [record("old", b"gone")]);
     }
 
     #[test]
