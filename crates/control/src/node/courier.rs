@@ -3,9 +3,10 @@
 //! A thread asks the node. Bundles that are handed in are tried until the node has them, or says that it never will; what was not
 //! confirmed when the node ended is handed over again when it is there.
 
+use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{self, AtomicBool, AtomicUsize};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -113,6 +114,8 @@ pub struct Courier {
     is_away: Arc<AtomicBool>,
     /// How often the node was said to be there.
     session: u64,
+    /// A bundle that came before the news that the node is there.
+    early: Option<Handed>,
     /// Ends the thread when it is dropped.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -154,6 +157,7 @@ impl Courier {
             pending,
             is_away,
             session: 0,
+            early: None,
             end,
             thread,
         })
@@ -161,27 +165,27 @@ impl Courier {
 
     /// Hands a bundle in.
     pub fn send(&self, bundle: Outgoing) {
-        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.pending.fetch_add(1, atomic::Ordering::Relaxed);
         // The thread lives as long as this.
         let _ = self.outgoing.send(bundle);
     }
 
     /// Tells the node that a bundle need not be handed over again.
     pub fn confirm(&self, delivery: Delivery) {
-        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.pending.fetch_add(1, atomic::Ordering::Relaxed);
         let _ = self.confirmed.send(delivery);
     }
 
     /// Whether all that was handed in and confirmed is done.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.pending.load(Ordering::Acquire) == 0
+        self.pending.load(atomic::Ordering::Acquire) == 0
     }
 
     /// Whether the node did not answer when it was asked last.
     #[must_use]
     pub fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Acquire)
+        self.is_away.load(atomic::Ordering::Acquire)
     }
 
     /// What happened at the endpoint, if something did. It is to be asked for before bundles are.
@@ -194,10 +198,16 @@ impl Courier {
     /// A bundle that came, if there is one.
     pub fn bundle(&mut self) -> Option<Handed> {
         loop {
-            let handed = self.bundles.try_recv().ok()?;
-            // The node that handed over others has gone, and hands them over again.
-            if handed.session == self.session {
-                return Some(handed);
+            let handed = self.early.take().or_else(|| self.bundles.try_recv().ok())?;
+            match handed.session.cmp(&self.session) {
+                // The node that handed it over has gone, and hands it over again.
+                Ordering::Less => {}
+                Ordering::Equal => return Some(handed),
+                // The news that the node is there came after news were asked for, and before this.
+                Ordering::Greater => {
+                    self.early = Some(handed);
+                    return None;
+                }
             }
         }
     }
@@ -259,7 +269,7 @@ impl Rounds {
             let refused = loop {
                 let posted = post(&mut connection, &uri, payload.clone()).await;
                 let is_away = matches!(posted, Err(ClientError::Unreachable { .. }));
-                self.is_away.store(is_away, Ordering::Release);
+                self.is_away.store(is_away, atomic::Ordering::Release);
                 match posted {
                     Ok(()) => break None,
                     // The node has no room now, or is beginning or ending.
@@ -294,7 +304,7 @@ impl Rounds {
     }
 
     fn is_done(&self) {
-        self.pending.fetch_sub(1, Ordering::Release);
+        self.pending.fetch_sub(1, atomic::Ordering::Release);
         self.waker.wake();
     }
 
@@ -363,4 +373,55 @@ async fn payload(coming: &mut Coming, octets: u64) -> Result<Option<Bytes>, Clie
         }
     }
     Ok((octets <= PAYLOAD_MAX).then(|| payload.freeze()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handed(session: u64) -> Handed {
+        let (id, source) = (format!("bundle of session {session}"), "ipn:1.9".to_owned());
+        let delivery = Delivery { delivery: session, id, source, octets: 0 };
+        Handed { delivery, payload: Some(Bytes::new()), session }
+    }
+
+    /// A thread of a courier tells of a node, and hands a bundle over, between any two questions.
+    #[test]
+    fn a_bundle_that_comes_before_the_news_of_its_node_is_kept() {
+        let (outgoing, _to_send) = unbounded_channel();
+        let (confirmed, _to_confirm) = unbounded_channel();
+        let (tells, news) = unbounded_channel();
+        let (hands, bundles) = channel(READ_AHEAD);
+        let (_answers, outcomes) = unbounded_channel();
+        let mut courier = Courier {
+            outgoing,
+            confirmed,
+            news,
+            bundles,
+            outcomes,
+            pending: Arc::default(),
+            is_away: Arc::default(),
+            session: 0,
+            early: None,
+            end: None,
+            thread: None,
+        };
+        let next = |courier: &mut Courier| courier.bundle().map(|handed| handed.session);
+        for session in 1..=2 {
+            assert!(courier.news().is_none());
+            tells.send(News::There).unwrap();
+            hands.try_send(handed(session)).unwrap();
+            assert_eq!(next(&mut courier), None, "the news come first");
+            assert!(matches!(courier.news(), Some(News::There)));
+            assert_eq!(next(&mut courier), Some(session));
+            tells.send(News::Gone("it ended".to_owned())).unwrap();
+            assert!(matches!(courier.news(), Some(News::Gone(_))));
+        }
+        // Its node has been there again since: it hands this one over once more.
+        hands.try_send(handed(3)).unwrap();
+        tells.send(News::There).unwrap();
+        tells.send(News::There).unwrap();
+        while courier.news().is_some() {}
+        assert_eq!(next(&mut courier), None);
+    }
 }
