@@ -58,6 +58,8 @@ pub(crate) struct Delivery {
     /// Bytes of the longest segment that was first acknowledged, in either way.
     pub(crate) longest: u64,
     newest: Option<Newest>,
+    /// Behind the highest byte that had arrived before this acknowledgment.
+    highest_before: Option<u64>,
 }
 
 /// Times since the first and since the last of some segments were sent.
@@ -413,10 +415,10 @@ impl Scoreboard {
         delivery.newly_delivered += len;
         delivery.longest = delivery.longest.max(len);
         let took = now.since(record.sent_at);
-        // An acknowledgment that covers segments on both sides of a gap counts as reordering, too, so
-        // that losses are found a quarter of the least round trip later than by RFC 8985. Without
-        // that, BBR's start ends at a fraction of the rate over long paths with random losses.
-        self.reordered |= !record.ambiguous && record.end < self.highest;
+        // One acknowledgment may cover segments on both sides of a gap, in any order of its blocks:
+        // only what arrived before it shows that the path reorders.
+        let highest = *delivery.highest_before.get_or_insert(self.highest);
+        self.reordered |= !record.ambiguous && record.end < highest;
         self.highest = self.highest.max(record.end);
         if delivery.newest.is_none_or(|newest| record.delivered >= newest.prior_delivered) {
             delivery.newest = Some(Newest {
@@ -741,6 +743,24 @@ mod tests {
         assert_eq!((octets, again), (900, None), "three again and six for the first time");
         let lost = board.next_lost();
         assert_eq!(segment(&mut board, lost), Some((1000, 1100)));
+    }
+
+    #[test]
+    fn only_what_arrives_behind_an_earlier_report_is_reordered() {
+        let mut board = ten();
+        // The peer acknowledges every second segment. The first waits for that, the second is lost,
+        // and the third brings an acknowledgment of the first with a report of the third.
+        let mut news = Delivery::default();
+        board.sack(at(60), 1200, 1300, &mut news);
+        board.acknowledge(at(60), 1100, &mut news);
+        assert!(!board.is_reordered());
+        // An acknowledgment is lost; the next one reports the newest block first.
+        let mut news = Delivery::default();
+        board.sack(at(63), 1700, 1800, &mut news);
+        board.sack(at(63), 1400, 1600, &mut news);
+        assert!(!board.is_reordered());
+        board.sack(at(64), 1300, 1400, &mut Delivery::default());
+        assert!(board.is_reordered(), "it arrived after 1400 to 1600 had");
     }
 
     #[test]
