@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "why a test is skipped, and what was measured")]
 
+#[path = "world/gateways.rs"]
+mod gateways;
 #[path = "world/staying.rs"]
 mod staying;
 #[path = "world/wait.rs"]
@@ -14,38 +16,24 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use self::gateways::{PROGRAMS, possible};
 use self::staying::World;
 use self::wait::wait_for;
 use self::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-const PROGRAMS: &str = include_str!("pep/programs.py");
 /// The hosts on the path; between the routers packets have 1,280 bytes at most.
 const HOSTS: [&str; 5] = ["client", "gate", "near-router", "far-router", "server"];
-const OCTETS: &str = "300000";
+const LENGTH: &str = "300000";
 /// Longest time of a transfer on a machine with other work: a path MTU that is not discovered
 /// costs minutes.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// Whether there can be worlds with gateways here; says why not.
-fn possible() -> bool {
-    if !world::possible(true) {
-        return false;
-    }
-    for (program, argument) in [("python3", "--version"), ("nft", "--version"), ("ip", "-V")] {
-        if !Command::new(program).arg(argument).output().is_ok_and(|run| run.status.success()) {
-            eprintln!("skipped: there is no {program}");
-            return false;
-        }
-    }
-    true
-}
 
 fn scenario() -> String {
     let mut text = String::from("seed = 1\nabout = \"a path with a narrow middle\"\n");
@@ -132,7 +120,7 @@ impl Path {
     fn echo(&self, server: &str) -> Duration {
         let script = self.at("programs.py");
         let program =
-            format!("SERVER={server} exec python3 {} many 5000 1 {OCTETS}", script.display());
+            format!("SERVER={server} exec python3 {} many 5000 1 {LENGTH}", script.display());
         let start = Instant::now();
         let child = self.world.start("client", &["timeout", "60", "sh", "-c", &program]);
         let output = child.wait_with_output().unwrap();
@@ -145,7 +133,7 @@ impl Path {
     fn cross(&self, name: &str) {
         for server in ["server", "server-6"] {
             let took = self.echo(server);
-            eprintln!("{name}, {server}: {OCTETS} bytes there and back in {took:.2?}");
+            eprintln!("{name}, {server}: {LENGTH} bytes there and back in {took:.2?}");
             assert!(took < PATIENCE, "{name}, {server}: {took:?}");
         }
     }
@@ -240,7 +228,7 @@ fn slowlight_tcp_discovers_the_path_mtu() {
                    echo 1 > /proc/sys/net/$name; done";
     assert_eq!(path.world.told("client", &["sh", "-c", forward]), "");
     let [file, back, json] = ["file", "back", "tcp.json"].map(|name| path.at(name));
-    let data: Vec<u8> = (0..OCTETS.parse().unwrap()).map(|n: u32| (n / 251 + n) as u8).collect();
+    let data: Vec<u8> = (0..LENGTH.parse().unwrap()).map(|n: u32| (n / 251 + n) as u8).collect();
     fs::write(&file, &data).unwrap();
     let addresses = path.world.told("server", &["hostname", "-I"]);
     let of = |has: char| addresses.split_whitespace().find(|it| it.contains(has)).unwrap();
@@ -261,7 +249,7 @@ fn slowlight_tcp_discovers_the_path_mtu() {
         assert!(fs::read(&back).unwrap() == data, "{to}: other bytes came back");
         let value: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
         let seconds = value["seconds"].as_f64().unwrap();
-        eprintln!("slowlight tcp, {to}: {OCTETS} bytes there and back in {seconds:.2} s");
+        eprintln!("slowlight tcp, {to}: {LENGTH} bytes there and back in {seconds:.2} s");
         assert!(seconds < PATIENCE.as_secs_f64(), "{value}");
         let connection = &value["connection"];
         assert!(connection["path_mtu_reports"].as_u64() > Some(0), "{value}");

@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "why a test is skipped, and what was measured")]
 
+#[path = "world/gateways.rs"]
+mod gateways;
 #[path = "world/staying.rs"]
 mod staying;
 #[path = "world/wait.rs"]
@@ -18,26 +20,20 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use self::gateways::PROGRAMS;
 use self::staying::World;
 use self::wait::wait_for;
 use self::world::text;
 
 const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
-const PROGRAMS: &str = include_str!("pep/programs.py");
 /// The gateways, and the names of their interfaces: those of their neighbours.
 const GATES: [(&str, &str, &str); 2] =
     [("gate-a", "client", "gate-b"), ("gate-b", "server", "gate-a")];
 
-/// Whether there can be worlds with gateways here; says why not.
+/// Whether there can be worlds with transparent proxies here; says why not.
 fn possible() -> bool {
-    if !world::possible(true) {
+    if !gateways::possible() {
         return false;
-    }
-    for (program, argument) in [("python3", "--version"), ("nft", "--version"), ("ip", "-V")] {
-        if !Command::new(program).arg(argument).output().is_ok_and(|run| run.status.success()) {
-            eprintln!("skipped: there is no {program}");
-            return false;
-        }
     }
     let rules = "add table inet t; add chain inet t c { type filter hook prerouting priority 0; }; \
                  add rule inet t c meta nfproto ipv4 meta l4proto tcp tproxy ip to 127.0.0.1:9";

@@ -181,11 +181,16 @@ def half_close() -> None:
     assert content("got") == b"first"
 
 
-def zero_window() -> None:
+def sender_without_window() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Our side, which sends to a small buffer that nobody reads."""
     listening = listener()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
     process = start("send", path("data", DATA), to(5000))
-    connection = accepted(listening)
+    return process, accepted(listening)
+
+
+def zero_window() -> None:
+    process, connection = sender_without_window()
     time.sleep(2.0)
     same(everything(connection))
     connection.close()
@@ -205,10 +210,7 @@ def zero_window() -> None:
 
 def stopped() -> None:
     """Our side is stopped while its persist timer runs, and is late therefore."""
-    listening = listener()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
-    process = start("send", path("data", DATA), to(5000))
-    connection = accepted(listening)
+    process, connection = sender_without_window()
     time.sleep(0.3)
     process.send_signal(signal.SIGSTOP)
     time.sleep(1.5)

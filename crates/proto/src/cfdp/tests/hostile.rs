@@ -5,7 +5,8 @@ use std::time::Duration;
 use engine::{Input, PathInfo, Receive, Rng, Time};
 use wire::cfdp::{
     Body, ChecksumType, ConditionCode, Direction, EntityId, Eof, FileData, Header, Lv, Metadata,
-    Nak, Pdu, SegmentRequest, SegmentRequests, Tlv, Tlvs, TransmissionMode, Version, Width,
+    Nak, Pdu, SegmentRequest, SegmentRequests, Tlv, Tlvs, TransactionId, TransmissionMode, Version,
+    Width,
 };
 
 use super::world::{PATH, World, config, content, name, put_request};
@@ -24,6 +25,17 @@ pub(super) fn header(sequence: u64) -> Header {
         source: EntityId(1),
         sequence,
         destination: EntityId(2),
+    }
+}
+
+/// The header with which the receiver of a transaction speaks.
+pub(super) fn toward_sender(id: TransactionId) -> Header {
+    Header {
+        direction: Direction::TowardSender,
+        large_file: false,
+        sequence_width: Width::TWO,
+        sequence: id.sequence,
+        ..header(0)
     }
 }
 
@@ -206,15 +218,8 @@ fn naks_for_what_does_not_exist_cost_nothing() {
     world.run_until(Time::from_nanos(20_000_000));
     let requests: Vec<_> =
         (0..100).map(|i| SegmentRequest { start: 6000 + 2 * i, end: 6001 + 2 * i }).collect();
-    let toward_sender = Header {
-        direction: Direction::TowardSender,
-        large_file: false,
-        sequence_width: Width::TWO,
-        sequence: id.sequence,
-        ..header(0)
-    };
     let nak = Nak { scope_start: 0, scope_end: 9000, requests: SegmentRequests::new(&requests) };
-    say(&mut world, 0, toward_sender, Body::Nak(nak));
+    say(&mut world, 0, toward_sender(id), Body::Nak(nak));
     world.run();
     assert_eq!(world.sides[0].engine.stats().repair_bytes, 0);
     assert_eq!(world.finished(0).map(|f| f.condition), Some(ConditionCode::NoError));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use engine::{PathInfo, Time};
 use wire::cfdp::{
-    Body, ConditionCode, Direction, FilestoreAction, FilestoreStatus, Header, KeepAlive,
-    PromptResponse, TransactionStatus, Width,
+    Body, ConditionCode, FilestoreAction, FilestoreStatus, Header, KeepAlive, PromptResponse,
+    TransactionStatus,
 };
 
-use super::hostile::{data, header, metadata, say};
+use super::hostile::{data, header, metadata, say, toward_sender};
 use super::world::{ENTITIES, World, config, content, name, put_request};
 use crate::cfdp::{FilestoreRequest, Indication, NakMode, PutRequest, Report, Role, State};
 use crate::test_world::path_info;
@@ -60,15 +60,8 @@ fn a_keep_alive_that_was_overtaken_is_no_lag() {
         world.sides[0].store.insert(name("source"), content(2_000_000));
         let id = world.put(put_request());
         world.run_until(Time::from_nanos(500_000_000));
-        let toward_sender = Header {
-            direction: Direction::TowardSender,
-            large_file: false,
-            sequence_width: Width::TWO,
-            sequence: id.sequence,
-            ..header(0)
-        };
         for progress in reports {
-            say(&mut world, 0, toward_sender, Body::KeepAlive(KeepAlive { progress }));
+            say(&mut world, 0, toward_sender(id), Body::KeepAlive(KeepAlive { progress }));
         }
         world.run();
         let expected = match is_lag {
