@@ -74,7 +74,7 @@ pub fn limit_tcp_buffers(
 }
 
 /// Most bytes of the send buffer and of the receive buffer of a host's TCP.
-fn most_tcp_buffers(node: Option<&Node>, limit: Option<TcpBuffers>) -> (u64, u64) {
+pub(crate) fn most_tcp_buffers(node: Option<&Node>, limit: Option<TcpBuffers>) -> (u64, u64) {
     let settings = || node?.mib.as_ref()?.tcp()?.most_buffers();
     limit.map(TcpBuffers::most).or_else(settings).unwrap_or_else(|| TcpBuffers::default().most())
 }

@@ -3,25 +3,46 @@
 //! What the simulator has as a model of a program is that program here, where an adapter describes
 //! it. Engines are the same in both. A run has the machine for itself, so runs are one after another.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use emu::World;
 
 use super::{Done, StudyError};
 use crate::account::{self, Account};
-use crate::emulation::{self, transfers};
+use crate::emulation;
+use crate::emulation::transfers::{self, TransfersError};
 use crate::protocol::Family;
 use crate::quantity::Span;
 use crate::run;
-use crate::scenario::Scenario;
+use crate::scenario::{Node, Scenario};
 use crate::{adapter, text::SpecError};
+
+/// A world of a study as the emulator has it.
+#[derive(Debug)]
+pub(super) struct Emulated {
+    pub(super) scenario: Scenario,
+    /// Most bytes of the send and receive buffers of the hosts whose settings limit them.
+    buffers: BTreeMap<String, (u64, u64)>,
+}
+
+impl Emulated {
+    /// What tells it from the same world of other buffers; empty where none is limited.
+    pub(super) fn suffix(&self) -> String {
+        let limits = self.buffers.iter();
+        limits.map(|(host, (send, receive))| format!("-{host}:{send}:{receive}")).collect()
+    }
+}
 
 /// The same world with programs in place of their models; `None` where there is no such program: TCP
 /// of slowlight's own, bundles, and gateways that split connections are no part of real hosts.
-pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Scenario>, SpecError> {
+pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Emulated>, SpecError> {
     if scenario.nodes.values().any(|node| node.pep.is_some()) {
         return Ok(None);
     }
+    // The settings of the models go; those of buffers are for the kernel's TCP as well.
+    let limits = scenario.nodes.iter().map(|(name, node)| (name.clone(), most(Some(node))));
+    let buffers = limits.filter(|(_, limit)| *limit != most(None)).collect();
     for transfer in &mut scenario.transfers {
         let Some(protocol) = &transfer.protocol else { continue };
         match protocol.kind.family() {
@@ -42,19 +63,31 @@ pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Sce
         }
     }
     scenario.limits.time = Some(limit);
-    scenario.resolved().map(Some)
+    Ok(Some(Emulated { scenario: scenario.resolved()?, buffers }))
+}
+
+/// Most bytes of the buffers of a host's TCP.
+fn most(node: Option<&Node>) -> (u64, u64) {
+    emulation::most_tcp_buffers(node, None)
 }
 
 /// Runs a world in real time; `None` if it was cancelled.
 pub(super) fn once(
-    scenario: &Scenario,
+    emulated: &Emulated,
     world: String,
     cancelled: &AtomicBool,
 ) -> Result<Option<Done>, StudyError> {
+    let scenario = &emulated.scenario;
     let contents = run::contents(scenario)?;
     let links = World::start(&emulation::plan(scenario)?)?;
+    for host in links.hosts() {
+        let name = &host.plan().name;
+        let limit = emulated.buffers.get(name).copied().unwrap_or_else(|| most(None));
+        host.set_tcp_buffers(limit)
+            .map_err(|error| TransfersError::Host { host: name.clone(), error })?;
+    }
     let ran = transfers::run(&links, scenario, &contents, cancelled, |_| {})?;
-    let report = links.stop().map_err(transfers::TransfersError::Links)?;
+    let report = links.stop().map_err(TransfersError::Links)?;
     if cancelled.load(Ordering::Relaxed) {
         return Ok(None);
     }
@@ -62,4 +95,37 @@ pub(super) fn once(
     let mut done = Done::of(world, ran);
     done.trusted = Some(account.trusted);
     Ok(Some(done))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::settings::tcp::TcpBuffers;
+
+    fn of(buffers: &str) -> Emulated {
+        let text = format!(
+            r#"
+            seed = 1
+            links = [{{ from = "a", to = "b" }}, {{ from = "b", to = "a" }}]
+            transfers = [{{ from = "a", to = "b", protocol = "ftp" }}]
+            [nodes.a.mib.tcp]
+            {buffers}
+            "#
+        );
+        let scenario = Scenario::parse(&text, "test").unwrap().resolved().unwrap();
+        emulated(scenario, Span(Duration::from_secs(60))).unwrap().unwrap()
+    }
+
+    /// Runs of other buffers are other runs in the journal.
+    #[test]
+    fn buffers_of_a_model_are_those_of_the_program() {
+        let linux = of("buffers = \"linux\"");
+        assert_eq!(linux.buffers, BTreeMap::from([("a".to_owned(), TcpBuffers::Linux.most())]));
+        let unlimited = of("");
+        assert_eq!((unlimited.buffers.len(), unlimited.suffix()), (0, String::new()));
+        assert_ne!(linux.suffix(), unlimited.suffix());
+        assert!(linux.scenario.nodes.values().all(|node| node.mib.is_none()));
+    }
 }

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use super::emulated::{self, Emulated};
 use super::journal::{Journal, JournalError};
-use super::{Cell, Edition, Sheet, Source, cells, emulated};
+use super::{Cell, Edition, Sheet, Source, cells};
 use crate::emulation::transfers::TransfersError;
 use crate::metrics::TransferMetrics;
 use crate::quantity::Span;
@@ -312,31 +313,34 @@ pub enum Place {
 
 impl Place {
     /// The world of a run and its digest; `None` where there is no such world here.
-    fn world(self, job: &Job<'_>, files: &Files) -> Result<Option<(Scenario, String)>, SpecError> {
+    fn world(self, job: &Job<'_>, files: &Files) -> Result<Option<(Site, String)>, SpecError> {
         let scenario = job.scenario()?;
         match self {
             Self::Simulator => {
                 let world = digest(&scenario, files)?;
-                Ok(Some((scenario, world)))
+                Ok(Some((Site::Simulated(scenario), world)))
             }
             Self::Emulator(limit) => {
-                let Some(scenario) = emulated::emulated(scenario, limit)? else { return Ok(None) };
+                let Some(site) = emulated::emulated(scenario, limit)? else { return Ok(None) };
                 // What is measured is not what is simulated.
-                let world = format!("emu-{}", digest(&scenario, files)?);
-                Ok(Some((scenario, world)))
+                let world = format!("emu-{}{}", digest(&site.scenario, files)?, site.suffix());
+                Ok(Some((Site::Emulated(site), world)))
             }
         }
     }
+}
 
-    fn once(
-        self,
-        scenario: &Scenario,
-        world: String,
-        cancelled: &AtomicBool,
-    ) -> Result<Option<Done>, StudyError> {
+/// The world of one run.
+enum Site {
+    Simulated(Scenario),
+    Emulated(Emulated),
+}
+
+impl Site {
+    fn once(&self, world: String, cancelled: &AtomicBool) -> Result<Option<Done>, StudyError> {
         match self {
-            Self::Simulator => Ok(once_known(scenario, world, cancelled)?),
-            Self::Emulator(_) => emulated::once(scenario, world, cancelled),
+            Self::Simulated(scenario) => Ok(once_known(scenario, world, cancelled)?),
+            Self::Emulated(emulated) => emulated::once(emulated, world, cancelled),
         }
     }
 }
@@ -378,14 +382,14 @@ pub fn run<'a>(
         if cancelled.load(Ordering::Relaxed) {
             return Ok(One::Cancelled);
         }
-        let Some((scenario, world)) = how.place.world(&jobs[index], &files)? else {
+        let Some((site, world)) = how.place.world(&jobs[index], &files)? else {
             return Ok(One::LeftOut);
         };
         if let Some(known) = journal.and_then(|journal| journal.get(&world)) {
             done(&known, true);
             return Ok(One::Done(index, known));
         }
-        let Some(new) = how.place.once(&scenario, world, cancelled)? else {
+        let Some(new) = site.once(world, cancelled)? else {
             return Ok(One::Cancelled);
         };
         if let Some(journal) = journal {
