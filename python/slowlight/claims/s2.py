@@ -89,8 +89,8 @@ _FILLED = (
     "was full; gateways send at the full rate from the first second."
 )
 _WINDOW = (
-    "FTP's window of 54,750 octets spans the LAN alone with gateways, and the link's is 2,000,000 "
-    "octets: the link is full. What held the study's gateways back, its text does not say."
+    "FTP's window of 54,750 bytes spans the LAN alone with gateways, and the link's is 2,000,000 "
+    "bytes: the link is full. What held the study's gateways back, its text does not say."
 )
 
 
@@ -142,9 +142,9 @@ def small_window(evidence: Evidence) -> list[Finding]:
     here = _rates(evidence, "windows", protocol="ftp, 12000 B", pep=NONE, errors="0")
     return [
         found(
-            "", "FTP at 600 ms with the window of 12,000 octets, Mbit/s", "0.730", _rate(here),
+            "", "FTP at 600 ms with the window of 12,000 bytes, Mbit/s", "0.730", _rate(here),
             holds=near(here.mean, 0.73, 0.1),
-            why="12,000 octets each 600 ms are 0.16 Mbit/s: the two sentences of the study exclude "
+            why="12,000 bytes each 600 ms are 0.16 Mbit/s: the two sentences of the study exclude "
             "each other, and the throughput is what was measured.",
         )
     ]  # fmt: skip
@@ -155,7 +155,7 @@ def product(_: Evidence) -> list[Finding]:
     """Holds if rate times round trip is that."""
     octets = 8_000_000 // 8 * 600 // 1000
     return [
-        found("", "8 Mbit/s times 600 ms, octets", "600,000", f"{octets:,}",
+        found("", "8 Mbit/s times 600 ms, bytes", "600,000", f"{octets:,}",
               holds=octets == 600_000)
     ]  # fmt: skip
 
@@ -221,8 +221,8 @@ def verdicts(evidence: Evidence) -> list[Finding]:
               holds=all(one > two for one, two in pairs)),
         found("c", "gateways at 600 ms, TCP: no errors; 1e-5 a packet", "nearly identical",
               _percents(tuned), holds=all(abs(one) < 3 for one in tuned)),
-        found("d", "gateways at 600 ms that were told of 100 ms, against those told of 800",
-              "must be told of the link", _percents([slower]),
+        found("d", "gateways at 600 ms configured for 100 ms, against those for 800 ms",
+              "must be configured for the link", _percents([slower]),
               holds=math.isfinite(slower) and slower < -10),
         found("e", "Saratoga against TCP at 100 ms and more, errors by bit", "better",
               "always" if best else "not always", holds=best),

@@ -54,7 +54,7 @@ def _heaviest(there: Sequence[Segment]) -> tuple[str, tuple[int, int]]:
 
 @PAPER.claim("S2-01")
 def udp(evidence: Evidence) -> list[Finding]:
-    """Holds to 3 %: data of UDP that reaches the ground, in datagrams of 1,024 octets."""
+    """Holds to 3 %: data of UDP that reaches the ground, in datagrams of 1,024 bytes."""
     small = {f"links.emulator>{side}-gateway.datagram": "1024 B" for side in ("aircraft", "ground")}
     labels = {"protocol": SARATOGA, "pep": NONE, "rtt": "0 ms", "errors": "0"}
     capture = _capture(evidence, "ground", labels, small)
@@ -88,7 +88,7 @@ def windows(evidence: Evidence) -> list[Finding]:
     scp = _most(_of_file(evidence, SCP, LOSSY)[1])
     ftp = _most(_of_file(evidence, FTP, "0")[1])
     return [
-        found("", "windows of SCP and of FTP, octets", "much larger", f"{scp:,}; {ftp:,}",
+        found("", "windows of SCP and of FTP, bytes", "much larger", f"{scp:,}; {ftp:,}",
               holds=scp > 4 * ftp)
     ]  # fmt: skip
 
@@ -99,7 +99,7 @@ def growing(evidence: Evidence) -> list[Finding]:
     answers = _of_file(evidence, SCP, LOSSY)[1]
     first, last = answers[1].window, _most(answers)
     return [
-        found("", "the window of SCP grows, octets", "220,000 to 1,000,000",
+        found("", "the window of SCP grows, bytes", "220,000 to 1,000,000",
               f"{first:,} to {last:,}", holds=first <= 220_000 and last >= 1_000_000)
     ]  # fmt: skip
 

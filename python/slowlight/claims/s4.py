@@ -191,7 +191,7 @@ def goodput_connected(evidence: Evidence) -> list[Finding]:
         "How long a connection stands idle counts: here 30 s, after which DTN2 closes it. By the "
         "differences of the study's own figures it was 148, 50 and 140 s."
     )
-    what = "octets a second at 2,000 ms, from the connection's beginning to its end"
+    what = "bytes per second at 2,000 ms, from the connection's beginning to its end"
     return [_goodputs("", what, (3000, 2260, 700), here, why)]
 
 
@@ -286,7 +286,7 @@ def merging(evidence: Evidence) -> list[Finding]:
 
 @PAPER.claim("S4-10")
 def verdicts(evidence: Evidence) -> list[Finding]:
-    """a: by the sign, in octets a second; b: all."""
+    """a: by the sign, in bytes per second; b: all."""
 
     def cost(delay: str) -> float:
         return FILE / time(evidence, delay, "0") - FILE / time(evidence, delay, "1e-5")
@@ -296,7 +296,7 @@ def verdicts(evidence: Evidence) -> list[Finding]:
     whole = int(rows["completed"].sum())
     return [
         found(
-            "a", "octets a second that errors of 1e-5 cost: 1,280 ms; 5,000 ms",
+            "a", "bytes per second that errors of 1e-5 cost: 1,280 ms; 5,000 ms",
             "less at long delays", joined((here, far)), holds=far < here,
         ),
         found(
@@ -310,4 +310,4 @@ def verdicts(evidence: Evidence) -> list[Finding]:
 def over_udp(_: Evidence) -> list[Finding]:
     """Cannot be checked: it is a limit of DTN2 2.5.0."""
     why = "A limit of that program, of which no model is made: bundles here have no such bound."
-    return [cannot("", "bundles over UDP", "at most 64,000 octets", why)]
+    return [cannot("", "bundles over UDP", "at most 64,000 bytes", why)]

@@ -292,8 +292,8 @@ impl Node {
         let transport = Transport { congestion, ..Transport::default() };
         let sealed =
             Sealed { session, body, authentication, cookies, transport: &transport.values() };
-        let Ok(octets) = sealed.to_vec() else { return };
-        if !self.core.kernel.replies.push(to, octets) {
+        let Ok(sealed) = sealed.to_vec() else { return };
+        if !self.core.kernel.replies.push(to, sealed) {
             self.core.stats.replies_dropped += 1;
             self.core.user.limit_reached(Limit::Replies);
         }

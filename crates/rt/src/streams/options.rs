@@ -102,7 +102,7 @@ impl StreamOptions {
             socket.set_tcp_notsent_lowat(octets)?;
         }
         if let Some(rate) = self.rate_bps {
-            // 8 Mbit/s are 1,000,000 octets a second.
+            // 8 Mbit/s are 1,000,000 bytes per second.
             set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate.div_ceil(8).max(1))?;
         }
         if let Some(mss) = self.mss {

@@ -124,8 +124,8 @@ impl Sender {
     fn silence(&self, core: &Core, now: Time) -> Silence {
         let reply = core.answer_time(&self.base, &self.peer.remote);
         let of_path = self.base.seat.path.and_then(|path| core.heard.get(&path)).copied();
-        let heard = of_path.map_or(self.base.last_heard, |at| at.max(self.base.last_heard));
-        Silence { reply, lasts: now.since(heard) }
+        let last_sign = of_path.map_or(self.base.last_heard, |at| at.max(self.base.last_heard));
+        Silence { reply, lasts: now.since(last_sign) }
     }
 
     /// No report on a checkpoint came in time (§6.7).

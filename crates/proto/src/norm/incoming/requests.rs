@@ -228,7 +228,7 @@ impl Incoming {
     }
 
     /// Another receiver asked for this, from one position to another.
-    pub(crate) fn heard(&mut self, request: &Request<'_>, first: Position, last: Position) {
+    pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let flags = request.flags;
         if flags.contains(RequestFlags::OBJECT) {
             self.asked.hear_all();

@@ -91,7 +91,7 @@ impl Receiver {
             for (first, last) in request.ranges() {
                 let (from, to) = (self.unwrap(first.object), self.unwrap(last.object));
                 for (_, object) in self.objects.range_mut(from..=to.max(from)) {
-                    object.heard(&request, first, last);
+                    object.suppress(&request, first, last);
                 }
             }
         }

@@ -20,7 +20,7 @@ const PAST: u16 = 0x8000;
 
 /// What one NACK asks for of what is here. Objects are counted from the first that messages can name.
 #[derive(Debug, Default)]
-struct Asked {
+struct Requested {
     /// Objects that it names at all.
     named: Ranges,
     /// Objects of which a receiver has nothing.
@@ -51,36 +51,38 @@ pub(super) struct Noted {
 impl Sender {
     /// Notes what a NACK asks for.
     pub(super) fn note_requests(&mut self, core: &mut Core, now: Time, nack: &Nack<'_>) -> Noted {
-        let mut asked = Asked { lacks: lacks(nack), ..Asked::default() };
+        let mut requested = Requested { lacks: lacks(nack), ..Requested::default() };
         let mut any = false;
         for request in nack.requests.iter() {
-            any |= self.gather(core, &request, &mut asked);
+            any |= self.gather(core, &request, &mut requested);
         }
-        self.refuse_objects(core, &asked);
+        self.refuse_objects(core, &requested);
         let past = self.past();
         let (mut is_urgent, mut first) = (false, None);
         for object in &mut self.objects {
             let number = object.number();
             let place = u64::from(number.wrapping_sub(past));
-            if asked.named.contains(place) {
+            if requested.named.contains(place) {
                 first.get_or_insert(object.id.number);
             }
-            let is_whole = asked.whole.contains(place);
-            if is_whole || asked.info.contains(place) {
+            let is_whole = requested.whole.contains(place);
+            if is_whole || requested.info.contains(place) {
                 is_urgent |= object.mark_info(now);
             }
             if is_whole {
                 is_urgent |= object.mark_all(core);
                 continue;
             }
-            for (first, end) in asked.blocks.get(&number).into_iter().flat_map(Ranges::iter) {
+            for (first, end) in requested.blocks.get(&number).into_iter().flat_map(Ranges::iter) {
                 any |= object.mark_blocks(core, first as u32, (end - 1) as u32);
             }
-            let counted = asked.counted.iter().filter(|(object, ..)| *object == number);
+            let counted = requested.counted.iter().filter(|(object, ..)| *object == number);
             for (_, first, last) in counted {
-                any |= object.mark_counted(core, (*first, *last), asked.lacks.unwrap_or_default());
+                any |=
+                    object.mark_counted(core, (*first, *last), requested.lacks.unwrap_or_default());
             }
-            for ((_, block), symbols) in asked.segments.range((number, 0)..=(number, u32::MAX)) {
+            for ((_, block), symbols) in requested.segments.range((number, 0)..=(number, u32::MAX))
+            {
                 any |= object.mark(core, *block, symbols);
             }
         }
@@ -104,7 +106,12 @@ impl Sender {
 
     /// Adds what one request asks for. Whether blocks of a stream are among that, which are noted at
     /// once: there are few, and their numbers wrap.
-    fn gather(&mut self, core: &mut Core, request: &Request<'_>, asked: &mut Asked) -> bool {
+    fn gather(
+        &mut self,
+        core: &mut Core,
+        request: &Request<'_>,
+        requested: &mut Requested,
+    ) -> bool {
         let flags = request.flags;
         let past = self.past();
         let mut any = false;
@@ -113,17 +120,17 @@ impl Sender {
             let end = start + u64::from(last.object.wrapping_sub(first.object)) + 1;
             let is_all = flags.contains(RequestFlags::OBJECT);
             if is_all || flags.contains(RequestFlags::INFO) {
-                let objects = if is_all { &mut asked.whole } else { &mut asked.info };
+                let objects = if is_all { &mut requested.whole } else { &mut requested.info };
                 objects.insert(start, end);
-                asked.named.insert(start, end);
-                asked.id = first.id;
+                requested.named.insert(start, end);
+                requested.id = first.id;
             }
             let is_part =
                 flags.contains(RequestFlags::BLOCK) || flags.contains(RequestFlags::SEGMENT);
             if is_all || !is_part {
                 continue;
             }
-            asked.named.insert(start, start + 1);
+            requested.named.insert(start, start + 1);
             let Some(at) = self.index(first.object) else {
                 self.refuse_unknown(core, first.object, first);
                 continue;
@@ -134,11 +141,11 @@ impl Sender {
             if flags.contains(RequestFlags::BLOCK) {
                 if object.is_stream() {
                     any |= object.mark_blocks(core, block, last.id.block);
-                } else if asked.lacks.is_some() {
-                    asked.counted.push((first.object, block, last.id.block));
+                } else if requested.lacks.is_some() {
+                    requested.counted.push((first.object, block, last.id.block));
                 } else {
                     let end = u64::from(last.id.block.max(block)) + 1;
-                    asked.blocks.entry(first.object).or_default().insert(block.into(), end);
+                    requested.blocks.entry(first.object).or_default().insert(block.into(), end);
                 }
             }
             // A block has no such segment: that is no reason to send others.
@@ -150,7 +157,7 @@ impl Sender {
             if has_left || is_odd || flags.contains(RequestFlags::BLOCK) {
                 continue;
             }
-            let symbols = asked.segments.entry((first.object, block)).or_default();
+            let symbols = requested.segments.entry((first.object, block)).or_default();
             match request.form {
                 // A count, in the place of a number.
                 Form::Erasures => symbols.count += u32::from(first.id.symbol),
@@ -162,8 +169,8 @@ impl Sender {
         any
     }
 
-    /// Tells of an object that is asked for and no longer here, if there is one: the last tells most.
-    fn refuse_objects(&mut self, core: &mut Core, asked: &Asked) {
+    /// Refuses an object that is requested and no longer here: the last covers most of them.
+    fn refuse_objects(&mut self, core: &mut Core, requested: &Requested) {
         let past = self.past();
         let gone = |ranges: &Ranges| {
             let mut here = self.objects.iter().rev().peekable();
@@ -178,8 +185,8 @@ impl Sender {
                 })
             })
         };
-        if let Some(number) = gone(&asked.whole).max(gone(&asked.info)) {
-            self.refuse(core, number, asked.id);
+        if let Some(number) = gone(&requested.whole).max(gone(&requested.info)) {
+            self.refuse(core, number, requested.id);
         }
     }
 }
