@@ -53,8 +53,9 @@ SENDER = """
 import socket, sys
 connection = socket.socket()
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[2].encode())
+content = bytes(int(sys.argv[3]))
 connection.connect((sys.argv[1], 5000))
-connection.sendall(bytes(int(sys.argv[3])))
+connection.sendall(content)
 connection.shutdown(socket.SHUT_WR)
 while connection.recv(4096):
     pass
@@ -145,7 +146,7 @@ def _rows() -> list[Row]:
     add("100 Mbit/s, 300 ms, Linux's buffers", wide, 50, ("cubic", "bbr"), buffers="linux")
     add("100 Mbit/s, 300 ms, queue of 1 MB", {**wide, "queue": "1 MB"}, 100, ("cubic", "bbr"))
     wider = {**_link("250", "300"), "queue": "37 MB"}
-    add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 100, ("bbr",), (10, 5))
+    add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 100, ("bbr",), (40, 20))
     add("250 Mbit/s, 300 ms, 1 %", {**wider, "per": "0.01"}, 5, ("cubic",), (20, 6))
     add("250 Mbit/s, 300 ms", wider, 250, ("cubic", "bbr"))
     return rows
