@@ -521,9 +521,9 @@ impl Agent {
         }
     }
 
-    fn answered(&mut self, now: Time, job: Job, answer: Result<Completion, EffectError>) {
-        match job {
-            Job::Load | Job::List => self.found(now, &job, answer),
+    fn answered(&mut self, now: Time, job: &Job, answer: Result<Completion, EffectError>) {
+        match *job {
+            Job::Load | Job::List => self.found(now, job, answer),
             Job::Open { intake } => self.intake_opened(now, intake, answer),
             Job::Write { intake, octets } => self.intake_written(now, intake, octets, answer),
             Job::Sync { intake } => self.intake_synced(now, intake, answer),
@@ -542,7 +542,7 @@ impl Agent {
                     self.not_recorded(now, error);
                 }
             }
-            Job::Empty { number } => self.store.emptied(number, answer),
+            Job::Empty { number } => self.store.emptied(number, &answer),
             Job::Forget => {}
         }
     }
@@ -555,7 +555,7 @@ impl Engine for Agent {
         match input {
             Input::Done(ticket, answer) => {
                 if let Some(job) = self.store.answered(ticket) {
-                    self.answered(now, job, answer);
+                    self.answered(now, &job, answer);
                 }
             }
             // An agent has no paths.

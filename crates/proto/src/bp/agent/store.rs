@@ -242,9 +242,9 @@ impl Store {
     }
 
     /// The file of a bundle that is gone was emptied, or could not be.
-    pub(super) fn emptied(&mut self, number: u64, answer: Result<Completion, EffectError>) {
+    pub(super) fn emptied(&mut self, number: u64, answer: &Result<Completion, EffectError>) {
         if let Ok(Completion::Opened { file, .. }) = answer {
-            self.close(file);
+            self.close(*file);
         }
         self.record_gone(number);
     }
