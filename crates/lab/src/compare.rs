@@ -27,7 +27,7 @@ use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use crate::settings::pep::{SideSettings, WanSettings};
 use crate::settings::tcp::TcpSettings;
-use crate::settings::{PepSettings, Settings};
+use crate::settings::{PepSettings, Settings, not_often};
 use crate::stats::{Summary, mean};
 use crate::text::SpecError;
 
@@ -200,6 +200,7 @@ impl Plan {
     ///
     /// When the link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
+        not_often("inactivity", self.inactivity)?;
         let many = self.receivers > 1;
         let (far, to) = if many { STAR } else { (ENDS.1, ENDS.1) };
         if many && self.pep.is_some() {

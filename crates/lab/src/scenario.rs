@@ -19,7 +19,7 @@ use crate::protocol::{Carried, Family, Kind, Protocol};
 use crate::quantity::{Probability, Rate, Size, Span};
 use crate::records::{self, Files, Record};
 use crate::settings::tcp::{TcpBuffers, TcpSettings};
-use crate::settings::{PepSettings, Settings};
+use crate::settings::{PepSettings, Settings, not_often};
 use crate::text::{self, SpecError};
 
 /// One world.
@@ -230,7 +230,7 @@ impl Transfer {
     }
 
     /// The file's size; 0 for a file that cannot be looked at.
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match &self.file {
             Some(path) => std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
             None => self.size.unwrap_or(SIZE).bytes(),
@@ -650,6 +650,7 @@ impl Scenario {
             if let Some(other) = entities.insert(node.entity, name) {
                 return Err(SpecError::invalid(format!("{name} and {other} are one entity")));
             }
+            not_often(&format!("nodes.{name}.inactivity"), node.inactivity)?;
             for crash in &node.crashes {
                 if crash.restart.is_some_and(|restart| restart < crash.at) {
                     return Err(SpecError::invalid(format!(
@@ -812,6 +813,8 @@ mod tests {
         assert!(text.contains("two files"), "{text}");
         let text = refused(|text| text + "[nodes.earth]\nentity = 2");
         assert!(text.contains("one entity"), "{text}");
+        let text = refused(|text| text + "[nodes.earth]\ninactivity = \"0 s\"");
+        assert!(text.contains("nodes.earth.inactivity is 0 s; it must be at least 1 ms"), "{text}");
         let text = refused(|text| text.replace("from = \"earth\"\n", ""));
         assert!(text.contains("`from` and `to`"), "{text}");
     }

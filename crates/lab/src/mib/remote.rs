@@ -207,8 +207,12 @@ impl Remote {
             Some(NakMode::Asynchronous(every)) => Some(every),
             Some(NakMode::Immediate | NakMode::Deferred | NakMode::Prompted) | None => None,
         };
-        let intervals =
-            [("nak_mode", every), ("keep_alive", self.keep_alive), ("prompt", self.prompt)];
+        let intervals = [
+            ("nak_mode", every),
+            ("keep_alive", self.keep_alive),
+            ("prompt", self.prompt),
+            ("initial_rtt", self.initial_rtt),
+        ];
         for (key, interval) in intervals {
             not_often(&format!("{table}.{key}"), interval)?;
         }

@@ -211,7 +211,7 @@ fn a_time_without_a_unit_is_helped() {
 fn intervals_and_timers_that_would_spin_are_refused() {
     let keys =
         ["keep_alive", "prompt", "nak_mode", "ack_timer", "nak_timer", "check_timer", "probe"];
-    for key in keys.into_iter().chain(["inactivity"]) {
+    for key in keys.into_iter().chain(["inactivity", "initial_rtt"]) {
         for (table, interval) in [("default", "0 s"), ("remotes.2", "1 ns")] {
             let text = format!("[{table}]\n{key} = \"{interval}\"");
             let mib: Mib = crate::text::parse(&text, "mib.toml").unwrap();

@@ -380,8 +380,15 @@ impl Remote {
             ("checkpoint_timer", self.checkpoint_timer),
             ("report_timer", self.report_timer),
             ("cancel_timer", self.cancel_timer),
+            ("inactivity", self.inactivity),
         ] {
             not_at_once(&format!("{table}.{key}"), timer)?;
+        }
+        for (key, span) in [
+            ("checkpoint_interval", self.checkpoint_interval.and_then(Switch::on)),
+            ("initial_rtt", self.initial_rtt),
+        ] {
+            not_often(&format!("{table}.{key}"), span)?;
         }
         self.apply_fields(remote);
         if let Some(rate) = &self.rate {

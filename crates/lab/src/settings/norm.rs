@@ -157,6 +157,7 @@ impl NormSettings {
         }
         if let Some(receiver) = &self.receiver {
             not_at_once("receiver.inactivity", receiver.inactivity)?;
+            not_often("receiver.stream_silence", receiver.stream_silence)?;
             receiver.apply_fields(&mut config.receiver);
         }
         if let Some(limits) = &self.limits {
@@ -183,6 +184,7 @@ impl Sender {
         not_often("sender.grtt_initial", self.grtt_initial)?;
         not_often("sender.grtt_max", self.grtt_max)?;
         not_often("sender.probe_interval_min", self.probe_interval_min)?;
+        not_often("sender.probe_interval_max", self.probe_interval_max)?;
         not_at_once("sender.patience", self.patience)?;
         if self.segment_size.and_then(Switch::on) == Some(0) {
             return Err(SpecError::invalid("sender.segment_size is 0; it must be at least 1"));

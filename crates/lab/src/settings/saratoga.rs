@@ -235,11 +235,16 @@ impl Remote {
             ("status_interval", self.status_interval.and_then(Switch::on)),
             ("request_timer", self.request_timer),
             ("answer_timer", self.answer_timer),
+            ("inactivity", self.inactivity),
         ] {
             not_at_once(&format!("{table}.{key}"), timer)?;
         }
-        let voluntary = self.voluntary_interval.and_then(Switch::on);
-        not_often(&format!("{table}.voluntary_interval"), voluntary)?;
+        for (key, span) in [
+            ("voluntary_interval", self.voluntary_interval.and_then(Switch::on)),
+            ("initial_rtt", self.initial_rtt),
+        ] {
+            not_often(&format!("{table}.{key}"), span)?;
+        }
         self.apply_fields(remote);
         if let Some(rate) = &self.rate {
             remote.rate_bps = rate.value();

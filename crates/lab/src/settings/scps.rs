@@ -181,6 +181,7 @@ impl BetsSettings {
             let text = format!("{key}.transmissions is 0; it must be at least 1");
             return Err(SpecError::invalid(text));
         }
+        super::not_often(&format!("{key}.receive_timeout"), self.receive_timeout)?;
         self.apply_fields(bets);
         Ok(())
     }
