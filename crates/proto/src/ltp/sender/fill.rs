@@ -32,6 +32,9 @@ const QUEUED: u64 = 8;
 const SCOPE_LEAST: u64 = 16 << 10;
 const CLAIMED: u64 = 3;
 
+/// Light takes most of the time of a reply if it takes so many times as long as the return link.
+const LIGHT_MOST: u32 = 8;
+
 /// Losses in a row that are less likely than a thin return link.
 const LOSSES: u32 = 3;
 
@@ -73,9 +76,12 @@ impl Sender {
         is_alone && self.phase == Phase::Sending && matches!(self.source, Some(Supply::Source(_)))
     }
 
-    /// Whether the return link is thin, as far as it is known.
+    /// Whether the return link is thin, as far as it is known. Where light takes most of the time
+    /// of a reply, copies of what it requests are worth more.
     fn has_thin_return(&self, path: &Path) -> bool {
-        path.thin_return().map_or(self.lateness.is_sure, |back| !back.is_zero())
+        let Some(back) = path.thin_return() else { return self.lateness.is_sure };
+        let light = path.light().unwrap_or_default();
+        !back.is_zero() && back >= light / LIGHT_MOST
     }
 
     fn path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
@@ -141,8 +147,9 @@ impl Sender {
             return true;
         }
         let (replies, sent) = (self.replies(path), source.sent().min(self.red));
-        self.is_filling = self.fill.take_over(&replies, sent);
-        if self.is_filling {
+        // A pass under way continues, and ends with a checkpoint.
+        if !self.is_filling && self.fill.take_over(&replies, sent) {
+            self.is_filling = true;
             self.base.want(&mut core.kernel, Class::Repair);
         }
         self.is_filling
