@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -430,7 +431,9 @@ def page(rows: list[Row], journal: Journal) -> str:
         "",
     ]
     if differing:
-        text += [f"* {key}: {reason(key) or 'the reason is not known'}" for key in differing]
+        for key in differing:
+            why = f"* {key}: {reason(key) or 'the reason is not known'}"
+            text += textwrap.wrap(why, width=100, subsequent_indent="  ", break_on_hyphens=False)
     else:
         text.append("None.")
     return "\n".join(text) + "\n"
