@@ -649,9 +649,13 @@ impl Sender {
             if !source.has_repairs() {
                 self.go_on_filling(core, &mut source);
             }
-            let room = self.room(burst.mtu(), self.content, None).unwrap_or(1);
+            let Some(offset) = source.next_repair(1).map(|next| next.offset) else {
+                break Turn::Over;
+            };
+            // As long as it was, or a gap of one segment would take two.
+            let room = self.room(burst.mtu(), offset, None).unwrap_or(1);
             let Some(next) = source.next_repair(room) else { break Turn::Over };
-            let (offset, wanted) = (next.offset, next.data.len());
+            let wanted = next.data.len();
             let Some(len) = self.push_data(core, burst, offset, next.data, Pass::Again) else {
                 break Turn::More;
             };

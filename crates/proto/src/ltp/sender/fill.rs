@@ -32,9 +32,6 @@ const QUEUED: u64 = 8;
 const SCOPE_LEAST: u64 = 16 << 10;
 const CLAIMED: u64 = 3;
 
-/// Light takes most of the time of a reply if it takes so many times as long as the return link.
-const LIGHT_MOST: u32 = 8;
-
 /// Losses in a row that are less likely than a thin return link.
 const LOSSES: u32 = 3;
 
@@ -76,12 +73,9 @@ impl Sender {
         is_alone && self.phase == Phase::Sending && matches!(self.source, Some(Supply::Source(_)))
     }
 
-    /// Whether the return link is thin, as far as it is known. Where light takes most of the time
-    /// of a reply, copies of what it requests are worth more.
+    /// Whether the return link is thin, as far as it is known.
     fn has_thin_return(&self, path: &Path) -> bool {
-        let Some(back) = path.thin_return() else { return self.lateness.is_sure };
-        let light = path.light().unwrap_or_default();
-        !back.is_zero() && back >= light / LIGHT_MOST
+        path.thin_return().map_or(self.lateness.is_sure, |back| !back.is_zero())
     }
 
     fn path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
@@ -147,9 +141,8 @@ impl Sender {
             return true;
         }
         let (replies, sent) = (self.replies(path), source.sent().min(self.red));
-        // A pass under way continues, and ends with a checkpoint.
-        if !self.is_filling && self.fill.take_over(&replies, sent) {
-            self.is_filling = true;
+        self.is_filling = self.fill.take_over(&replies, sent);
+        if self.is_filling {
             self.base.want(&mut core.kernel, Class::Repair);
         }
         self.is_filling

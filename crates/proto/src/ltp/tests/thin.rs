@@ -112,3 +112,22 @@ fn repeats_to_a_dead_peer_end() {
         assert!(bytes < 8 * file.len(), "{dead_from}: {bytes}");
     }
 }
+
+/// A repair of one segment is one segment, although offsets grow with the block.
+#[test]
+fn repairs_keep_the_segments() {
+    let file = content(3_000_000);
+    let default_remote = Remote { repair_copies: 1, ..Remote::default() };
+    let mut world = World::with(&Config { default_remote, ..Config::default() });
+    // Below 2^14, 2^21 and beyond.
+    world.lose =
+        Box::new(|side, number, _| side == 0 && [9, 11, 900, 902, 2500, 2502].contains(&number));
+    world.send(&file, Red::All);
+    world.run();
+    world.assert_delivered(&file);
+    let mut whole = World::with(&Config::default());
+    whole.send(&file, Red::All);
+    whole.run();
+    // Only the last is cut, for the serial numbers of its checkpoint.
+    assert_eq!(sent(&world).1 - sent(&whole).1, 7);
+}
