@@ -1,10 +1,9 @@
 //! Data that goes again while a thin return link delays the reports (see
 //! [`thin_return::fill`](crate::thin_return::fill)).
 //!
-//! Where the rate of the return link is not known, a report that comes late although nothing was
-//! lost is the sign of a thin one. A report that was lost comes late, too, by a reply timeout for
-//! each copy that was lost. So the sign is a delay of reports in a row that only three losses would
-//! explain, of reports that leave out most of their scopes ([`Lateness`]).
+//! The first sign of a thin return link is a report that comes late although nothing was lost.
+//! One that was lost comes late, too, by a reply timeout for each copy that was lost. So the sign
+//! is a delay of reports in a row that only three losses would explain ([`Lateness`]).
 
 use std::time::Duration;
 
@@ -26,11 +25,6 @@ const LATE_MOST: Duration = Duration::from_secs(2);
 
 /// Packets that may wait for a slow forward link, and delay nothing else.
 const QUEUED: u64 = 8;
-
-/// Least scope of a report of which it is known whether it leaves out what has arrived, and the
-/// greatest part of it that such a report claims: one in so many.
-const SCOPE_LEAST: u64 = 16 << 10;
-const CLAIMED: u64 = 3;
 
 /// Losses in a row that are less likely than a thin return link.
 const LOSSES: u32 = 3;
@@ -73,11 +67,6 @@ impl Sender {
         is_alone && self.phase == Phase::Sending && matches!(self.source, Some(Supply::Source(_)))
     }
 
-    /// Whether the return link is thin, as far as it is known.
-    fn has_thin_return(&self, path: &Path) -> bool {
-        path.thin_return().map_or(self.lateness.is_sure, |back| !back.is_zero())
-    }
-
     fn path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
         self.base.seat.path.and_then(|id| core.kernel.paths.get(&id))
     }
@@ -98,10 +87,10 @@ impl Sender {
         let Some(source) = self.source.as_ref().filter(|source| source.at_end()) else { return };
         let is_busy = source.has_repairs() || self.description_due || self.is_filling;
         let is_described = !self.described || !self.description.is_empty();
-        if is_busy || !is_described || !self.may_fill(core) {
+        if is_busy || !is_described || !self.lateness.is_sure || !self.may_fill(core) {
             return;
         }
-        let Some(path) = self.path(core).filter(|path| self.has_thin_return(path)) else { return };
+        let Some(path) = self.path(core) else { return };
         let (replies, sent) = (self.replies(path), source.sent());
         let most = self.peer.remote.repair_copies.saturating_sub(1);
         if self.fill.begin(&replies, &self.acked, sent.min(self.red), most) {
@@ -129,36 +118,30 @@ impl Sender {
         source.read_repairs(core, self.base.seat.handle);
     }
 
-    /// Whether what reports lack goes again without a repair: in the pass that follows the first
-    /// transmission, or in one under way.
-    pub(super) fn fills(&mut self, core: &mut Core) -> bool {
-        let path = self.path(core).filter(|path| self.has_thin_return(path));
-        let (Some(path), Some(source)) = (path, self.source.as_ref()) else { return false };
-        if self.peer.remote.repair_copies <= 1 || !self.may_fill(core) {
+    /// Whether what a report lacks goes again without a repair: in a pass under way, or in the one
+    /// that follows the first transmission.
+    pub(super) fn fills(&mut self, core: &Core) -> bool {
+        if !self.lateness.is_sure || !self.may_fill(core) {
             return false;
         }
+        let (Some(path), Some(source)) = (self.path(core), self.source.as_ref()) else {
+            return false;
+        };
         if !source.at_end() {
             return true;
         }
         let (replies, sent) = (self.replies(path), source.sent().min(self.red));
-        self.is_filling = self.fill.take_over(&replies, sent);
-        if self.is_filling {
-            self.base.want(&mut core.kernel, Class::Repair);
-        }
+        self.is_filling = self.is_filling && self.fill.take_over(&replies, sent);
         self.is_filling
     }
 
     /// Takes note of how late a report is that no checkpoint requested: what it covers left so
     /// long ago.
     pub(super) fn note_lateness(&mut self, core: &mut Core, now: Time, report: &Report<'_>) {
-        let scope = report.upper.saturating_sub(report.lower);
-        let claimed: u64 = report.received().map(|(start, end)| end - start).sum();
-        let is_coarse = scope >= SCOPE_LEAST && claimed <= scope / CLAIMED;
-        if report.checkpoint != 0 || !is_coarse || !self.may_fill(core) {
+        if report.checkpoint != 0 || !self.may_fill(core) {
             return;
         }
-        let path = self.path(core).filter(|path| path.thin_return().is_none());
-        let (Some(path), Some(source)) = (path, self.source.as_ref()) else { return };
+        let (Some(path), Some(source)) = (self.path(core), self.source.as_ref()) else { return };
         let Some(light) = path.light().filter(|_| path.is_paced()) else { return };
         let segment = self.segment(core);
         let packets = source.sent().saturating_sub(report.upper) / segment as u64;
