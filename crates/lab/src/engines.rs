@@ -252,32 +252,6 @@ impl EngineConfig {
         }
     }
 
-    /// Bytes of the least datagram over which it sends a file of this name and size to an entity,
-    /// where that is known.
-    ///
-    /// # Errors
-    ///
-    /// When its settings contradict each other.
-    pub fn least_datagram(
-        &self,
-        destination: u64,
-        name: &str,
-        size: u64,
-    ) -> Result<Option<u64>, SpecError> {
-        match self {
-            Self::Ltp(config) => Ok(Some(config.least_datagram(destination, name, size))),
-            Self::Norm(node) => {
-                let least = node.config.least_datagram().map_err(SpecError::invalid)?;
-                Ok(Some(least as u64))
-            }
-            Self::Cfdp(_)
-            | Self::CfdpLtp(_)
-            | Self::Saratoga(_)
-            | Self::OverTcp(_)
-            | Self::Bundles(_) => Ok(None),
-        }
-    }
-
     /// The protocol it is for.
     #[must_use]
     pub fn family(&self) -> Family {

@@ -27,7 +27,6 @@ use crate::quantity::{Probability, Size, Span};
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use crate::text::SpecError;
-use crate::topology::Topology;
 
 use field::Field;
 pub use needs::{Deployment, candidates, deployment, is_controlled, streams};
@@ -140,7 +139,7 @@ const DEDICATED_SHARE: f64 = 0.3;
 ///
 /// When the link cannot be simulated at all, or needs contradict each other.
 pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advice>, RunError> {
-    let all = possible(question, candidates(question)?)?;
+    let all = candidates(question)?;
     let controlled = question.is_controlled();
     let (admitted, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|protocol| !controlled || is_controlled(protocol));
@@ -157,22 +156,6 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
         advice.dedicated = other.ranking.into_iter().next();
     }
     Ok((!cancelled.load(Ordering::Relaxed)).then_some(advice))
-}
-
-/// The candidates that the links take.
-fn possible(question: &Question, all: Vec<Protocol>) -> Result<Vec<Protocol>, SpecError> {
-    let (mut left, mut first) = (Vec::new(), None);
-    for protocol in all {
-        let scenario = question.scenario(&protocol)?;
-        match crate::cast::check_ways(&scenario, &Topology::new(&scenario)?) {
-            Ok(()) => left.push(protocol),
-            Err(error) => first = first.or(Some(error)),
-        }
-    }
-    match first {
-        Some(error) if left.is_empty() => Err(error),
-        Some(_) | None => Ok(left),
-    }
 }
 
 /// Ranks some transports within a share of the budget. `None` if it was cancelled.
