@@ -10,6 +10,5 @@ mod procedures;
 mod reports;
 mod restarts;
 mod security;
-mod thin;
 mod units;
 mod world;
