@@ -204,13 +204,15 @@ macro_rules! long {
     };
 }
 
-// With and without an outage NORM loses other packets: one packet takes 1.21 ms.
+// Repairs of repairs of Saratoga take a round trip more than without an outage, with a wait for
+// the reply to the last packet. With and without an outage NORM loses other packets: one packet
+// takes 1.21 ms.
 long! {
     cfdp: "cfdp", 0.0;
     cfdp_ltp: "cfdp-ltp", 0.0;
     ltp: "ltp", 0.0;
-    saratoga: "saratoga", 0.0;
-    saratoga_get: "saratoga-get", 0.0;
+    saratoga: "saratoga", 0.9;
+    saratoga_get: "saratoga-get", 1.1;
     norm: "norm", 0.0013;
 }
 
@@ -241,15 +243,14 @@ fn norm_weighs_a_thin_return_link() {
     weighs_the_return_link("norm", 1.0, 2.0);
 }
 
-/// One contact more than the best makes 1.3 times its time, and 1.11 if two seeds of six need it:
-/// 102.6 s against the 92.5 s of Saratoga.
+/// One contact more than the best makes 1.3 times its time.
 #[test]
 fn short_contacts_are_used_alike() {
     let protocols = [
         ("cfdp", 1.3),
         ("ltp", 1.3),
-        ("ltp/checkpoints", 1.12),
-        ("ltp/async-reports", 1.12),
+        ("ltp/checkpoints", 1.1),
+        ("ltp/async-reports", 1.1),
         ("saratoga", 1.1),
         ("norm", 1.1),
     ];

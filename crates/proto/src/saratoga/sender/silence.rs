@@ -52,7 +52,6 @@ impl Sender {
             }
             (Alarm::Poll, Phase::Sending) => {
                 self.misses += 1;
-                self.overdue = self.asked;
                 self.ask_due = true;
                 self.metadata_due |= !self.metadata_known && self.version == Version::V1;
                 self.want_all(core);
