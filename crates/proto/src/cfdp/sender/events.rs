@@ -169,8 +169,6 @@ impl Sender {
             return;
         }
         self.eof.waits = 0;
-        self.confirm(core, nak);
-        let fills = self.fills(core, now);
         let max = core.config.limits.gaps;
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let segment = self.segment(path.map_or(0, Path::mtu).max(64)).unwrap_or(1);
@@ -188,9 +186,6 @@ impl Sender {
             }
             beyond |= source.size.is_some_and(|size| request.end > size);
             idle &= !source.has_repairs();
-            if fills {
-                continue;
-            }
             if request.start < request.end && !source.request(request.start, request.end, max) {
                 break;
             }
@@ -199,7 +194,7 @@ impl Sender {
             self.repair_from = now + self.base.remote.host_delays.nak_to_repair;
         }
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        if let Some(path) = path.filter(|_| !fills) {
+        if let Some(path) = path {
             source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
         }
         source.read_repairs(&mut core.kernel, self.base.seat.handle);
