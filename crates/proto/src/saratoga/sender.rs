@@ -770,7 +770,7 @@ impl Sender {
             return;
         }
         self.confirm(core, status);
-        if !self.fills(core, now) {
+        if !self.fills(core, now, status) {
             self.repair(core, now, status, echo.map(|(_, asked)| asked));
         }
     }

@@ -22,7 +22,7 @@ impl Sender {
             self.base.last_heard = now;
             self.misses = 0;
             self.is_waiting = false;
-            self.fill.news();
+            self.fill.heard();
         }
         self.standing = standing;
     }

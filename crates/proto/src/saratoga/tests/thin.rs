@@ -78,36 +78,6 @@ fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_reply() 
     assert_eq!(data_bytes(&mut far, &file), file.len());
 }
 
-#[test]
-fn on_a_slow_symmetric_link_nothing_is_repeated() {
-    let file = content(20_000);
-    for return_bps in [None, Some(9_600)] {
-        let mut world = World::with(&config());
-        (world.info.rate_bps, world.info.return_bps) = (Some(9_600), return_bps);
-        (0..2).for_each(|side| world.up(side));
-        assert_eq!(data_bytes(&mut world, &file), file.len());
-    }
-}
-
-#[test]
-fn repeats_to_a_peer_that_is_gone_stop() {
-    let mut world = World::with(&config());
-    world.info.return_bps = Some(2_000);
-    (0..2).for_each(|side| world.up(side));
-    world.lose = Box::new(|_, _, _| true);
-    let file = content(400_000);
-    world.put(&file, Put::Push);
-    world.run_until(Time::from_secs(60));
-    let sent = |world: &World| {
-        let data = |packet| if let Packet::Data(it) = packet { it.data.len() } else { 0 };
-        world.packets(0).map(data).sum::<usize>()
-    };
-    let before = sent(&world);
-    assert!((2 * file.len()..=8 * file.len()).contains(&before), "{before}");
-    world.run_until(Time::from_secs(600));
-    assert_eq!(sent(&world), before);
-}
-
 /// All of the file was sent, and nothing comes back.
 fn unanswered() -> World {
     let mut world = World::with(&config());
