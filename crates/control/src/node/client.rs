@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -20,10 +21,16 @@ use crate::model::Problem;
 /// Octets of a body that are read at one time.
 const PIECE: usize = 256 << 10;
 
+/// A connection that nothing was asked over for so long is not used again: the node closes it after
+/// ten seconds, perhaps just as the next request leaves.
+const IDLE_MAX: Duration = Duration::from_secs(5);
+
 /// A connection to one node, made again where it has ended.
 pub(super) struct Connection {
     socket: PathBuf,
     sender: Option<SendRequest<Body>>,
+    /// When the sender was last used.
+    used: Instant,
 }
 
 /// Asks one node, over one connection.
@@ -49,11 +56,13 @@ pub(super) fn uri(path: &str, asked: &[(&str, &str)]) -> String {
 
 impl Connection {
     pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned(), sender: None }
+        Self { socket: socket.to_owned(), sender: None, used: Instant::now() }
     }
 
     async fn open(&mut self) -> Result<&mut SendRequest<Body>, ClientError> {
-        let live = self.sender.take().filter(|sender| !sender.is_closed());
+        let is_fresh = self.used.elapsed() < IDLE_MAX;
+        let live = self.sender.take().filter(|sender| is_fresh && !sender.is_closed());
+        self.used = Instant::now();
         let sender = match live {
             Some(sender) => sender,
             None => connect(&self.socket).await?.0,
@@ -279,5 +288,40 @@ impl Coming {
         }
         let here = self.octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         Ok(self.octets.split_to(here).freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// Reads a request without a body, and replies with `{}`.
+    fn reply(stream: &UnixStream) {
+        let head = BufReader::new(stream).lines().map(Result::unwrap);
+        assert!(head.take_while(|line| !line.is_empty()).count() > 0);
+        let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        (&*stream).write_all(reply).unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_was_idle_is_not_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let node = std::thread::spawn(move || {
+            let (first, _) = listener.accept().unwrap();
+            reply(&first);
+            reply(&first);
+            reply(&listener.accept().unwrap().0);
+        });
+        let mut client = NodeClient::connect(&socket).unwrap();
+        for idle in [Duration::ZERO, Duration::ZERO, IDLE_MAX] {
+            client.connection.used = Instant::now().checked_sub(idle).unwrap();
+            let _: serde_json::Value = client.get("/node", &[]).unwrap();
+        }
+        node.join().unwrap();
     }
 }
