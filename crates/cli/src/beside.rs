@@ -73,6 +73,7 @@ impl NodeOptions {
         );
         for (is_given, option) in [
             (options.rate.is_some(), "--rate"),
+            (options.return_rate.is_some(), "--return-rate"),
             (options.delay.is_some(), "--delay"),
             (options.udp_lite, "--udp-lite"),
             (options.datagram.is_some(), "--datagram"),

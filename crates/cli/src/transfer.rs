@@ -62,6 +62,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
 
+    /// Rate of the return link, where it carries a hundredth of --rate or less: a sender with
+    /// --delay then repeats what is not confirmed while replies take long
+    #[arg(long, value_name = "RATE")]
+    pub(crate) return_rate: Option<Rate>,
+
     /// One-way light time to the other end, as "1.28 s"; found out by measuring if not given
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Span>,
@@ -129,6 +134,7 @@ impl Options {
             rate_bps: rate_bps.filter(|rate| *rate > 0),
             overhead: headers(to) + ETHERNET,
             owlt: self.delay.map(Span::duration),
+            return_bps: self.return_rate.map(Rate::bps).filter(|rate| *rate > 0),
             ..PathInfo::datagram(self.datagram_to(to))
         }
     }
@@ -610,6 +616,7 @@ mod tests {
         let options = Options {
             protocol: "cfdp".parse().unwrap(),
             rate: None,
+            return_rate: Some(Rate(2_000)),
             delay: None,
             mib: None,
             profile: None,
@@ -620,6 +627,7 @@ mod tests {
         let path = |to: &str| options.path(None, to.parse().unwrap());
         assert_eq!(path("127.0.0.1:9").overhead, 42);
         assert_eq!(path("[::1]:9").overhead, 62);
+        assert_eq!(path("[::1]:9").return_bps, Some(2_000));
         assert_eq!(path("[::1]:9").kind, engine::PathKind::Datagram { mtu: 1000 });
         let defaults = Options { datagram: None, ..options };
         assert_eq!(defaults.datagram_to(([127, 0, 0, 1], 9).into()), 1472);

@@ -38,6 +38,8 @@ pub struct PathInfo {
     pub overhead: usize,
     /// The one-way light time to the peer, where it is known.
     pub owlt: Option<Duration>,
+    /// The rate of the return link, in bit/s, where it is known.
+    pub return_bps: Option<u64>,
     /// When the contact ends, where that is known.
     pub until: Option<Time>,
     /// The two ends of a stream, ours first, for protocols that carry addresses.
@@ -56,6 +58,7 @@ impl PathInfo {
             rate_bps: None,
             overhead: 0,
             owlt: None,
+            return_bps: None,
             until: None,
             ends: None,
             asked: None,

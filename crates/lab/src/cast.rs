@@ -118,7 +118,9 @@ impl Cast<'_> {
             else {
                 return Err(unresolved(peer_name));
             };
-            let info = topology.shared_info(&route, &shares);
+            let back = topology.route(peer, index);
+            let return_bps = back.and_then(|back| topology.path_info(&back).rate_bps);
+            let info = PathInfo { return_bps, ..topology.shared_info(&route, &shares) };
             ways.push(Way::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
             config.set_peer(path, (address, remote), interface(link));

@@ -6,9 +6,11 @@ use std::time::Duration;
 use engine::{PathInfo, PathKind, Time};
 
 use crate::bound::Hop;
+use crate::engines::EngineConfig;
 use crate::link_spec::LinkSpec;
 use crate::overlay;
-use crate::scenario::{Scenario, Transfer};
+use crate::quantity::Size;
+use crate::scenario::{Node, Scenario, Transfer};
 use crate::text::{self, SpecError};
 use crate::theory::IP_UDP_BYTES;
 
@@ -180,6 +182,7 @@ impl<'a> Topology<'a> {
         let slip = || self.slip().unwrap_or_default();
         for pair in ways.iter().flat_map(|stations| stations.windows(2)) {
             let &[near, far] = pair else { continue };
+            self.check_width(scenario, transfer, (near, far))?;
             if !leads(near, far) {
                 return Err(SpecError::invalid(format!(
                     "no links lead from {near} to {far}{}",
@@ -195,6 +198,35 @@ impl<'a> Topology<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that all links from one station to the next take the least datagrams of a transfer.
+    fn check_width(
+        &self,
+        scenario: &Scenario,
+        transfer: &Transfer,
+        (near, far): (&str, &str),
+    ) -> Result<(), SpecError> {
+        let route = self.node(near).zip(self.node(far)).and_then(|(from, to)| self.route(from, to));
+        let (Some(protocol), Some(route)) = (&transfer.protocol, route) else { return Ok(()) };
+        let (sender, receiver) = (&scenario.nodes[near], &scenario.nodes[far]);
+        let entity = |node: &Node| node.entity.unwrap_or_default();
+        let config = EngineConfig::new(protocol, entity(sender), sender.mib.as_ref())?;
+        let name = transfer.name.as_deref().unwrap_or_default();
+        let least = config.least_datagram(entity(receiver), name, transfer.bytes())?;
+        let narrow = route.iter().map(|link| &self.links[*link]).min_by_key(|link| link.pace.mtu);
+        match narrow.zip(least).filter(|(link, least)| link.pace.mtu < *least) {
+            Some((link, least)) => Err(SpecError::invalid(format!(
+                "link {} -> {}: datagrams are {} at most, and {protocol} needs {} for {name:?}: \
+                 set `mtu` to {} or more",
+                self.names[link.from],
+                self.names[link.to],
+                Size(link.pace.mtu),
+                Size(least),
+                Size(least + IP_UDP_BYTES),
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// A name that only one link has, and is much like another node's.

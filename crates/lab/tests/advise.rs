@@ -46,6 +46,18 @@ fn link(rate: u64, delay: f64, per: f64) -> LinkSpec {
     }
 }
 
+#[test]
+fn transports_that_a_link_is_too_narrow_for_are_no_candidates() {
+    let narrow = LinkSpec { mtu: Some(Size(70)), ..geo(0.0) };
+    let names: Vec<_> = advice(&question(narrow, 10_000))
+        .ranking
+        .iter()
+        .map(|candidate| candidate.protocol.to_string())
+        .collect();
+    assert!(names.contains(&"saratoga".to_owned()), "{names:?}");
+    assert!(!names.contains(&"norm".to_owned()), "{names:?}");
+}
+
 fn geo(per: f64) -> LinkSpec {
     link(10_000_000, 0.25, per)
 }

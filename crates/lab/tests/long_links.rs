@@ -204,34 +204,40 @@ macro_rules! long {
     };
 }
 
-// Repairs of repairs of Saratoga take a round trip more than without an outage, with a wait for
-// the reply to the last packet. With and without an outage NORM loses other packets: one packet
-// takes 1.21 ms.
+// With and without an outage NORM loses other packets: one packet takes 1.21 ms.
 long! {
     cfdp: "cfdp", 0.0;
     cfdp_ltp: "cfdp-ltp", 0.0;
     ltp: "ltp", 0.0;
-    saratoga: "saratoga", 0.9;
-    saratoga_get: "saratoga-get", 1.1;
+    saratoga: "saratoga", 0.0;
+    saratoga_get: "saratoga-get", 0.0;
     norm: "norm", 0.0013;
 }
 
+/// Over [`THINNEST`] a second is out of reach without parity. A pass takes 0.277 s, and after k
+/// passes all 3,425 packets have arrived with probability (1 − 0.1^k)^3425: 0.03 for three, 0.71
+/// for four, 0.97 for five. The last one arrives after 1.11 s on average. A request that lists
+/// four ranges takes 0.42 s, and those are few enough only after the third pass, at 0.83 s: the
+/// data that it requests arrives at 1.27 s.
 #[test]
 fn cfdp_weighs_a_thin_return_link() {
-    weighs_the_return_link("cfdp", 2.7, 2.5);
+    weighs_the_return_link("cfdp", 1.4, 2.0);
 }
 
+/// Without parity, a bit more than four passes of 0.28 s are expected until the last of 3,425
+/// packets has arrived once.
 #[test]
 fn ltp_weighs_a_thin_return_link() {
-    weighs_the_return_link("ltp", 2.5, 2.7);
+    weighs_the_return_link("ltp", 1.5, 2.0);
+    weighs_the_return_link("ltp/checkpoints", 1.5, 2.1);
+    weighs_the_return_link("ltp/async-reports", 1.5, 2.0);
 }
 
-/// Without parity and without news, four passes of 0.28 s are expected until the last of 3,425
-/// packets has arrived once, and one STATUS takes 0.3 s.
+/// As for CFDP; the REQUEST of `saratoga-get` takes 0.23 s and 0.47 s before that.
 #[test]
 fn saratoga_weighs_a_thin_return_link() {
-    weighs_the_return_link("saratoga", 1.7, 2.3);
-    weighs_the_return_link("saratoga-get", 1.9, 2.4);
+    weighs_the_return_link("saratoga", 1.5, 2.0);
+    weighs_the_return_link("saratoga-get", 1.6, 2.0);
 }
 
 #[test]
@@ -239,14 +245,15 @@ fn norm_weighs_a_thin_return_link() {
     weighs_the_return_link("norm", 1.0, 2.0);
 }
 
-/// One contact more than the best makes 1.3 times its time.
+/// One contact more than the best makes 1.3 times its time, and 1.11 if two seeds of six need it:
+/// 102.6 s against the 92.5 s of Saratoga.
 #[test]
 fn short_contacts_are_used_alike() {
     let protocols = [
         ("cfdp", 1.3),
         ("ltp", 1.3),
-        ("ltp/checkpoints", 1.1),
-        ("ltp/async-reports", 1.1),
+        ("ltp/checkpoints", 1.12),
+        ("ltp/async-reports", 1.12),
         ("saratoga", 1.1),
         ("norm", 1.1),
     ];

@@ -53,6 +53,27 @@ fn packets_are_those_of_a_transfer_only_where_it_is_alone() {
     }
 }
 
+/// Links below the least MTU of a protocol are refused before anything runs; the MTU that the
+/// error names is enough.
+#[test]
+fn a_link_too_narrow_for_a_protocol_is_refused_with_the_limit() {
+    for protocol in ["norm", "ltp", "ltp/async-reports"] {
+        let at = |mtu: &str| {
+            let link = format!("{LINE}\nmtu = \"{mtu}\"");
+            world(&link, &[&format!("size = \"10 kB\"\nprotocol = \"{protocol}\"")])
+        };
+        let narrow = at("61 B");
+        let contents = run::contents(&narrow).unwrap();
+        let refused = run::run(&narrow, &contents, Recorders::default()).unwrap_err().to_string();
+        assert!(refused.contains("link a -> b: datagrams are 33 B at most"), "{refused}");
+        let (_, rest) = refused.split_once("set `mtu` to ").unwrap();
+        let (least, _) = rest.split_once(" or more").unwrap();
+        assert!(play(&at(least)).succeeded(), "{protocol}: {least}");
+    }
+    let wide = world(&format!("{LINE}\nmtu = \"61 B\""), &["size = \"1 kB\""]);
+    assert!(run::contents(&wide).is_ok() && play(&wide).succeeded(), "cfdp needs no more");
+}
+
 #[test]
 fn a_file_beyond_memory_is_refused() {
     for content in ["random", "zeros"] {

@@ -50,6 +50,13 @@ impl Class {
     }
 }
 
+/// Bytes of a short reply.
+const REPLY_LEN: usize = 32;
+
+/// A return link is thin if a short reply takes at least this time on it. Others add as much to a
+/// reply as hosts and queues do.
+pub(crate) const THIN_LEAST: Duration = Duration::from_millis(100);
+
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -103,6 +110,8 @@ impl Path {
             PathEvent::Up(info) => {
                 self.rtt.light = info.owlt.map(|owlt| owlt * 2);
                 self.info = info;
+                let back = self.return_time(REPLY_LEN).unwrap_or_default();
+                self.rtt.back = if back >= THIN_LEAST { back } else { Duration::ZERO };
                 match pacing.rate_bps {
                     Some(0) => self.info.rate_bps = None,
                     Some(rate) => self.info.rate_bps = Some(rate),
@@ -143,6 +152,19 @@ impl Path {
     /// The rate at which it is sent, in bit/s, if it has one.
     pub(crate) fn rate_bps(&self) -> Option<u64> {
         self.info.rate_bps
+    }
+
+    /// Time that a datagram of `len` bytes takes on the return link, where its rate is known.
+    fn return_time(&self, len: usize) -> Option<Duration> {
+        let rate_bps = self.info.return_bps.filter(|rate| *rate > 0);
+        let back = PathInfo { rate_bps, ..self.info.clone() };
+        rate_bps.map(|_| back.transmission_time(len))
+    }
+
+    /// Time that a short reply takes on a thin return link; zero on another, `None` where the rate
+    /// of the return link is not known.
+    pub(crate) fn thin_return(&self) -> Option<Duration> {
+        self.info.return_bps.map(|_| self.rtt.back)
     }
 
     /// The address of the peer, where it is known.
@@ -303,6 +325,8 @@ impl Burst<'_> {
 pub(crate) struct RoundTrip {
     /// Twice the one-way light time, where it is known.
     light: Option<Duration>,
+    /// Time that a reply takes on a thin return link.
+    back: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
 }
@@ -329,7 +353,7 @@ impl RoundTrip {
     /// Time within which an answer should be there; `initial` if nothing is known.
     pub(crate) fn timeout(&self, initial: Duration) -> Duration {
         // 25 ms one way: 50 + 3.125 + 5 = 58 ms.
-        let light = self.light.map(|light| light + self.margin());
+        let light = self.light.map(|light| light + self.back + self.margin());
         let measured =
             self.smoothed.map(|smoothed| smoothed + (self.variation * 4).max(Self::MARGIN));
         match (light, measured) {

@@ -96,7 +96,7 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
             ),
             format!(
                 "  receiver: slowlight get --protocol {protocol} SENDER:2500 FILE{}",
-                delay(advice.delay_s)
+                replies(advice)
             ),
         ],
         Family::Norm if question.receivers > 1 => vec![
@@ -117,7 +117,7 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
         | Family::OverTcp => vec![
             format!(
                 "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
-                delay(advice.delay_s)
+                replies(advice)
             ),
             format!(
                 "  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}",
@@ -193,10 +193,20 @@ fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
 fn pace(question: &Question, advice: &Advice, protocol: &Protocol) -> String {
     let share = if protocol.kind.is_multicast() { 1 } else { question.receivers.max(1) };
     let rate = match advise::is_controlled(protocol) {
-        false => rate_option(advice, share),
+        false => rate_option(advice, share) + &return_rate(advice, "--return-rate"),
         true => String::new(),
     };
     rate + &delay(advice.delay_s)
+}
+
+/// Options of a receiver: rate of its replies, if it matters, and light time.
+fn replies(advice: &Advice) -> String {
+    return_rate(advice, "--rate") + &delay(advice.delay_s)
+}
+
+/// An option with the rate of a thin return link.
+fn return_rate(advice: &Advice, option: &str) -> String {
+    advice.return_bps.map_or(String::new(), |bps| format!(" {option} \"{}\"", Rate(bps)))
 }
 
 fn rate_option(advice: &Advice, share: u32) -> String {

@@ -64,6 +64,7 @@ fn advice(ranking: Vec<Candidate>) -> Advice {
         controlled: false,
         run_s: None,
         rate_bps: Some(10_000_000),
+        return_bps: None,
         delay_s: 0.25,
         runs: 1,
     }
@@ -170,6 +171,22 @@ fn ltp_t_has_commands_for_each_relay() {
     let commands = parsed(&lines);
     assert!(matches!(commands[2].1.command, Command::Recv(_)));
     assert!(matches!(commands[3].1.command, Command::Send(_)));
+}
+
+#[test]
+fn both_ends_are_told_of_a_thin_return_link() {
+    let geo = question(Preset::find("geo").expect("a preset"));
+    let best = candidate(Protocol::plain(Kind::Cfdp), Basis::Simulated);
+    let thin = Advice { return_bps: Some(2_000), ..advice(vec![best.clone()]) };
+    assert_eq!(
+        lines(&geo, &thin, &best)[1..],
+        [
+            "  receiver: slowlight recv --protocol cfdp --listen :2500 --root inbox \
+             --rate \"2 kbit/s\" --delay \"250 ms\"",
+            "  sender:   slowlight send --protocol cfdp FILE RECEIVER:2500 --rate \"10 Mbit/s\" \
+             --return-rate \"2 kbit/s\" --delay \"250 ms\"",
+        ]
+    );
 }
 
 #[test]

@@ -33,6 +33,8 @@ impl Sample {
 pub(super) struct Facts {
     /// Rate of the narrowest hop.
     pub(super) rate_bps: Option<u64>,
+    /// Rate of the return link, if it is thin.
+    pub(super) return_bps: Option<u64>,
     /// One-way light time, in seconds.
     pub(super) delay_s: f64,
     /// Light time there and back, in seconds.
@@ -144,6 +146,7 @@ mod tests {
 
     const CLEAR: Facts = Facts {
         rate_bps: Some(8_000_000),
+        return_bps: None,
         delay_s: 0.05,
         rtt_s: 0.1,
         loss: Some(0.0),

@@ -298,6 +298,8 @@ fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
             let hops = topology.hops_of_mtu(&there)?;
             facts.payload = hops.iter().map(|hop| hop.payload_max).min().unwrap_or(1);
             facts.rate_bps = sending_rate(&topology.path_info(&there), facts.payload);
+            let (rate, back_bps) = (facts.rate_bps, topology.path_info(&back).rate_bps);
+            facts.return_bps = back_bps.filter(|back| rate.is_some_and(|it| it / 100 >= *back));
             let mut survives = Some(1.0);
             for hop in hops.iter().chain(&topology.hops_of_mtu(&back)?) {
                 let loss = hop.channel().map(|channel| channel.loss.probability(facts.payload));
@@ -642,6 +644,7 @@ impl Field<'_> {
             controlled: false,
             run_s,
             rate_bps: self.facts.rate_bps,
+            return_bps: self.facts.return_bps,
             delay_s: self.facts.delay_s,
             runs,
         }

@@ -27,6 +27,7 @@ use crate::quantity::{Probability, Size, Span};
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use crate::text::SpecError;
+use crate::topology::Topology;
 
 use field::Field;
 pub use needs::{Deployment, candidates, deployment, is_controlled, streams};
@@ -80,6 +81,9 @@ pub struct Advice {
     /// Rate of the narrowest hop, in bits a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
+    /// Rate of the return link, in bits a second, if it is a hundredth of `rate_bps` or less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub return_bps: Option<u64>,
     /// One-way light time, in seconds.
     pub delay_s: f64,
     /// Number of worlds.
@@ -139,7 +143,7 @@ const DEDICATED_SHARE: f64 = 0.3;
 ///
 /// When the link cannot be simulated at all, or needs contradict each other.
 pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advice>, RunError> {
-    let all = candidates(question)?;
+    let all = possible(question, candidates(question)?)?;
     let controlled = question.is_controlled();
     let (admitted, others): (Vec<_>, Vec<_>) =
         all.into_iter().partition(|protocol| !controlled || is_controlled(protocol));
@@ -156,6 +160,22 @@ pub fn advise(question: &Question, cancelled: &AtomicBool) -> Result<Option<Advi
         advice.dedicated = other.ranking.into_iter().next();
     }
     Ok((!cancelled.load(Ordering::Relaxed)).then_some(advice))
+}
+
+/// The candidates that the links take.
+fn possible(question: &Question, all: Vec<Protocol>) -> Result<Vec<Protocol>, SpecError> {
+    let (mut left, mut first) = (Vec::new(), None);
+    for protocol in all {
+        let scenario = question.scenario(&protocol)?;
+        match crate::cast::check_ways(&scenario, &Topology::new(&scenario)?) {
+            Ok(()) => left.push(protocol),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    match first {
+        Some(error) if left.is_empty() => Err(error),
+        Some(_) | None => Ok(left),
+    }
 }
 
 /// Ranks some transports within a share of the budget. `None` if it was cancelled.

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::PathId;
+use wire::ltp::SessionId;
 
 use super::auth::Authentication;
+use super::file::Description;
 use super::indication::Cause;
+use super::sender::least_segment;
 use crate::timer;
 pub use crate::timer::Timer;
 
@@ -101,6 +104,29 @@ impl Config {
     #[must_use]
     pub fn remote(&self, id: u64) -> &Remote {
         self.remotes.get(&id).unwrap_or(&self.default_remote)
+    }
+
+    /// Bytes of the least datagram over which a file of this name and size can be sent to the
+    /// engine `destination`. Cookies and the extensions of LTP-T come on top.
+    #[must_use]
+    pub fn least_datagram(&self, destination: u64, name: &str, size: u64) -> u64 {
+        let (_, number) = self.session_numbers();
+        let session = SessionId { originator: self.engine, number };
+        let description = match self.format {
+            Format::Described => Description::len(name),
+            Format::Raw { .. } => 0,
+        };
+        let authentication = self.remote(destination).authentication.as_ref();
+        authentication.map_or(0, Authentication::len) as u64
+            + least_segment(session, self.service, size, description)
+    }
+
+    /// The least and the greatest number of own sessions.
+    pub(crate) fn session_numbers(&self) -> (u64, u64) {
+        // Seven bits a byte (RFC 5326 §2.1); the tenth has one.
+        let len = self.session_octets.clamp(4, 10);
+        let least = 1u64 << (7 * (len - 1));
+        (least, 1u64.checked_shl(7 * len).map_or(u64::MAX, |end| end - 1))
     }
 }
 

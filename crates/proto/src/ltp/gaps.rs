@@ -23,6 +23,35 @@ pub(crate) struct GapWatch {
     pub(crate) serials: Vec<u64>,
 }
 
+/// Run of data that arrived again in order, since the last report on such data.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    run: Option<(u64, u64)>,
+}
+
+impl Repeats {
+    /// Data came that is not beyond the front. A pass that begins over ends a run; a copy does not.
+    pub(crate) fn arrived(&mut self, start: u64, end: u64) {
+        self.run = match self.run {
+            Some((from, to)) if start >= to => Some((from, end)),
+            Some((from, to)) if end == to => Some((from, to)),
+            Some(_) | None => Some((start, end)),
+        };
+    }
+
+    /// Whether the run has so many bytes.
+    pub(crate) fn is_long(&self, least: u64) -> bool {
+        self.run.is_some_and(|(from, to)| to - from >= least)
+    }
+
+    /// The run, of which a report is made now.
+    pub(crate) fn take(&mut self) -> Option<(u64, u64)> {
+        let (from, to) = self.run?;
+        self.run = Some((to, to));
+        Some((from, to))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// There is none.
@@ -101,6 +130,20 @@ impl GapWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_of_repeats_ends_where_the_next_pass_begins() {
+        let mut repeats = Repeats::default();
+        assert_eq!(repeats.take(), None);
+        repeats.arrived(100, 110);
+        repeats.arrived(130, 140);
+        repeats.arrived(130, 140);
+        assert!(repeats.is_long(40) && !repeats.is_long(41));
+        assert_eq!(repeats.take(), Some((100, 140)));
+        assert!(!repeats.is_long(1));
+        repeats.arrived(50, 60);
+        assert_eq!(repeats.take(), Some((50, 60)));
+    }
 
     #[test]
     fn gaps_share_a_report_while_one_rests() {

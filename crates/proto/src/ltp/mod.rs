@@ -485,10 +485,7 @@ impl Node {
     /// A random session number that is not in use (RFC 5326 §9.1).
     pub(crate) fn new_id(&mut self) -> SessionId {
         let originator = self.core.config.engine;
-        // Seven bits an octet (§2.1); the tenth has one.
-        let octets = self.core.config.session_octets.clamp(4, 10);
-        let least = 1u64 << (7 * (octets - 1));
-        let most = 1u64.checked_shl(7 * octets).map_or(u64::MAX, |end| end - 1);
+        let (least, most) = self.core.config.session_numbers();
         loop {
             let number = least + self.core.rng.below(most - least);
             let id = SessionId { originator, number };

@@ -22,7 +22,7 @@ use wire::ltp::{
 use super::config::Format;
 use super::core::{Alarm, Core, Job, Peer, Task};
 use super::file::{Description, NAME_MAX};
-use super::gaps::GapWatch;
+use super::gaps::{GapWatch, Repeats};
 use super::indication::{Cause, Failure, Finished, Indication, Limit, PeerError, Report};
 use super::marks::{self, Mark};
 use super::reports::Reports;
@@ -81,6 +81,7 @@ pub(crate) struct Receiver {
     acked_at: Time,
     due: VecDeque<u64>,
     gaps: GapWatch,
+    repeats: Repeats,
     /// The first serial number of reports.
     first_serial: u64,
     /// Checkpoints that came when all is there, but not safe yet.
@@ -171,6 +172,7 @@ impl Receiver {
             serial,
             first_serial: serial,
             gaps: GapWatch::new(),
+            repeats: Repeats::default(),
             reported: 0,
             reports: Reports::new(),
             acked_at: Time::ZERO,
@@ -298,9 +300,8 @@ impl Receiver {
         if is_red {
             self.red_front = self.red_front.max(end);
         }
-        if is_red && self.gaps.arrived(start, end) && self.peer.remote.report_gaps {
-            self.may_report(core);
-            self.base.want(&mut core.kernel, Class::Control);
+        if is_red {
+            self.look_for_gaps(core, start, end);
         }
         if data.kind.ends_red() {
             self.red = Some(end);
@@ -395,8 +396,10 @@ impl Receiver {
     /// Sends what it has: a receiver only has reports and cancellations.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
+        self.report_repeats(core);
         let may_report = self.due.is_empty() || self.may_report(core);
         while let Some(&serial) = self.due.front().filter(|_| may_report) {
+            self.refresh(core, serial);
             let Some(sent) = self.reports.get(serial) else {
                 self.due.pop_front();
                 continue;

@@ -1,6 +1,7 @@
 //! A session at the engine that sends the block (RFC 5326 §6, §8.1).
 
 mod checkpoints;
+mod fill;
 mod onward;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +27,7 @@ use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::source::Source;
 use crate::storage::Storage as _;
+use crate::thin_return::fill::Fill;
 use crate::window::Window;
 
 /// Runs of reports' serial numbers that are remembered, to see one that comes again.
@@ -53,6 +55,19 @@ pub enum Red {
     Prefix(u64),
     /// Nothing: it is sent once, and nobody says whether it arrived.
     None,
+}
+
+/// Bytes of the longest segment that a block of `content` bytes and a description cannot do
+/// without: the description is one segment, of other data one byte at least must fit.
+pub(super) fn least_segment(
+    session: SessionId,
+    service: u64,
+    content: u64,
+    description: u64,
+) -> u64 {
+    let len = description.max(1);
+    let checkpoint = Checkpoint { serial: SERIAL_MAX, report: SERIAL_MAX };
+    Data::overhead(session, service, content, len, Some(checkpoint)) as u64 + len
 }
 
 /// A file to send.
@@ -103,6 +118,9 @@ pub(crate) struct Sender {
     acked: Ranges,
     checkpoints: BTreeMap<u64, Outstanding>,
     late: Late,
+    /// Repeats while reports are delayed, and whether a pass of them is under way.
+    fill: Fill,
+    is_filling: bool,
     /// Where a checkpoint ends, and its serial number.
     ends: BTreeMap<u64, u64>,
     serial: u64,
@@ -175,6 +193,8 @@ impl Sender {
             acked: Ranges::new(),
             checkpoints: BTreeMap::new(),
             late: Late::default(),
+            fill: Fill::default(),
+            is_filling: false,
             ends: BTreeMap::new(),
             serial: core.first_serial(),
             unchecked: 0,
@@ -343,13 +363,9 @@ impl Sender {
         }
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let mtu = path.filter(|path| path.is_up()).map(Path::mtu)?;
-        // A description is one segment; of other data one byte at least must fit.
-        let len = description.max(1);
-        let checkpoint = Checkpoint { serial: SERIAL_MAX, report: SERIAL_MAX };
-        let offset = self.content;
         let (session, service) = (self.peer.session, self.service);
-        let head = Data::overhead(session, service, offset, len, Some(checkpoint)) as u64;
-        let least = self.peer.extensions_len() as u64 + head + len;
+        let extensions = self.peer.extensions_len() as u64;
+        let least = extensions + least_segment(session, service, self.content, description);
         let mtu = self.peer.datagram_max(mtu) as u64;
         (least > mtu).then_some(Cause::TooNarrow { least, mtu })
     }
@@ -397,12 +413,17 @@ impl Sender {
 
     /// Sends what it has of one class.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
-        match class {
-            Class::Control => self.emit_control(core, burst),
-            Class::Repair if self.phase == Phase::Sending => self.emit_repairs(core, burst),
-            Class::Bulk if self.phase == Phase::Sending => self.emit_new(core, burst),
-            Class::Repair | Class::Bulk | Class::Metadata => Turn::Over,
+        let is_sending = self.phase == Phase::Sending;
+        let turn = match class {
+            Class::Control => return self.emit_control(core, burst),
+            Class::Repair if is_sending => self.emit_repairs(core, burst),
+            Class::Bulk if is_sending => self.emit_new(core, burst),
+            Class::Repair | Class::Bulk | Class::Metadata => return Turn::Over,
+        };
+        if turn == Turn::Over {
+            self.begin_fill(core);
         }
+        turn
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
@@ -619,6 +640,9 @@ impl Sender {
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let Some(mut source) = self.source.take() else { return Turn::Over };
         let turn = loop {
+            if !source.has_repairs() {
+                self.go_on_filling(core, &mut source);
+            }
             let room = self.room(burst.mtu(), self.content, None).unwrap_or(1);
             let Some(next) = source.next_repair(room) else { break Turn::Over };
             let (offset, wanted) = (next.offset, next.data.len());
@@ -684,12 +708,18 @@ impl Sender {
         }
         let brings = self.acked.covered() > before;
         self.cycles = if brings { 0 } else { self.cycles + 1 };
+        if brings {
+            self.fill.news();
+        }
         if self.acked.covered() >= self.red {
             self.red_is_there(core);
         } else if self.cycles > self.peer.remote.cycle_limit {
             self.cancel(core, CancelReason::CycleLimit);
-        } else {
+        } else if !self.fills(core) {
             self.repair(core, report.lower, report.upper, report.serial);
+        }
+        if self.phase == Phase::Sending {
+            self.begin_fill(core);
         }
     }
 

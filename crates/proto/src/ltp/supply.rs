@@ -118,6 +118,15 @@ impl Supply {
         }
     }
 
+    /// Queues what of `start..end` was sent before, although nobody requested it. What only passes
+    /// through is not.
+    pub(crate) fn repeat(&mut self, start: u64, end: u64, max: usize) {
+        match self {
+            Self::Source(source) => source.repeat(start, end, max),
+            Self::Passage(_) => {}
+        }
+    }
+
     /// What of `start..end` was sent.
     pub(crate) fn sent_of(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         match self {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::norm::{Fti, PayloadId, Scheme};
 
 use super::bits::Bits;
-use super::config::SenderConfig;
+use super::config::{EndGame, SenderConfig};
 use super::core::Room;
 use crate::fec::{Code, Encoder, Field};
 
@@ -145,6 +145,16 @@ impl Coding {
         const POSITION: usize = 4;
         const REQUEST: usize = 4;
         HEADER + REQUEST + POSITION + self.scheme.payload_id_len().unwrap_or(8)
+    }
+
+    /// Bytes of the least datagram with which objects can be sent that end like this.
+    pub(crate) fn least_path(&self, end: EndGame, has_fti: bool) -> usize {
+        // A segment of a code over GF(2^16) has two bytes at least.
+        let data = self.data_header(has_fti) + 2;
+        match end {
+            EndGame::Acknowledged => data.max(self.least_message()),
+            EndGame::Flush => data,
+        }
     }
 
     /// The longest segment of at most `len` octets.

@@ -56,6 +56,16 @@ impl Config {
         super::coding::Coding::new(&self.sender).map(drop)
     }
 
+    /// Bytes of the least datagram with which a file can be sent.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::check`].
+    pub fn least_datagram(&self) -> Result<usize, String> {
+        let coding = super::coding::Coding::new(&self.sender)?;
+        Ok(coding.least_path(self.sender.end, self.sender.fti_in_data))
+    }
+
     /// Makes blocks as long as a code over GF(2^8) has them, and sends so much parity with each
     /// that one segment in ten may be lost: of 206 + 49 segments, 49 are lost once in a million
     /// blocks.

@@ -237,12 +237,8 @@ impl Sender {
         let room = path.mtu().saturating_sub(self.coding.data_header(has_fti));
         let most = u16::try_from(room).unwrap_or(u16::MAX);
         let segment = self.coding.fitting(config.segment_size.unwrap_or(most).min(most));
-        let least = match config.end {
-            EndGame::Acknowledged => self.coding.least_message(),
-            EndGame::Flush => 0,
-        };
+        let least = self.coding.least_path(config.end, has_fti);
         if segment == 0 || path.mtu() < least {
-            let least = least.max(self.coding.data_header(has_fti) + 2);
             return Some(Err(Failure::Settings(too_narrow(path.mtu(), least))));
         }
         Some(Ok(Cut { segment, room: most, coding: self.coding.clone(), has_fti }))

@@ -40,6 +40,9 @@ use crate::window::Window;
 const ASK_LEAST: Duration = Duration::from_millis(10);
 const ASK_MOST: Duration = Duration::from_secs(60);
 
+/// Shorter waits for a reply may be those of the path.
+const OUTAGE_LEAST: Duration = Duration::from_secs(10);
+
 /// An answer that takes longer makes a lost METADATA dear.
 const LONG: Duration = Duration::from_millis(200);
 
@@ -112,6 +115,8 @@ pub(crate) struct Sender {
     is_known: bool,
     /// Questions in a row without an answer.
     misses: u32,
+    /// Questions so far when the last one was overdue.
+    overdue: u64,
     /// Whether a question is unanswered.
     is_waiting: bool,
     /// How far the transfer was at the last STATUS: its progress, what it answers, what is missing
@@ -178,6 +183,7 @@ impl Sender {
             fill_due: false,
             is_known: false,
             misses: 0,
+            overdue: 0,
             is_waiting: false,
             standing: (0, 0, 0, 0),
             began: false,
@@ -745,7 +751,11 @@ impl Sender {
         }
         let echo = status.timestamp.and_then(|timestamp| unstamp(&timestamp));
         let echo = echo.filter(|&(at, asked)| at <= now && (1..=self.asked).contains(&asked));
-        if let Some((at, _)) = echo.filter(|_| !status.is_voluntary) {
+        // What waited for the end of an outage says nothing of replies after it: one sample of 650 s
+        // would have the next probe wait for longer than that.
+        let limit = OUTAGE_LEAST + 8 * core.answer_time(&self.base, &self.remote);
+        let is_late = |(at, asked)| asked <= self.overdue && now.since(at) > limit;
+        if let Some((at, _)) = echo.filter(|it| !status.is_voluntary && !is_late(*it)) {
             self.base.seat.sample(&mut core.kernel.paths, now.since(at));
         }
         if let Some((at, asked)) = echo {
@@ -770,7 +780,7 @@ impl Sender {
             return;
         }
         self.confirm(core, status);
-        if !self.fills(core, now, status) {
+        if !self.fills(core, now) {
             self.repair(core, now, status, echo.map(|(_, asked)| asked));
         }
     }

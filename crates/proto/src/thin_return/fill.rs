@@ -2,23 +2,26 @@
 //!
 //! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again.
 //! So a sender that has nothing else to send repeats what is not confirmed, in order, until the
-//! reply arrives. A delay that is the light time gives no reason for that.
+//! reply arrives. A delay that is the light time gives no reason for that, nor does one of a return
+//! link whose rate is not known: the peer may have been out of reach, or busy.
 //!
 //! A sender begins a pass when the end, or a request for a reply, left ([`Fill::begin`]). It sends
 //! the parts that [`Fill::next_part`] returns whenever no repair waits. Each reply with news
-//! restores the budget of passes ([`Fill::heard`]). A reply that requests data either leaves the
-//! pass running or ends it ([`Fill::covers`]).
+//! restores the budget of passes ([`Fill::news`]). Once all was sent, a pass sends what a reply
+//! requests, too ([`Fill::take_over`]): it continues where it is, so that the parts that the reply
+//! could not know of go last.
 //!
 //! The conditions are those of a private path: a sender whose rate follows losses, or without a
 //! rate, does not begin a pass.
 
 use std::time::Duration;
 
-use crate::path::Path;
+use crate::path::{Path, THIN_LEAST};
 use crate::ranges::Ranges;
 
-/// Shorter delays of a reply, beside the light time, are those of hosts and queues.
-const DELAY_LEAST: Duration = Duration::from_millis(100);
+/// Packets that leave in the time by which a reply takes longer than light, at least: on a slow
+/// path each packet takes as long as a reply.
+const PACKETS_LEAST: u32 = 16;
 
 /// Longest pass that is repeated before the first reply arrives: that of a receiver out of reach
 /// never does.
@@ -41,13 +44,19 @@ pub(crate) struct Replies<'a> {
 }
 
 impl Replies<'_> {
-    /// Time by which a reply takes longer than light, where that is a reason to fill it.
+    /// Time by which a reply takes longer than light, where that is a reason to fill it: the return
+    /// link is thin, not the whole path.
     fn delay(&self, passes: u32) -> Option<Duration> {
         let light = self.path.light()?;
+        let least = THIN_LEAST.max(self.path.time_of(self.segment) * PACKETS_LEAST);
+        let back = self.path.thin_return()?;
+        if back < least {
+            return None;
+        }
         // A first reply may still be on its way; later silence is that of a peer out of reach.
         let silence = if passes == 0 || !self.is_known { self.silence } else { Duration::ZERO };
         let reply = self.path.rtt.measured().unwrap_or_default().max(silence);
-        Some(reply.saturating_sub(light)).filter(|delay| *delay >= DELAY_LEAST)
+        Some(reply.saturating_sub(light).max(back))
     }
 
     /// Time in which `missing` bytes leave.
@@ -72,7 +81,7 @@ pub(crate) struct Fill {
 
 impl Fill {
     /// Takes note of a reply with news.
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn news(&mut self) {
         self.passes = 0;
     }
 
@@ -86,29 +95,31 @@ impl Fill {
         most: u32,
     ) -> bool {
         let missing: u64 = confirmed.gaps(0, sent).map(|(start, end)| end - start).sum();
-        let is_short =
-            replies.is_known || self.passes == 0 || replies.pass_time(missing) <= UNKNOWN_MOST;
-        let may_pass = replies.path.is_paced() && self.passes < most && is_short;
-        if !may_pass || missing == 0 || replies.delay(self.passes).is_none() {
+        let Some(delay) = replies.delay(self.passes) else { return false };
+        let time = replies.pass_time(missing);
+        let is_short = replies.is_known || self.passes == 0 || time <= UNKNOWN_MOST;
+        // Replies may be lost. Where many passes fit into the time of one, more are worth it.
+        let most = if time <= 2 * delay { 2 * most } else { most };
+        if !replies.path.is_paced() || missing == 0 || self.passes >= most || !is_short {
             return false;
+        }
+        if self.passes == 0 && self.next == 0 {
+            // Nothing is known of what follows.
+            self.next = confirmed.end();
         }
         self.passes += 1;
         self.left = sent;
         true
     }
 
-    /// Whether a pass under way sends the `missing` bytes of a reply again before another could
-    /// arrive. Otherwise it ends, because it would delay them.
-    pub(crate) fn covers(&mut self, replies: &Replies<'_>, missing: u64) -> bool {
-        if self.left == 0 {
+    /// Has a pass send what a reply requests, where replies are delayed: the parts that the reply
+    /// could not know of were sent last, so that they go last. Returns whether it does.
+    pub(crate) fn take_over(&mut self, replies: &Replies<'_>, sent: u64) -> bool {
+        if !replies.path.is_paced() || replies.delay(self.passes).is_none() {
             return false;
         }
-        let delay = replies.delay(self.passes).unwrap_or_default();
-        let covers = replies.pass_time(missing) <= 2 * delay;
-        if !covers {
-            self.left = 0;
-        }
-        covers
+        (self.passes, self.left) = (self.passes.max(1), sent);
+        true
     }
 
     /// Returns the next part of a pass under way, without what is in `confirmed`: of 50 ms, and at

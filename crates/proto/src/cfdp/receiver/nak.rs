@@ -13,7 +13,7 @@ use super::{Phase, Receiver};
 use crate::cfdp::config::{NakMode, Timer};
 use crate::cfdp::core::{Alarm, Core};
 use crate::path::{Burst, Class, Path, Turn};
-use crate::thin_return::{self, ArrivalRate};
+use crate::thin_return::{self, ArrivalRate, EARLY_ITEMS};
 use crate::timer::TICK;
 
 /// Data in arrival order that may be lost in a row before the answers count as over. With one
@@ -39,14 +39,9 @@ const NAK_LEN: usize = 64;
 struct Early {
     /// End of what was requested.
     end: u64,
-    /// When the last of them was made.
-    at: Option<Time>,
     /// Most bytes between two gaps that are requested as one.
     bridge: u64,
 }
-
-/// Requests of one early NAK: its headers are a quarter of it then.
-const EARLY_REQUESTS: usize = 24;
 
 /// Where a reception is with its NAKs.
 #[derive(Debug, Default)]
@@ -186,16 +181,16 @@ impl Receiver {
             return;
         };
         let left = size.saturating_sub(end) as f64 * 8.0 / bps.max(1) as f64;
-        // As long as a NAK with all its requests takes.
-        let pause = path.time_of(NAK_LEN) * 4;
-        let is_late = left < pause.as_secs_f64();
-        let is_early = now.since(self.nak.early.at.unwrap_or(Time::ZERO)) < pause;
-        if is_late || is_early || !path.is_idle(now) || !self.return_is_thin(core) {
+        let is_late = left < path.time_of(NAK_LEN).as_secs_f64();
+        if is_late || !path.is_idle(now) || !self.return_is_thin(core) {
             return;
         }
         let start = self.nak.early.end;
+        if self.ranges.gaps(start, end).take(EARLY_ITEMS).count() < EARLY_ITEMS {
+            return;
+        }
         let bridge = self.early_bridge(start, end).min(self.bridge(core));
-        self.nak.early = Early { end, at: Some(now), bridge };
+        self.nak.early = Early { end, bridge };
         self.ask(core, now, start, end);
     }
 
@@ -207,7 +202,7 @@ impl Receiver {
         let mut between: Vec<_> =
             gaps.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
         between.sort_unstable();
-        let joined = gaps.len().saturating_sub(EARLY_REQUESTS);
+        let joined = gaps.len().saturating_sub(EARLY_ITEMS);
         joined.checked_sub(1).map_or(0, |last| between[last])
     }
 
@@ -243,7 +238,14 @@ impl Receiver {
 
     /// Something that was asked for arrived.
     pub(super) fn answered(&mut self, core: &mut Core, now: Time, end: u64) {
-        let Round::Waiting { last, asked_at, ref mut heard } = self.nak.round else { return };
+        let Round::Waiting { last, asked_at, .. } = self.nak.round else { return };
+        // What comes sooner than light was asked for before this round.
+        let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.kernel.paths).least();
+        let thin = self.return_is_thin(core);
+        if thin && !possible {
+            return;
+        }
+        let Round::Waiting { ref mut heard, .. } = self.nak.round else { return };
         let first = !std::mem::replace(heard, true);
         if first
             && self.nak.misses == 0
@@ -253,9 +255,8 @@ impl Receiver {
             path.rtt.sample(now.since(asked_at));
         }
         self.nak.progressed();
-        // What comes sooner than light was asked for before this round.
-        let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.kernel.paths).least();
-        if end >= last && possible {
+        // Over a thin return link the sender repeats until the next request arrives.
+        if possible && (end >= last || thin) {
             self.nak.round = Round::Idle;
             self.base.disarm(core, Alarm::Nak);
             self.ask_for_all(core, now);

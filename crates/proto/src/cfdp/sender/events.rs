@@ -169,6 +169,8 @@ impl Sender {
             return;
         }
         self.eof.waits = 0;
+        self.confirm(core, nak);
+        let fills = self.fills(core, now);
         let max = core.config.limits.gaps;
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
         let segment = self.segment(path.map_or(0, Path::mtu).max(64)).unwrap_or(1);
@@ -186,6 +188,9 @@ impl Sender {
             }
             beyond |= source.size.is_some_and(|size| request.end > size);
             idle &= !source.has_repairs();
+            if fills {
+                continue;
+            }
             if request.start < request.end && !source.request(request.start, request.end, max) {
                 break;
             }
@@ -194,7 +199,7 @@ impl Sender {
             self.repair_from = now + self.base.remote.host_delays.nak_to_repair;
         }
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        if let Some(path) = path {
+        if let Some(path) = path.filter(|_| !fills) {
             source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
         }
         source.read_repairs(&mut core.kernel, self.base.seat.handle);

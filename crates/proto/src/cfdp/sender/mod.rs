@@ -1,6 +1,7 @@
 //! A transaction at the entity that sends the file (CCSDS 727.0-B-5 §4.6.1).
 
 mod events;
+mod fill;
 
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use wire::cfdp::{
     Prompt, PromptResponse, SegmentMetadata, Tlv, Tlvs, Version,
 };
 
+use self::fill::Repeats;
 use super::core::{Alarm, Base, Core};
 use super::finished::Outcome;
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
@@ -55,6 +57,7 @@ pub(crate) struct Sender {
     kept_alive: u64,
     /// When the last EOF left, to measure the round trip; only if it was sent once.
     eof_left: Option<Time>,
+    repeats: Repeats,
     journal: JournalSlot,
     /// Set for a put of an earlier run: the file's size then, if it was announced.
     restored: Option<Option<u64>>,
@@ -110,6 +113,7 @@ impl Sender {
             prompts_due: Vec::new(),
             kept_alive: 0,
             eof_left: None,
+            repeats: Repeats::default(),
             journal: JournalSlot::default(),
             restored,
         }
@@ -344,8 +348,8 @@ impl Sender {
         let overhead = self.data_header(0).overhead();
         let metadata = self.request.segment_metadata.clone();
         let header = self.base.header;
-        let Some(source) = self.source.as_mut() else { return Turn::Over };
         let turn = loop {
+            let Some(source) = self.source.as_mut() else { return Turn::Over };
             let Some(next) = source.next_repair(segment) else { break Turn::Over };
             let len = next.data.len();
             let Some(place) = burst.push(overhead + len) else { break Turn::More };
@@ -362,8 +366,13 @@ impl Sender {
             core.stats.repair_bytes += len as u64;
             source.repair_sent(len);
             self.repaired = burst.departure();
+            if !source.has_repairs() {
+                self.fill(core);
+            }
         };
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        if let Some(source) = self.source.as_mut() {
+            source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        }
         turn
     }
 
@@ -463,6 +472,7 @@ impl Sender {
         }
         self.eof.due = false;
         self.eof_sent(core, burst.departure());
+        self.fill(core);
         Turn::Over
     }
 
@@ -598,7 +608,7 @@ impl Sender {
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, Vec::len);
-        metadata + self.source.as_ref().map_or(0, Source::memory)
+        metadata + self.source.as_ref().map_or(0, Source::memory) + self.repeats.memory()
     }
 
     pub(crate) fn progress(&self) -> u64 {

@@ -9,7 +9,7 @@ use wire::ltp::{CancelReason, Checkpoint, sdnv};
 use super::super::config::Timer;
 use super::super::core::{Alarm, Core};
 use super::super::gaps::{GapWatch, OUTSTANDING_MAX};
-use super::super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX};
+use super::super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX, Sent};
 use super::super::silence::{Probe, Silence, backed_off};
 use super::{Phase, Receiver};
 use crate::path::{Class, Path};
@@ -23,6 +23,10 @@ const COPY_LEN: usize = 80;
 
 /// Bytes that a claim adds to a report: two numbers below 2^21.
 const CLAIM_LEN: usize = 6;
+
+/// A return link is thin if as many bytes arrive in the time of a claim: about 2,700 times less
+/// crosses it. Such a link carries four reports a second.
+const THIN: u64 = 16 << 10;
 
 /// Reports that are sent at once when a path comes back, the newest.
 const RESUMED_MAX: usize = 16;
@@ -96,6 +100,11 @@ impl Receiver {
                 return;
             }
             None if self.reported < end => (std::mem::replace(&mut self.reported, end), end),
+            // Of what went again before this run, reports were made. A sender that asks once more
+            // needs all.
+            None if start == 0 && self.repeats.is_long(1) => {
+                (self.repeats.take().map_or(0, |(from, _)| from), end)
+            }
             // Another report overtook it. What brought it is here, and the sender gets its answer.
             None => (start, end),
         };
@@ -115,12 +124,7 @@ impl Receiver {
         lower: u64,
         upper: u64,
     ) -> Vec<u64> {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
-        // Control byte, session, counts, and the numbers before the claims.
-        let id = self.peer.session;
-        let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
-        let room = max.saturating_sub(fixed);
+        let room = self.room_for_claims(core);
         if self.reports.make_room(core.config.limits.gaps) {
             let reports = &self.reports;
             self.due.retain(|serial| reports.get(*serial).is_some());
@@ -151,12 +155,132 @@ impl Receiver {
         if checkpoint > 0 {
             self.reports.answered(checkpoint, serials.clone());
         }
+        self.drop_superseded(core, (lower, upper), &serials);
         let is_lossy = self.is_lossy(lower, upper);
         if (is_lossy || self.peer.remote.report_gaps) && self.copy_is_cheap(core, is_lossy) {
             self.due.extend(&serials);
         }
         self.base.want(&mut core.kernel, Class::Control);
         serials
+    }
+
+    /// Bytes that the claims of one report may take.
+    fn room_for_claims(&self, core: &Core) -> usize {
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
+        // Control byte, session, counts, and the numbers before the claims.
+        let id = self.peer.session;
+        let fixed = 2 + sdnv::len(id.originator) + sdnv::len(id.number) + 4 * sdnv::LEN_MAX + 3;
+        max.saturating_sub(fixed)
+    }
+
+    /// Reports that wait for a thin return link give way to later ones on the same, `serials`.
+    fn drop_superseded(&mut self, core: &Core, (lower, upper): (u64, u64), serials: &[u64]) {
+        if self.due.is_empty() || !self.is_thin(core) {
+            return;
+        }
+        let reports = &self.reports;
+        self.due.retain(|serial| {
+            let is_within = |sent: &Sent| lower <= sent.lower && sent.upper <= upper;
+            serials.contains(serial) || !reports.get(*serial).is_some_and(is_within)
+        });
+    }
+
+    /// A report that waited for a thin return link claims what has arrived meanwhile. The one that
+    /// claims all of the red part is made when that is safe.
+    pub(super) fn refresh(&mut self, core: &Core, serial: u64) {
+        let Some(sent) = self.reports.get(serial).filter(|sent| sent.attempts == 0) else { return };
+        let (checkpoint, lower, upper) = (sent.checkpoint, sent.lower, sent.upper);
+        if !self.is_thin(core) || self.red_is_here() {
+            return;
+        }
+        let (here, room) = (self.here(core, lower, upper), self.room_for_claims(core));
+        let (mut made, rest) = reports::split(checkpoint, (lower, upper), here, room, 1);
+        if let Some(one) = made.pop().filter(|_| rest.is_none()) {
+            self.reports.remove(serial);
+            self.reports.insert(serial, one);
+        }
+    }
+
+    /// Most bytes between gaps that it is faster to receive again than to claim.
+    fn bridge(&self, core: &Core) -> u64 {
+        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        thin_return::bridge(CLAIM_LEN, self.arrivals.bps(), path.and_then(Path::rate_bps))
+    }
+
+    /// Whether the return link is so thin that a sender cannot wait for its reports.
+    fn is_thin(&self, core: &Core) -> bool {
+        self.bridge(core) >= THIN
+    }
+
+    /// Red data came, perhaps behind a new gap. Over a thin return link, gaps are reported before
+    /// a checkpoint asks in any case, and so is what is missing of parts that went again: the
+    /// sender learns how long reports take, and has the news when it is at the end.
+    pub(super) fn look_for_gaps(&mut self, core: &mut Core, start: u64, end: u64) {
+        let is_again = end <= self.gaps.front();
+        let is_new = self.gaps.arrived(start, end);
+        let is_asked = self.peer.remote.report_gaps;
+        let may_be = is_again || !is_asked && self.gaps.is_due();
+        let is_due = if is_asked && is_new {
+            true
+        } else if !may_be || !self.is_thin(core) {
+            false
+        } else if is_again {
+            self.repeats.arrived(start, end);
+            self.repeats.is_long(self.run_least(core))
+        } else {
+            true
+        };
+        if is_due {
+            self.may_report(core);
+            self.base.want(&mut core.kernel, Class::Control);
+        }
+    }
+
+    /// Least bytes that go again for a report of them: its head takes the time of some claims.
+    fn run_least(&self, core: &Core) -> u64 {
+        self.bridge(core).saturating_mul(8)
+    }
+
+    /// Reports on what went again, if the thin return link has nothing else to carry.
+    pub(super) fn report_repeats(&mut self, core: &mut Core) {
+        let is_idle = self.due.is_empty() && self.phase == Phase::Receiving;
+        let is_long = self.repeats.is_long(self.run_least(core).max(1));
+        if !is_idle || !is_long || self.red_is_here() || !self.is_thin(core) {
+            return;
+        }
+        self.forget_moot();
+        if self.must_wait(core) {
+            return;
+        }
+        if let Some((lower, upper)) = self.repeats.take() {
+            let serials = self.make_reports(core, 0, lower, upper);
+            self.gaps.serials.extend(&serials);
+        }
+    }
+
+    /// Forgets reports that no checkpoint asked for, once nobody will ask about their scopes
+    /// again, as all of it came.
+    fn forget_moot(&mut self) {
+        let Self { reports, ranges, gaps, .. } = self;
+        gaps.serials.retain(|serial| {
+            let is_open = reports.get(*serial).is_some_and(|sent| {
+                !sent.acknowledged || ranges.gaps(sent.lower, sent.upper).next().is_some()
+            });
+            if !is_open {
+                reports.remove(*serial);
+            }
+            is_open
+        });
+    }
+
+    /// Whether as many reports that no checkpoint asked for are kept as may be.
+    fn must_wait(&self, core: &Core) -> bool {
+        let unacknowledged =
+            |serial: &&u64| self.reports.get(**serial).is_some_and(|s| !s.acknowledged);
+        self.gaps.serials.len() >= CHECKPOINTS_KEPT
+            || self.reports.is_full(core.config.limits.gaps)
+            || self.gaps.serials.iter().filter(unacknowledged).count() >= OUTSTANDING_MAX
     }
 
     /// Whether a second copy of each report is next to nothing beside the round trip that one lost
@@ -185,9 +309,7 @@ impl Receiver {
         if gaps.peek().is_none() {
             return outside([], (lower, upper));
         }
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let bridge =
-            thin_return::bridge(CLAIM_LEN, self.arrivals.bps(), path.and_then(Path::rate_bps));
+        let bridge = self.bridge(core);
         // A part before the first gap or behind the last costs a claim, too.
         let ends = std::iter::once((lower, lower)).chain(gaps).chain([(upper, upper)]);
         let here = outside(thin_return::join(ends, bridge), (lower, upper));
@@ -201,7 +323,7 @@ impl Receiver {
 
     /// Reports the gaps up to where red data came, without being asked (§6.11).
     pub(super) fn report_gaps(&mut self, core: &mut Core, now: Time) {
-        if !self.gaps.is_due() || !self.peer.remote.report_gaps {
+        if !self.gaps.is_due() || !self.peer.remote.report_gaps && !self.is_thin(core) {
             return;
         }
         // Once the red part's end is known, the checkpoint there asks.
@@ -209,23 +331,8 @@ impl Receiver {
             self.gaps.reported();
             return;
         }
-        let Self { reports, ranges, gaps, .. } = self;
-        // What all of came, nobody will ask about again.
-        gaps.serials.retain(|serial| {
-            let is_open = reports.get(*serial).is_some_and(|sent| {
-                !sent.acknowledged || ranges.gaps(sent.lower, sent.upper).next().is_some()
-            });
-            if !is_open {
-                reports.remove(*serial);
-            }
-            is_open
-        });
-        let mut outstanding = self.gaps.serials.iter();
-        let unacknowledged =
-            |serial: &&u64| self.reports.get(**serial).is_some_and(|s| !s.acknowledged);
-        let must_wait = self.gaps.serials.len() >= CHECKPOINTS_KEPT
-            || self.reports.is_full(core.config.limits.gaps)
-            || outstanding.by_ref().filter(unacknowledged).count() >= OUTSTANDING_MAX;
+        self.forget_moot();
+        let must_wait = self.must_wait(core);
         if !must_wait {
             let upper = self.gaps.front();
             let lower = std::mem::replace(&mut self.reported, upper);

@@ -256,17 +256,25 @@ impl Sender {
         }
         let end = sent.min(self.red);
         if !may_go_on && !is_asked && !is_busy && end > 0 {
-            if end > self.content {
-                self.description_due = true;
-            } else {
-                // One byte is enough to ask.
-                source.request(end - 1, end, usize::MAX);
-                source.read_repairs(core, self.base.seat.handle);
+            if let Some(mut source) = self.source.take() {
+                self.ask_at(core, &mut source, end);
+                self.source = Some(source);
             }
-            self.new_checkpoint(end, 0, None);
             self.base.want(&mut core.kernel, Class::Repair);
         }
         self.expect_more(core, now);
+    }
+
+    /// Queues a checkpoint at `end`, behind which nothing was sent.
+    pub(super) fn ask_at(&mut self, core: &mut Core, source: &mut Supply, end: u64) {
+        if end > self.content {
+            self.description_due = true;
+        } else {
+            // One byte is enough to ask.
+            source.request(end - 1, end, usize::MAX);
+            source.read_repairs(core, self.base.seat.handle);
+        }
+        self.new_checkpoint(end, 0, None);
     }
 }
 

@@ -10,5 +10,6 @@ mod procedures;
 mod reports;
 mod restarts;
 mod security;
+mod thin;
 mod units;
 mod world;

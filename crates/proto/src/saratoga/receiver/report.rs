@@ -9,7 +9,7 @@ use super::{PACKETS_MAX, Phase, Receiver};
 use crate::path::{Burst, Path};
 use crate::saratoga::config::Version;
 use crate::saratoga::core::{Alarm, Core};
-use crate::thin_return;
+use crate::thin_return::{self, EARLY_ITEMS};
 
 /// STATUS packets at most that a sender gets without having requested one, after a silence each.
 const UNREQUESTED_MAX: u32 = 3;
@@ -131,8 +131,8 @@ impl Receiver {
     /// To send a hole takes longer there than to receive the data up to the next one again: 8 bytes
     /// take 32 ms at 2 kbit/s, in which 40 kB arrive at 10 Mbit/s. While new data arrives, however,
     /// the return link would be idle. So a STATUS may take as long as that does, or half of it where
-    /// the return link is not thin: of 2 s of data, 2 s, which are 500 bytes and some 50 holes at
-    /// 2 kbit/s.
+    /// the return link is not thin: of 0.6 s of data, 0.6 s, which are 150 bytes and some 10 holes at
+    /// 2 kbit/s. Over a thin one it lists few, so that the next one follows soon.
     fn holes(&self, path: Option<&Path>, width: Width, (from, end): (u64, u64)) -> Vec<Hole> {
         let gaps: Vec<_> = self.ranges.gaps(from, end).collect();
         let (forward, back) = (self.arrivals.bps(), path.and_then(Path::rate_bps));
@@ -141,6 +141,7 @@ impl Receiver {
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         let room = thin_return::bridge(share, back, forward).saturating_sub(STATUS_LEN);
         let count = usize::try_from(room).unwrap_or(usize::MAX) / (2 * width.octets());
+        let count = if longest >= THIN { count.min(EARLY_ITEMS) } else { count };
         let bridge = thin_return::bridge_for(&gaps, longest, count);
         let joined = thin_return::join(gaps, bridge);
         joined.map(|(start, end)| Hole { start, last: end - 1 }).collect()

@@ -36,7 +36,7 @@ impl Sender {
     }
 
     fn replies<'a>(&self, path: &'a Path, at: Time) -> Replies<'a> {
-        let waits = self.is_waiting && (self.misses == 0 || !self.is_known);
+        let waits = self.is_waiting && self.misses == 0;
         Replies {
             path,
             segment: self.room(path.mtu().max(64), false).unwrap_or(1),
@@ -53,21 +53,32 @@ impl Sender {
         let is_informed = self.order.put != Put::Blind && self.version == Version::V1;
         let is_private = self.control.is_none() && self.window.is_none();
         let path = core.kernel.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
-        let (Some(path), Some(source)) = (path, self.source.as_ref()) else { return };
+        let Some(path) = path else { return };
+        let Some(mut source) = self.source.take() else { return };
         let (replies, sent) = (self.replies(path, at), source.sent());
         let most = self.remote.repair_copies.saturating_sub(1);
         if self.fill.begin(&replies, &self.confirmed, sent, most) {
-            self.base.want(&mut core.kernel, Class::Repair);
+            // The read leaves with the packet that was just sent.
+            self.go_on_filling(core, &mut source, at);
         }
+        self.source = Some(source);
     }
 
-    /// Whether a pass under way sends the holes of a STATUS again before another could arrive.
-    pub(super) fn fills(&mut self, core: &Core, now: Time, status: &Status<'_>) -> bool {
-        let holes = status.holes.iter().map(|hole| (hole.last - hole.start).saturating_add(1));
-        let missing = holes.fold(0, u64::saturating_add);
-        let Some(path) = core.kernel.paths.get(&self.id.peer) else { return false };
-        let replies = self.replies(path, now);
-        self.fill.covers(&replies, missing)
+    /// Has a pass send the holes of a STATUS, where all was sent and replies are delayed; whether it
+    /// does.
+    pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
+        let is_informed = self.order.put != Put::Blind && self.version == Version::V1;
+        let is_private = self.control.is_none() && self.window.is_none();
+        let path = core.kernel.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
+        let source = self.source.as_ref().filter(|_| self.end_sent);
+        let (Some(path), Some(source)) = (path, source) else { return false };
+        let (replies, sent) = (self.replies(path, now), source.sent());
+        let fills = self.remote.repair_copies > 1 && self.fill.take_over(&replies, sent);
+        if fills {
+            self.in_flight.clear();
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+        fills
     }
 
     /// Queues the next part of a pass.

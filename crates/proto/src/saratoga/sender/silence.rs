@@ -22,7 +22,7 @@ impl Sender {
             self.base.last_heard = now;
             self.misses = 0;
             self.is_waiting = false;
-            self.fill.heard();
+            self.fill.news();
         }
         self.standing = standing;
     }
@@ -52,6 +52,7 @@ impl Sender {
             }
             (Alarm::Poll, Phase::Sending) => {
                 self.misses += 1;
+                self.overdue = self.asked;
                 self.ask_due = true;
                 self.metadata_due |= !self.metadata_known && self.version == Version::V1;
                 self.want_all(core);

@@ -8,9 +8,11 @@ use wire::saratoga::Packet;
 use super::world::{PATH, World, config, content};
 use crate::saratoga::Put;
 
-/// 10 Mbit/s there, and so much back; one packet in ten is lost there.
+/// 10 Mbit/s there, and so much back, which the sender knows; one packet in ten is lost there.
 fn lossy(return_bps: u64) -> World {
     let mut world = World::with(&config());
+    world.info.return_bps = Some(return_bps);
+    world.up(0);
     let info = PathInfo { rate_bps: Some(return_bps), ..world.info.clone() };
     world.input(1, Input::Path(PATH, PathEvent::Up(info)));
     world.lose = Box::new(|side, number, _| side == 0 && number % 10 == 7);
@@ -71,11 +73,47 @@ fn what_is_not_confirmed_goes_again_while_a_thin_return_link_delays_the_reply() 
     thin.lose = Box::new(|_, _, _| false);
     let sent = data_bytes(&mut thin, &file);
     assert!((file.len() + 50_000..2 * file.len()).contains(&sent), "{sent} of {}", file.len());
+    // A late reply over a return link without a known rate may be that of a peer that was away.
+    let mut unknown = lossy(2_000);
+    unknown.info.return_bps = None;
+    unknown.up(0);
+    unknown.lose = Box::new(|_, _, _| false);
+    assert_eq!(data_bytes(&mut unknown, &file), file.len());
     // The same delay of light leaves nothing to gain.
     let mut far = World::with(&config());
     far.info.owlt = Some(Duration::from_millis(170));
     (0..2).for_each(|side| far.up(side));
     assert_eq!(data_bytes(&mut far, &file), file.len());
+}
+
+#[test]
+fn on_a_slow_symmetric_link_nothing_is_repeated() {
+    let file = content(20_000);
+    for return_bps in [None, Some(9_600)] {
+        let mut world = World::with(&config());
+        (world.info.rate_bps, world.info.return_bps) = (Some(9_600), return_bps);
+        (0..2).for_each(|side| world.up(side));
+        assert_eq!(data_bytes(&mut world, &file), file.len());
+    }
+}
+
+#[test]
+fn repeats_to_a_peer_that_is_gone_stop() {
+    let mut world = World::with(&config());
+    world.info.return_bps = Some(2_000);
+    (0..2).for_each(|side| world.up(side));
+    world.lose = Box::new(|_, _, _| true);
+    let file = content(400_000);
+    world.put(&file, Put::Push);
+    world.run_until(Time::from_secs(60));
+    let sent = |world: &World| {
+        let data = |packet| if let Packet::Data(it) = packet { it.data.len() } else { 0 };
+        world.packets(0).map(data).sum::<usize>()
+    };
+    let before = sent(&world);
+    assert!((2 * file.len()..=8 * file.len()).contains(&before), "{before}");
+    world.run_until(Time::from_secs(600));
+    assert_eq!(sent(&world), before);
 }
 
 /// All of the file was sent, and nothing comes back.

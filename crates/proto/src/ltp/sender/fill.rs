@@ -1,0 +1,102 @@
+//! Data that goes again while a thin return link delays the reports (see
+//! [`thin_return::fill`](crate::thin_return::fill)).
+
+use std::time::Duration;
+
+use super::{Phase, Sender};
+use crate::ltp::core::Core;
+use crate::ltp::supply::Supply;
+use crate::path::{Class, Path};
+use crate::storage::Storage as _;
+use crate::thin_return::fill::Replies;
+
+/// Light takes most of the time of a reply if it takes so many times as long as the return link.
+const LIGHT_MOST: u32 = 8;
+
+impl Sender {
+    /// Whether parts may go again unrequested: of a file, by a path that the session has for
+    /// itself.
+    fn may_fill(&self, core: &Core) -> bool {
+        let is_alone = core.sessions == 1 && self.flow.is_none() && self.window.is_none();
+        is_alone && self.phase == Phase::Sending && matches!(self.source, Some(Supply::Source(_)))
+    }
+
+    /// Whether the return link is thin, as far as it is known. Where light takes most of the time
+    /// of a reply, copies of what it requests are worth more.
+    fn has_thin_return(&self, path: &Path) -> bool {
+        let Some(back) = path.thin_return() else { return false };
+        let light = path.light().unwrap_or_default();
+        !back.is_zero() && back >= light / LIGHT_MOST
+    }
+
+    fn path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
+        self.base.seat.path.and_then(|id| core.kernel.paths.get(&id))
+    }
+
+    fn replies<'a>(&self, path: &'a Path) -> Replies<'a> {
+        Replies {
+            path,
+            segment: self.room(path.mtu().max(64), self.content, None).unwrap_or(1),
+            is_known: self.reports_seen.covered() > 0,
+            // Checkpoints are retransmitted, and an outage is silent, too.
+            silence: Duration::ZERO,
+        }
+    }
+
+    /// Begins a pass over what no report claimed, if reports are delayed and nothing else is to
+    /// be sent.
+    pub(super) fn begin_fill(&mut self, core: &mut Core) {
+        let Some(source) = self.source.as_ref().filter(|source| source.at_end()) else { return };
+        let is_busy = source.has_repairs() || self.description_due || self.is_filling;
+        let is_described = !self.described || !self.description.is_empty();
+        if is_busy || !is_described || !self.may_fill(core) {
+            return;
+        }
+        let Some(path) = self.path(core).filter(|path| self.has_thin_return(path)) else { return };
+        let (replies, sent) = (self.replies(path), source.sent());
+        let most = self.peer.remote.repair_copies.saturating_sub(1);
+        if self.fill.begin(&replies, &self.acked, sent.min(self.red), most) {
+            self.is_filling = true;
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+    }
+
+    /// Queues the next part of a pass. Behind the last one, the end asks for a report on all.
+    pub(super) fn go_on_filling(&mut self, core: &mut Core, source: &mut Supply) {
+        if !self.is_filling {
+            return;
+        }
+        let most = core.kernel.room().read_piece as u64;
+        let Some(path) = self.path(core) else { return };
+        let (replies, sent) = (self.replies(path), source.sent().min(self.red));
+        let part = self.fill.next_part(&replies, &self.acked, sent, most);
+        source.choose_copies(1, 1, None);
+        if let Some((start, end)) = part {
+            source.repeat(start, end, core.config.limits.gaps);
+        } else {
+            self.is_filling = false;
+            self.ask_at(core, source, self.red);
+        }
+        source.read_repairs(core, self.base.seat.handle);
+    }
+
+    /// Whether what reports lack goes again without a repair: in the pass that follows the first
+    /// transmission, or in one under way.
+    pub(super) fn fills(&mut self, core: &mut Core) -> bool {
+        let path = self.path(core).filter(|path| self.has_thin_return(path));
+        let (Some(path), Some(source)) = (path, self.source.as_ref()) else { return false };
+        if self.peer.remote.repair_copies <= 1 || !self.may_fill(core) {
+            return false;
+        }
+        if !source.at_end() {
+            return true;
+        }
+        let (replies, sent) = (self.replies(path), source.sent().min(self.red));
+        // A pass under way continues, and ends with a checkpoint.
+        if !self.is_filling && self.fill.take_over(&replies, sent) {
+            self.is_filling = true;
+            self.base.want(&mut core.kernel, Class::Repair);
+        }
+        self.is_filling
+    }
+}
