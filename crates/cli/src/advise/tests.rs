@@ -179,7 +179,7 @@ fn both_ends_are_told_of_a_thin_return_link() {
     let best = candidate(Protocol::plain(Kind::Cfdp), Basis::Simulated);
     let thin = Advice { return_bps: Some(2_000), ..advice(vec![best.clone()]) };
     assert_eq!(
-        lines(&geo, &thin, &best)[1..],
+        lines(&geo, &thin, &best),
         [
             "  receiver: slowlight recv --protocol cfdp --listen :2500 --root inbox \
              --rate \"2 kbit/s\" --delay \"250 ms\"",
