@@ -2,6 +2,7 @@
 //! stand still while a path is down, and the places where sessions live. CFDP, whose transactions
 //! also stand still when they are suspended, keeps its own account of timers.
 
+mod admission;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use engine::{
     PathEvent, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
+pub(crate) use self::admission::{Admission, Place};
 pub(crate) use self::session::{Base, Seat};
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;

@@ -11,7 +11,7 @@ use super::finished;
 use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
 use super::{Entity, Transaction};
-use crate::kernel::Turns as _;
+use crate::kernel::{Admission, Place, Turns as _};
 use crate::path::{Handle, Pacing, Path};
 
 /// Of how many entities it is told that PDUs for them came here.
@@ -200,28 +200,24 @@ impl Entity {
         known && right_way && source != config.entity
     }
 
-    /// Whether one more reception has a place. Some places are kept for this entity's own puts,
-    /// and no path gets more than its share. When all are taken, the reception that was silent
+    /// Whether one more reception has a place. If none is free, the reception that was silent
     /// longest and has nothing yet makes room.
     fn has_place(&mut self, now: Time, from: PathId) -> bool {
-        let most = self.core.config.limits.transactions;
         let receptions = || {
             self.slots.iter().filter_map(|transaction| match transaction {
                 Transaction::Receiver(receiver) => Some(receiver),
                 Transaction::Sender(_) => None,
             })
         };
-        let places = most - most / 8;
-        if self.by_id.len() < most / 2 {
+        let admission = Admission::of(self.core.config.limits.transactions);
+        let paths = receptions().map(|receiver| receiver.base.seat.path);
+        let place = admission.place(self.by_id.len(), paths, from);
+        if place == Place::Free {
             return true;
         }
-        let of_path = receptions().filter(|receiver| receiver.base.seat.path == Some(from)).count();
-        if of_path < most - most / 4 && self.by_id.len() < most && receptions().count() < places {
-            return true;
-        }
-        let idle = receptions().filter(|receiver| receiver.is_half_open(&self.core, now));
-        let idle = idle
-            .filter(|receiver| of_path < most - most / 4 || receiver.base.seat.path == Some(from));
+        let idle = receptions()
+            .filter(|receiver| receiver.is_half_open(&self.core, now))
+            .filter(|receiver| place == Place::OfAny || receiver.base.seat.path == Some(from));
         let Some(handle) = idle
             .min_by_key(|receiver| receiver.base.last_heard)
             .map(|receiver| receiver.base.seat.handle)

@@ -14,7 +14,7 @@ use super::core::{Core, Peer};
 use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
 use super::{Closed, Left, Node, REFUSE_EVERY, Session};
-use crate::kernel::{Base, Turns as _};
+use crate::kernel::{self, Base, Place, Turns as _};
 use crate::ltpt::Admission;
 use crate::path::{Handle, Path};
 
@@ -100,13 +100,13 @@ impl Node {
     }
 
     /// Makes room for a reception by this path, at the cost of those that are half open, or else of
-    /// the one that was silent longest after a segment or two. An eighth of the sessions is kept for
-    /// what is sent here.
+    /// the one that was silent longest after a segment or two.
     fn make_room(&mut self, now: Time, from: PathId) -> bool {
         let limits = self.core.config.limits.clone();
-        let most = limits.sessions - limits.sessions / 8;
-        let half_open_max = (limits.sessions / 4).max(1);
-        while self.half_open.len() >= half_open_max
+        let admission = kernel::Admission::of(limits.sessions)
+            .with_path_share(limits.sessions_per_path)
+            .counting_own();
+        while self.half_open.len() >= admission.half_open
             || self.core.kernel.room.parked > limits.write_buffer / 4
             || self.core.units > limits.units_total / 2
         {
@@ -114,13 +114,14 @@ impl Node {
                 break;
             }
         }
-        while self.by_id.len() >= most && self.drop_half_open() {}
-        let is_path_full = self.by_id.len() >= limits.sessions / 2
-            && self.receivers(Some(from)).count() >= limits.sessions_per_path;
-        if is_path_full && !self.drop_weak(now, Some(from)) {
+        while self.by_id.len() >= admission.all && self.drop_half_open() {}
+        let paths = self.receivers(None).map(|receiver| receiver.base.seat.path);
+        let place = admission.place(self.by_id.len(), paths, from);
+        if place == Place::OfPath && !self.drop_weak(now, Some(from)) {
             return false;
         }
-        self.by_id.len() < most || self.drop_weak(now, None) && self.by_id.len() < most
+        self.by_id.len() < admission.all
+            || self.drop_weak(now, None) && self.by_id.len() < admission.all
     }
 
     /// The sessions that receive, of one path or of all.

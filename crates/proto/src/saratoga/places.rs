@@ -5,6 +5,7 @@ use engine::{PathId, Time};
 use super::core::Core;
 use super::indication::{Limit, Role, SessionId};
 use super::{Node, Session};
+use crate::kernel::{Admission, Place};
 
 impl Session {
     /// Whether the peer began it.
@@ -27,24 +28,20 @@ impl Session {
 }
 
 impl Node {
-    /// Whether there is a place for one more session that a peer begins. An eighth of all is kept
-    /// for sessions of this node, and no path gets more than its share. If there is none, a
+    /// Whether there is a place for one more session that a peer begins. If none is free, a
     /// half-open session makes room.
     pub(super) fn has_place(&mut self, now: Time, from: PathId) -> bool {
-        let (most, share) =
-            (self.core.config.limits.sessions, self.core.config.limits.sessions_per_path);
-        if self.by_id.len() < most / 2 {
-            return true;
-        }
+        let limits = &self.core.config.limits;
+        let admission = Admission::of(limits.sessions).with_path_share(limits.sessions_per_path);
         let theirs = || self.slots.iter().filter(|session| session.is_theirs());
-        let of_path = theirs().filter(|session| session.id().peer == from).count();
-        let within_share = of_path < share;
-        if within_share && self.by_id.len() < most && theirs().count() < most - most / 8 {
+        let paths = theirs().map(|session| Some(session.id().peer));
+        let place = admission.place(self.by_id.len(), paths, from);
+        if place == Place::Free {
             return true;
         }
         self.core.user.limit_reached(Limit::Sessions);
         let idle = theirs()
-            .filter(|session| within_share || session.id().peer == from)
+            .filter(|session| place == Place::OfAny || session.id().peer == from)
             .filter_map(|session| Some((session.half_open(&self.core, now)?, session.id())));
         let Some((_, id)) = idle.min() else { return false };
         self.evict(id);

@@ -1,0 +1,128 @@
+//! Places for sessions that peers begin.
+//!
+//! A flood from one path leaves places for the others, and peers leave some for sessions that begin
+//! here. The shares, of all places that an engine has:
+//!
+//! | share | of the places |
+//! |---|---|
+//! | kept for sessions that begin here | an eighth |
+//! | under way before the share of a path counts | a half |
+//! | one path's, where no setting says otherwise | three quarters |
+//! | half-open sessions, where an engine counts them apart | a quarter, at least one |
+//!
+//! A session that finds no place may take that of one that is half open. Each protocol has its own
+//! notion of these.
+
+use engine::PathId;
+
+/// Shares of the places for sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// Sessions under way at which a peer begins no more.
+    pub(crate) all: usize,
+    /// Sessions begun by peers at which they begin no more.
+    pub(crate) of_peers: usize,
+    /// Sessions under way below which every peer has a place.
+    pub(crate) unshared: usize,
+    /// Sessions begun over one path at which it begins no more.
+    pub(crate) of_path: usize,
+    /// Half-open sessions at which the oldest gives way.
+    pub(crate) half_open: usize,
+}
+
+/// Place for one more session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// One is free.
+    Free,
+    /// One of a half-open session, of any path.
+    OfAny,
+    /// One of a half-open session of the same path, which has its share.
+    OfPath,
+}
+
+impl Admission {
+    /// The shares of so many places.
+    pub(crate) fn of(places: usize) -> Self {
+        Self {
+            all: places,
+            of_peers: places - places / 8,
+            unshared: places / 2,
+            of_path: places - places / 4,
+            half_open: (places / 4).max(1),
+        }
+    }
+
+    /// Lets one path have so many places.
+    pub(crate) fn with_path_share(self, of_path: usize) -> Self {
+        Self { of_path, ..self }
+    }
+
+    /// Counts sessions that begin here against the share of the peers.
+    pub(crate) fn counting_own(self) -> Self {
+        Self { all: self.of_peers, ..self }
+    }
+
+    /// Returns the place of one more session that a peer begins by the path `from`. So many are
+    /// under way; `theirs` are the paths of those among them that peers began.
+    pub(crate) fn place(
+        self,
+        under_way: usize,
+        theirs: impl Iterator<Item = Option<PathId>>,
+        from: PathId,
+    ) -> Place {
+        if under_way < self.unshared {
+            return Place::Free;
+        }
+        let (mut of_path, mut of_peers) = (0, 0);
+        for path in theirs {
+            of_path += usize::from(path == Some(from));
+            of_peers += 1;
+        }
+        if of_path >= self.of_path {
+            return Place::OfPath;
+        }
+        match under_way < self.all && of_peers < self.of_peers {
+            true => Place::Free,
+            false => Place::OfAny,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: PathId = PathId(1);
+    const THERE: PathId = PathId(2);
+
+    /// The place of one more session from [`HERE`], beside so many of both paths and of this node.
+    fn place(admission: Admission, here: usize, there: usize, own: usize) -> Place {
+        let theirs = std::iter::repeat_n(Some(HERE), here);
+        let theirs = theirs.chain(std::iter::repeat_n(Some(THERE), there));
+        admission.place(here + there + own, theirs, HERE)
+    }
+
+    #[test]
+    fn peers_leave_an_eighth_of_the_places() {
+        let admission = Admission::of(80);
+        assert_eq!(place(admission, 20, 49, 0), Place::Free);
+        assert_eq!(place(admission, 20, 50, 0), Place::OfAny);
+        assert_eq!(place(admission, 20, 40, 19), Place::Free, "own sessions have other places");
+        assert_eq!(place(admission, 20, 40, 20), Place::OfAny, "none is left at all");
+        assert_eq!(place(admission.counting_own(), 20, 40, 9), Place::Free);
+        assert_eq!(place(admission.counting_own(), 20, 40, 10), Place::OfAny);
+    }
+
+    #[test]
+    fn a_path_has_its_share_once_half_of_the_places_are_taken() {
+        let admission = Admission::of(80);
+        assert_eq!(place(admission, 59, 0, 0), Place::Free);
+        assert_eq!(place(admission, 60, 0, 0), Place::OfPath);
+        let narrow = admission.with_path_share(10);
+        assert_eq!(place(narrow, 39, 0, 0), Place::Free, "others have room enough");
+        assert_eq!(place(narrow, 40, 0, 0), Place::OfPath);
+        assert_eq!(place(narrow, 9, 31, 0), Place::Free);
+        assert_eq!(place(narrow, 10, 60, 0), Place::OfPath, "it makes room by itself");
+    }
+}
