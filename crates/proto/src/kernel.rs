@@ -1,6 +1,5 @@
 //! What the engines have in common: paths that take turns, effects and their answers, timers that
-//! stand still while a path is down, and the places where sessions live. CFDP, whose transactions
-//! also stand still when they are suspended, keeps its own account of timers.
+//! stand still while a path is down or a session is suspended, and the places where sessions live.
 
 mod admission;
 mod session;
@@ -19,7 +18,7 @@ use engine::{
 };
 
 pub(crate) use self::admission::{Admission, Place};
-pub(crate) use self::session::{Base, Seat};
+pub(crate) use self::session::{Base, Reason, Seat};
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;
 use crate::storage::{Room, Storage};
@@ -31,6 +30,11 @@ pub(crate) trait Alarm: Copy + Ord {
 
     /// Whether it waits for something from the peer, and so stands still while nothing can arrive.
     fn awaits_peer(self) -> bool;
+
+    /// Whether it concerns this host alone, and so never stands still.
+    fn is_local(self) -> bool {
+        false
+    }
 }
 
 /// What an effect was for; an engine has its own kinds, too.
@@ -60,7 +64,7 @@ pub(crate) enum Job<J> {
 /// Timers of a path's sessions that run, fewest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clock {
-    /// No timer: the path is down.
+    /// Only timers of this host alone: the path is down.
     Stopped,
     /// Only timers that do not wait for the peer: its link to this host is down.
     Sending,
@@ -69,11 +73,11 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// Whether a timer that waits for the peer, or one that does not, runs.
-    pub(crate) fn runs(self, awaits_peer: bool) -> bool {
+    /// Whether a timer runs.
+    pub(crate) fn runs(self, alarm: impl Alarm) -> bool {
         match self {
-            Self::Stopped => false,
-            Self::Sending => !awaits_peer,
+            Self::Stopped => alarm.is_local(),
+            Self::Sending => !alarm.awaits_peer(),
             Self::Running => true,
         }
     }

@@ -1,5 +1,6 @@
 //! What all transactions of an entity share, and what each transaction has in common.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use engine::Time;
@@ -12,7 +13,7 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::kernel::{self, Alarm as _, Clock, Seat, User, bounds};
+use crate::kernel::{self, Clock, Reason, Seat, User, bounds};
 use crate::path::{Burst, Class, Handle, Path};
 use crate::timer::{self, TICK};
 
@@ -74,21 +75,10 @@ impl kernel::Alarm for Alarm {
             Self::Window | Self::Journal | Self::Ready(_) => false,
         }
     }
-}
 
-impl Alarm {
-    /// Timers that stand still while a transaction is suspended or its path is down.
-    pub(crate) const PROTOCOL: [Self; 9] = [
-        Self::Ack,
-        Self::Nak,
-        Self::Inactivity,
-        Self::Check,
-        Self::Probe,
-        Self::KeepAlive,
-        Self::Prompt,
-        Self::Window,
-        Self::Periodic,
-    ];
+    fn is_local(self) -> bool {
+        matches!(self, Self::Journal | Self::Ready(_))
+    }
 }
 
 /// What an effect was for that only CFDP has.
@@ -147,40 +137,34 @@ impl Core {
 /// What each transaction has, whichever side it is on.
 #[derive(Debug)]
 pub(crate) struct Base {
-    pub(crate) seat: Seat,
+    session: kernel::Base<Alarm>,
     /// The header of what this side sends.
     pub(crate) header: Header,
     pub(crate) peer: u64,
     pub(crate) remote: Remote,
-    pub(crate) suspended: bool,
-    pub(crate) last_heard: Time,
     /// Fault handlers that the Metadata sets for this transaction.
     pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
-    /// Set while a direction of the path is down.
-    paused: Option<Paused>,
 }
 
-/// Timers that stand still, because a direction of the path is down.
-#[derive(Debug)]
-struct Paused {
-    /// Which timers still run.
-    clock: Clock,
-    since: Time,
-    left: Vec<(Alarm, Duration)>,
+/// A transaction is a session.
+impl Deref for Base {
+    type Target = kernel::Base<Alarm>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.session
+    }
+}
+
+impl DerefMut for Base {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.session
+    }
 }
 
 impl Base {
     pub(crate) fn new(handle: Handle, header: Header, peer: u64, remote: Remote) -> Self {
-        Self {
-            seat: Seat::new(handle, remote.path),
-            header,
-            peer,
-            remote,
-            suspended: false,
-            last_heard: Time::ZERO,
-            overrides: Vec::new(),
-            paused: None,
-        }
+        let session = kernel::Base::unfrozen(Seat::new(handle, remote.path), Time::ZERO);
+        Self { session, header, peer, remote, overrides: Vec::new() }
     }
 
     pub(crate) fn id(&self) -> TransactionId {
@@ -226,115 +210,87 @@ impl Base {
     }
 
     /// Arms a timer, unless it stands still now: then it is armed when the clock goes on.
-    pub(crate) fn alarm(&self, core: &mut Core, alarm: Alarm, at: Time) {
-        if Alarm::PROTOCOL.contains(&alarm) && !self.clock().runs(alarm.awaits_peer()) {
-            return;
+    pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
+        if self.clock().runs(alarm) {
+            self.session.arm(&mut core.kernel, alarm, at);
         }
-        core.kernel.timers.set((self.seat.handle, alarm), at, alarm.why());
     }
 
     /// Arms a timer unless it is armed to go off no later: it then looks again by itself.
-    pub(crate) fn alarm_no_later(&self, core: &mut Core, alarm: Alarm, at: Time) {
+    pub(crate) fn alarm_no_later(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
         if core.kernel.timers.get((self.seat.handle, alarm)).is_none_or(|deadline| at < deadline.at)
         {
             self.alarm(core, alarm, at);
         }
     }
 
-    pub(crate) fn disarm(&self, core: &mut Core, alarm: Alarm) {
-        core.kernel.timers.cancel((self.seat.handle, alarm));
+    /// Disarms a timer. If it stands still, what is left of it bounds the next one of its kind.
+    pub(crate) fn disarm(&mut self, core: &mut Core, alarm: Alarm) {
+        self.session.disarm_running(&mut core.kernel, alarm);
     }
 
-    pub(crate) fn disarm_protocol(&self, core: &mut Core) {
-        for alarm in Alarm::PROTOCOL {
-            self.disarm(core, alarm);
-        }
+    pub(crate) fn disarm_protocol(&mut self, core: &mut Core) {
+        self.session.disarm_protocol(&mut core.kernel);
+    }
+
+    pub(crate) fn disarm_all(&mut self, core: &mut Core) {
+        self.session.disarm_all(&mut core.kernel);
     }
 
     /// Stands still until it is resumed, and tells the user if that is wanted.
-    pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
-        self.suspended = true;
-        self.disarm_protocol(core);
+    pub(crate) fn suspend(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        self.session.freeze(&mut core.kernel, now, Reason::User);
         if core.config.indications.suspended {
             core.user.indicate(Indication::Suspended { id: self.id(), condition });
         }
     }
 
     /// Goes on; `false` if it was not suspended.
-    pub(crate) fn resume(&mut self, core: &mut Core, progress: u64) -> bool {
-        if !self.suspended {
+    pub(crate) fn resume(&mut self, core: &mut Core, now: Time, progress: u64) -> bool {
+        if !self.is_suspended() {
             return false;
         }
-        self.suspended = false;
+        self.session.thaw(now, Reason::User);
         if core.config.indications.resumed {
             core.user.indicate(Indication::Resumed { id: self.id(), progress });
         }
         true
     }
 
-    /// The timers that run.
-    pub(crate) fn clock(&self) -> Clock {
-        self.paused.as_ref().map_or(Clock::Running, |paused| paused.clock)
+    /// How it ends is settled, whether or not it is suspended.
+    pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
+        self.session.thaw(now, Reason::User);
+        self.disarm_protocol(core);
     }
 
-    /// Stops the timers that do not run by this clock, and keeps what was left of them.
-    pub(crate) fn pause(&mut self, core: &mut Core, now: Time, clock: Clock) {
-        let handle = self.seat.handle;
-        let started = || Paused { clock, since: now, left: Vec::new() };
-        let paused = self.paused.get_or_insert_with(started);
-        paused.clock = clock;
-        let runs = |alarm: Alarm| clock.runs(alarm.awaits_peer());
-        for alarm in Alarm::PROTOCOL.into_iter().filter(|alarm| !runs(*alarm)) {
-            if let Some(deadline) = core.kernel.timers.cancel((handle, alarm)) {
-                paused.left.retain(|(other, _)| *other != alarm);
-                paused.left.push((alarm, deadline.at.since(now)));
-            }
+    /// Follows the path, whose directions are both up. The silence so far ends here, unless the path was down: then it goes
+    /// on. Returns what was left of timers.
+    pub(crate) fn path_resumed(&mut self, now: Time) -> Vec<(Alarm, Duration)> {
+        if !self.is_frozen() {
+            self.last_heard = now;
         }
-        for (alarm, left) in paused.left.extract_if(.., |(alarm, _)| runs(*alarm)) {
-            core.kernel.timers.set((handle, alarm), now + left.max(TICK), alarm.why());
-        }
-    }
-
-    /// Whether timers stand still since a direction of the path went down.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused.is_some()
-    }
-
-    /// The silence so far ends here, unless the path was down: then it goes on.
-    pub(crate) fn hear_again(&mut self, now: Time) {
-        self.last_heard = match &mut self.paused {
-            // While suspended, the peer may have been heard after the path came up again.
-            Some(paused) => {
-                paused.clock = Clock::Running;
-                (self.last_heard + now.since(paused.since)).min(now)
-            }
-            None => now,
-        };
+        self.session.thaw(now, Reason::Path)
     }
 
     /// Lets timers that are armed again end no later than what was left of them. Otherwise none
     /// would ever go off where contacts are short.
-    pub(crate) fn rearm_no_later(&mut self, core: &mut Core, now: Time) {
-        let Some(paused) = self.paused.take() else { return };
-        for (alarm, left) in paused.left {
+    pub(crate) fn rearm_no_later(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        left: Vec<(Alarm, Duration)>,
+    ) {
+        for (alarm, left) in left {
             if core.kernel.timers.get((self.seat.handle, alarm)).is_some() {
                 self.alarm_no_later(core, alarm, now + left.max(TICK));
             }
         }
     }
 
-    pub(crate) fn disarm_all(&self, core: &mut Core) {
-        self.disarm_protocol(core);
-        self.disarm(core, Alarm::Journal);
-        for class in Class::ALL {
-            self.disarm(core, Alarm::Ready(class));
-        }
-    }
-
     /// Whether timers run: not while suspended, nor while a direction of the path is known to be
     /// down.
     pub(crate) fn running(&self, core: &Core) -> bool {
-        !self.suspended && core.kernel.paths.clock(self.seat.path) == Clock::Running
+        !self.is_suspended() && core.kernel.paths.clock(self.seat.path) == Clock::Running
     }
 
     /// Time within which the peer should have answered.

@@ -87,7 +87,7 @@ impl Entity {
             }
             base.seat.set_path(&mut self.core.kernel.paths, from);
             // Timers that stood still with the old path would not be started by the new one.
-            if base.is_paused() || !base.running(&self.core) {
+            if base.is_frozen() || !base.running(&self.core) {
                 transaction.follow(&mut self.core, now);
             } else {
                 transaction.want_all(&mut self.core);

@@ -55,7 +55,7 @@ use self::closed::{Closed, Over};
 use self::core::{Alarm, Base, Core, Job, Kernel, Task};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::kernel::{Clock, Seat, Slots, Turns};
+use crate::kernel::{Clock, Reason, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Turn};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
@@ -132,8 +132,8 @@ impl Transaction {
             return;
         }
         match self {
-            Self::Sender(sender) => sender.base.pause(core, now, clock),
-            Self::Receiver(receiver) => receiver.pause(core, now, clock),
+            Self::Sender(sender) => sender.base.freeze(&mut core.kernel, now, Reason::Path),
+            Self::Receiver(receiver) => receiver.freeze(core, now),
         }
         if clock == Clock::Sending {
             self.want_all(core);
@@ -389,12 +389,12 @@ impl Entity {
     ///
     /// # Errors
     /// There is no such transaction.
-    pub fn suspend(&mut self, _now: Time, id: TransactionId) -> Result<(), RequestError> {
+    pub fn suspend(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with(id, |core, transaction| {
             let condition = ConditionCode::SuspendRequestReceived;
             match transaction {
-                Transaction::Sender(sender) => sender.suspend(core, condition),
-                Transaction::Receiver(receiver) => receiver.suspend(core, condition),
+                Transaction::Sender(sender) => sender.suspend(core, now, condition),
+                Transaction::Receiver(receiver) => receiver.suspend(core, now, condition),
             }
             Ok(())
         })
@@ -504,7 +504,7 @@ impl Turns for Entity {
 
     fn settle(&mut self, handle: Handle) {
         if self.slots.get(handle).is_some_and(Transaction::is_done) {
-            let Some(transaction) = self.slots.take(handle) else { return };
+            let Some(mut transaction) = self.slots.take(handle) else { return };
             self.core.kernel.senders -= usize::from(transaction.role() == Role::Sender);
             let id = transaction.base().id();
             // The two halves of a relayed transaction have the same id.
@@ -514,7 +514,7 @@ impl Turns for Entity {
             self.last = None;
             self.core.operations.gone(transaction.role(), id);
             self.core.user.limit_left(Limit::Transactions);
-            transaction.base().disarm_all(&mut self.core);
+            transaction.base_mut().disarm_all(&mut self.core);
             if let Transaction::Receiver(mut receiver) = transaction {
                 let (subject, since) = (receiver.subject(), receiver.base.last_heard);
                 let pdu = receiver.take_finished_pdu();
@@ -553,12 +553,11 @@ impl Engine for Entity {
 
     fn handle_timeout(&mut self, now: Time) {
         while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
-            match self.slots.get_mut(handle) {
-                Some(Transaction::Sender(sender)) => sender.alarm(&mut self.core, now, alarm),
-                Some(Transaction::Receiver(receiver)) => {
-                    receiver.alarm(&mut self.core, now, alarm);
-                }
-                None => continue,
+            let Some(transaction) = self.slots.get_mut(handle) else { continue };
+            transaction.base_mut().disarm(&mut self.core, alarm);
+            match transaction {
+                Transaction::Sender(sender) => sender.alarm(&mut self.core, now, alarm),
+                Transaction::Receiver(receiver) => receiver.alarm(&mut self.core, now, alarm),
             }
             self.settle(handle);
         }

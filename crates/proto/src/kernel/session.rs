@@ -72,6 +72,15 @@ impl Seat {
     }
 }
 
+/// Reason why timers of a session stand still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// A direction of its path is down, and its silence does not count.
+    Path,
+    /// The user suspended it.
+    User,
+}
+
 /// State that each session has, at either end.
 #[derive(Debug)]
 pub(crate) struct Base<A> {
@@ -80,12 +89,13 @@ pub(crate) struct Base<A> {
     /// Timers that are armed.
     armed: Vec<A>,
     /// Timers that stand still because a direction of the path is down.
-    stopped: Option<Stopped<A>>,
+    frozen: Option<Frozen<A>>,
+    is_suspended: bool,
 }
 
 /// Timers that stand still.
 #[derive(Debug)]
-struct Stopped<A> {
+struct Frozen<A> {
     /// Which timers still run.
     clock: Clock,
     since: Time,
@@ -95,12 +105,16 @@ struct Stopped<A> {
 
 impl<A: Alarm> Base<A> {
     pub(crate) fn new(paths: &Paths, handle: Handle, path: Option<PathId>, now: Time) -> Self {
-        let seat = Seat::new(handle, path);
         // What was under way when the path went down still arrives, and may begin a session.
         let clock = paths.clock(path);
-        let stopped =
-            (clock != Clock::Running).then_some(Stopped { clock, since: now, left: Vec::new() });
-        Self { seat, last_heard: now, armed: Vec::new(), stopped }
+        let frozen =
+            (clock != Clock::Running).then_some(Frozen { clock, since: now, left: Vec::new() });
+        Self { frozen, ..Self::unfrozen(Seat::new(handle, path), now) }
+    }
+
+    /// State of a session whose timers run until they are frozen, whatever its path does.
+    pub(crate) const fn unfrozen(seat: Seat, now: Time) -> Self {
+        Self { seat, last_heard: now, armed: Vec::new(), frozen: None, is_suspended: false }
     }
 
     /// Asks for a chance to send something of this class.
@@ -117,38 +131,56 @@ impl<A: Alarm> Base<A> {
         wait: Duration,
     ) {
         let wait = wait.max(TICK);
-        let held = |stopped: &&mut Stopped<A>| !stopped.clock.runs(alarm.awaits_peer());
-        if let Some(Stopped { left, .. }) = self.stopped.as_mut().filter(held) {
+        if let Some(Frozen { left, .. }) = self.frozen.as_mut().filter(|it| !it.clock.runs(alarm)) {
             left.retain(|(other, _)| *other != alarm);
             left.push((alarm, wait));
             return;
         }
+        self.arm(kernel, alarm, now + wait);
+    }
+
+    /// Arms a timer, which runs even if others of its kind stand still.
+    pub(crate) fn arm<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A, at: Time) {
         if !self.armed.contains(&alarm) {
             self.armed.push(alarm);
         }
-        kernel.timers.set((self.seat.handle, alarm), now + wait, alarm.why());
+        kernel.timers.set((self.seat.handle, alarm), at, alarm.why());
     }
 
     /// Whether a timer is armed.
     pub(crate) fn is_armed(&self, alarm: A) -> bool {
-        let left = self.stopped.iter().flat_map(|stopped| stopped.left.iter().map(|(it, _)| it));
+        let left = self.frozen.iter().flat_map(|frozen| frozen.left.iter().map(|(it, _)| it));
         self.armed.iter().chain(left).any(|other| *other == alarm)
     }
 
     pub(crate) fn disarm<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A) {
-        self.armed.retain(|other| *other != alarm);
-        if let Some(stopped) = self.stopped.as_mut() {
-            stopped.left.retain(|(other, _)| *other != alarm);
+        if let Some(frozen) = self.frozen.as_mut() {
+            frozen.left.retain(|(other, _)| *other != alarm);
         }
+        self.disarm_running(kernel, alarm);
+    }
+
+    /// Disarms a timer, but keeps what is left of one that stands still.
+    pub(crate) fn disarm_running<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A) {
+        self.armed.retain(|other| *other != alarm);
         kernel.timers.cancel((self.seat.handle, alarm));
+    }
+
+    /// Disarms all timers but those of this host alone, and keeps what is left of those that stand
+    /// still.
+    pub(crate) fn disarm_protocol<J>(&mut self, kernel: &mut Kernel<A, J>) {
+        let handle = self.seat.handle;
+        for alarm in self.armed.extract_if(.., |alarm| !alarm.is_local()) {
+            kernel.timers.cancel((handle, alarm));
+        }
     }
 
     pub(crate) fn disarm_all<J>(&mut self, kernel: &mut Kernel<A, J>) {
         for alarm in std::mem::take(&mut self.armed) {
             kernel.timers.cancel((self.seat.handle, alarm));
         }
-        if let Some(stopped) = self.stopped.as_mut() {
-            stopped.left.clear();
+        if let Some(frozen) = self.frozen.as_mut() {
+            frozen.left.clear();
         }
     }
 
@@ -162,26 +194,68 @@ impl<A: Alarm> Base<A> {
     /// nothing can be sent or nothing can arrive.
     pub(crate) fn follow<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
         let clock = kernel.paths.clock(self.seat.path);
-        if clock == self.stopped.as_ref().map_or(Clock::Running, |stopped| stopped.clock) {
+        if clock == self.clock() {
             return;
         }
-        let mut waiting = Vec::new();
-        if let Some(stopped) = self.stopped.take() {
-            self.last_heard = (self.last_heard + now.since(stopped.since)).min(now);
-            waiting = stopped.left;
-        }
+        let waiting = self.thaw(now, Reason::Path);
         if clock != Clock::Running {
-            self.armed.retain(|alarm| {
-                let runs = clock.runs(alarm.awaits_peer());
-                if !runs && let Some(at) = kernel.timers.cancel((self.seat.handle, *alarm)) {
-                    waiting.push((*alarm, at.at.since(now)));
-                }
-                runs
-            });
-            self.stopped = Some(Stopped { clock, since: now, left: Vec::new() });
+            self.freeze(kernel, now, Reason::Path);
         }
         for (alarm, left) in waiting {
             self.alarm(kernel, alarm, now, left);
         }
+    }
+
+    /// Stops timers. Those that the path stops, by its clock, keep the time that was left of them,
+    /// and others that it stopped before run on. A suspended session loses all but those of this
+    /// host alone.
+    pub(crate) fn freeze<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time, reason: Reason) {
+        let (handle, clock) = (self.seat.handle, kernel.paths.clock(self.seat.path));
+        if reason == Reason::User {
+            self.is_suspended = true;
+            self.disarm_protocol(kernel);
+            return;
+        }
+        let begun = || Frozen { clock, since: now, left: Vec::new() };
+        let Frozen { clock: before, left, .. } = self.frozen.get_or_insert_with(begun);
+        *before = clock;
+        for alarm in self.armed.extract_if(.., |alarm| !clock.runs(*alarm)) {
+            if let Some(at) = kernel.timers.cancel((handle, alarm)) {
+                left.retain(|(other, _)| *other != alarm);
+                left.push((alarm, at.at.since(now)));
+            }
+        }
+        let running: Vec<_> = left.extract_if(.., |(alarm, _)| clock.runs(*alarm)).collect();
+        for (alarm, left) in running {
+            self.arm(kernel, alarm, now + left.max(TICK));
+        }
+    }
+
+    /// Ends a standstill. One of the path leaves out the silence meanwhile, and returns the time
+    /// that was left of each timer.
+    pub(crate) fn thaw(&mut self, now: Time, reason: Reason) -> Vec<(A, Duration)> {
+        if reason == Reason::User {
+            self.is_suspended = false;
+            return Vec::new();
+        }
+        let Some(Frozen { since, left, .. }) = self.frozen.take() else { return Vec::new() };
+        // The peer of a suspended session may have been heard after the path came up again.
+        self.last_heard = (self.last_heard + now.since(since)).min(now);
+        left
+    }
+
+    /// Whether the user suspended the session.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.is_suspended
+    }
+
+    /// Whether timers stand still since a direction of the path went down.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    /// The timers that run.
+    pub(crate) fn clock(&self) -> Clock {
+        self.frozen.as_ref().map_or(Clock::Running, |frozen| frozen.clock)
     }
 }

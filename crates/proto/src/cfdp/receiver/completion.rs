@@ -19,7 +19,7 @@ impl Receiver {
     /// Goes on to the end if everything is there.
     pub(super) fn check_complete(&mut self, core: &mut Core, now: Time) {
         let (Some(eof), Some(metadata)) = (self.eof, self.metadata.as_ref()) else { return };
-        if self.phase != Phase::Receiving || self.base.suspended {
+        if self.phase != Phase::Receiving || self.base.is_suspended() {
             return;
         }
         if metadata.destination.is_none() {
@@ -221,8 +221,7 @@ impl Receiver {
 
     /// All is decided: writes it down, and then tells it.
     fn conclude(&mut self, core: &mut Core, now: Time) {
-        self.base.suspended = false;
-        self.base.disarm_protocol(core);
+        self.base.settle(core, now);
         self.base.disarm(core, Alarm::Journal);
         // A waypoint that gives up is where the transaction ends.
         let end_system =
@@ -299,7 +298,7 @@ impl Receiver {
         match self.base.handler(core, condition) {
             FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, now, condition),
             FaultHandler::Suspend if self.phase == Phase::Receiving => {
-                self.suspend(core, condition);
+                self.suspend(core, now, condition);
             }
             // A whole file that is wrong does not become right by waiting.
             FaultHandler::Suspend => self.cancel(core, now, condition),
@@ -367,8 +366,7 @@ impl Receiver {
         condition: ConditionCode,
         location: Option<EntityId>,
     ) {
-        self.base.suspended = false;
-        self.base.disarm_protocol(core);
+        self.base.settle(core, now);
         self.nak.round = super::Round::Idle;
         self.outcome.condition = condition;
         self.outcome.delivery = DeliveryCode::Incomplete;

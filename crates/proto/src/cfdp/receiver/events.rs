@@ -11,7 +11,7 @@ use super::{End, Metadata, Phase, Receiver, Round};
 use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
-use crate::kernel::Clock;
+use crate::kernel::{Clock, Reason};
 use crate::path::Class;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
@@ -166,7 +166,7 @@ impl Receiver {
         self.base.last_heard = now;
         // A suspended reception answers once. Then it is for the sender to say, by its inactivity
         // limit, how long it waits.
-        let answers = !self.base.suspended || self.eof.is_none();
+        let answers = !self.base.is_suspended() || self.eof.is_none();
         if self.base.acknowledged() && answers {
             let at = now + self.base.remote.host_delays.eof_to_ack;
             self.ack_due = Some((eof.condition, at));
@@ -370,14 +370,14 @@ impl Receiver {
             self.base.last_heard = now;
             self.fault(core, now, ConditionCode::InactivityDetected);
         }
-        if self.phase == Phase::Receiving && !self.base.suspended {
+        if self.phase == Phase::Receiving && !self.base.is_suspended() {
             let next = self.base.last_heard + self.base.inactivity(core);
             self.base.alarm(core, Alarm::Inactivity, next);
         }
     }
 
     fn check_again(&mut self, core: &mut Core, now: Time) {
-        if self.phase != Phase::Receiving || self.eof.is_none() || self.base.suspended {
+        if self.phase != Phase::Receiving || self.eof.is_none() || self.base.is_suspended() {
             return;
         }
         self.checks += 1;
@@ -385,7 +385,7 @@ impl Receiver {
             self.checks = 0;
             self.fault(core, now, ConditionCode::CheckLimitReached);
         }
-        if self.phase == Phase::Receiving && !self.base.suspended {
+        if self.phase == Phase::Receiving && !self.base.is_suspended() {
             self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
         }
     }
@@ -418,15 +418,15 @@ impl Receiver {
         self.close(core);
     }
 
-    pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
-        if self.base.suspended || self.phase != Phase::Receiving {
+    pub(crate) fn suspend(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        if self.base.is_suspended() || self.phase != Phase::Receiving {
             return;
         }
-        self.base.suspend(core, condition);
+        self.base.suspend(core, now, condition);
     }
 
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
-        if !self.base.resume(core, self.ranges.covered()) {
+        if !self.base.resume(core, now, self.ranges.covered()) {
             return;
         }
         self.rearm(core, now);
@@ -439,7 +439,7 @@ impl Receiver {
         if !self.base.running(core) {
             return;
         }
-        self.base.hear_again(now);
+        let left = self.base.path_resumed(now);
         match self.phase {
             Phase::Receiving => {
                 self.start_timers(core, now);
@@ -463,18 +463,18 @@ impl Receiver {
             | Phase::Concluding
             | Phase::Done => {}
         }
-        self.base.rearm_no_later(core, now);
+        self.base.rearm_no_later(core, now, left);
     }
 
     /// A direction of the path went down: a link that is known to be down lets no time count
     /// (§4.12).
-    pub(crate) fn pause(&mut self, core: &mut Core, now: Time, clock: Clock) {
+    pub(crate) fn freeze(&mut self, core: &mut Core, now: Time) {
         let before = self.base.clock();
         if before == Clock::Running {
             self.stop_asking(now);
         }
-        self.base.pause(core, now, clock);
-        if (before, clock) == (Clock::Stopped, Clock::Sending) {
+        self.base.freeze(&mut core.kernel, now, Reason::Path);
+        if (before, self.base.clock()) == (Clock::Stopped, Clock::Sending) {
             self.ask_at_contact(core, now);
         }
     }

@@ -158,7 +158,7 @@ impl Receiver {
         let id = base.id();
         let name = format!("rx-{}-{}", id.source, id.sequence);
         let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
-        let receiver = Self {
+        let mut receiver = Self {
             base,
             metadata: None,
             metadata_pdu: Vec::new(),
@@ -225,7 +225,7 @@ impl Receiver {
         self.progress.restoring = false;
     }
 
-    fn start_timers(&self, core: &mut Core, now: Time) {
+    fn start_timers(&mut self, core: &mut Core, now: Time) {
         let limit = self.base.last_heard + self.base.inactivity(core);
         self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
         if let Some(every) = self.base.remote.keep_alive.filter(|_| self.base.acknowledged()) {
@@ -251,7 +251,7 @@ impl Receiver {
         let patience = self.base.answer_time(core) * 2;
         self.phase == Phase::Receiving
             && !begun
-            && !self.base.suspended
+            && !self.base.is_suspended()
             && now.since(self.base.last_heard) >= patience
     }
 
@@ -424,7 +424,7 @@ impl Receiver {
         // A NAK acknowledges the end of the file, too, and the data waits for it.
         let asks_first = matches!(self.nak.round, Round::Asking { .. })
             && self.nak_from <= now
-            && !self.base.suspended
+            && !self.base.is_suspended()
             && self.return_is_thin(core);
         if asks_first && self.emit_naks(core, burst) == Turn::More {
             return Turn::More;
@@ -433,7 +433,7 @@ impl Receiver {
             return turn;
         }
         // A suspended sender must still know that its EOF arrived.
-        if self.base.suspended {
+        if self.base.is_suspended() {
             return Turn::Over;
         }
         if let Some(at) = self.finished_due {
@@ -525,7 +525,7 @@ impl Receiver {
 
     pub(crate) fn report(&self) -> Report {
         let state = match self.phase {
-            _ if self.base.suspended => State::Suspended,
+            _ if self.base.is_suspended() => State::Suspended,
             Phase::Receiving => State::Transferring,
             Phase::Verifying
             | Phase::Syncing

@@ -401,7 +401,7 @@ impl Receiver {
     /// The answers stopped, or never came.
     pub(super) fn nak_overdue(&mut self, core: &mut Core, now: Time) {
         let Round::Waiting { heard, .. } = self.nak.round else { return };
-        if self.base.suspended {
+        if self.base.is_suspended() {
             return;
         }
         if now < self.nak.deadline {
@@ -412,7 +412,7 @@ impl Receiver {
         if !heard {
             self.missed(core, now);
         }
-        if !self.base.suspended {
+        if !self.base.is_suspended() {
             self.ask_for_all(core, now);
         }
     }
@@ -445,7 +445,7 @@ impl Receiver {
     /// The path is up, its return not yet: what was lost before the outage is requested at once, as
     /// a contact may be too short for the rest of the file, a request and the repairs.
     pub(super) fn ask_at_contact(&mut self, core: &mut Core, now: Time) {
-        let is_receiving = self.phase == Phase::Receiving && !self.base.suspended;
+        let is_receiving = self.phase == Phase::Receiving && !self.base.is_suspended();
         if is_receiving && (self.eof.is_some() || self.may_ask_early()) {
             self.nak.round = Round::Idle;
             self.nak.contact_at = Some(now);
@@ -480,7 +480,7 @@ impl Receiver {
             self.nak.waited = Duration::ZERO;
             self.missed(core, now);
         }
-        if !self.base.suspended {
+        if !self.base.is_suspended() {
             self.ask_for_all(core, now);
         }
     }

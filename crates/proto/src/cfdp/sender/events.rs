@@ -272,8 +272,7 @@ impl Sender {
             return;
         }
         let told = matches!(self.phase, Phase::Cancelled { .. });
-        self.base.suspended = false;
-        self.base.disarm_protocol(core);
+        self.base.settle(core, now);
         if !told {
             self.finished(core, Outcome::from_wire(finished));
         }
@@ -306,7 +305,7 @@ impl Sender {
                     self.eof.waits = 0;
                     self.fault(core, now, ConditionCode::CheckLimitReached);
                 }
-                if self.phase == Phase::Sending && !self.base.suspended {
+                if self.phase == Phase::Sending && !self.base.is_suspended() {
                     self.base.alarm(core, Alarm::Check, now + self.base.check_time(core));
                 }
             }
@@ -344,7 +343,7 @@ impl Sender {
             | Phase::Done => {}
         }
         let waits = match self.phase {
-            Phase::Sending => !self.base.suspended,
+            Phase::Sending => !self.base.is_suspended(),
             Phase::Cancelled { .. } | Phase::Acknowledging => true,
             Phase::Opening | Phase::Done => false,
         };
@@ -372,7 +371,9 @@ impl Sender {
             }
             self.fault(core, now, ConditionCode::PositiveAckLimitReached);
         }
-        if matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) && !self.base.suspended {
+        if matches!(self.phase, Phase::Sending | Phase::Cancelled { .. })
+            && !self.base.is_suspended()
+        {
             self.eof.due = true;
             self.base.want(core, Class::Bulk);
         }
@@ -385,7 +386,7 @@ impl Sender {
         }
         match self.base.handler(core, condition) {
             FaultHandler::Cancel | FaultHandler::Other(_) => self.cancel(core, now, condition),
-            FaultHandler::Suspend => self.suspend(core, condition),
+            FaultHandler::Suspend => self.suspend(core, now, condition),
             FaultHandler::Ignore => {
                 let (id, progress) = (self.base.id(), self.progress());
                 core.user.indicate(Indication::Fault { id, condition, progress });
@@ -405,8 +406,7 @@ impl Sender {
         if let Some(source) = self.source.as_mut() {
             source.forget_repairs();
         }
-        self.base.suspended = false;
-        self.base.disarm_protocol(core);
+        self.base.settle(core, now);
         let outcome = Outcome {
             condition,
             delivery: DeliveryCode::Incomplete,
@@ -429,15 +429,15 @@ impl Sender {
         self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
     }
 
-    pub(crate) fn suspend(&mut self, core: &mut Core, condition: ConditionCode) {
-        if self.base.suspended || !matches!(self.phase, Phase::Opening | Phase::Sending) {
+    pub(crate) fn suspend(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
+        if self.base.is_suspended() || !matches!(self.phase, Phase::Opening | Phase::Sending) {
             return;
         }
-        self.base.suspend(core, condition);
+        self.base.suspend(core, now, condition);
     }
 
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
-        if !self.base.resume(core, self.progress()) {
+        if !self.base.resume(core, now, self.progress()) {
             return;
         }
         self.rearm(core, now);
@@ -470,7 +470,7 @@ impl Sender {
             return;
         }
         let before = self.base.last_heard;
-        self.base.hear_again(now);
+        let left = self.base.path_resumed(now);
         self.repaired = (self.repaired + self.base.last_heard.since(before)).min(now);
         if self.eof.ever_sent && matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) {
             if self.base.acknowledged() {
@@ -490,7 +490,7 @@ impl Sender {
         if let (Phase::Sending, Some(every)) = (&self.phase, self.base.remote.prompt) {
             self.base.alarm(core, Alarm::Prompt, now + every.max(TICK));
         }
-        self.base.rearm_no_later(core, now);
+        self.base.rearm_no_later(core, now, left);
     }
 
     /// Asks for a turn for all that waits to be sent.

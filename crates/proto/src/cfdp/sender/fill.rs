@@ -84,7 +84,7 @@ impl Sender {
         let is_waiting = self.phase == Phase::Sending && self.eof.ever_sent && !self.eof.due;
         let is_private = self.base.acknowledged() && self.window.is_none();
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        let path = path.filter(|_| is_waiting && is_private && !self.base.suspended);
+        let path = path.filter(|_| is_waiting && is_private && !self.base.is_suspended());
         let Some(replies) = path.map(|path| self.replies(path)) else { return };
         let most = self.base.remote.repair_copies.saturating_sub(1);
         let source = self.source.as_mut().filter(|it| it.at_end() && !it.has_repairs());

@@ -265,7 +265,7 @@ impl Sender {
 
     /// Sends what it has of one class.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
-        if self.base.suspended {
+        if self.base.is_suspended() {
             return Turn::Over;
         }
         match class {
@@ -580,7 +580,7 @@ impl Sender {
 
     pub(crate) fn report(&self) -> Report {
         let state = match self.phase {
-            _ if self.base.suspended => State::Suspended,
+            _ if self.base.is_suspended() => State::Suspended,
             Phase::Opening => State::Opening,
             Phase::Sending if self.eof.ever_sent => State::Waiting,
             Phase::Sending => State::Transferring,
