@@ -298,6 +298,10 @@ def forwards() -> None:
 
 def far_opens_too() -> None:
     subprocess.run(["ip", "route", "add", "10.9.0.0/24", "dev", "near"], check=True)
+    until = time.monotonic() + LIMIT
+    while not os.path.exists(path("opening")):
+        assert time.monotonic() < until, "the near end does not begin"
+        time.sleep(0.01)
     # The near end's interface may not be there yet: then its kernel says that nothing is.
     for _ in range(10):
         connection = socket.socket()
@@ -320,6 +324,8 @@ def near_opens_too() -> None:
     forwards()
     with open(path("data", DATA), "rb") as data, open(path("got"), "wb") as got:
         process = start("connect", f"{FAR}:5000", "--from-port", "6000", stdin=data, stdout=got)
+        # Both requests are under way at once, however long the near end took to begin.
+        path("opening", b"")
         tell(ended(process, 0, "graceful"))
     assert content("got") == b"yes"
 
