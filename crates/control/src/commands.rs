@@ -80,8 +80,9 @@ impl Commands {
     /// Ends a program, and what it has started.
     pub(crate) fn end(&self, id: u64) -> Result<(), Refusal> {
         if let Some(pid) = self.get(id)?.pid {
+            // Its group: the first process of the namespace may not have asked yet to end with it.
             // It may have ended just now.
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
         }
         Ok(())
     }
