@@ -1,7 +1,7 @@
 //! The fuzz targets as plain functions: each takes any bytes and panics if a promise is broken.
 //!
 //! The fuzzer calls them through the programs in `fuzz_targets/`; `tests/replay.rs` calls them
-//! with every file of `corpus/`, on any toolchain.
+//! with every input of `corpora/`, on any toolchain.
 
 mod agent;
 mod bundles;

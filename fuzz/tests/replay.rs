@@ -1,7 +1,8 @@
 //! Every target over its corpus, without a fuzzer.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::Path;
 
 use slowlight_fuzz::TARGETS;
@@ -13,16 +14,19 @@ fn fuzz() -> &'static Path {
 #[test]
 fn corpora_replay() {
     for (name, target) in TARGETS {
-        let corpus = fuzz().join("corpus").join(name);
-        let mut files: Vec<_> =
-            fs::read_dir(&corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        assert!(!files.is_empty(), "{} is empty", corpus.display());
-        for file in files {
+        let corpus = fuzz().join("corpora").join(format!("{name}.tar"));
+        let mut archive = tar::Archive::new(File::open(&corpus).unwrap());
+        let mut inputs = 0;
+        for input in archive.entries().unwrap() {
+            let mut input = input.unwrap();
             // Shown only if the target panics: this is the input that did it.
-            println!("{}", file.display());
-            target(&fs::read(&file).unwrap());
+            println!("{}: {}", corpus.display(), input.path().unwrap().display());
+            let mut octets = Vec::new();
+            input.read_to_end(&mut octets).unwrap();
+            target(&octets);
+            inputs += 1;
         }
+        assert!(inputs > 0, "{} is empty", corpus.display());
     }
 }
 
