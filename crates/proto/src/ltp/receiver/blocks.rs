@@ -5,45 +5,52 @@ use wire::ltp::AGGREGATION_SERVICE;
 
 use super::super::core::{Alarm, Core};
 use super::super::indication::{Block, BlockContent};
+use super::sink::{Filing, Sink};
 use super::{Phase, Receiver};
 use crate::ranges::Ranges;
 
 impl Receiver {
     /// Whether a block that is handed over grows too long to be held in memory up to `end`.
     pub(super) fn is_beyond_memory(&self, core: &Core, end: u64) -> bool {
-        core.blocks.is_some()
+        matches!(self.sink, Sink::Block(_))
             && self.service != AGGREGATION_SERVICE
             && self.lacks_room(core, end).is_some()
     }
 
     /// Goes on in a working file with what was held in memory. What it has no room for is asked for again.
     pub(super) fn spill(&mut self, core: &mut Core) {
-        let Some(block) = self.units.take() else { return };
+        let Sink::Block(block) = &mut self.sink else { return };
+        let block = std::mem::take(block);
         core.units -= block.len();
         let handle = self.base.seat.handle;
         let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
-        self.spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
+        let mut filing = Box::new(Filing::new(self.peer.session));
+        filing.spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
         for (start, end) in std::mem::take(&mut self.ranges).iter() {
             let part = &block[start as usize..end as usize];
-            if self.spool.append(&mut core.kernel, handle, start, part) {
+            if filing.spool.append(&mut core.kernel, handle, start, part) {
                 self.ranges.insert(start, end);
             }
         }
+        self.sink = Sink::File(filing);
     }
 
     /// Hands over a block that is whole, and in memory.
     pub(super) fn hand_over_memory(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.kernel, Alarm::Inactivity);
-        let block = self.units.replace(Vec::new()).unwrap_or_default();
+        let Sink::Block(block) = &mut self.sink else { return };
+        let block = std::mem::take(block);
         core.units -= block.len();
         self.hand_over(core, BlockContent::Octets(block.into()));
     }
 
     /// Hands over a block that is whole, in the working file, and synced.
     pub(super) fn hand_over_file(&mut self, core: &mut Core) {
-        self.spool.close(&mut core.kernel);
-        let len = self.file.as_ref().map_or(0, |file| file.size);
-        self.hand_over(core, BlockContent::File(self.spool.name.clone(), len));
+        let Sink::File(filing) = &mut self.sink else { return };
+        filing.spool.close(&mut core.kernel);
+        let len = filing.file().map_or(0, |file| file.size);
+        let content = BlockContent::File(filing.spool.name.clone(), len);
+        self.hand_over(core, content);
     }
 
     fn hand_over(&mut self, core: &mut Core, content: BlockContent) {

@@ -8,6 +8,7 @@ use wire::ltp::{CancelReason, End};
 
 use super::super::core::Core;
 use super::super::indication::{Failure, Indication};
+use super::sink::Sink;
 use super::{Phase, Receiver};
 use crate::ranges::Ranges;
 
@@ -37,13 +38,16 @@ impl Receiver {
     /// checkpoint by itself costs nothing but memory.
     pub(super) fn open_file(&mut self, core: &mut Core) {
         let is_worth = self.segments > 1 || self.red_is_here();
-        let is_wanted = self.units.is_none() && !self.spool.is_begun();
-        if self.phase != Phase::Receiving || self.is_half_open || !is_worth || !is_wanted {
+        if self.phase != Phase::Receiving || self.is_half_open || !is_worth {
+            return;
+        }
+        let Sink::File(filing) = &mut self.sink else { return };
+        if filing.spool.is_begun() {
             return;
         }
         let (handle, mode) = (self.base.seat.handle, OpenMode::Truncate);
         let nothing = Ranges::new();
-        self.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
+        filing.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
     }
 
     /// Silence of a session that came no further than two segments, and to whose reports nobody
@@ -52,8 +56,8 @@ impl Receiver {
         let is_weak = self.phase == Phase::Receiving
             && !self.is_half_open
             && self.segments <= WEAK_SEGMENTS
-            && !self.is_answered
-            && self.relay.is_none();
+            && !self.reporting.is_answered
+            && self.sink.relay().is_none();
         is_weak.then(|| now.since(self.base.last_heard))
     }
 
@@ -77,7 +81,7 @@ impl Receiver {
     /// again.
     pub(crate) fn give_way(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.kernel);
-        self.spool.abandon(&mut core.kernel);
+        self.abandon_spool(core);
         self.phase = Phase::Done;
     }
 }

@@ -5,6 +5,7 @@ use wire::ltp::CancelReason;
 use wire::ltpt::Congestion;
 
 use super::super::core::{Alarm, Core, Job, Peer, Task};
+use super::sink::{Sink, Transit};
 use super::{Phase, Receiver};
 use crate::kernel::Base;
 use crate::ltpt::flow::{Relay, Seq, Shape};
@@ -22,18 +23,19 @@ impl Receiver {
         now: Time,
         (flow, relay): (Seq, Relay),
     ) -> Self {
-        let mut receiver = Self::with(base, peer, core, relay.service);
-        receiver.spool = Spool::new(record::file(receiver.peer.session));
-        (receiver.flow, receiver.relay) = (Some(flow), Some(relay));
-        let (handle, mode, nothing) =
-            (receiver.base.seat.handle, OpenMode::Truncate, Ranges::new());
-        receiver.spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
+        let mut spool = Spool::new(record::file(peer.session));
+        let (handle, mode, nothing) = (base.seat.handle, OpenMode::Truncate, Ranges::new());
+        spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
+        let service = relay.service;
+        let sink = Sink::Relay(Box::new(Transit { spool, relay }));
+        let mut receiver = Self::with(base, peer, core, (service, sink));
+        receiver.flow = Some(flow);
         receiver.begin(core, now)
     }
 
     /// The transfer of which this is a hop, if the block is for another engine.
     pub(crate) fn relays(&self) -> Option<Seq> {
-        self.flow.filter(|_| self.relay.is_some())
+        self.flow.filter(|_| self.sink.relay().is_some())
     }
 
     /// All that has arrived.
@@ -44,43 +46,47 @@ impl Receiver {
     /// What came since the last time, for the sender behind this: where the red part ends, or at least
     /// where green data begins, and whether the former.
     pub(crate) fn news(&mut self) -> ((u64, bool), News) {
-        let fresh = self.relay.as_mut().map(|relay| std::mem::take(&mut relay.fresh));
-        let news = News {
-            fresh: fresh.unwrap_or_default(),
-            file: self.spool.file(),
-            unwritten: self.spool.unwritten(),
-            total: self.end,
-            last: self.relay.as_ref().and_then(|relay| relay.last.clone()),
+        let total = self.extent.end;
+        let news = match &mut self.sink {
+            Sink::Relay(transit) => News {
+                fresh: std::mem::take(&mut transit.relay.fresh),
+                file: transit.spool.file(),
+                unwritten: transit.spool.unwritten(),
+                total,
+                last: transit.relay.last.clone(),
+            },
+            Sink::File(_) | Sink::Units(_) | Sink::Block(_) => {
+                News { fresh: Vec::new(), file: None, unwritten: (0, 0), total, last: None }
+            }
         };
-        ((self.red.unwrap_or(self.green), self.red.is_some()), news)
+        (self.extent.colors(), news)
     }
 
     /// Hands collected data to the store, because too much waits in this engine; whether there was any.
     pub(crate) fn flush(&mut self, core: &mut Core) -> bool {
-        let (start, end) = self.spool.unwritten();
+        let (start, end) = self.sink.spool().map_or((0, 0), Spool::unwritten);
         if self.phase != Phase::Receiving || start == end {
             return false;
         }
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        self.flush_spool(core);
         true
     }
 
     /// All of a block for another engine is here that will be: makes it safe.
     pub(super) fn keep_all(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.kernel, Alarm::Inactivity);
-        // If nobody said so, the red part ends where the green one begins: there is no gap between them.
-        self.red = self.red.or(Some(self.green));
+        self.extent.is_over();
         self.phase = Phase::Syncing;
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        self.flush_spool(core);
         self.sync(core);
     }
 
     /// What is synced of a block for another engine is written down, so that a later run knows whereto
     /// it goes.
     pub(super) fn write_down(&mut self, core: &mut Core) {
-        let Some(relay) = self.relay.as_mut() else { return };
+        let Some(relay) = self.sink.relay_mut() else { return };
         // Nobody counts on green data.
-        if !core.config.journal || self.red == Some(0) {
+        if !core.config.journal || self.extent.red == Some(0) {
             self.written_down(core);
             return;
         }
@@ -88,8 +94,8 @@ impl Receiver {
         let shape = Shape {
             // What came since is not safe yet.
             parts: std::mem::take(&mut relay.synced),
-            end: self.end,
-            red: self.red.unwrap_or_default(),
+            end: self.extent.end,
+            red: self.extent.red.unwrap_or_default(),
             last: relay.last.clone(),
         };
         let value = record::encode(&relay.onward, relay.service, &shape);

@@ -1,6 +1,7 @@
 //! The reports of a session that receives (RFC 5326 §6.11): when they are made, what they claim,
 //! when they are repeated.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::Time;
@@ -8,12 +9,12 @@ use wire::ltp::{CancelReason, Checkpoint, sdnv};
 
 use super::super::config::Timer;
 use super::super::core::{Alarm, Core};
-use super::super::gaps::{GapWatch, OUTSTANDING_MAX};
-use super::super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX, Sent};
+use super::super::gaps::{GapWatch, OUTSTANDING_MAX, Repeats};
+use super::super::reports::{self, CHECKPOINTS_KEPT, REPORTS_MAX, Reports, Sent};
 use super::super::silence::{Probe, Silence, backed_off};
 use super::{Phase, Receiver};
 use crate::path::{Class, Path};
-use crate::thin_return;
+use crate::thin_return::{self, ArrivalRate};
 
 /// Reports that wait to be sent, beyond which no more are made: who asks will ask again.
 const DUE_MAX: usize = 1024;
@@ -49,6 +50,64 @@ const LOSSY_SHARE: u32 = 100;
 const LOSSY: u64 = 8;
 const LOSSY_LEN: u64 = 64 << 10;
 
+/// The reports of a session, and what they are made for.
+#[derive(Debug)]
+pub(super) struct Reporting {
+    /// The serial number of the next report.
+    serial: u64,
+    /// The first serial number of reports.
+    first_serial: u64,
+    /// Up to here the checkpoints that answer nothing were reported on.
+    reported: u64,
+    pub(super) reports: Reports,
+    /// When the sender last acknowledged a report, or had a reason to.
+    acked_at: Time,
+    /// Whether the sender acknowledged a report.
+    pub(super) is_answered: bool,
+    /// Reports that wait to be sent.
+    pub(super) due: VecDeque<u64>,
+    pub(super) gaps: GapWatch,
+    repeats: Repeats,
+    /// Checkpoints that came when all is there, but not safe yet.
+    pub(super) waiting: Vec<Checkpoint>,
+    /// The rate at which data arrives.
+    pub(super) arrivals: ArrivalRate,
+}
+
+impl Reporting {
+    /// Reports with serial numbers from `serial` on.
+    pub(super) fn new(serial: u64) -> Self {
+        Self {
+            serial,
+            first_serial: serial,
+            reported: 0,
+            reports: Reports::new(),
+            acked_at: Time::ZERO,
+            is_answered: false,
+            due: VecDeque::new(),
+            gaps: GapWatch::new(),
+            repeats: Repeats::default(),
+            waiting: Vec::new(),
+            arrivals: ArrivalRate::new(),
+        }
+    }
+
+    /// Octets of memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.reports.memory()
+            + self.waiting.len() * size_of::<Checkpoint>()
+            + self.due.len() * size_of::<u64>()
+            + self.gaps.memory()
+    }
+
+    /// Forgets what was reported, and what was to be.
+    pub(super) fn clear(&mut self) {
+        self.due.clear();
+        self.reports.clear();
+        self.waiting.clear();
+    }
+}
+
 impl Receiver {
     /// Answers a checkpoint (§6.11) whose segment ends at `end`. The report covers everything from
     /// `start` on, even if earlier reports did.
@@ -59,57 +118,63 @@ impl Receiver {
         start: u64,
         end: u64,
     ) {
-        if self.due.len() >= DUE_MAX {
+        if self.reporting.due.len() >= DUE_MAX {
             return;
         }
-        if let Some(serials) = self.reports.on(checkpoint.serial) {
+        if let Some(serials) = self.reporting.reports.on(checkpoint.serial) {
             // A report that left within a round trip crossed this on its way. Over a thin return
             // link, it may not even have left.
             let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
             let light = path.and_then(Path::light).unwrap_or_default();
             let is_crossing = |serial: &u64| {
-                let sent = self.reports.get(*serial).filter(|sent| sent.attempts > 0);
+                let sent = self.reporting.reports.get(*serial).filter(|sent| sent.attempts > 0);
                 sent.is_some_and(|sent| core.now < sent.left + light)
             };
-            let due = &self.due;
+            let due = &self.reporting.due;
             let again = serials.iter().filter(|serial| !due.contains(serial));
             let again: Vec<_> = again.filter(|serial| !is_crossing(serial)).copied().collect();
-            self.due.extend(again);
+            self.reporting.due.extend(again);
             self.base.want(&mut core.kernel, Class::Control);
             return;
         }
         if self.red_is_here() && !self.is_safe {
-            if !self.waiting.iter().any(|other| other.serial == checkpoint.serial)
-                && self.waiting.len() < CHECKPOINTS_KEPT
+            if !self.reporting.waiting.iter().any(|other| other.serial == checkpoint.serial)
+                && self.reporting.waiting.len() < CHECKPOINTS_KEPT
             {
-                self.waiting.push(checkpoint);
+                self.reporting.waiting.push(checkpoint);
             }
             return;
         }
         if matches!(self.phase, Phase::Cancelling { .. } | Phase::Closing | Phase::Done) {
             return;
         }
-        let (lower, upper) = match self.reports.get(checkpoint.report) {
+        let (lower, upper) = match self.reporting.reports.get(checkpoint.report) {
             Some(before) => (before.lower, before.upper),
             // It is one that was made here and forgotten.
-            None if (self.first_serial..self.serial).contains(&checkpoint.report) => (0, end),
+            None if (self.reporting.first_serial..self.reporting.serial)
+                .contains(&checkpoint.report) =>
+            {
+                (0, end)
+            }
             // An earlier run of this engine said something that this one knows nothing of, and the
             // sender counts on it.
             None if checkpoint.report != 0 => {
                 self.cancel(core, CancelReason::System);
                 return;
             }
-            None if self.reported < end => (std::mem::replace(&mut self.reported, end), end),
+            None if self.reporting.reported < end => {
+                (std::mem::replace(&mut self.reporting.reported, end), end)
+            }
             // Of what went again before this run, reports were made. A sender that asks once more
             // needs all.
-            None if start == 0 && self.repeats.is_long(1) => {
-                (self.repeats.take().map_or(0, |(from, _)| from), end)
+            None if start == 0 && self.reporting.repeats.is_long(1) => {
+                (self.reporting.repeats.take().map_or(0, |(from, _)| from), end)
             }
             // Another report overtook it. What brought it is here, and the sender gets its answer.
             None => (start, end),
         };
-        if self.reported >= self.gaps.front() {
-            self.gaps.reported();
+        if self.reporting.reported >= self.reporting.gaps.front() {
+            self.reporting.gaps.reported();
         }
         self.may_report(core);
         self.make_reports(core, checkpoint.serial, lower, upper);
@@ -125,40 +190,40 @@ impl Receiver {
         upper: u64,
     ) -> Vec<u64> {
         let room = self.room_for_claims(core);
-        if self.reports.make_room(core.config.limits.gaps) {
-            let reports = &self.reports;
-            self.due.retain(|serial| reports.get(*serial).is_some());
+        if self.reporting.reports.make_room(core.config.limits.gaps) {
+            let reports = &self.reporting.reports;
+            self.reporting.due.retain(|serial| reports.get(*serial).is_some());
         }
         let mut serials = Vec::new();
-        for (lower, upper) in self.reports.scopes(lower, upper) {
+        for (lower, upper) in self.reporting.reports.scopes(lower, upper) {
             let here = self.here(core, lower, upper);
             if here.is_empty() {
                 // It would claim nothing; the checkpoint will come again.
-                self.reports.owe(lower, upper);
+                self.reporting.reports.owe(lower, upper);
                 continue;
             }
             let left = REPORTS_MAX - serials.len();
             let (made, rest) = reports::split(checkpoint, (lower, upper), here, room, left);
             if let Some(from) = rest {
-                self.reports.owe(from, upper);
+                self.reporting.reports.owe(from, upper);
             }
             for sent in made {
-                self.reports.insert(self.serial, sent);
-                self.due.push_back(self.serial);
-                serials.push(self.serial);
-                self.serial += 1;
+                self.reporting.reports.insert(self.reporting.serial, sent);
+                self.reporting.due.push_back(self.reporting.serial);
+                serials.push(self.reporting.serial);
+                self.reporting.serial += 1;
             }
         }
         if serials.is_empty() {
             return serials;
         }
         if checkpoint > 0 {
-            self.reports.answered(checkpoint, serials.clone());
+            self.reporting.reports.answered(checkpoint, serials.clone());
         }
         self.drop_superseded(core, (lower, upper), &serials);
         let is_lossy = self.is_lossy(lower, upper);
         if (is_lossy || self.peer.remote.report_gaps) && self.copy_is_cheap(core, is_lossy) {
-            self.due.extend(&serials);
+            self.reporting.due.extend(&serials);
         }
         self.base.want(&mut core.kernel, Class::Control);
         serials
@@ -176,11 +241,11 @@ impl Receiver {
 
     /// Reports that wait for a thin return link give way to later ones on the same, `serials`.
     fn drop_superseded(&mut self, core: &Core, (lower, upper): (u64, u64), serials: &[u64]) {
-        if self.due.is_empty() || !self.is_thin(core) {
+        if self.reporting.due.is_empty() || !self.is_thin(core) {
             return;
         }
-        let reports = &self.reports;
-        self.due.retain(|serial| {
+        let reports = &self.reporting.reports;
+        self.reporting.due.retain(|serial| {
             let is_within = |sent: &Sent| lower <= sent.lower && sent.upper <= upper;
             serials.contains(serial) || !reports.get(*serial).is_some_and(is_within)
         });
@@ -189,7 +254,10 @@ impl Receiver {
     /// A report that waited for a thin return link claims what has arrived meanwhile. The one that
     /// claims all of the red part is made when that is safe.
     pub(super) fn refresh(&mut self, core: &Core, serial: u64) {
-        let Some(sent) = self.reports.get(serial).filter(|sent| sent.attempts == 0) else { return };
+        let Some(sent) = self.reporting.reports.get(serial).filter(|sent| sent.attempts == 0)
+        else {
+            return;
+        };
         let (checkpoint, lower, upper) = (sent.checkpoint, sent.lower, sent.upper);
         if !self.is_thin(core) || self.red_is_here() {
             return;
@@ -197,15 +265,15 @@ impl Receiver {
         let (here, room) = (self.here(core, lower, upper), self.room_for_claims(core));
         let (mut made, rest) = reports::split(checkpoint, (lower, upper), here, room, 1);
         if let Some(one) = made.pop().filter(|_| rest.is_none()) {
-            self.reports.remove(serial);
-            self.reports.insert(serial, one);
+            self.reporting.reports.remove(serial);
+            self.reporting.reports.insert(serial, one);
         }
     }
 
     /// Most bytes between gaps that it is faster to receive again than to claim.
     fn bridge(&self, core: &Core) -> u64 {
         let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
-        thin_return::bridge(CLAIM_LEN, self.arrivals.bps(), path.and_then(Path::rate_bps))
+        thin_return::bridge(CLAIM_LEN, self.reporting.arrivals.bps(), path.and_then(Path::rate_bps))
     }
 
     /// Whether the return link is so thin that a sender cannot wait for its reports.
@@ -217,17 +285,17 @@ impl Receiver {
     /// a checkpoint asks in any case, and so is what is missing of parts that went again: the
     /// sender learns how long reports take, and has the news when it is at the end.
     pub(super) fn look_for_gaps(&mut self, core: &mut Core, start: u64, end: u64) {
-        let is_again = end <= self.gaps.front();
-        let is_new = self.gaps.arrived(start, end);
+        let is_again = end <= self.reporting.gaps.front();
+        let is_new = self.reporting.gaps.arrived(start, end);
         let is_asked = self.peer.remote.report_gaps;
-        let may_be = is_again || !is_asked && self.gaps.is_due();
+        let may_be = is_again || !is_asked && self.reporting.gaps.is_due();
         let is_due = if is_asked && is_new {
             true
         } else if !may_be || !self.is_thin(core) {
             false
         } else if is_again {
-            self.repeats.arrived(start, end);
-            self.repeats.is_long(self.run_least(core))
+            self.reporting.repeats.arrived(start, end);
+            self.reporting.repeats.is_long(self.run_least(core))
         } else {
             true
         };
@@ -244,8 +312,8 @@ impl Receiver {
 
     /// Reports on what went again, if the thin return link has nothing else to carry.
     pub(super) fn report_repeats(&mut self, core: &mut Core) {
-        let is_idle = self.due.is_empty() && self.phase == Phase::Receiving;
-        let is_long = self.repeats.is_long(self.run_least(core).max(1));
+        let is_idle = self.reporting.due.is_empty() && self.phase == Phase::Receiving;
+        let is_long = self.reporting.repeats.is_long(self.run_least(core).max(1));
         if !is_idle || !is_long || self.red_is_here() || !self.is_thin(core) {
             return;
         }
@@ -253,16 +321,16 @@ impl Receiver {
         if self.must_wait(core) {
             return;
         }
-        if let Some((lower, upper)) = self.repeats.take() {
+        if let Some((lower, upper)) = self.reporting.repeats.take() {
             let serials = self.make_reports(core, 0, lower, upper);
-            self.gaps.serials.extend(&serials);
+            self.reporting.gaps.serials.extend(&serials);
         }
     }
 
     /// Forgets reports that no checkpoint asked for, once nobody will ask about their scopes
     /// again, as all of it came.
     fn forget_moot(&mut self) {
-        let Self { reports, ranges, gaps, .. } = self;
+        let Self { reporting: Reporting { reports, gaps, .. }, ranges, .. } = self;
         gaps.serials.retain(|serial| {
             let is_open = reports.get(*serial).is_some_and(|sent| {
                 !sent.acknowledged || ranges.gaps(sent.lower, sent.upper).next().is_some()
@@ -277,10 +345,10 @@ impl Receiver {
     /// Whether as many reports that no checkpoint asked for are kept as may be.
     fn must_wait(&self, core: &Core) -> bool {
         let unacknowledged =
-            |serial: &&u64| self.reports.get(**serial).is_some_and(|s| !s.acknowledged);
-        self.gaps.serials.len() >= CHECKPOINTS_KEPT
-            || self.reports.is_full(core.config.limits.gaps)
-            || self.gaps.serials.iter().filter(unacknowledged).count() >= OUTSTANDING_MAX
+            |serial: &&u64| self.reporting.reports.get(**serial).is_some_and(|s| !s.acknowledged);
+        self.reporting.gaps.serials.len() >= CHECKPOINTS_KEPT
+            || self.reporting.reports.is_full(core.config.limits.gaps)
+            || self.reporting.gaps.serials.iter().filter(unacknowledged).count() >= OUTSTANDING_MAX
     }
 
     /// Whether a second copy of each report is next to nothing beside the round trip that one lost
@@ -323,23 +391,23 @@ impl Receiver {
 
     /// Reports the gaps up to where red data came, without being asked (§6.11).
     pub(super) fn report_gaps(&mut self, core: &mut Core, now: Time) {
-        if !self.gaps.is_due() || !self.peer.remote.report_gaps && !self.is_thin(core) {
+        if !self.reporting.gaps.is_due() || !self.peer.remote.report_gaps && !self.is_thin(core) {
             return;
         }
         // Once the red part's end is known, the checkpoint there asks.
-        if self.phase != Phase::Receiving || self.red.is_some() {
-            self.gaps.reported();
+        if self.phase != Phase::Receiving || self.extent.red.is_some() {
+            self.reporting.gaps.reported();
             return;
         }
         self.forget_moot();
         let must_wait = self.must_wait(core);
         if !must_wait {
-            let upper = self.gaps.front();
-            let lower = std::mem::replace(&mut self.reported, upper);
+            let upper = self.reporting.gaps.front();
+            let lower = std::mem::replace(&mut self.reporting.reported, upper);
             let serials = self.make_reports(core, 0, lower, upper);
-            self.gaps.serials.extend(&serials);
+            self.reporting.gaps.serials.extend(&serials);
         }
-        self.gaps.rest(must_wait);
+        self.reporting.gaps.rest(must_wait);
         let round_trip = match self.base.seat.round_trip(&core.kernel.paths).least() {
             Duration::ZERO => self.peer.remote.initial_rtt,
             known => known,
@@ -354,12 +422,12 @@ impl Receiver {
     }
 
     pub(super) fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
-        if self.reports.awaited().next().is_none() {
+        if self.reporting.reports.awaited().next().is_none() {
             // Nobody had a reason to reply before.
-            self.acked_at = self.acked_at.max(at);
+            self.reporting.acked_at = self.reporting.acked_at.max(at);
         }
         let silence = self.silence(core, at);
-        let Some(sent) = self.reports.get_mut(serial) else { return };
+        let Some(sent) = self.reporting.reports.get_mut(serial) else { return };
         sent.attempts += 1;
         sent.left = at;
         sent.is_held = false;
@@ -389,17 +457,17 @@ impl Receiver {
     fn silence(&self, core: &Core, now: Time) -> Silence {
         let reply = core.answer_time(&self.base, &self.peer.remote);
         let of_path = self.base.seat.path.and_then(|path| core.acked.get(&path)).copied();
-        let acked = of_path.map_or(self.acked_at, |at| at.max(self.acked_at));
+        let acked = of_path.map_or(self.reporting.acked_at, |at| at.max(self.reporting.acked_at));
         Silence { reply, lasts: now.since(acked) }
     }
 
     /// No acknowledgement of a report came in time (§6.8).
     pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
         let silence = self.silence(core, now);
-        let newest = self.reports.awaited().next_back();
+        let newest = self.reporting.reports.awaited().next_back();
         let may_hold = self.peer.remote.report_timer == Timer::Auto;
         let limit = self.peer.remote.retransmission_limit;
-        let Some(sent) = self.reports.get_mut(serial) else { return };
+        let Some(sent) = self.reporting.reports.get_mut(serial) else { return };
         let attempts = sent.attempts;
         sent.is_held = may_hold && silence.is_long() && newest != Some(serial);
         if sent.is_held {
@@ -419,8 +487,8 @@ impl Receiver {
 
     /// Queues a report.
     fn send_report(&mut self, core: &mut Core, serial: u64) {
-        if !self.due.contains(&serial) {
-            self.due.push_back(serial);
+        if !self.reporting.due.contains(&serial) {
+            self.reporting.due.push_back(serial);
         }
         self.base.want(&mut core.kernel, Class::Control);
     }
@@ -431,8 +499,8 @@ impl Receiver {
         if self.peer.remote.retransmission_limit.is_some() {
             return;
         }
-        self.acked_at = now;
-        for serial in self.reports.awaited().rev().take(RESUMED_MAX).collect::<Vec<_>>() {
+        self.reporting.acked_at = now;
+        for serial in self.reporting.reports.awaited().rev().take(RESUMED_MAX).collect::<Vec<_>>() {
             self.send_report(core, serial);
         }
         self.report_before_outage(core);
@@ -441,15 +509,15 @@ impl Receiver {
     /// Reports gaps in what arrived before an outage (§6.11, asynchronous reports): a contact may
     /// be too short for a checkpoint, its report and the repairs.
     fn report_before_outage(&mut self, core: &mut Core) {
-        let upper = self.gaps.front();
-        if self.phase != Phase::Receiving || self.reported >= upper {
+        let upper = self.reporting.gaps.front();
+        if self.phase != Phase::Receiving || self.reporting.reported >= upper {
             return;
         }
-        if self.ranges.gaps(self.reported, upper).next().is_none() {
+        if self.ranges.gaps(self.reporting.reported, upper).next().is_none() {
             return;
         }
-        let lower = std::mem::replace(&mut self.reported, upper);
-        self.gaps.reported();
+        let lower = std::mem::replace(&mut self.reporting.reported, upper);
+        self.reporting.gaps.reported();
         self.may_report(core);
         self.make_reports(core, 0, lower, upper);
     }
@@ -457,23 +525,24 @@ impl Receiver {
     /// A report has arrived.
     pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
         self.base.last_heard = now;
-        self.acked_at = now;
+        self.reporting.acked_at = now;
         if let Some(path) = self.base.seat.path {
             core.acked.insert(path, now);
         }
-        let Some(sent) = self.reports.get(serial) else { return };
-        self.is_answered = true;
+        let Some(sent) = self.reporting.reports.get(serial) else { return };
+        self.reporting.is_answered = true;
         if !sent.acknowledged && sent.attempts == 1 {
             self.base.seat.sample(&mut core.kernel.paths, now.since(sent.left));
         }
-        let over = self.reports.acknowledged(serial, core.config.limits.gaps);
-        self.due.retain(|serial| !over.contains(serial));
+        let over = self.reporting.reports.acknowledged(serial, core.config.limits.gaps);
+        self.reporting.due.retain(|serial| !over.contains(serial));
         for serial in over {
             self.base.disarm(&mut core.kernel, Alarm::Report(serial));
         }
-        let held = |serial: &u64| self.reports.get(*serial).is_some_and(|sent| sent.is_held);
-        for serial in self.reports.awaited().filter(held).collect::<Vec<_>>() {
-            if let Some(sent) = self.reports.get_mut(serial) {
+        let held =
+            |serial: &u64| self.reporting.reports.get(*serial).is_some_and(|sent| sent.is_held);
+        for serial in self.reporting.reports.awaited().filter(held).collect::<Vec<_>>() {
+            if let Some(sent) = self.reporting.reports.get_mut(serial) {
                 sent.is_held = false;
             }
             self.send_report(core, serial);
@@ -486,8 +555,11 @@ impl Receiver {
         if self.phase != Phase::Telling {
             return;
         }
-        let is_confirmed = self.red.is_some_and(|red| self.reports.is_confirmed(red));
-        if is_confirmed || self.reports.are_acknowledged() && self.due.is_empty() {
+        let is_confirmed =
+            self.extent.red.is_some_and(|red| self.reporting.reports.is_confirmed(red));
+        if is_confirmed
+            || self.reporting.reports.are_acknowledged() && self.reporting.due.is_empty()
+        {
             self.close(core);
         }
     }

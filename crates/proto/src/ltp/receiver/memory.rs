@@ -1,4 +1,4 @@
-//! A session that receives a block of units.
+//! A session that receives into memory: a block of units, or a short one that is handed over.
 
 use bytes::Bytes;
 use wire::ltp::Unit;
@@ -6,6 +6,7 @@ use wire::ltp::Unit;
 use super::super::core::Core;
 use super::super::indication::{Indication, Limit, PeerError};
 use super::Receiver;
+use super::sink::Sink;
 
 /// What a block that is held in memory lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub(super) enum Lacks {
 }
 
 impl Receiver {
-    pub(super) fn accept_units(
+    pub(super) fn accept_in_memory(
         &mut self,
         core: &mut Core,
         start: u64,
@@ -25,7 +26,7 @@ impl Receiver {
         data: &[u8],
     ) -> bool {
         let lacks = self.lacks_room(core, end);
-        let Some(block) = self.units.as_mut() else { return false };
+        let (Sink::Units(block) | Sink::Block(block)) = &mut self.sink else { return false };
         if let Some(lacks) = lacks {
             core.stats.data_dropped += 1;
             if lacks == Lacks::Memory {
@@ -44,34 +45,35 @@ impl Receiver {
     /// What keeps the block from being held in memory up to `end`, if anything does.
     pub(super) fn lacks_room(&self, core: &Core, end: u64) -> Option<Lacks> {
         let limits = &core.config.limits;
-        let more = end.saturating_sub(self.units() as u64);
+        let more = end.saturating_sub(self.sink.in_memory() as u64);
         if end > limits.units as u64 {
             return Some(Lacks::Leave);
         }
         (more > limits.units_total.saturating_sub(core.units) as u64).then_some(Lacks::Memory)
     }
 
-    /// Octets of a block of units, which the bound on those counts.
-    pub(crate) fn units(&self) -> usize {
-        self.units.as_ref().map_or(0, Vec::len)
-    }
-
-    /// Hands on the units of a block that is whole.
-    pub(super) fn check_units(&mut self, core: &mut Core) {
-        let Some(block) = &self.units else { return };
-        if self.end.is_none_or(|end| self.ranges.gaps(0, end).next().is_some()) {
-            if self.red_is_here() && self.red > Some(0) && !self.is_safe {
+    /// Goes on to the end if the block is whole.
+    pub(super) fn check_memory(&mut self, core: &mut Core) {
+        if self.extent.end.is_none_or(|end| self.ranges.gaps(0, end).next().is_some()) {
+            if self.red_is_here() && self.extent.red > Some(0) && !self.is_safe {
                 // Green data may never come.
                 self.safe(core);
             }
             return;
         }
-        if core.blocks.is_some() {
-            self.hand_over_memory(core);
-            return;
+        match &self.sink {
+            Sink::Block(_) => self.hand_over_memory(core),
+            Sink::Units(block) => {
+                let block = Bytes::copy_from_slice(block);
+                self.indicate_units(core, &block);
+            }
+            Sink::File(_) | Sink::Relay(_) => {}
         }
-        let block = Bytes::copy_from_slice(block);
-        let Ok(units) = Unit::decode_all(&block) else {
+    }
+
+    /// Indicates the units of a block that is whole.
+    fn indicate_units(&mut self, core: &mut Core, block: &Bytes) {
+        let Ok(units) = Unit::decode_all(block) else {
             self.refuse(core, PeerError::NotUnits);
             return;
         };
