@@ -21,6 +21,7 @@ mod recent;
 mod refusals;
 mod repairs;
 mod replies;
+mod routing;
 pub mod saratoga;
 mod source;
 mod spool;

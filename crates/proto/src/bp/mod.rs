@@ -3,7 +3,6 @@
 pub mod agent;
 mod arrivals;
 mod blocks;
-pub mod contacts;
 pub mod filecl;
 pub mod files;
 pub mod layer;
@@ -11,7 +10,6 @@ pub mod ltpcl;
 mod neighbours;
 pub mod node;
 pub mod normcl;
-pub mod routes;
 pub mod saratogacl;
 pub mod security;
 mod source;
@@ -19,3 +17,5 @@ pub mod tcpcl;
 #[cfg(test)]
 mod tests;
 pub mod udpcl;
+
+pub use crate::routing::{contacts, routes};

@@ -42,7 +42,7 @@ pub struct Config {
     pub journal: bool,
     /// Whether and how this engine speaks LTP-T: what it sends goes to its destination over other engines, and
     /// it passes on what comes for others.
-    pub transport: Option<crate::ltpt::Config>,
+    pub transport: Option<super::transport::Config>,
     /// Bounds on what the engine holds.
     pub limits: Limits,
     /// Octets that the numbers of own sessions take on the wire, from 4 to 10.

@@ -13,8 +13,8 @@ use super::cookies::Cookies;
 use super::indication::{Block, Indication, Limit, Stats};
 use super::marks::Done;
 use super::silence::{Probe, Silence};
+use super::transport::flow::{Outcome, Seq};
 use crate::kernel::{self, Base, User, bounds};
-use crate::ltpt::flow::{Outcome, Seq};
 use crate::path::Burst;
 use crate::timer::Timer;
 

@@ -37,7 +37,7 @@ pub enum Indication {
         sessions: usize,
     },
     /// Of a block of LTP-T on its way.
-    Transport(crate::ltpt::Indication),
+    Transport(super::transport::Indication),
     /// An engine sends from another address than the settings name, as some do that listen on
     /// another port. It is indicated once; replies go to the address of the settings.
     Elsewhere {

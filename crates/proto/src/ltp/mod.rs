@@ -12,17 +12,21 @@ pub(crate) mod cookies;
 pub(crate) mod core;
 mod file;
 mod gaps;
+mod hops;
 mod indication;
-pub(crate) mod marks;
+mod intake;
+mod marks;
 mod profile;
-pub(crate) mod receiver;
+mod receiver;
 mod reports;
-pub(crate) mod sender;
+mod request;
+mod sender;
 mod silence;
 mod strangers;
 mod supply;
 #[cfg(test)]
 mod tests;
+pub(crate) mod transport;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -41,7 +45,7 @@ pub use self::indication::{
     RequestError, SegmentCounts, Stats,
 };
 pub use self::profile::profile;
-pub use self::sender::{Red, SendRequest};
+pub use self::request::{Red, SendRequest};
 pub use wire::ltp as segment;
 use wire::ltpt::{Congestion, Transport};
 
@@ -50,8 +54,8 @@ use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use self::silence::Silence;
+use self::transport::flow::Flows;
 use crate::kernel::{Alarm as _, Base, Change, Seat, Slots, Turns};
-use crate::ltpt::flow::Flows;
 use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
 use crate::timer::TICK;

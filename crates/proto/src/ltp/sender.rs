@@ -7,7 +7,7 @@ mod onward;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use engine::{Completion, EffectError, FileId, FileName, OpenMode, Time};
+use engine::{Completion, EffectError, FileId, OpenMode, Time};
 use wire::cfdp::ChecksumType;
 use wire::ltp::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId,
@@ -19,10 +19,11 @@ use super::config::{Format, Remote};
 use super::core::{Alarm, Core, Job, Peer};
 use super::file::Description;
 use super::indication::{Cause, Failure, Finished, Indication, Limit, PeerError, Report};
+use super::request::{Red, SendRequest};
 use super::silence::backed_off;
 use super::supply::Supply;
+use super::transport::flow::{Last, Outcome, Seq};
 use crate::kernel::Base;
-use crate::ltpt::flow::{Last, Outcome, Seq};
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
 use crate::source::Source;
@@ -45,18 +46,6 @@ const SERIAL_MAX: u64 = (1 << 21) - 1;
 /// Transmissions of a cancellation after which it backs off.
 const STEADY_CANCELS: u32 = 2;
 
-/// How much of a block is sent until it arrives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Red {
-    /// All of it.
-    #[default]
-    All,
-    /// Its first octets; all of it if there are fewer.
-    Prefix(u64),
-    /// Nothing: it is sent once, and nobody says whether it arrived.
-    None,
-}
-
 /// Bytes of the longest segment that a block of `content` bytes and a description cannot do
 /// without: the description is one segment, of other data one byte at least must fit.
 pub(super) fn least_segment(
@@ -68,19 +57,6 @@ pub(super) fn least_segment(
     let len = description.max(1);
     let checkpoint = Checkpoint { serial: SERIAL_MAX, report: SERIAL_MAX };
     Data::overhead(session, service, content, len, Some(checkpoint)) as u64 + len
-}
-
-/// A file to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SendRequest {
-    /// The engine that shall have it.
-    pub destination: u64,
-    /// The file.
-    pub source: FileName,
-    /// Its name there.
-    pub name: String,
-    /// How much of it must arrive.
-    pub red: Red,
 }
 
 /// A session that sends.

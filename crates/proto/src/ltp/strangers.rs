@@ -12,10 +12,10 @@ use super::config::{Pin, Remote};
 use super::cookies::Cookies;
 use super::core::{Core, Peer};
 use super::indication::{Indication, Limit};
+use super::intake::Intake;
 use super::receiver::Receiver;
 use super::{Closed, Left, Node, REFUSE_EVERY, Session};
 use crate::kernel::{self, Base, Place, Turns as _};
-use crate::ltpt::Admission;
 use crate::path::{Handle, Path};
 
 /// Engines that sent from another address than theirs of which the user is informed.
@@ -85,14 +85,14 @@ impl Node {
             self.core.user.limit_reached(Limit::Sessions);
             return None;
         }
-        let admission = self.admit(now, segment, &data);
-        let left = match admission {
-            Admission::Plain | Admission::Last(_) | Admission::Onward(..) => {
-                return Some(self.receive_new(now, from, (id, data.service), remote, admission));
+        let intake = self.admit(now, segment, &data);
+        let left = match intake {
+            Intake::Plain | Intake::Last(_) | Intake::Onward(..) => {
+                return Some(self.receive_new(now, from, (id, data.service), remote, intake));
             }
-            Admission::Unknown => return None,
-            Admission::Known => Left::Elsewhere,
-            Admission::Refused(reason, congestion) => Left::Refused(reason, congestion),
+            Intake::Unknown => return None,
+            Intake::Known => Left::Elsewhere,
+            Intake::Refused(reason, congestion) => Left::Refused(reason, congestion),
         };
         let max = self.core.config.limits.closed;
         self.closed.insert_within(max, id, Closed { peer: id.originator, left });
@@ -174,7 +174,7 @@ impl Node {
         from: PathId,
         (id, service): (SessionId, u64),
         remote: Remote,
-        admission: Admission,
+        intake: Intake,
     ) -> Handle {
         let mut peer = Peer::new(id, remote);
         if self.core.config.cookies {
@@ -185,17 +185,17 @@ impl Node {
         // Replies go to the address that the settings name, whichever port the engine sends from.
         let to = peer.remote.path.unwrap_or(from);
         let base = Base::new(&core.kernel.paths, handle, Some(to), now);
-        let (receiver, flow) = match admission {
-            Admission::Onward(flow, relay) => {
+        let (receiver, flow) = match intake {
+            Intake::Onward(flow, relay) => {
                 (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))
             }
-            Admission::Last(flow) => {
+            Intake::Last(flow) => {
                 let mut receiver = Receiver::new(base, peer, core, now, service);
                 receiver.set_flow(flow);
                 receiver.establish(core);
                 (receiver, Some(flow))
             }
-            Admission::Plain | Admission::Unknown | Admission::Known | Admission::Refused(..) => {
+            Intake::Plain | Intake::Unknown | Intake::Known | Intake::Refused(..) => {
                 (Receiver::new(base, peer, core, now, service), None)
             }
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::core::Core;
-use crate::ltpt::passage::Passage;
+use super::transport::passage::Passage;
 use crate::path::Handle;
 use crate::source::{Segment, Source};
 

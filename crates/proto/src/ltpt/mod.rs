@@ -8,17 +8,9 @@
 //!
 //! No normative text of LTP-T is at hand. This is a profile of this project, see `docs/ltp-t.md`.
 
-mod admission;
-mod config;
-pub(crate) mod flow;
-mod indication;
-pub(crate) mod passage;
-pub(crate) mod record;
-mod relay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::admission::Admission;
-pub use self::config::{Config, Limits, Otherwise, Plan, Routing};
-pub use self::flow::FlowId;
-pub use self::indication::{Indication, Transfer, Undeliverable};
+pub use crate::ltp::transport::{
+    Config, FlowId, Indication, Limits, Otherwise, Plan, Routing, Transfer, Undeliverable,
+};

@@ -7,10 +7,10 @@ use wire::ltp::{CancelReason, End};
 
 use super::super::core::{Alarm, Core, Job};
 use super::super::indication::{Cause, Failure, Finished, Indication};
+use super::super::transport::flow::{Outcome, Shape};
+use super::super::transport::record;
 use super::sink::Sink;
 use super::{Phase, Receiver};
-use crate::ltpt::flow::{Outcome, Shape};
-use crate::ltpt::record;
 use crate::path::Class;
 
 /// Silence after which a session with a single segment is forgotten, beside two reply times.

@@ -5,12 +5,12 @@ use wire::ltp::CancelReason;
 use wire::ltpt::Congestion;
 
 use super::super::core::{Alarm, Core, Job, Peer, Task};
+use super::super::transport::flow::{Relay, Seq, Shape};
+use super::super::transport::passage::News;
+use super::super::transport::record;
 use super::sink::{Sink, Transit};
 use super::{Phase, Receiver};
 use crate::kernel::Base;
-use crate::ltpt::flow::{Relay, Seq, Shape};
-use crate::ltpt::passage::News;
-use crate::ltpt::record;
 use crate::ranges::Ranges;
 use crate::spool::Spool;
 

@@ -7,7 +7,7 @@ use super::super::config::Format;
 use super::super::file::Description;
 use super::super::indication::PeerError;
 use super::super::marks;
-use crate::ltpt::flow::Relay;
+use super::super::transport::flow::Relay;
 use crate::spool::Spool;
 
 /// Where a session puts the block that it receives.

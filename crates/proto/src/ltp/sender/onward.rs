@@ -5,10 +5,10 @@ use wire::ltp::Checkpoint;
 
 use super::super::core::{Alarm, Core, Peer};
 use super::super::supply::Supply;
+use super::super::transport::flow::{Last, Seq, Stored};
+use super::super::transport::passage::{News, Passage};
 use super::{Phase, Sender};
 use crate::kernel::Base;
-use crate::ltpt::flow::{Last, Seq, Stored};
-use crate::ltpt::passage::{News, Passage};
 use crate::path::{Class, Path};
 use crate::ranges::Ranges;
 use crate::storage::Storage as _;

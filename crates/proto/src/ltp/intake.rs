@@ -4,16 +4,16 @@ use engine::Time;
 use wire::ltp::{CancelReason, Data, Segment, SessionId};
 use wire::ltpt::{Address, Congestion, CongestionReason, End, Lifetime, Transport};
 
-use super::config::Config;
-use super::flow::{Flow, FlowId, Flows, Origin, Relay, Seq};
-use super::indication::Indication as Notice;
-use crate::ltp::Node;
-use crate::ltp::core::Core;
-use crate::ltp::{Indication, Limit};
+use super::Node;
+use super::core::Core;
+use super::indication::{Indication, Limit};
+use super::transport::flow::{Flow, Flows, Origin, Relay, Seq};
+use super::transport::{Config, FlowId, Indication as Notice, Otherwise, Routing};
+use crate::routing::routes::{Priority, Wanted};
 
 /// What becomes of a session that begins.
 #[derive(Debug)]
-pub(crate) enum Admission {
+pub(crate) enum Intake {
     /// It is of LTP alone.
     Plain,
     /// It brings a block for this engine.
@@ -28,22 +28,22 @@ pub(crate) enum Admission {
     Refused(CancelReason, Option<Congestion>),
 }
 
-const UNREACHABLE: Admission = Admission::Refused(CancelReason::Unreachable, None);
+const UNREACHABLE: Intake = Intake::Refused(CancelReason::Unreachable, None);
 
 impl Node {
     /// What becomes of a session that begins with this segment.
-    pub(crate) fn admit(&mut self, now: Time, segment: &Segment<'_>, data: &Data<'_>) -> Admission {
+    pub(crate) fn admit(&mut self, now: Time, segment: &Segment<'_>, data: &Data<'_>) -> Intake {
         if self.core.config.transport.is_none() {
-            return Admission::Plain;
+            return Intake::Plain;
         }
         let Ok(transport) = Transport::from_extensions(segment.header) else {
             self.core.stats.decode_errors += 1;
-            return Admission::Unknown;
+            return Intake::Unknown;
         };
         let Some(destination) = transport.destination else {
             // These two kinds of segments say it, if there is anything to say.
             let says = data.offset == 0 || data.checkpoint.is_some();
-            return if says { Admission::Plain } else { Admission::Unknown };
+            return if says { Intake::Plain } else { Intake::Unknown };
         };
         let (Some(source), Some(number)) = (transport.source, transport.flow) else {
             return UNREACHABLE;
@@ -58,20 +58,20 @@ impl Node {
     }
 
     /// What becomes of a session of a transfer that is known, if that is decided by it.
-    fn known(&mut self, id: FlowId, to: End, session: SessionId) -> Option<Admission> {
+    fn known(&mut self, id: FlowId, to: End, session: SessionId) -> Option<Intake> {
         let before = Some(session.originator);
         let is_last = to.address == Address::Engine(self.core.config.engine);
         if let Some(finished) = self.flows.finished.get(&id) {
             // Another way round means that it went in a circle.
             let is_same = is_last && finished.is_last || finished.before == before;
-            return Some(if is_same { Admission::Known } else { UNREACHABLE });
+            return Some(if is_same { Intake::Known } else { UNREACHABLE });
         }
         let known: Vec<_> = self.flows.of(id).map(|(seq, flow)| (seq, flow.before())).collect();
         for (seq, from) in known {
             if from == before {
                 let flow = self.flows.get(seq)?;
                 if flow.kept.is_some() {
-                    return Some(Admission::Known);
+                    return Some(Intake::Known);
                 }
                 // The engine before this one begins anew: what it sent until now is of no use to it.
                 self.supersede(seq);
@@ -89,9 +89,9 @@ impl Node {
         (to, service): (End, u64),
         session: SessionId,
         transport: Transport,
-    ) -> Admission {
+    ) -> Intake {
         let Self { core, flows, .. } = self;
-        let Some(config) = core.config.transport.as_ref() else { return Admission::Plain };
+        let Some(config) = core.config.transport.as_ref() else { return Intake::Plain };
         let Address::Engine(destination) = to.address else { return UNREACHABLE };
         let is_last = destination == core.config.engine;
         let lifetime = transport.lifetime.unwrap_or_else(|| lifetime(config, now));
@@ -112,7 +112,7 @@ impl Node {
         if is_last {
             // Only what passes through takes storage for others; this is what it is for.
             return match flows.len() < config.limits.transfers {
-                true => Admission::Last(flows.insert(flow)),
+                true => Intake::Last(flows.insert(flow)),
                 false => no_room(core, &flow),
             };
         }
@@ -123,7 +123,7 @@ impl Node {
         }
         if flows.keeps(session) {
             // Its working file has the name of the session; by another one the block can come.
-            return Admission::Refused(CancelReason::System, None);
+            return Intake::Refused(CancelReason::System, None);
         }
         let is_full = flows.len() >= config.limits.transfers
             || size > config.limits.storage.saturating_sub(flows.stored);
@@ -132,15 +132,15 @@ impl Node {
         }
         core.user.indicate(Indication::Transport(Notice::Relaying(flow.transfer())));
         let seq = flows.insert(flow);
-        Admission::Onward(seq, Box::new(Relay::new(service, onward)))
+        Intake::Onward(seq, Box::new(Relay::new(service, onward)))
     }
 }
 
-fn no_room(core: &mut Core, flow: &Flow) -> Admission {
+fn no_room(core: &mut Core, flow: &Flow) -> Intake {
     core.user.limit_reached(Limit::Storage);
     let notice = Notice::Refused { transfer: flow.transfer() };
     core.user.indicate(Indication::Transport(notice));
-    Admission::Refused(CancelReason::System, core.config.transport.as_ref().map(congestion))
+    Intake::Refused(CancelReason::System, core.config.transport.as_ref().map(congestion))
 }
 
 /// What one hears for whose block there is no room.
@@ -170,9 +170,6 @@ pub(crate) fn next_hop(
     destination: u64,
     octets: u64,
 ) -> Option<(u64, Time)> {
-    use super::config::{Otherwise, Routing};
-    use crate::bp::routes::{Priority, Wanted};
-
     match &config.routing {
         Routing::Static { to, otherwise } => {
             let next = match (to.get(&destination), otherwise) {

@@ -4,8 +4,16 @@ use std::time::Duration;
 
 use thiserror::Error;
 use wire::ltp::CancelReason;
+use wire::ltpt::End;
 
-use super::flow::FlowId;
+/// A transfer, whatever hop it is on: who began it, and the number it has there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowId {
+    /// Where the block comes from.
+    pub source: End,
+    /// The number of the first session there.
+    pub number: u64,
+}
 
 /// A notice to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,17 +5,15 @@ use engine::{FileId, FilestoreRequest, Time};
 use wire::ltp::{CancelReason, End as Side, SessionId};
 use wire::ltpt::{Address, Congestion, End, Transport};
 
-use super::admission::{congestion, lifetime, next_hop, time_of};
-use super::config::Config;
-use super::flow::{Finished, Flow, FlowId, Origin, Outcome, Seq, Shape, Stored, is_final};
-use super::indication::{Indication as Notice, Undeliverable};
-use super::record;
-use crate::kernel::{Alarm as _, Turns as _};
-use crate::ltp::core::{Alarm, Job};
-use crate::ltp::sender::Sender;
-use crate::ltp::{
+use super::core::{Alarm, Job};
+use super::intake::{congestion, lifetime, next_hop, time_of};
+use super::sender::Sender;
+use super::transport::flow::{Finished, Flow, Origin, Outcome, Seq, Shape, Stored, is_final};
+use super::transport::{Config, FlowId, Indication as Notice, Undeliverable, record};
+use super::{
     Failure, Finished as Ended, Indication, Limit, Node, RequestError, SendRequest, Session,
 };
+use crate::kernel::{Alarm as _, Turns as _};
 use crate::path::Handle;
 use crate::storage::Storage as _;
 use crate::timer::TICK;

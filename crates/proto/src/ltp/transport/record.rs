@@ -20,8 +20,8 @@ use wire::cfdp::{Checksum, ChecksumType};
 use wire::ltp::{Extension, Extensions, SessionId};
 use wire::ltpt::Transport;
 
+use super::super::core::{Core, Job};
 use super::flow::{Last, Shape, Stored};
-use crate::ltp::core::{Core, Job};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 

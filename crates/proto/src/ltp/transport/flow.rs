@@ -6,24 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{FileId, FileName};
 use wire::ltp::{CancelReason, End as Side, SessionId};
-use wire::ltpt::{Congestion, End, Transport};
+use wire::ltpt::{Congestion, Transport};
 
+use super::super::indication::Failure;
+use super::super::request::SendRequest;
 use super::config::{Config, Routing};
-use super::indication::Transfer;
-use crate::bp::routes::{Limits, Router};
-use crate::ltp::{Failure, SendRequest};
+use super::indication::{FlowId, Transfer};
 use crate::path::Handle;
 use crate::ranges::Ranges;
 use crate::recent::Recent;
-
-/// A transfer, whatever hop it is on: who began it, and the number it has there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FlowId {
-    /// Where the block comes from.
-    pub source: End,
-    /// The number of the first session there.
-    pub number: u64,
-}
+use crate::routing::routes::{Limits, Router};
 
 /// A transfer, as this engine counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

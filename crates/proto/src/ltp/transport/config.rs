@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bp::contacts::ContactPlan;
+use crate::routing::contacts::ContactPlan;
 
 /// The settings of one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
