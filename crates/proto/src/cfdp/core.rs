@@ -209,7 +209,7 @@ impl Base {
         !is_up || now.since(self.last_heard) >= patience
     }
 
-    /// Arms a timer, unless it stands still now: then it is armed when the clock goes on.
+    /// Arms a timer, unless it stands still now: then it is armed when the clock runs again.
     pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
         if self.clock().runs(alarm) {
             self.session.arm(&mut core.kernel, alarm, at);
@@ -237,7 +237,7 @@ impl Base {
         self.session.disarm_all(&mut core.kernel);
     }
 
-    /// Stands still until it is resumed, and tells the user if that is wanted.
+    /// Suspends the transaction until it is resumed, and reports that if it is wanted.
     pub(crate) fn suspend(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         self.session.freeze(&mut core.kernel, now, Reason::User);
         if core.config.indications.suspended {
@@ -245,7 +245,7 @@ impl Base {
         }
     }
 
-    /// Goes on; `false` if it was not suspended.
+    /// Resumes the transaction; `false` if it was not suspended.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time, progress: u64) -> bool {
         if !self.is_suspended() {
             return false;
@@ -257,14 +257,14 @@ impl Base {
         true
     }
 
-    /// How it ends is settled, whether or not it is suspended.
+    /// Ends a suspension and all timers of the protocol, as the outcome is decided.
     pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
         self.session.thaw(now, Reason::User);
         self.disarm_protocol(core);
     }
 
-    /// Follows the path, whose directions are both up. The silence so far ends here, unless the path was down: then it goes
-    /// on. Returns what was left of timers.
+    /// Resumes with both directions of the path. The silence so far ends here, unless the path was
+    /// down: then it counts on. Returns the time that was left of each timer.
     pub(crate) fn path_resumed(&mut self, now: Time) -> Vec<(Alarm, Duration)> {
         if !self.is_frozen() {
             self.last_heard = now;

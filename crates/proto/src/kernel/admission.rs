@@ -1,11 +1,11 @@
 //! Places for sessions that peers begin.
 //!
-//! A flood from one path leaves places for the others, and peers leave some for sessions that begin
-//! here. The shares, of all places that an engine has:
+//! A flood by one path leaves places for the others, and peers leave some for sessions of this
+//! engine. The shares, of all places that an engine has:
 //!
 //! | share | of the places |
 //! |---|---|
-//! | kept for sessions that begin here | an eighth |
+//! | kept for sessions of this engine | an eighth |
 //! | under way before the share of a path counts | a half |
 //! | one path's, where no setting says otherwise | three quarters |
 //! | half-open sessions, where an engine counts them apart | a quarter, at least one |
@@ -18,13 +18,13 @@ use engine::PathId;
 /// Shares of the places for sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// Sessions under way at which a peer begins no more.
+    /// Sessions under way at which a peer begins none.
     pub(crate) all: usize,
-    /// Sessions begun by peers at which they begin no more.
+    /// Sessions of peers at which they begin none.
     pub(crate) of_peers: usize,
     /// Sessions under way below which every peer has a place.
     pub(crate) unshared: usize,
-    /// Sessions begun over one path at which it begins no more.
+    /// Sessions of peers by one path at which none begins by that.
     pub(crate) of_path: usize,
     /// Half-open sessions at which the oldest gives way.
     pub(crate) half_open: usize,
@@ -53,12 +53,12 @@ impl Admission {
         }
     }
 
-    /// Lets one path have so many places.
+    /// Sets the share of one path.
     pub(crate) fn with_path_share(self, of_path: usize) -> Self {
         Self { of_path, ..self }
     }
 
-    /// Counts sessions that begin here against the share of the peers.
+    /// Counts sessions of this engine against the share of the peers.
     pub(crate) fn counting_own(self) -> Self {
         Self { all: self.of_peers, ..self }
     }

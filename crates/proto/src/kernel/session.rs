@@ -216,8 +216,8 @@ impl<A: Alarm> Base<A> {
             self.disarm_protocol(kernel);
             return;
         }
-        let begun = || Frozen { clock, since: now, left: Vec::new() };
-        let Frozen { clock: before, left, .. } = self.frozen.get_or_insert_with(begun);
+        let frozen = || Frozen { clock, since: now, left: Vec::new() };
+        let Frozen { clock: before, left, .. } = self.frozen.get_or_insert_with(frozen);
         *before = clock;
         for alarm in self.armed.extract_if(.., |alarm| !clock.runs(*alarm)) {
             if let Some(at) = kernel.timers.cancel((handle, alarm)) {
@@ -239,7 +239,7 @@ impl<A: Alarm> Base<A> {
             return Vec::new();
         }
         let Some(Frozen { since, left, .. }) = self.frozen.take() else { return Vec::new() };
-        // The peer of a suspended session may have been heard after the path came up again.
+        // A suspended session may have received something after the path came up again.
         self.last_heard = (self.last_heard + now.since(since)).min(now);
         left
     }

@@ -1,14 +1,14 @@
-//! What a user asks to be sent.
+//! Requests of the user to send a file.
 
 use engine::FileName;
 
-/// How much of a block is sent until it arrives.
+/// Part of a block that is sent until it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Red {
     /// All of it.
     #[default]
     All,
-    /// Its first octets; all of it if there are fewer.
+    /// Its first bytes; all of it if there are fewer.
     Prefix(u64),
     /// Nothing: it is sent once, and nobody says whether it arrived.
     None,
@@ -23,6 +23,6 @@ pub struct SendRequest {
     pub source: FileName,
     /// Its name there.
     pub name: String,
-    /// How much of it must arrive.
+    /// Part of it that must arrive.
     pub red: Red,
 }

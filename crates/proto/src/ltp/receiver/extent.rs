@@ -1,4 +1,4 @@
-//! The parts of a block: its red part, its green part and its end, as far as segments told them
+//! The parts of a block: its red part, its green part and its end, as far as they are known
 //! (RFC 5326 §3.1.1).
 
 use wire::ltp::DataKind;
@@ -12,7 +12,7 @@ pub(super) struct Extent {
     pub(super) end: Option<u64>,
     /// Where green data begins, as far as it is known.
     pub(super) green: u64,
-    /// Behind the highest red octet that came.
+    /// End of the highest red data that arrived.
     red_front: u64,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Misfit {
     Miscolored,
     /// It lies behind the end.
     Beyond,
-    /// It says of another place that something ends there.
+    /// It ends a part or the block elsewhere.
     ConflictingEnd,
 }
 
@@ -96,7 +96,7 @@ impl Extent {
         (self.red.unwrap_or(self.green), self.red.is_some())
     }
 
-    /// No more arrives. If no segment told where the red part ends, it ends where the green one
+    /// No more arrives. If it is not known where the red part ends, it ends where the green one
     /// begins: there is no gap between them.
     pub(super) fn is_over(&mut self) {
         self.red = self.red.or(Some(self.green));

@@ -1,4 +1,4 @@
-//! A session that receives into a working file: the checks of what is there, and the way to safety.
+//! A session that receives into a working file: its checks, and the steps until it is safe.
 
 use engine::{FileId, FileName, FilestoreRequest, Time};
 use wire::ltp::CancelReason;
@@ -67,14 +67,14 @@ impl Receiver {
         self.check_complete(core);
     }
 
-    /// Hands what is collected to the store.
+    /// Writes collected data to the store.
     pub(super) fn flush_spool(&mut self, core: &mut Core) {
         if let Some(spool) = self.sink.spool_mut() {
             spool.flush(&mut core.kernel, self.base.seat.handle);
         }
     }
 
-    /// Sums up the working file, up to `most` octets of it.
+    /// Sums up the working file, up to `most` bytes of it.
     fn sum_up(&mut self, core: &mut Core, most: u64) {
         let until = self.ranges.prefix().min(most);
         if let Some(spool) = self.sink.spool_mut() {

@@ -50,7 +50,7 @@ const LOSSY_SHARE: u32 = 100;
 const LOSSY: u64 = 8;
 const LOSSY_LEN: u64 = 64 << 10;
 
-/// The reports of a session, and what they are made for.
+/// The reports of a session, and their reasons.
 #[derive(Debug)]
 pub(super) struct Reporting {
     /// The serial number of the next report.
@@ -92,7 +92,7 @@ impl Reporting {
         }
     }
 
-    /// Octets of memory held.
+    /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
         self.reports.memory()
             + self.waiting.len() * size_of::<Checkpoint>()

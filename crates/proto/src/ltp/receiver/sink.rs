@@ -27,7 +27,7 @@ pub(super) enum Sink {
 #[derive(Debug)]
 pub(super) struct Filing {
     pub(super) spool: Spool,
-    /// What describes the file, and where it stands.
+    /// The description of the file, and where it stands.
     description: Option<(u64, Vec<u8>)>,
     file: Option<Description>,
 }
@@ -49,7 +49,7 @@ impl Sink {
         }
     }
 
-    /// The same, to do something with it.
+    /// The working file, to write to it.
     pub(super) fn spool_mut(&mut self) -> Option<&mut Spool> {
         match self {
             Self::File(filing) => Some(&mut filing.spool),
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// The same, to do something with it.
+    /// The block for another engine, to change it.
     pub(super) fn relay_mut(&mut self) -> Option<&mut Relay> {
         match self {
             Self::Relay(transit) => Some(&mut transit.relay),
@@ -87,7 +87,7 @@ impl Sink {
         }
     }
 
-    /// Octets of a block in memory.
+    /// Bytes of a block in memory.
     pub(super) fn in_memory(&self) -> usize {
         match self {
             Self::Units(block) | Self::Block(block) => block.len(),
@@ -95,7 +95,7 @@ impl Sink {
         }
     }
 
-    /// Octets of memory held.
+    /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
         match self {
             Self::File(filing) => size_of::<Filing>() + filing.memory(),
@@ -129,12 +129,12 @@ impl Filing {
         self.description.as_ref().map(|(at, octets)| (*at, at + octets.len() as u64))
     }
 
-    /// Octets of the file in a block that ends at `end`, as far as that is known.
+    /// Bytes of the file in a block that ends at `end`, as far as that is known.
     pub(super) fn content(&self, end: Option<u64>) -> Option<u64> {
         self.description.as_ref().map(|(at, _)| *at).or(end)
     }
 
-    /// Checks a file of so many octets by what is said of it, once it is summed up.
+    /// Checks a file of `content` bytes by its description, once it is summed up.
     pub(super) fn check(&mut self, format: &Format, content: u64) -> Option<Result<(), PeerError>> {
         let checksum = self.spool.checksum(content)?;
         let file = match format {
