@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 180
 EXTRAS := dask,query
 SLOWLIGHT := $(TARGET)/release/slowlight
 
-.PHONY: help setup demo build python notebook figures check test bench interop reference site fuzz nightly clean
+.PHONY: help setup demo build python notebook figures quick check test bench interop reference site fuzz nightly clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -38,6 +38,9 @@ demo: build ## a 10 MB file over a GEO link at three error levels, in the simula
 	  echo; echo "== 10 MB over GEO, packet error probability $$per"; \
 	  $(SLOWLIGHT) compare --link geo --file demo-out/file.bin --per $$per --runs 5 --seed 1; \
 	done
+
+quick: ## format and unit tests of what changed since BASE (HEAD)
+	@.ci/quick
 
 check: setup ## formatting, lints, documentation, house rules, Python types
 	@.ci/check
