@@ -61,6 +61,36 @@ fn over_relays_it_takes_the_time_of_one_hop_and_the_light_of_all() {
     assert!(stored > 3.0 * one - 0.3, "{one} {stored}");
 }
 
+/// Seconds that 4 MiB take by way of the orbiter of the study of 2007, less the light's time.
+fn by_an_orbiter(protocol: &str, ltt_ms: u32) -> f64 {
+    let of_study = "ltp-t/ltplib-2007";
+    let text = include_str!("../../../scenarios/ltpt-two-hops.toml");
+    assert!(text.contains(of_study));
+    let text = text.replace(of_study, protocol);
+    let mut scenario = Scenario::parse(&text, "ltpt-two-hops.toml").unwrap();
+    for link in scenario.links.iter_mut().filter(|link| link.from.as_deref() == Some("router")) {
+        link.delay = Some(format!("{ltt_ms} ms").parse().unwrap());
+    }
+    let scenario = scenario.resolved().unwrap();
+    let contents = run::contents(&scenario).unwrap();
+    let run = run::run(&scenario, &contents, Recorders::default()).unwrap();
+    delivered(&run) - f64::from(ltt_ms) / 1000.0
+}
+
+/// Without a pace of 2007 the link's rate counts: 4 MiB at 100 Mbit/s are 0.34 s a hop. Bundles
+/// over UDP cross as fragments of a datagram each, which are forwarded one by one; one whole
+/// bundle takes the time of both hops.
+#[test]
+fn the_defaults_take_the_link_s_rate() {
+    for ltt_ms in [10, 100, 1_000, 10_000] {
+        let [udp, tcpcl, blocks] =
+            ["bp-udp", "bp-tcpcl", "ltp-t"].map(|protocol| by_an_orbiter(protocol, ltt_ms));
+        assert!((0.34..0.45).contains(&blocks), "{ltt_ms} ms: {blocks}");
+        assert!((0.34..0.45).contains(&udp), "{ltt_ms} ms: {udp}");
+        assert!(tcpcl > 0.68, "{ltt_ms} ms: {tcpcl}");
+    }
+}
+
 #[test]
 fn losses_on_every_hop_are_repaired_hop_by_hop() {
     for per in ["1e-2", "1e-1"] {

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod small_satellite;
+
 use std::io::{self, Write};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
