@@ -213,7 +213,7 @@ class Sweep:
         }
         edition = {"sheets": [sheet]}
         study = {"about": self.base.origin, "editions": {"swept": edition}}
-        return "\n".join(f"{key} = {_toml(value)}" for key, value in study.items()) + "\n"
+        return "\n".join(f"{key} = {inline_toml(value)}" for key, value in study.items()) + "\n"
 
     def plan(self) -> _native.Plan:
         """What is to be run."""
@@ -263,11 +263,11 @@ def frame_of(columns: Mapping[str, _native.Column]) -> pl.DataFrame:
     return pl.DataFrame(series)
 
 
-def _toml(value: Any) -> str:
+def inline_toml(value: Any) -> str:
     """A value as inline TOML. JSON writes strings and numbers the same way."""
     if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(str(key))} = {_toml(inner)}" for key, inner in value.items())
+        pairs = (f"{json.dumps(str(key))} = {inline_toml(inner)}" for key, inner in value.items())
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, str | bool | int | float):
         return json.dumps(value)
-    return "[" + ", ".join(_toml(inner) for inner in value) + "]"
+    return "[" + ", ".join(inline_toml(inner) for inner in value) + "]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from slowlight.errors import UserError
 from slowlight.scenario import Run, Scenario
 
 
@@ -11,3 +12,11 @@ from slowlight.scenario import Run, Scenario
 def once(world: Scenario, seed: int | None = None, at: str | None = None) -> Run:
     """Runs a world with its packets; with a capture, if a node is named."""
     return world.single(seed=seed, trace=True, capture_at=at)
+
+
+def completed(run: Run) -> Run:
+    """The same run. Raises `UserError` if a transfer of it failed, whose packets show no claim."""
+    for transfer in run.transfers:
+        if not transfer["completed"]:
+            raise UserError(f"a run with packets failed: {transfer.get('failure')}")
+    return run

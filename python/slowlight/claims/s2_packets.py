@@ -16,7 +16,7 @@ import polars as pl
 from slowlight.claims.evidence import Evidence, Finding, found, near
 from slowlight.claims.s2 import FTP, NONE, PAPER, SARATOGA, SCP, SCPS, STUDY
 from slowlight.packets import Segment, after, datagrams, read_capture, segments
-from slowlight.single import once
+from slowlight.single import completed, once
 
 CONTROL = 21
 LOSSY = "1e-7 a bit"
@@ -30,7 +30,7 @@ def _capture(
 ) -> pl.DataFrame:
     world = evidence.results(STUDY).cell("grid", labels)
     world = world.changed({"transfers.0.size": "10 MB", **(settings or {})})
-    return read_capture(once(world, 1, at).capture)
+    return read_capture(completed(once(world, 1, at)).capture)
 
 
 def _of_file(evidence: Evidence, who: str, errors: str) -> tuple[list[Segment], list[Segment]]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from slowlight.claims.evidence import Estimate, Evidence, Finding, NotRunError, Paper, found, joined
-from slowlight.single import once
+from slowlight.single import completed, once
 
 PAPER = Paper("S3", "small-sat-2000")
 STUDY = PAPER.study
@@ -68,7 +68,7 @@ def packets(evidence: Evidence, sheet: str, labels: Cell, **settings: object) ->
     results = evidence.results(STUDY)
     if sheet not in results.sheets:
         raise NotRunError(f"slowlight study run {STUDY} --edition published --again")
-    trace = once(results.cell(sheet, labels).changed(settings), 1).trace
+    trace = completed(once(results.cell(sheet, labels).changed(settings), 1)).trace
     return trace.filter((pl.col("from") != "satellite") & (pl.col("to") != "satellite"))
 
 
