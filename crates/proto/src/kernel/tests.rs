@@ -197,3 +197,51 @@ fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
     assert_eq!(armed(&kernel), [Some(Time::from_secs(106)), Some(Time::from_secs(24))]);
     assert_eq!(base.last_heard, Time::from_secs(96), "silence did not count");
 }
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Reply,
+    /// For this host alone.
+    Save,
+}
+
+impl Alarm for Kind {
+    fn why(self) -> &'static str {
+        "test"
+    }
+
+    fn awaits_peer(self) -> bool {
+        self == Self::Reply
+    }
+
+    fn is_local(self) -> bool {
+        self == Self::Save
+    }
+}
+
+#[test]
+fn timers_keep_their_time_for_a_path_but_not_for_a_user() {
+    let mut kernel: Kernel<Kind> = Kernel::new(Toy::new(0).kernel.bounds);
+    let (path, at) = (PathId(1), Time::from_secs);
+    let up = PathEvent::Up(PathInfo::datagram(10));
+    kernel.path_event(path, up, Pacing::default());
+    let handle = Handle { index: 0, generation: 0 };
+    let mut base = Base::unfrozen(Seat::new(handle, Some(path)), Time::ZERO);
+    let armed = |kernel: &Kernel<Kind>| {
+        [Kind::Reply, Kind::Save].map(|it| kernel.timers.get((handle, it)).map(|at| at.at))
+    };
+    base.arm(&mut kernel, Kind::Reply, at(10));
+    base.arm(&mut kernel, Kind::Save, at(20));
+    kernel.path_event(path, PathEvent::Down, Pacing::default());
+    base.freeze(&mut kernel, at(4), Reason::Path);
+    assert_eq!(armed(&kernel), [None, Some(at(20))], "this host still saves");
+    assert!(base.is_frozen() && !base.is_suspended());
+    assert_eq!(base.thaw(at(9), Reason::Path), [(Kind::Reply, Duration::from_secs(6))]);
+    assert_eq!(base.last_heard, at(5), "silence did not count");
+    base.arm(&mut kernel, Kind::Reply, at(15));
+    base.freeze(&mut kernel, at(10), Reason::User);
+    assert_eq!(armed(&kernel), [None, Some(at(20))]);
+    assert!(base.is_suspended() && !base.is_frozen());
+    assert_eq!(base.thaw(at(11), Reason::User), [], "its protocol arms them");
+    assert_eq!((base.is_suspended(), base.last_heard), (false, at(5)));
+}
