@@ -1,11 +1,11 @@
 //! Files that users write in TOML.
 
-use lab::engines::EngineConfig;
 use lab::preset::Preset;
-use lab::protocol::Protocol;
 use lab::scenario::Scenario;
-use lab::settings::Settings;
-use lab::text;
+use transport::engines::EngineConfig;
+use transport::protocol::Protocol;
+use transport::settings::Settings;
+use transport::text;
 
 /// A scenario, with every default filled in.
 ///

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
 use engine::FileName;
-use lab::quantity::{Probability, Rate, Size, Span};
+use transport::quantity::{Probability, Rate, Size, Span};
 
 /// A file name from a peer.
 ///

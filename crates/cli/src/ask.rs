@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, ensure};
-use lab::protocol::Family;
+use transport::protocol::Family;
 
 use crate::operations::{self, Common, Operation};
 use crate::session::{self, Ends, Wish};

@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use control::node::model::{Delivery, Node};
 use control::node::{Courier, CourierConfig, Handed, News, NodeClient, Outcome, Outgoing};
 use engine::{Effect, Engine as _, Input, Time};
-use lab::bundles::CfdpUser;
-use lab::quantity::Span;
-use lab::settings::CfdpUserSettings;
 use proto::ut::{Arrival, Order, OverService, ServiceLayer, Unit};
+use transport::bundles::CfdpUser;
+use transport::quantity::Span;
+use transport::settings::CfdpUserSettings;
 use wire::bp7::Eid;
 use wire::cfdp::{Body, Direction, Header, Pdu};
 
@@ -68,7 +68,8 @@ impl NodeOptions {
         let Some(socket) = &self.node else { return Ok(None) };
         let protocol = options.full_protocol()?;
         ensure!(
-            protocol.kind.family() == lab::protocol::Family::Cfdp && protocol.profile.is_none(),
+            protocol.kind.family() == transport::protocol::Family::Cfdp
+                && protocol.profile.is_none(),
             "--node is for CFDP without a profile, not for {protocol}"
         );
         for (is_given, option) in [

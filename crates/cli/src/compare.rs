@@ -9,16 +9,17 @@ use bytes::Bytes;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use engine::FileName;
-use lab::SpecError;
 use lab::compare::{self, Between, Plan, Row};
-use lab::link_spec::{Framing, LinkSpec, Window};
+use lab::link_spec::{Framing, LinkSpec};
 use lab::preset::Preset;
-use lab::protocol::{Carried, Family, Kind, Protocol};
-use lab::quantity::{Size, Span};
-use lab::records::Record;
-use lab::settings::tcp::{Congestion, TcpBuffers, TcpSettings};
 use lab::stats::Summary;
 use serde::Serialize;
+use transport::SpecError;
+use transport::protocol::{Carried, Family, Kind, Protocol};
+use transport::quantity::Window;
+use transport::quantity::{Size, Span};
+use transport::records::Record;
+use transport::settings::tcp::{Congestion, TcpBuffers, TcpSettings};
 
 use crate::Usage;
 use crate::link_options::LinkOptions;
@@ -124,7 +125,7 @@ impl From<Pep> for Between {
 impl Args {
     fn content(&self) -> anyhow::Result<(String, Bytes)> {
         let Some(path) = &self.file else {
-            let content = lab::run::made_up(self.seed, 0, self.size.bytes())?;
+            let content = lab::content::made_up(self.seed, 0, self.size.bytes())?;
             return Ok(("file".to_owned(), content));
         };
         let content = std::fs::read(path)

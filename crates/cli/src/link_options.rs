@@ -1,10 +1,11 @@
 //! A link as options of the command line.
 
 use lab::link_spec::{
-    Bucket, Burst, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown, Window,
+    Bucket, Burst, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
 };
 use lab::preset::Preset;
-use lab::quantity::{Probability, Rate, Size, Span};
+use transport::quantity::Window;
+use transport::quantity::{Probability, Rate, Size, Span};
 
 use crate::Usage;
 use crate::switch::Switch;

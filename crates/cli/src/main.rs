@@ -36,10 +36,10 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use lab::SpecError;
 use lab::emulation::transfers::TransfersError;
 use lab::run::RunError;
 use lab::study::StudyError;
+use transport::SpecError;
 
 #[derive(Debug, Parser)]
 #[command(name = "slowlight", version, about, max_term_width = 100)]

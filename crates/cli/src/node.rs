@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, anyhow};
 use control::node::{Hub, Limits, NodeServer, Shared, model};
 use engine::FileName;
 use lab::node::{NodeSpec, Store};
-use lab::protocol::Family;
 use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
+use transport::protocol::Family;
 
 use crate::{session, transfer};
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use engine::{FileName, Time};
-use lab::quantity::Span;
 use proto::cfdp::{
     Entity, FilestoreRequest, Indication, OperationIndication, ProxyPutRequest, PutRequest,
     RequestError, Role, TransactionFinished,
 };
 use serde_json::{Value, json};
+use transport::quantity::Span;
 use wire::cfdp::{
     ConditionCode, DeliveryCode, EntityId, FilestoreAction, TransactionId, TransactionStatus,
     TransmissionMode,

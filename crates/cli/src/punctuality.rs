@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use emu::{Bounds, Lateness, Timings};
-use lab::quantity::Span;
 use serde_json::{Value, json};
+use transport::quantity::Span;
 
 use crate::Usage;
 

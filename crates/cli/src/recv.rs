@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use engine::Time;
 use indicatif::ProgressBar;
-use lab::protocol::{Family, Kind};
 use proto::cfdp::{
     Entity, Indication, Limit, MetadataReceived, OperationIndication, Role, TransactionFinished,
 };
+use transport::protocol::{Family, Kind};
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
 use crate::beside::{Hears, NodeOptions};

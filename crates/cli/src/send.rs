@@ -11,11 +11,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
-use lab::engines::EngineConfig;
-use lab::mib::Checksum;
-use lab::protocol::{Family, Kind, Protocol};
-use lab::quantity::Span;
 use proto::cfdp::{self, Indication, PutRequest, TransactionFinished};
+use transport::engines::EngineConfig;
+use transport::mib::Checksum;
+use transport::protocol::{Family, Kind, Protocol};
+use transport::quantity::Span;
 use wire::cfdp::{FileStatus, TransactionId, TransmissionMode};
 
 use crate::beside::{Hears, NodeOptions};

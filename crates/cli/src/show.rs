@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::metrics::BufferLimits;
+use transport::over_tcp::BufferLimits;
 
 /// A rate with four significant digits.
 pub(crate) fn rate(bps: f64) -> String {

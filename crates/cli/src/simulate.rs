@@ -10,9 +10,9 @@ use comfy_table::Table;
 use lab::metrics::TransferMetrics;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
-use lab::settings::tcp::TcpBuffers;
 use lab::tool::Verdict;
 use serde_json::json;
+use transport::settings::tcp::TcpBuffers;
 
 use crate::{show, switch};
 

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 use engine::{Deadline, Effect, Engine, Input, Rng, Time, Transmit, TxBuf};
-use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
 use proto::cfdp::{self, Entity, Indication, PutRequest, RequestError};
 use proto::ut::{self, Order, OverService, ServiceLayer};
+use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
 use wire::cfdp::TransactionId;
 
 use crate::beside;

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use lab::settings::tcp::{Congestion, TcpBuffers};
+use transport::settings::tcp::{Congestion, TcpBuffers};
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

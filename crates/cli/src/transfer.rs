@@ -13,11 +13,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::PathInfo;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::engines::EngineConfig;
-use lab::protocol::{Family, Kind, Protocol};
-use lab::quantity::{Rate, Size, Span};
 use proto::cfdp;
 use serde::Serialize;
+use transport::engines::EngineConfig;
+use transport::protocol::{Family, Kind, Protocol};
+use transport::quantity::{Rate, Size, Span};
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode, Width};
 
 use crate::session::Ended;
@@ -168,7 +168,7 @@ impl Options {
         let protocol = self.full_protocol()?;
         ensure!(protocol.kind.family() == Family::Cfdp, "{protocol} is not CFDP");
         ensure!(!self.udp_lite, "--udp-lite is for Saratoga");
-        let mut config = lab::engines::cfdp_config(&protocol)?;
+        let mut config = transport::engines::cfdp_config(&protocol)?;
         config.entity = default;
         // An engine that a profile is of counted from there in each run. Here a number that comes again
         // would be answered with how its transaction ended the first time.
@@ -180,7 +180,7 @@ impl Options {
             config.sequence_width = Width::FOUR;
         }
         if let Some(path) = &self.mib {
-            lab::mib::Mib::apply_file(path, &mut config)?;
+            transport::mib::Mib::apply_file(path, &mut config)?;
         }
         config.entity = given.unwrap_or(config.entity);
         if self.rate.is_some() {
@@ -188,7 +188,7 @@ impl Options {
             config.default_remote.rate_bps = None;
             config.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
         }
-        lab::engines::tell_of_ends(&mut config);
+        transport::engines::tell_of_ends(&mut config);
         Ok(config)
     }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
@@ -19,10 +19,26 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("sim", &["engine", "wire", "proto", "link", "pcap"]),
     ("rt", &["engine", "wire", "proto"]),
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
-    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt"]),
-    ("control", &["engine", "wire", "proto", "link", "emu", "rt", "lab"]),
-    ("py", &["wire", "lab"]),
-    ("cli", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "lab", "control"]),
+    ("transport", &["engine", "wire", "proto"]),
+    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "transport"]),
+    ("control", &["engine", "wire", "proto", "link", "emu", "rt", "transport", "lab"]),
+    ("py", &["wire", "transport", "lab"]),
+    (
+        "cli",
+        &[
+            "engine",
+            "wire",
+            "proto",
+            "link",
+            "pcap",
+            "sim",
+            "emu",
+            "rt",
+            "transport",
+            "lab",
+            "control",
+        ],
+    ),
 ];
 /// Crates without clock, socket, file, thread or hidden randomness; and so without variants.
 const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];

@@ -13,10 +13,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use futures_util::stream::{self, Stream};
-use lab::link_spec::Window;
-use lab::quantity::Size;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast::error::RecvError;
+use transport::quantity::Size;
+use transport::quantity::Window;
 use utoipa::OpenApi;
 
 use crate::model::{

@@ -9,12 +9,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use engine::Time;
 use lab::emulation::tools::Ports;
-use lab::link_spec::{LinkSpec, Window};
-use lab::quantity::Span;
+use lab::link_spec::LinkSpec;
 use lab::scenario::Scenario;
-use lab::text;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, broadcast};
+use transport::quantity::Span;
+use transport::quantity::Window;
+use transport::text;
 
 use crate::commands::Commands;
 use crate::model::{self, CaptureRequest, Event, What};

@@ -11,8 +11,8 @@ use axum::http::StatusCode;
 use engine::Time;
 use lab::emulation::beside::{self, Wish};
 use lab::metrics::TransferMetrics;
-use lab::quantity::{Size, Span};
 use lab::scenario::{SIZE, Scenario};
+use transport::quantity::{Size, Span};
 
 use crate::list::{Entry, List};
 use crate::model::{self, TransferRequest, TransferState, What};

@@ -19,7 +19,7 @@ use proto::bp::agent::{Agent, Indication, SendRequest};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use slowlight_lab::node::NodeSpec;
-use slowlight_lab::text;
+use transport::text;
 use wire::bp7::Eid;
 
 /// Bundles, and octets of them, that are handed in and have not left.

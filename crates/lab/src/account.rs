@@ -176,8 +176,8 @@ fn micros(time: std::time::Duration) -> f64 {
 pub fn bounds(limits: &Limits) -> Bounds {
     let standard = Bounds::default();
     Bounds {
-        usual: limits.late.map_or(standard.usual, crate::quantity::Span::duration),
-        most: limits.late_most.map_or(standard.most, crate::quantity::Span::duration),
+        usual: limits.late.map_or(standard.usual, transport::quantity::Span::duration),
+        most: limits.late_most.map_or(standard.most, transport::quantity::Span::duration),
     }
 }
 

@@ -8,8 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-
-use crate::text::{self, SpecError};
+use transport::text::{self, SpecError};
 
 /// A program of others that carries files or measures a link.
 #[derive(Clone, Debug, PartialEq, Eq)]

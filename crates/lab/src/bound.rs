@@ -24,9 +24,9 @@ use engine::{Rng, Time};
 use link::{
     Delay, ErrorKind, Fate, Framing, Link, LossCause, OnError, Outages, Rate, Release, TokenBucket,
 };
+use transport::text::SpecError;
 
 use crate::link_spec::LinkSpec;
-use crate::text::SpecError;
 use crate::theory::{self, Bound, Channel, IP_UDP_BYTES, Loss};
 
 /// One hop as the bound sees it.
@@ -483,10 +483,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::quantity::{Probability, Span};
+    use transport::quantity::{Probability, Span};
 
     fn spec(text: &str) -> LinkSpec {
-        crate::text::parse(text, "test").unwrap()
+        transport::text::parse(text, "test").unwrap()
     }
 
     fn hop(text: &str) -> Hop {
@@ -670,7 +670,7 @@ mod tests {
         fn dropping_more_never_helps(per in 0.0..0.5_f64, delay in 0_u64..1000) {
             let with = |per| {
                 let spec = LinkSpec {
-                    rate: Some(crate::quantity::Rate(1_000_000)),
+                    rate: Some(transport::quantity::Rate(1_000_000)),
                     delay: Some(Span(Duration::from_millis(delay))),
                     per: Some(Probability(per)),
                     ..LinkSpec::default()

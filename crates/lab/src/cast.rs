@@ -7,13 +7,14 @@ use std::net::Ipv4Addr;
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
 use proto::ltpt::Otherwise;
+use transport::engines::{EngineConfig, Send as SendRequest};
+use transport::overlay::Overlay;
+use transport::protocol::Kind;
+use transport::quantity::Size;
+use transport::text::SpecError;
 
-use crate::engines::{EngineConfig, Send as SendRequest};
-use crate::overlay::{self, Hop, Overlay, hops};
-use crate::protocol::Kind;
-use crate::quantity::Size;
+use crate::overlay::{self, Hop, hops};
 use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 /// The engine of one node.

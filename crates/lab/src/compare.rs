@@ -15,21 +15,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use rayon::prelude::*;
 use serde::Serialize;
+use transport::over_tcp::BufferLimits;
+use transport::protocol::{Carried, Protocol};
+use transport::quantity::{Rate, Size, Span};
+use transport::records::Record;
+use transport::settings::pep::{SideSettings, WanSettings};
+use transport::settings::tcp::TcpSettings;
+use transport::settings::{PepSettings, Settings, not_often};
+use transport::text::SpecError;
 
 use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
-use crate::metrics::{BufferLimits, LatencyMetrics, TransferMetrics};
+use crate::metrics::{LatencyMetrics, TransferMetrics};
 use crate::preset::{self, Preset};
-use crate::protocol::{Carried, Protocol};
-use crate::quantity::{Rate, Size, Span};
-use crate::records::Record;
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::settings::pep::{SideSettings, WanSettings};
-use crate::settings::tcp::TcpSettings;
-use crate::settings::{PepSettings, Settings, not_often};
 use crate::stats::{Summary, mean};
-use crate::text::SpecError;
 
 /// What to compare.
 #[derive(Clone, Debug)]

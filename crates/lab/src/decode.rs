@@ -3,12 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use transport::protocol::{Family, Protocol};
+use transport::text::SpecError;
 use wire::cfdp::Pdu;
 use wire::ltp::Segment;
 use wire::{DecodeError, norm, saratoga};
-
-use crate::protocol::{Family, Protocol};
-use crate::text::SpecError;
 
 /// A protocol whose PDUs can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! What packets are, for traces.
 
-use crate::over_tcp;
-use crate::protocol::Family;
+use transport::protocol::Family;
 
 /// What a datagram is, for traces of a world where these are spoken.
 #[must_use]
@@ -11,7 +10,7 @@ pub fn describe(families: &[Family], datagram: &[u8]) -> (String, Option<u64>) {
         Family::Ltp | Family::CfdpLtp => describe_ltp(datagram),
         Family::Saratoga => describe_saratoga(datagram),
         Family::Norm => describe_norm(datagram),
-        Family::OverTcp => over_tcp::describe(datagram),
+        Family::OverTcp => describe_tcp(datagram),
         Family::Bundles => describe_bundles(datagram),
     };
     let mut known = families.iter().map(one);
@@ -30,7 +29,7 @@ const UNKNOWN: &str = "not ";
 fn describe_bundles(datagram: &[u8]) -> (String, Option<u64>) {
     use wire::udpcl::Datagram;
 
-    let over_tcp = over_tcp::describe(datagram);
+    let over_tcp = describe_tcp(datagram);
     match Datagram::decode(datagram) {
         Ok(udp) if over_tcp.0.starts_with(UNKNOWN) => match udp {
             Datagram::Keepalive => ("keep-alive".to_owned(), None),
@@ -41,6 +40,56 @@ fn describe_bundles(datagram: &[u8]) -> (String, Option<u64>) {
         },
         Ok(_) | Err(_) => over_tcp,
     }
+}
+
+/// What an IP packet is, where it is one of TCP: what of SYN, FIN and RST it carries, or that it is
+/// data or an acknowledgment alone, and its sequence number.
+fn describe_tcp(packet: &[u8]) -> (String, Option<u64>) {
+    use wire::ip::Ipv4;
+    use wire::tcp::Segment;
+
+    let segment = match Ipv4::decode(packet) {
+        Ok((header, payload)) => match header.protocol {
+            wire::tcp::PROTOCOL | wire::scps::PROTOCOL => Segment::decode_unchecked(payload),
+            wire::scps::COMPRESSED_PROTOCOL => return describe_compressed(payload),
+            _ => return ("not TCP".to_owned(), None),
+        },
+        Err(error) => return (format!("not TCP: {error}"), None),
+    };
+    let segment = match segment {
+        Ok(segment) => segment,
+        Err(error) => return (format!("not TCP: {error}"), None),
+    };
+    let parts = name(segment.header.flags, !segment.payload.is_empty());
+    (parts, Some(u64::from(segment.header.sequence)))
+}
+
+/// The same of a packet with a compressed header, whose sequence number may be left out.
+fn describe_compressed(packet: &[u8]) -> (String, Option<u64>) {
+    match wire::scps::Compressed::decode_unchecked(packet) {
+        Ok((packet, _)) => {
+            let parts = name(packet.head.flags, !packet.payload.is_empty());
+            (parts, packet.head.sequence.map(u64::from))
+        }
+        Err(error) => (format!("not SCPS-TP: {error}"), None),
+    }
+}
+
+fn name(flags: wire::tcp::Flags, has_data: bool) -> String {
+    use wire::tcp::Flags;
+
+    let mut parts: Vec<&str> = [(Flags::SYN, "SYN"), (Flags::FIN, "FIN"), (Flags::RST, "RST")]
+        .into_iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .map(|(_, name)| name)
+        .collect();
+    if has_data {
+        parts.push("data");
+    }
+    if parts.is_empty() || (flags.contains(Flags::SYN | Flags::ACK)) {
+        parts.push("ACK");
+    }
+    parts.join(" ")
 }
 
 fn describe_ltp(datagram: &[u8]) -> (String, Option<u64>) {

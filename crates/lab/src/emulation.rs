@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use transport::settings::tcp::TcpBuffers;
+use transport::text::SpecError;
+
 use crate::link_spec::LinkSpec;
 use crate::preset::Preset;
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::settings::tcp::TcpBuffers;
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 /// What packets on their way may take, unless said otherwise.

@@ -9,10 +9,10 @@ use std::net::Ipv4Addr;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use transport::text::{self, SpecError};
 
 use crate::link_spec::LinkSpec;
 use crate::scenario::{Node, Transfer};
-use crate::text::{self, SpecError};
 
 /// Nodes under one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,9 +9,8 @@ use engine::Time;
 use serde::de::IntoDeserializer as _;
 use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::quantity::{Probability, QuantityError, Rate, Size, Span, Text};
-use crate::text::SpecError;
+use transport::quantity::{Probability, QuantityError, Rate, Size, Span, Text, Window};
+use transport::text::SpecError;
 
 /// One direction of a link, as a table of TOML or as options of the command line. What is left out
 /// has its default: no delay, no errors, no limit of the rate, Ethernet frames without FCS, an MTU
@@ -219,17 +218,6 @@ pub enum Queue {
     Unlimited,
 }
 
-/// A stretch of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Window {
-    /// Its begin.
-    pub at: Span,
-    /// How long it lasts.
-    #[serde(rename = "for")]
-    pub lasts: Span,
-}
-
 /// Outages that come again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -395,24 +383,6 @@ impl<'de> Deserialize<'de> for Queue {
     }
 }
 
-impl FromStr for Window {
-    type Err = QuantityError;
-
-    /// `10 s+30 s`: a begin and how long it lasts.
-    fn from_str(text: &str) -> Result<Self, QuantityError> {
-        let (at, lasts) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
-            text: text.to_owned(),
-            kind: "an outage",
-            example: "10 s+30 s",
-        })?;
-        let window = Self { at: at.parse()?, lasts: lasts.parse()? };
-        if window.lasts.duration().is_zero() {
-            return Err(QuantityError::NoTime { text: text.to_owned() });
-        }
-        Ok(window)
-    }
-}
-
 impl FromStr for Reorder {
     type Err = QuantityError;
 
@@ -424,12 +394,6 @@ impl FromStr for Reorder {
             example: "0.01+20 ms",
         })?;
         Ok(Self { probability: probability.trim().parse()?, by: by.parse()? })
-    }
-}
-
-impl fmt::Display for Window {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{}", self.at, self.lasts)
     }
 }
 
@@ -619,7 +583,7 @@ impl LinkSpec {
     }
 
     fn outage_plan(&self) -> Result<link::Outages, SpecError> {
-        let windows = |windows: &Vec<Window>| windows.iter().map(|w| w.model()).collect();
+        let windows = |windows: &Vec<Window>| windows.iter().map(window).collect();
         match (&self.outages, self.outage_every, &self.contacts) {
             (None, None, None) => Ok(link::Outages::Never),
             (Some(list), None, None) if list.is_empty() => Ok(link::Outages::Never),
@@ -646,7 +610,7 @@ impl LinkSpec {
             self.drop.clone().filter(|drop| !drop.is_empty()).map(ErrorKind::DropList),
             self.loss_times
                 .as_ref()
-                .map(|times| ErrorKind::LossTimes(times.iter().map(|w| w.model()).collect())),
+                .map(|times| ErrorKind::LossTimes(times.iter().map(window).collect())),
             self.error_vector.clone().map(|vector| {
                 ErrorKind::Vector(link::ErrorVector { period: vector.bits, errors: vector.errors })
             }),
@@ -724,11 +688,9 @@ impl Queue {
     }
 }
 
-impl Window {
-    fn model(&self) -> link::Window {
-        let start = time(self.at);
-        link::Window { start, end: start + self.lasts.duration() }
-    }
+fn window(window: &Window) -> link::Window {
+    let start = time(window.at);
+    link::Window { start, end: start + window.lasts.duration() }
 }
 
 impl Trace {
@@ -772,7 +734,7 @@ mod tests {
 
     #[test]
     fn a_table_becomes_a_link() {
-        let spec: LinkSpec = crate::text::parse(
+        let spec: LinkSpec = transport::text::parse(
             r#"
             rate = "1.024 Mbit/s"
             delay = "1250 ms"
@@ -830,12 +792,12 @@ mod tests {
         .resolved();
         let text = toml::to_string(&spec).unwrap();
         assert!(text.contains("mtu = \"1500 B\""), "{text}");
-        assert_eq!(crate::text::parse::<LinkSpec>(&text, "resolved").unwrap(), spec);
+        assert_eq!(transport::text::parse::<LinkSpec>(&text, "resolved").unwrap(), spec);
     }
 
     #[test]
     fn the_way_back_differs_where_it_says_so() {
-        let spec: LinkSpec = crate::text::parse(
+        let spec: LinkSpec = transport::text::parse(
             "rate = \"4 Mbit/s\"\ndelay = \"182 s\"\nreturn = { rate = \"64 kbit/s\" }",
             "test",
         )
@@ -849,7 +811,7 @@ mod tests {
     fn times_of_one_kind_replace_those_of_another() {
         let [list, contacts]: [LinkSpec; 2] = ["outages", "contacts"].map(|key| {
             let text = format!("{key} = [{{ at = \"10 s\", for = \"30 s\" }}]");
-            crate::text::parse(&text, "test").unwrap()
+            transport::text::parse(&text, "test").unwrap()
         });
         let layered = list.clone().over(&contacts);
         assert_eq!((&layered.outages, &layered.contacts), (&list.outages, &None));
@@ -860,7 +822,7 @@ mod tests {
 
     #[test]
     fn listed_losses_are_of_one_direction() {
-        let spec: LinkSpec = crate::text::parse(
+        let spec: LinkSpec = transport::text::parse(
             r#"
             drop = [3]
             loss_times = [{ at = "0 s", for = "2 s" }]
@@ -881,9 +843,9 @@ mod tests {
     #[test]
     fn ppp_compresses_headers_where_it_is_told_to() {
         let config = |text: &str| {
-            let spec: LinkSpec = crate::text::parse(text, "test").unwrap();
+            let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
             let again = toml::to_string(&spec).unwrap();
-            assert_eq!(crate::text::parse::<LinkSpec>(&again, "again").unwrap(), spec);
+            assert_eq!(transport::text::parse::<LinkSpec>(&again, "again").unwrap(), spec);
             spec.config().map_err(|error| error.to_string())
         };
         let ppp = |stuffing, serial| link::Framing::Ppp {
@@ -912,7 +874,7 @@ mod tests {
     #[test]
     fn packets_that_are_overtaken_are_said_in_a_table_or_in_a_word() {
         let spec: LinkSpec =
-            crate::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
+            transport::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
                 .unwrap();
         let by = std::time::Duration::from_millis(20);
         assert_eq!(spec.config().unwrap().reorder, Some(link::Reorder { probability: 0.02, by }));
@@ -927,18 +889,19 @@ mod tests {
     #[test]
     fn a_trace_is_replayed() {
         let spec: LinkSpec =
-            crate::text::parse("trace = { fates = \"..x\\n .x\", repeat = true }", "test").unwrap();
+            transport::text::parse("trace = { fates = \"..x\\n .x\", repeat = true }", "test")
+                .unwrap();
         let struck = vec![false, false, true, false, true];
         let kind = link::ErrorKind::Trace { struck, repeat: true };
         assert_eq!(spec.config().unwrap().errors, [link::ErrorModel::dropping(kind)]);
         let text = toml::to_string(&spec).unwrap();
-        assert_eq!(crate::text::parse::<LinkSpec>(&text, "again").unwrap(), spec);
+        assert_eq!(transport::text::parse::<LinkSpec>(&text, "again").unwrap(), spec);
     }
 
     #[test]
     fn contradictions_are_refused() {
         let refused = |text: &str| {
-            let spec: LinkSpec = crate::text::parse(text, "test").unwrap();
+            let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
             spec.config().unwrap_err().to_string()
         };
         assert!(
@@ -961,7 +924,8 @@ mod tests {
         assert!("10 s".parse::<Window>().is_err());
         let empty = "1 min+0 s".parse::<Window>().unwrap_err().to_string();
         assert!(empty.contains("\"1 min+0 s\" lasts no time"), "{empty}");
-        let error = crate::text::parse::<LinkSpec>("queue = 5", "test").unwrap_err().to_string();
+        let error =
+            transport::text::parse::<LinkSpec>("queue = 5", "test").unwrap_err().to_string();
         assert!(error.contains("5 has no unit") && error.contains("\"5 packets\""), "{error}");
         assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
     }

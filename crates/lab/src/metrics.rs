@@ -9,12 +9,12 @@
 use engine::Time;
 use link::LossCause;
 use proto::programs::Latency;
-use proto::tcp;
 use serde::{Deserialize, Serialize};
 use sim::HostStats;
+use transport::engines::End;
+use transport::over_tcp::BufferLimits;
 
 use crate::bound::{self, Hop};
-use crate::engines::End;
 use crate::link_spec::LinkSpec;
 use crate::scenario::Transfer;
 use crate::tool::Verdict;
@@ -101,31 +101,6 @@ pub struct TransferMetrics {
     /// sent is added up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
-}
-
-/// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
-/// summed over its connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct BufferLimits {
-    /// The peer's receive window was full.
-    pub peer_window_limited_s: f64,
-    /// All data in the send buffer was sent, and it had no room for more.
-    pub send_buffer_limited_s: f64,
-}
-
-impl BufferLimits {
-    pub(crate) fn of(counts: &tcp::Counts) -> Self {
-        Self {
-            peer_window_limited_s: counts.peer_window_limited.as_secs_f64(),
-            send_buffer_limited_s: counts.send_buffer_limited.as_secs_f64(),
-        }
-    }
-
-    /// Seconds of both together.
-    #[must_use]
-    pub fn seconds(&self) -> f64 {
-        self.peer_window_limited_s + self.send_buffer_limited_s
-    }
 }
 
 /// How long keys took until they came back.

@@ -5,15 +5,16 @@ use engine::{FileName, Time};
 use sim::HostStats;
 
 use proto::programs::Latency;
+use transport::engines::End;
+use transport::over_tcp::BufferLimits;
+use transport::overlay::Overlay;
+use transport::protocol::{Carried, Kind};
+use transport::text::SpecError;
 
 use crate::cast;
-use crate::engines::End;
 use crate::link_spec::time;
-use crate::metrics::{BufferLimits, LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
-use crate::overlay::Overlay;
-use crate::protocol::{Carried, Kind};
+use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
 use crate::scenario::{Scenario, Transfer};
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 /// All that was seen of the transfers of a world. Hosts and links have the scenario's numbers.

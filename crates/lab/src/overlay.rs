@@ -4,33 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use transport::mib::{self, Mib};
+use transport::overlay::Overlay;
+use transport::protocol::{Family, Kind};
+use transport::settings::{BundlesSettings, Settings};
+use transport::text::SpecError;
 
-use crate::mib::{self, Mib};
-use crate::protocol::{Family, Kind};
 use crate::scenario::{Node, Scenario, Transfer};
-use crate::settings::{BundlesSettings, Settings};
-use crate::text::SpecError;
-
-/// How waypoints hand a file on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Overlay {
-    /// By the store-and-forward overlay: each hop is a transaction of its own.
-    Sfo,
-    /// By the extended procedures, classes 3 and 4: one transaction over all hops.
-    Extended,
-}
-
-impl Overlay {
-    /// The profile of a transfer that names none: the extended procedures need PDUs of version 000.
-    pub(crate) fn profile(self) -> Option<&'static str> {
-        match self {
-            Self::Sfo => None,
-            Self::Extended => Some("extended-b3"),
-        }
-    }
-}
 
 impl Transfer {
     /// The nodes it passes on its way to each receiver, whose entities speak with each other, both

@@ -9,14 +9,14 @@ use engine::{
 use proto::stack::{Gateway, GatewayConfig};
 use proto::tcp::{Counts, Route};
 use serde::Serialize;
+use transport::engines::{AnyEngine, AnyIndication};
+use transport::settings::PepSettings;
+use transport::settings::pep::buffer_for;
+use transport::text::SpecError;
 
 use crate::cast::{interface, unresolved};
-use crate::engines::{AnyEngine, AnyIndication};
 use crate::link_spec::LinkSpec;
 use crate::scenario::{Node, Scenario};
-use crate::settings::PepSettings;
-use crate::settings::pep::buffer_for;
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 /// The gateway of one node.

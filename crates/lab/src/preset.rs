@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use transport::text::{self, SpecError};
 
 use crate::link_spec::LinkSpec;
-use crate::text::{self, SpecError};
 
 /// A path of one or more hops.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,21 +7,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use engine::{Rng, Time};
+use engine::Time;
 use serde::Serialize;
 use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
+use transport::bundles::BundleMetrics;
+use transport::engines::{AnyEngine, AnyIndication};
+use transport::text::SpecError;
 
-use crate::bundles::BundleMetrics;
 use crate::cast::{self, Part, Way, unresolved};
-use crate::engines::{AnyEngine, AnyIndication};
+use crate::content::{made_up, zeros};
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics};
 use crate::outcome::Seen;
 use crate::pep::{self, Actor, GatewayMetrics};
-use crate::quantity::Size;
 use crate::scenario::{Content, Scenario, Transfer};
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 /// Where a run is recorded.
@@ -127,30 +127,6 @@ fn content(seed: u64, index: usize, transfer: &Transfer, most: u64) -> Result<By
         Content::Random => made_up(seed, index, size),
         Content::Zeros => Ok(zeros(size)?.into()),
     }
-}
-
-/// The made-up content of the transfer of this index, the same for the same seed.
-///
-/// # Errors
-///
-/// When memory cannot hold it.
-pub fn made_up(seed: u64, index: usize, len: u64) -> Result<Bytes, SpecError> {
-    let mut content = zeros(len)?;
-    let name = match index {
-        0 => "file content".to_owned(),
-        _ => format!("file content {index}"),
-    };
-    Rng::new(seed, &name).fill(&mut content);
-    Ok(content.into())
-}
-
-fn zeros(len: u64) -> Result<Vec<u8>, SpecError> {
-    let mut content = Vec::new();
-    let too_large = || SpecError::invalid(format!("no memory for a file of {}", Size(len)));
-    let len = usize::try_from(len).map_err(|_| too_large())?;
-    content.try_reserve_exact(len).map_err(|_| too_large())?;
-    content.resize(len, 0);
-    Ok(content)
 }
 
 /// Runs a resolved scenario with the given files.

@@ -7,20 +7,21 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use engine::Rng;
 use serde::{Deserialize, Serialize};
+use transport::engines::{EngineConfig, SaratogaConfig};
+use transport::mib::Class;
+use transport::overlay::Overlay;
+use transport::protocol::{Carried, Family, Kind, Protocol};
+use transport::quantity::{Probability, Rate, Size, Span};
+use transport::records::{self, Files, Record};
+use transport::settings::tcp::{TcpBuffers, TcpSettings};
+use transport::settings::{PepSettings, Settings, not_often};
+use transport::text::{self, SpecError};
 
 use crate::adapter;
-use crate::engines::{EngineConfig, SaratogaConfig};
 use crate::groups::{self, Group, Receivers};
 use crate::link_spec::LinkSpec;
-use crate::mib::Class;
-use crate::overlay::{self, Overlay};
+use crate::overlay;
 use crate::preset::Preset;
-use crate::protocol::{Carried, Family, Kind, Protocol};
-use crate::quantity::{Probability, Rate, Size, Span};
-use crate::records::{self, Files, Record};
-use crate::settings::tcp::{TcpBuffers, TcpSettings};
-use crate::settings::{PepSettings, Settings, not_often};
-use crate::text::{self, SpecError};
 
 /// One world.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -370,8 +371,10 @@ impl Scenario {
             })?;
             let [high, low] = number.to_be_bytes();
             node.address.get_or_insert(Ipv4Addr::new(10, 0, high, low));
-            let known =
-                node.protocol.as_ref().and_then(|protocol| crate::over_tcp::port(protocol.kind));
+            let known = node
+                .protocol
+                .as_ref()
+                .and_then(|protocol| transport::over_tcp::port(protocol.kind));
             node.port.get_or_insert(known.unwrap_or(2500 + number));
             node.entity.get_or_insert(u64::from(number));
         }

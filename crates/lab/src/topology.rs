@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::{PathInfo, PathKind, Time};
+use transport::engines::EngineConfig;
+use transport::quantity::Size;
+use transport::text::{self, SpecError};
 
 use crate::bound::Hop;
-use crate::engines::EngineConfig;
 use crate::link_spec::LinkSpec;
 use crate::overlay;
-use crate::quantity::Size;
 use crate::scenario::{Node, Scenario, Transfer};
-use crate::text::{self, SpecError};
 use crate::theory::IP_UDP_BYTES;
 
 /// The nodes and links of a resolved scenario.

@@ -10,13 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::Rng;
 use lab::advise::{self, Advice, Basis, Candidate, PACKETS_PER_S, Question};
-use lab::link_spec::{LinkSpec, RateStep, Window};
+use lab::content;
+use lab::link_spec::{LinkSpec, RateStep};
 use lab::preset::{Preset, Sharing};
-use lab::protocol::Protocol;
-use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders};
 use lab::stats::Summary;
 use slowlight_lab as lab;
+use transport::protocol::Protocol;
+use transport::quantity::Window;
+use transport::quantity::{Probability, Rate, Size, Span};
 
 fn seconds(seconds: f64) -> Span {
     Span(Duration::from_secs_f64(seconds))
@@ -80,7 +82,7 @@ struct Truth<'a> {
 
 impl<'a> Truth<'a> {
     fn new(question: &'a Question) -> Self {
-        let content = run::made_up(question.seed, 0, question.size.bytes()).unwrap();
+        let content = content::made_up(question.seed, 0, question.size.bytes()).unwrap();
         Self { question, content, found: BTreeMap::new() }
     }
 

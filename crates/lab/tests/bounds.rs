@@ -8,15 +8,14 @@ use rayon::prelude::*;
 use slowlight_lab as lab;
 
 use lab::compare::Plan;
-use lab::engines::random_content;
+use lab::content::random_content;
 use lab::link_spec::{
     Between, Bucket, Burst, DelayPoint, Framing, LinkSpec, Periodic, RateStep, Release, Vector,
-    Window,
 };
 use lab::metrics::TransferMetrics;
 use lab::preset::Preset;
-use lab::quantity::{Probability, Rate, Size, Span};
 use lab::run::{self, Recorders};
+use transport::quantity::{Probability, Rate, Size, Span, Window};
 
 fn millis(millis: u64) -> Span {
     Span(std::time::Duration::from_millis(millis))
@@ -161,7 +160,7 @@ fn no_small_file_beats_the_bound() {
         let mut scenario =
             plan(vec![link], &content, seed).scenario(&"cfdp".parse().unwrap(), seed);
         for node in scenario.as_mut().unwrap().nodes.values_mut() {
-            let mib = node.mib.as_mut().and_then(lab::settings::Settings::cfdp_mut).unwrap();
+            let mib = node.mib.as_mut().and_then(transport::settings::Settings::cfdp_mut).unwrap();
             let remote = mib.default.as_mut().unwrap();
             remote.segment_max = Some(Size(40 + rng.below(400)));
         }

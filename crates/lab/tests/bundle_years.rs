@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::contact_plan::orbits::{Orbits, Passes};
-use lab::contact_plan::{self, Format};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
+use transport::contact_plan::orbits::{Orbits, Passes};
+use transport::contact_plan::{self, Format};
 
 const DAY: u64 = 86_400;
 

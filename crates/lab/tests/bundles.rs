@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use chains::{chain, play};
 use lab::compare::{Plan, compare};
+use lab::content;
 use lab::preset::Preset;
 use lab::run::{self, Recorders};
 use lab::scenario::Scenario;
@@ -215,7 +216,7 @@ fn a_comparison_has_relays_between_its_hops() {
         ..Plan::of(
             Preset::find(link).unwrap(),
             ["bp-tcpcl", "cfdp"].map(|name| name.parse().unwrap()).into(),
-            run::made_up(1, 0, 200_000).unwrap(),
+            content::made_up(1, 0, 200_000).unwrap(),
         )
     };
     let delivered = |relay: bool| {

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use chains::{chain, play, transfer};
 use lab::compare::{Plan, compare};
+use lab::content;
 use lab::preset::Preset;
 use lab::run;
 use slowlight_lab as lab;
@@ -133,7 +134,7 @@ fn relays_forward_in_comparisons_and_the_same_seed_gives_the_same() {
         ..Plan::of(
             link,
             protocols.map(|name| name.parse().unwrap()).to_vec(),
-            run::made_up(1, 0, 1_000_000).unwrap(),
+            content::made_up(1, 0, 1_000_000).unwrap(),
         )
     };
     let again = || {

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicBool;
 use slowlight_lab as lab;
 
 use lab::compare::{Plan, Row, compare};
-use lab::engines::random_content;
+use lab::content::random_content;
 use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
-use lab::quantity::Probability;
+use transport::quantity::Probability;
 
 fn seeds(default: u32) -> u32 {
     std::env::var("SLOWLIGHT_SEEDS").map_or(default, |text| text.parse().unwrap())

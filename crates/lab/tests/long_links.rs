@@ -10,11 +10,12 @@
 use std::sync::atomic::AtomicBool;
 
 use lab::compare::{Plan, Row, compare};
+use lab::content;
 use lab::preset::Preset;
-use lab::quantity::Probability;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
+use transport::quantity::Probability;
 
 /// Whether all rows and seeds are run.
 fn whole_sweep() -> bool {
@@ -23,7 +24,7 @@ fn whole_sweep() -> bool {
 
 /// The file over one link by one protocol, `seeds` times.
 fn row(link: Preset, protocol: &str, size: u64, seeds: u32) -> Row {
-    let content = run::made_up(1, 0, size).unwrap();
+    let content = content::made_up(1, 0, size).unwrap();
     let plan = Plan { runs: seeds, ..Plan::of(link, vec![protocol.parse().unwrap()], content) };
     let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
     let row = rows.into_iter().next().unwrap();

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 use chains::{chain, play};
 use lab::compare::{Plan, compare};
+use lab::content;
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
@@ -176,7 +177,7 @@ fn a_comparison_has_engines_between_its_hops() {
         ..Plan::of(
             Preset::find("moon-farside").unwrap(),
             ["ltp-t", "bp-tcpcl", "ltp"].map(|name| name.parse().unwrap()).into(),
-            run::made_up(1, 0, 200_000).unwrap(),
+            content::made_up(1, 0, 200_000).unwrap(),
         )
     };
     let times = |relay: bool| {

@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use engine::Time;
 use lab::compare::{Plan, compare};
+use lab::content;
 use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
-use lab::quantity::Probability;
 use lab::run::{self, Recorders};
 use lab::scenario::Scenario;
 use lab::theory;
 use rayon::prelude::*;
 use slowlight_lab as lab;
+use transport::quantity::Probability;
 use wire::norm::{Body, Command, Message};
 
 use runs::{Shared, row, run_once};
@@ -259,7 +260,11 @@ fn a_hundred_receivers_cost_little_more_than_one() {
         let plan = Plan {
             receivers,
             runs: 2,
-            ..Plan::of(link, vec!["norm".parse().unwrap()], run::made_up(1, 0, 10_000_000).unwrap())
+            ..Plan::of(
+                link,
+                vec!["norm".parse().unwrap()],
+                content::made_up(1, 0, 10_000_000).unwrap(),
+            )
         };
         let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();
         assert_eq!(rows[0].completed, 2, "{:?}", rows[0].failures);
@@ -281,7 +286,7 @@ fn losses_at_the_farthest_mars_end_no_transfer() {
         for hop in &mut link.hops {
             hop.per = Some(Probability(loss));
         }
-        let content = run::made_up(1, 0, 1_000_000).unwrap();
+        let content = content::made_up(1, 0, 1_000_000).unwrap();
         let plan = Plan { runs, ..Plan::of(link, vec!["norm".parse().unwrap()], content) };
         let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().unwrap();
         println!("losses of {loss}: {} of {}", rows[0].completed, rows[0].runs);

@@ -3,11 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use slowlight_lab::compare::{self, Between, Plan, Row};
+use slowlight_lab::content;
 use slowlight_lab::link_spec::LinkSpec;
 use slowlight_lab::preset::Preset;
-use slowlight_lab::quantity::{Probability, Rate, Span};
 use slowlight_lab::run::{self, Recorders};
 use slowlight_lab::scenario::Scenario;
+use transport::quantity::{Probability, Rate, Span};
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ fn link(round_trip_ms: u64, per: f64) -> Preset {
         rate: Some(Rate(8_000_000)),
         delay: Some(Span(Duration::from_millis(round_trip_ms / 2))),
         per: (per > 0.0).then_some(Probability(per)),
-        mtu: Some(slowlight_lab::quantity::Size(1500)),
+        mtu: Some(transport::quantity::Size(1500)),
         ..LinkSpec::default()
     };
     Preset { hops: vec![hop], ..Preset::find("geo").unwrap() }
@@ -26,7 +27,7 @@ fn link(round_trip_ms: u64, per: f64) -> Preset {
 fn row(pep: Option<Between>, protocol: &str, link: Preset, octets: u64) -> Row {
     let plan = Plan {
         pep,
-        ..Plan::of(link, vec![protocol.parse().unwrap()], run::made_up(1, 0, octets).unwrap())
+        ..Plan::of(link, vec![protocol.parse().unwrap()], content::made_up(1, 0, octets).unwrap())
     };
     let mut rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     let row = rows.remove(0);
@@ -228,7 +229,11 @@ fn several_receivers_have_no_gateways() {
     let plan = Plan {
         receivers: 2,
         pep: Some(Between::Tcp),
-        ..Plan::of(link(600, 0.0), vec!["ftp".parse().unwrap()], run::made_up(1, 0, 1000).unwrap())
+        ..Plan::of(
+            link(600, 0.0),
+            vec!["ftp".parse().unwrap()],
+            content::made_up(1, 0, 1000).unwrap(),
+        )
     };
     let error = plan.scenario(&plan.protocols[0], 1).unwrap_err().to_string();
     assert!(error.contains("one receiver"), "{error}");

@@ -148,10 +148,10 @@ fn a_peer_that_is_gone_is_noticed() {
 #[test]
 fn profiles_are_a_release_or_tcps_or_both() {
     for name in ["sftp/openssh-4.2", "sftp/bbr", "scp/openssh-4.2+linux-2.6.18", "telnet/reno"] {
-        assert_eq!(name.parse::<lab::protocol::Protocol>().unwrap().to_string(), name);
+        assert_eq!(name.parse::<transport::protocol::Protocol>().unwrap().to_string(), name);
     }
     for wrong in ["sftp/openssh-1", "sftp/bbr+openssh-4.2", "telnet/openssh-4.2", "sftp/a+b"] {
-        let refused = wrong.parse::<lab::protocol::Protocol>().unwrap_err().to_string();
+        let refused = wrong.parse::<transport::protocol::Protocol>().unwrap_err().to_string();
         assert!(refused.contains("openssh-9.2"), "{refused}");
     }
     let text = |protocol: &str, settings: &str| {

@@ -13,13 +13,14 @@ use rayon::prelude::*;
 use slowlight_lab as lab;
 
 use lab::groups::Group;
-use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown, Window};
-use lab::mib::{self, Mib};
-use lab::protocol::Family;
-use lab::quantity::{Probability, Rate, Size, Span};
+use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
-use lab::settings::{
+use transport::mib::{self, Mib};
+use transport::protocol::Family;
+use transport::quantity::Window;
+use transport::quantity::{Probability, Rate, Size, Span};
+use transport::settings::{
     self, Code, End, Estimate, FileSum, LtpSettings, NormSettings, OverTcpSettings,
     SaratogaSettings, Settings, Switch,
 };

@@ -5,13 +5,14 @@
 use std::sync::atomic::AtomicBool;
 
 use lab::compare::{Plan, Row, compare};
+use lab::content;
 use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
-use lab::quantity::{Probability, Rate, Span};
 use lab::run::{self, Recorders, Run, RunError};
 use lab::scenario::Scenario;
 use lab::theory;
 use slowlight_lab as lab;
+use transport::quantity::{Probability, Rate, Span};
 
 fn run_once(text: &str) -> Run {
     let scenario = Scenario::parse(text, "world").unwrap().resolved().unwrap();
@@ -117,7 +118,7 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
         ..Plan::of(
             link,
             protocols.iter().map(|protocol| protocol.parse().unwrap()).collect(),
-            run::made_up(1, 0, 500_000).unwrap(),
+            content::made_up(1, 0, 500_000).unwrap(),
         )
     }
 }
@@ -163,7 +164,7 @@ fn losses_at_many_receivers_are_repaired_one_by_one() {
 fn parity_mends_other_losses_at_each_receiver() {
     let repaired = |receivers| {
         let plan = Plan { runs: 1, ..plan(&["norm"], receivers, 0.01) };
-        rows(&Plan { content: run::made_up(1, 0, 2_000_000).unwrap(), ..plan }).remove(0)
+        rows(&Plan { content: content::made_up(1, 0, 2_000_000).unwrap(), ..plan }).remove(0)
     };
     let row = repaired(30);
     assert_eq!((row.completed, row.multicast), (1, Some(true)), "{row:?}");
@@ -187,7 +188,7 @@ fn as_many_receivers_as_there_may_be() {
         assert!(matches!(refused, Err(RunError::Spec(_))), "{receivers}");
     }
     let plan = Plan { runs: 1, ..plan(&["saratoga-blind"], 1000, 0.0) };
-    let plan = Plan { content: run::made_up(1, 0, 3_000).unwrap(), ..plan };
+    let plan = Plan { content: content::made_up(1, 0, 3_000).unwrap(), ..plan };
     let row = rows(&plan).remove(0);
     assert_eq!((row.completed, row.packets_str), (1, 4.0), "{row:?}");
 }

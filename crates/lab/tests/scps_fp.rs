@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use lab::compare::{self, Plan};
+use lab::content;
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
@@ -127,7 +128,7 @@ fn a_comparison_has_records_for_those_that_take_them() {
         ..Plan::of(
             Preset::find("geo").unwrap(),
             names.iter().map(|name| name.parse().unwrap()).collect(),
-            run::made_up(1, 0, 300_000).unwrap(),
+            content::made_up(1, 0, 300_000).unwrap(),
         )
     };
     let rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();

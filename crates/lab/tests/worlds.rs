@@ -34,7 +34,7 @@ fn every_made_up_file_has_its_own_content() {
     let files = run::contents(&world).unwrap();
     assert!(files[0] != files[1] && files[1] != files[2] && files[0] != files[2]);
     assert_eq!(files, run::contents(&world).unwrap());
-    assert_eq!(files[0], lab::engines::random_content(1, 10_000));
+    assert_eq!(files[0], lab::content::random_content(1, 10_000));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_end_is_told_whatever_a_mib_says() {
     let world = Scenario::parse(text, "world").unwrap().resolved().unwrap();
     assert!(play(&world).succeeded());
     // What is written out is what was run.
-    let mib = world.nodes["b"].mib.as_ref().and_then(lab::settings::Settings::cfdp).unwrap();
+    let mib = world.nodes["b"].mib.as_ref().and_then(transport::settings::Settings::cfdp).unwrap();
     let resolved = mib.indications.unwrap();
     assert_eq!(resolved.transaction_finished, Some(true));
 }

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lab::SpecError;
 use lab::run::{self, Recorders, RunError};
 use lab::scenario::Scenario;
 use lab::study::results::{self, Of};
@@ -21,6 +20,7 @@ use lab::study::{
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use transport::SpecError;
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())

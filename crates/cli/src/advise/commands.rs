@@ -2,9 +2,9 @@
 
 use lab::advise::{self, Advice, Basis, Candidate, Deployment, Question};
 use lab::link_spec::LinkSpec;
-use lab::protocol::{Family, Kind, Protocol};
-use lab::quantity::{Rate, Span};
 use proto::programs::Tool;
+use transport::protocol::{Family, Kind, Protocol};
+use transport::quantity::{Rate, Span};
 
 use crate::show;
 

@@ -10,8 +10,8 @@ use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use lab::advise::{self, Advice, Basis, Candidate, Question};
 use lab::preset::Sharing;
-use lab::quantity::{Size, Span};
 use serde::Serialize;
+use transport::quantity::{Size, Span};
 
 use crate::link_options::LinkOptions;
 use crate::show;

@@ -2,7 +2,7 @@ use clap::Parser as _;
 use lab::advise::Deployment;
 use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
-use lab::protocol::{Kind, Protocol};
+use transport::protocol::{Kind, Protocol};
 
 use super::commands::lines;
 use super::*;

@@ -2,7 +2,7 @@
 
 use lab::advise::{self, Advice, Basis, Candidate, Question};
 use lab::preset::Sharing;
-use lab::quantity::Size;
+use transport::quantity::Size;
 
 use super::span;
 use crate::show;
@@ -183,7 +183,7 @@ fn over_tcp(advice: &Advice, best: &Candidate) -> Option<String> {
         return None;
     }
     let shown = advice.tied.max(1) + 1;
-    let is_ftp = |candidate: &&Candidate| candidate.protocol.kind == lab::protocol::Kind::Ftp;
+    let is_ftp = |candidate: &&Candidate| candidate.protocol.kind == transport::protocol::Kind::Ftp;
     let ftp = advice.ranking.iter().skip(shown).find(is_ftp)?;
     let about = if ftp.basis == Basis::Simulated { "" } else { "an estimated " };
     Some(match (ftp.mean_s, best.mean_s) {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use control::node::model::{Bundle, Node, Pong, Report};
-use lab::quantity::{Size, Span};
 use serde_json::json;
+use transport::quantity::{Size, Span};
 
 use super::{Place, print};
 

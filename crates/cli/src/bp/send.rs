@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use control::ClientError;
 use control::node::NodeClient;
-use lab::quantity::{Size, Span};
+use transport::quantity::{Size, Span};
 
 use super::{Place, cut, print};
 use crate::transfer::Screen;

@@ -10,9 +10,9 @@ use anyhow::{Context as _, anyhow};
 use comfy_table::{CellAlignment, Table};
 use emu::measure::{self, Load, Pace};
 use emu::{Capacity, Host, Stage, World};
-use lab::quantity::Span;
 use link::{Config, Delay, Queue, Rate};
 use serde::{Deserialize, Serialize};
+use transport::quantity::Span;
 
 use super::ended;
 use crate::send::state::state_home;

@@ -18,13 +18,13 @@ use emu::{Bounds, Stage, World};
 use lab::adapter::{Adapter, Adapters};
 use lab::emulation::transfers;
 use lab::preset::Preset;
-use lab::protocol::{Family, Protocol};
-use lab::quantity::{Probability, Size, Span};
 use lab::scratch::Scratch;
-use lab::settings::tcp::TcpBuffers;
 use lab::tool::{Job, Outcome, Verdict};
-use lab::{compare, emulation, run, tool};
+use lab::{compare, content, emulation, tool};
 use serde::{Deserialize, Serialize};
+use transport::protocol::{Family, Protocol};
+use transport::quantity::{Probability, Size, Span};
+use transport::settings::tcp::TcpBuffers;
 
 use super::{ended, limit_tcp_buffers};
 use crate::link_options::LinkOptions;
@@ -228,7 +228,7 @@ impl Args {
             let content = fs::read(path).with_context(|| path.display().to_string())?;
             return Ok((path.clone(), content.into()));
         }
-        let content = run::made_up(self.seed, 0, self.size.bytes())?;
+        let content = content::made_up(self.seed, 0, self.size.bytes())?;
         let path = folder.join("file");
         fs::write(&path, &content).with_context(|| path.display().to_string())?;
         Ok((path, content))

@@ -18,9 +18,9 @@ use control::{Client, ClientError, Method, Places, Server, segment};
 use emu::{EnterError, World};
 use lab::emulation;
 use lab::scenario::Scenario;
-use lab::settings::tcp::TcpBuffers;
-use lab::text;
 use serde_json::{Map, Value, json};
+use transport::settings::tcp::TcpBuffers;
+use transport::text;
 
 use super::demands::Demands;
 use super::outside::{Entered, Joined, Outside};

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context as _, bail};
 use emu::{Bounds, Misfit, Plan, Report};
 use lab::account::{self, Account};
-use lab::quantity::{Size, Span};
 use lab::scenario::Scenario;
+use transport::quantity::{Size, Span};
 
 use super::baseline::Baseline;
 use crate::Usage;

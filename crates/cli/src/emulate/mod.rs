@@ -19,9 +19,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, anyhow};
 use emu::{CaptureLimits, Requests, User, World};
 use lab::emulation;
-use lab::quantity::Size;
 use lab::scenario::Scenario;
-use lab::settings::tcp::TcpBuffers;
+use transport::quantity::Size;
+use transport::settings::tcp::TcpBuffers;
 
 use crate::link_options::LinkOptions;
 use crate::{Usage, simulate, switch};

@@ -9,7 +9,7 @@ use anyhow::{Context as _, anyhow, bail};
 use emu::{HostPlan, Name, Plan, Range, Stage, Uplink, World};
 use lab::emulation::{self, ENDS};
 use lab::scenario::Scenario;
-use lab::text;
+use transport::text;
 
 use crate::Usage;
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use control::model::{Transfer, TransferRequest, TransferState};
 use control::{Client, Method};
-use lab::quantity::{Size, Span};
 use lab::{adapter, emulation};
+use transport::quantity::{Size, Span};
 
 use super::control::{Which, told};
 use crate::{Usage, simulate, transfer};

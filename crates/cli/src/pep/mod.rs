@@ -21,12 +21,12 @@ use anyhow::{Context as _, Result, anyhow};
 use emu::Bounds;
 use engine::Time;
 use lab::gateway::{Gateway, KernelTcp};
-use lab::quantity::{Rate, Size, Span};
 use proto::pep::{Indication, Pep};
 use rt::streams::{
     Listening, StreamConfig, StreamDriver, StreamEvent, StreamOptions, allow_descriptors,
 };
 use rt::{Control, Waker};
+use transport::quantity::{Rate, Size, Span};
 
 use self::proxy::Proxy;
 use self::rules::{Installed, Rules};

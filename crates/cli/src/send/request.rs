@@ -1,10 +1,10 @@
 //! What a sender may ask for along with its file.
 
 use bytes::Bytes;
-use lab::mib::{Condition, Handler};
 use proto::cfdp::{FilestoreRequest, FilestoreResponse, PutRequest};
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use transport::mib::{Condition, Handler};
 use wire::cfdp::{FilestoreAction, FilestoreStatus};
 
 /// Options of the Metadata PDU.
@@ -105,7 +105,7 @@ fn filestore(text: &str) -> Result<FilestoreRequest, String> {
     let (verb, names) = text.trim().split_once(' ').unwrap_or((text, ""));
     let Some((_, action)) = ACTIONS.iter().find(|(name, _)| *name == verb) else {
         let names = ACTIONS.iter().map(|(name, _)| *name);
-        let near = lab::text::did_you_mean(verb, names.clone());
+        let near = transport::text::did_you_mean(verb, names.clone());
         let known = names.collect::<Vec<_>>().join(", ");
         return Err(format!("there is no action {verb:?}{near} (actions: {known})"));
     };

@@ -10,11 +10,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
-use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
-use lab::protocol::{Family, Kind};
-use lab::quantity::Span;
 use proto::ltpt::Otherwise;
 use proto::{ltp, norm, saratoga};
+use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
+use transport::protocol::{Family, Kind};
+use transport::quantity::Span;
 
 use super::leave::leave;
 use super::{Ended, Id, LINGER, Notice, Rights, cancel, counts, notice, onward, random, under_way};

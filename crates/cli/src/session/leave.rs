@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use engine::PathId;
-use lab::engines::{AnyEngine, AnyIndication};
 use proto::norm;
+use transport::engines::{AnyEngine, AnyIndication};
 
 use super::{Id, LINGER, cancel, under_way};
 

@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathInfo, Time};
-use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
-use lab::protocol::Family;
-use lab::quantity::Rate;
 use proto::{ltp, ltpt, norm, saratoga};
+use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
+use transport::protocol::Family;
+use transport::quantity::Rate;
 
 use crate::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW};
 

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, ensure};
-use lab::engines::EngineConfig;
 use proto::ltpt::{Indication, Otherwise, Transfer};
+use transport::engines::EngineConfig;
 use wire::ltpt::Address;
 
 use crate::peers::paths;

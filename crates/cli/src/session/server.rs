@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
-use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
-use lab::protocol::Kind;
 use proto::{ltpt, saratoga};
+use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
+use transport::protocol::Kind;
 
 use super::{Ended, Id, LINGER, Notice, Rights, Ways, notice, onward, random, under_way};
 use crate::peers::{self, join};

@@ -10,9 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
-use lab::engines::{AnyEngine, AnyIndication, EngineConfig};
-use lab::quantity::Span;
 use proto::norm;
+use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
+use transport::quantity::Span;
 
 use super::client::Ends;
 use super::leave::leave;

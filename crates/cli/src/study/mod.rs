@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::Context as _;
-use lab::quantity::Span;
 use lab::study::results::{self, Of};
 use lab::study::{
     self, BUILT_IN, Done, Filter, Finished, How, Journal, Place, Selection, Sheet, Study,
     StudyError,
 };
+use transport::quantity::Span;
 
 use crate::Usage;
 use crate::show;

@@ -16,9 +16,9 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result, anyhow};
 use engine::Time;
-use lab::quantity::Span;
 use proto::tcp::{CloseReason, Config, Stack};
 use rt::{Control, TunDriver, TunEvent, Waker};
+use transport::quantity::Span;
 
 use self::device::Device;
 use self::options::TcpOptions;

@@ -3,12 +3,12 @@
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use lab::quantity::{Size, Span};
-use lab::settings::tcp::{Congestion, TcpBuffers};
 use proto::tcp::cc::IdleRule;
 use proto::tcp::{
     AckPolicy, Buffer, InitialWindow, KeepAlive, LossRecovery, Options, Profile, Timeouts,
 };
+use transport::quantity::{Size, Span};
+use transport::settings::tcp::{Congestion, TcpBuffers};
 
 use super::scps::ScpsOptions;
 use crate::Usage;

@@ -1,8 +1,8 @@
 //! The settings of SCPS-TP, as options.
 
 use clap::ValueEnum;
-use lab::quantity::{Rate, Span};
 use proto::tcp::scps::{Carrier, LossCause, RateControl, Scps, Snack, SnackForm};
+use transport::quantity::{Rate, Span};
 
 /// The form of selective negative acknowledgments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

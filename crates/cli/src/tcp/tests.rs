@@ -1,6 +1,6 @@
 use clap::Parser as _;
-use lab::settings::tcp::TcpBuffers;
 use proto::tcp::{Buffer, InitialWindow, LossRecovery, Options, Profile};
+use transport::settings::tcp::TcpBuffers;
 
 use super::options::{Room, TcpOptions};
 

@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use engine::PathInfo;
+use transport::protocol::Protocol;
+use transport::text::SpecError;
 
 use super::estimate::{Estimate, Facts, Sample, estimate};
 use super::needs::{is_controlled, simplicity};
@@ -13,11 +15,9 @@ use crate::bound::{self, Hop};
 use crate::compare::{self, Plan};
 use crate::link_spec::{LinkSpec, time};
 use crate::metrics::TransferMetrics;
-use crate::protocol::Protocol;
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use crate::stats::{Summary, mean};
-use crate::text::SpecError;
 use crate::theory::IP_UDP_BYTES;
 use crate::topology::Topology;
 
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
 
     /// Shorter files of three sizes by every transport.
     fn survey(&mut self, sizes: [u64; 3], cancelled: &AtomicBool) -> Result<bool, RunError> {
-        let content = crate::run::made_up(self.question.seed, 0, sizes[2])?;
+        let content = crate::content::made_up(self.question.seed, 0, sizes[2])?;
         for (index, size) in sizes.into_iter().enumerate() {
             let plan = self.question.plan(content.slice(..usize::try_from(size).unwrap_or(0)));
             let tasks: Vec<_> = self
@@ -173,7 +173,7 @@ impl<'a> Field<'a> {
         if copies > MEMORY_MAX || costs.first().is_none_or(|c| *c > self.budget) {
             return Ok(true);
         }
-        let mut plan = self.question.plan(crate::run::made_up(self.question.seed, 0, size)?);
+        let mut plan = self.question.plan(crate::content::made_up(self.question.seed, 0, size)?);
         // Others may be ranked at the same time.
         let memory = if self.question.is_controlled() { MEMORY_MAX / 2 } else { MEMORY_MAX };
         let at_once = usize::try_from(memory / copies.max(1)).unwrap_or(1);
@@ -255,7 +255,7 @@ impl<'a> Field<'a> {
 
     /// Runs the first so many until each has so many runs of the whole file.
     fn run(&mut self, count: usize, runs: u32, cancelled: &AtomicBool) -> Result<bool, RunError> {
-        let content = crate::run::made_up(self.question.seed, 0, self.question.size.bytes())?;
+        let content = crate::content::made_up(self.question.seed, 0, self.question.size.bytes())?;
         let plan = self.question.plan(content);
         let open = |tried: &Tried| {
             let from = u32::try_from(tried.runs.len()).unwrap_or(runs);

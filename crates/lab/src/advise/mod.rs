@@ -22,15 +22,15 @@ use serde::Serialize;
 use crate::compare::Plan;
 use crate::link_spec::LinkSpec;
 use crate::preset::{Preset, Sharing};
-use crate::protocol::Protocol;
-use crate::quantity::{Probability, Size, Span};
 use crate::run::RunError;
 use crate::scenario::Scenario;
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 use field::Field;
 pub use needs::{Deployment, candidates, deployment, is_controlled, streams};
+use transport::protocol::Protocol;
+use transport::quantity::{Probability, Size, Span};
+use transport::text::SpecError;
 
 /// File to carry, the link, and requirements.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! Which transports serve a question, and what distinguishes those that do it equally well.
 
+use transport::protocol::{Carried, Family, Kind, Protocol};
+use transport::text::SpecError;
+
 use super::Question;
-use crate::protocol::{Carried, Family, Kind, Protocol};
-use crate::text::SpecError;
 
 /// Transports that the needs admit. On a shared path these include those without congestion
 /// control, which are simulated to name the best of them but are not recommended.

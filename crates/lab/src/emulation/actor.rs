@@ -12,8 +12,7 @@ use engine::{
 };
 use link::Outages;
 use sim::{HEADERS_LEN, HostStats, Store};
-
-use crate::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
+use transport::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
 
 /// What happens to a node at a moment of the plan.
 #[derive(Clone, Debug)]
@@ -469,7 +468,7 @@ mod tests {
     use link::Window;
 
     use super::*;
-    use crate::protocol::Protocol;
+    use transport::protocol::Protocol;
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
@@ -495,7 +494,7 @@ mod tests {
             group: None,
             kind: protocol.kind,
             records: Vec::new(),
-            class: crate::mib::Class::Acknowledged,
+            class: transport::mib::Class::Acknowledged,
             overlay: None,
         };
         actor.plan(at(20), Act::Ask(0, Box::new(request)));

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use emu::World;
 use engine::Time;
+use transport::protocol::{Kind, Protocol};
+use transport::quantity::{Size, Span};
+use transport::text::SpecError;
 
 use super::tools::Ports;
 use super::transfers::{self, Progress, TransfersError};
 use crate::cast;
 use crate::groups::Receivers;
 use crate::metrics::TransferMetrics;
-use crate::protocol::{Kind, Protocol};
-use crate::quantity::{Size, Span};
 use crate::run;
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::text::SpecError;
 use crate::topology::Topology;
 
 /// The UDP ports of engines: behind those that systems give to programs, and far enough from

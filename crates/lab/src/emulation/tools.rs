@@ -15,6 +15,7 @@ use emu::World;
 use engine::Time;
 use rt::Clock;
 use sha2::{Digest as _, Sha256};
+use transport::text::SpecError;
 
 use super::transfers::TransfersError;
 use crate::adapter::{self, Adapter, Ready};
@@ -24,7 +25,6 @@ use crate::link_spec::time;
 use crate::metrics::TransferMetrics;
 use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
-use crate::text::SpecError;
 use crate::tool::{self, Job, Outcome, Verdict};
 use crate::topology::Topology;
 

@@ -16,19 +16,19 @@ use engine::{PathId, PathInfo, Time};
 use link::Rate;
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
+use transport::engines::AnyEngine;
+use transport::protocol::Family;
+use transport::text::SpecError;
 
 use super::actor::{Act, Actor, Back, Known};
 use super::tools::{self, Errand, Ports, Ties};
 use crate::cast::{self, Part, Way};
-use crate::engines::AnyEngine;
 use crate::link_spec::time;
 use crate::metrics::TransferMetrics;
 use crate::outcome::Seen;
-use crate::protocol::Family;
 use crate::run::Run;
 use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
-use crate::text::SpecError;
 use crate::tool::Outcome;
 use crate::topology::Topology;
 

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use proto::tcp;
 use serde::{Deserialize, Serialize};
+use transport::over_tcp::OverTcpConfig;
+use transport::quantity::{Rate, Size, Span};
+use transport::settings::form::Switch;
+use transport::settings::tcp::TcpSettings;
+use transport::text::{self, SpecError};
 
 pub use self::ports::Ports;
-use crate::over_tcp::OverTcpConfig;
-use crate::quantity::{Rate, Size, Span};
-use crate::settings::form::Switch;
-use crate::settings::tcp::TcpSettings;
-use crate::text::{self, SpecError};
 
 /// What a gateway is told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -440,7 +440,7 @@ impl Limits {
                 self.connections
             ));
         }
-        super::settings::at_least("limits.buffer", Some(self.buffer), BUFFER_MIN)?;
+        transport::settings::at_least("limits.buffer", Some(self.buffer), BUFFER_MIN)?;
         for (key, time) in [("connect_timeout", self.connect_timeout), ("idle", self.idle)] {
             if time.duration() < Duration::from_millis(100) {
                 return invalid(format!("limits.{key} is {time}; it must be at least 100 ms"));

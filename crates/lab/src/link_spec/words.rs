@@ -6,10 +6,10 @@ use std::str::FromStr;
 use serde::de::value::StrDeserializer;
 use serde::de::{Deserialize as _, IntoDeserializer as _};
 use serde::ser::Serialize as _;
+use transport::quantity::{Probability, QuantityError, Span};
+use transport::text::SpecError;
 
 use super::{Bucket, Burst, OnError, Periodic, WhileDown};
-use crate::quantity::{Probability, QuantityError, Span};
-use crate::text::SpecError;
 
 /// Parts of a text between plus signs, as many as the form has.
 fn parts<'a, const N: usize>(
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn short_forms_are_the_tables_of_files() {
-        let written: LinkSpec = crate::text::parse(
+        let written: LinkSpec = transport::text::parse(
             "burst = { to_bad = \"0.001\", to_good = \"0.2\", bad_per = \"1\" }
             bucket = { rate = \"8 Mbit/s\", burst = \"64 KiB\" }
             outage_every = { period = \"60 s\", down = \"5 s\", first = \"10 s\" }

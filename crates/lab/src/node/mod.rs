@@ -23,12 +23,11 @@ use proto::bp::udpcl::{self, Fragmentation, Udpcl};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
 use rt::streams::{Listening, StreamConfig, StreamOptions};
 use serde::{Deserialize, Serialize};
+use transport::quantity::{Rate, Size, Span};
+use transport::settings::{NormSettings, SaratogaSettings};
+use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 use wire::mtcp::Framing;
-
-use crate::quantity::{Rate, Size, Span};
-use crate::settings::{NormSettings, SaratogaSettings};
-use crate::text::{self, SpecError};
 
 pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;

@@ -11,13 +11,13 @@ use proto::bp::saratogacl::SaratogaCl;
 use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
+use transport::quantity::{Rate, Size, Span};
+use transport::settings::bundles::over_saratoga;
+use transport::settings::saratoga::Remotes;
+use transport::settings::{NormSettings, SaratogaSettings};
+use transport::text::SpecError;
 
 use super::{CATCH_UP, datagram, patience};
-use crate::quantity::{Rate, Size, Span};
-use crate::settings::bundles::over_saratoga;
-use crate::settings::saratoga::Remotes;
-use crate::settings::{NormSettings, SaratogaSettings};
-use crate::text::SpecError;
 
 /// A layer over an engine that sends files, and UDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,13 +9,13 @@ use proto::bp::ltpcl::{self, Ltpcl};
 use proto::ltp;
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
+use transport::quantity::{Rate, Size, Span};
+use transport::settings::LtpSettings;
+use transport::settings::bundles::Color;
+use transport::text::SpecError;
 use wire::bp7::Eid;
 
 use super::{CATCH_UP, NO_ENGINE, check_datagrams, datagram, patience, window};
-use crate::quantity::{Rate, Size, Span};
-use crate::settings::LtpSettings;
-use crate::settings::bundles::Color;
-use crate::text::SpecError;
 
 /// A layer over LTP and UDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,9 +6,8 @@ use std::time::{Duration, SystemTime};
 use engine::Time;
 use proto::bp::contacts::{Contact, ContactPlan, Range};
 use serde::{Deserialize, Serialize};
-
-use crate::contact_plan::{self, Format};
-use crate::text::{self, SpecError};
+use transport::contact_plan::{self, Format};
+use transport::text::{self, SpecError};
 
 /// Where a contact plan is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

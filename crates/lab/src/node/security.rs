@@ -7,12 +7,12 @@ use std::time::Duration;
 use proto::bp::agent;
 use proto::bp::security::{self, Key, OnFault, Operation, Policy};
 use serde::{Deserialize, Serialize};
+use transport::quantity::Span;
+use transport::settings::keys::octets_of;
+use transport::text::{SpecError, did_you_mean};
 use wire::bpsec::{AesVariant, Scope, ShaVariant};
 
 use super::pattern;
-use crate::quantity::Span;
-use crate::settings::keys::octets_of;
-use crate::text::{SpecError, did_you_mean};
 
 /// Octets of the longest payload that is protected or checked, which is in memory meanwhile: a part of a file, as `bp send` makes it, and some.
 const PAYLOAD_MAX: u64 = 80 << 20;

@@ -7,9 +7,8 @@ use proto::bp::layer::LinkId;
 use proto::bp::tcpcl;
 use rt::streams::TlsFiles;
 use serde::{Deserialize, Serialize};
+use transport::text::SpecError;
 use wire::bp7::Eid;
-
-use crate::text::SpecError;
 
 /// How streams are secured (RFC 9174 §4.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use toml::Value as Toml;
+use transport::quantity::{Probability, Rate, Size, Span};
+use transport::text::{self, SpecError};
 
 use super::is_name;
-use crate::quantity::{Probability, Rate, Size, Span};
-use crate::text::{self, SpecError};
 
 /// One thing that varies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

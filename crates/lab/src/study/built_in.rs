@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-
-use crate::text::{self, SpecError};
+use transport::text::{self, SpecError};
 
 macro_rules! texts {
     ($(#[$doc:meta])* $visibility:vis $all:ident, $folder:literal: $($name:literal)*) => {

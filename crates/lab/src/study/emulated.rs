@@ -7,16 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use emu::World;
+use transport::protocol::Family;
+use transport::quantity::Span;
+use transport::text::SpecError;
 
 use super::{Done, StudyError};
 use crate::account::{self, Account};
+use crate::adapter;
 use crate::emulation;
 use crate::emulation::transfers::{self, TransfersError};
-use crate::protocol::Family;
-use crate::quantity::Span;
 use crate::run;
 use crate::scenario::{Node, Scenario};
-use crate::{adapter, text::SpecError};
 
 /// A world of a study as the emulator has it.
 #[derive(Debug)]
@@ -102,7 +103,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::settings::tcp::TcpBuffers;
+    use transport::settings::tcp::TcpBuffers;
 
     fn of(buffers: &str) -> Emulated {
         let text = format!(

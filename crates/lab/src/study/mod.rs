@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use transport::text::{self, SpecError};
 
 pub use axes::{Axis, Number, Unit, Value, changed};
 pub use built_in::{BUILT_IN, Given, SCENARIOS, Source, scenario};
@@ -30,8 +31,6 @@ pub use journal::{Journal, JournalError};
 pub use runner::{
     Done, Filter, Finished, How, Job, Place, Selection, StudyError, digest_of, jobs, once, run,
 };
-
-use crate::text::{self, SpecError};
 
 /// Many worlds, and what to draw of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,10 +5,10 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use serde::Serialize;
+use transport::text::{self, SpecError};
 
 use super::journal::JOURNAL;
 use super::{Edition, Finished, Given, Source, Study, table};
-use crate::text::{self, SpecError};
 
 /// The study as it was run.
 const STUDY: &str = "study.toml";

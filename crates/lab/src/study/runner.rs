@@ -10,16 +10,16 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
+use transport::quantity::Span;
+use transport::text::SpecError;
 
 use super::emulated::{self, Emulated};
 use super::journal::{Journal, JournalError};
 use super::{Cell, Edition, Sheet, Source, cells};
 use crate::emulation::transfers::TransfersError;
 use crate::metrics::TransferMetrics;
-use crate::quantity::Span;
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::Scenario;
-use crate::text::SpecError;
 
 /// What became of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ impl Selection {
         for name in &self.sheets {
             if edition.sheet(name).is_none() {
                 let known: Vec<_> = edition.sheets.iter().map(|s| s.name.as_str()).collect();
-                let near = crate::text::did_you_mean(name, known.iter().copied());
+                let near = transport::text::did_you_mean(name, known.iter().copied());
                 let known = known.join(", ");
                 return Err(SpecError::invalid(format!(
                     "there is no sheet {name:?}{near} (sheets: {known})"

@@ -10,12 +10,13 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use lab::compare::Plan;
+use lab::content;
 use lab::emulation::transfers::refuse_streams;
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
-use lab::settings::tcp::{Congestion, TcpSettings};
 use slowlight_lab as lab;
+use transport::settings::tcp::{Congestion, TcpSettings};
 
 /// A file in memory that outlives its writer.
 #[derive(Clone, Default)]
@@ -133,7 +134,7 @@ fn a_large_window_fills_the_link() {
 #[test]
 fn every_profile_carries_a_file_through_losses() {
     let link = "rate = \"5 Mbit/s\"\ndelay = \"20 ms\"\nper = 0.01";
-    for profile in lab::over_tcp::OverTcpConfig::profiles() {
+    for profile in transport::over_tcp::OverTcpConfig::profiles() {
         let run = completed(&world(&format!("ftp/{profile}"), "500 kB", link, ""));
         let transfer = &run.transfers[0];
         assert_eq!(transfer.protocol, format!("ftp/{profile}"));
@@ -197,7 +198,7 @@ fn mistakes_are_named() {
     assert!(wrong("tcp.keep_alive.probes = 0").contains("tcp.keep_alive.probes is 0"));
     assert!(wrong("host.half_open = 0").contains("host.half_open is 0"));
     assert!(wrong("host.cookies = \"sometimes\"").contains("when-full"));
-    let profile = "ftp/cubik".parse::<lab::protocol::Protocol>().unwrap_err().to_string();
+    let profile = "ftp/cubik".parse::<transport::protocol::Protocol>().unwrap_err().to_string();
     assert!(profile.contains("did you mean \"cubic\"?"), "{profile}");
 }
 
@@ -355,7 +356,7 @@ fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
         ..Plan::of(
             Preset::find("geo").unwrap(),
             vec!["ftp".parse().unwrap(), "cfdp".parse().unwrap()],
-            run::made_up(1, 0, 100_000).unwrap(),
+            content::made_up(1, 0, 100_000).unwrap(),
         )
     };
     for protocol in &plan.protocols {

@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use lab::compare::{Plan, Row, compare};
+use lab::content;
 use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
-use lab::quantity::Probability;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use pcap::Record;
 use slowlight_lab as lab;
+use transport::quantity::Probability;
 
 /// 10 MB at 10 Mbit/s over a link with this delay and this share of packets lost.
 pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
@@ -23,7 +24,11 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
     }
     let plan = Plan {
         runs,
-        ..Plan::of(link, vec![protocol.parse().unwrap()], run::made_up(1, 0, 10_000_000).unwrap())
+        ..Plan::of(
+            link,
+            vec![protocol.parse().unwrap()],
+            content::made_up(1, 0, 10_000_000).unwrap(),
+        )
     };
     let rows = compare(&plan, &AtomicBool::new(false), &|| ()).unwrap().expect("nobody cancels");
     rows.into_iter().next().unwrap()

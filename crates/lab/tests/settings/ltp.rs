@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use lab::engines::{AnyEngine, EngineConfig};
-use lab::protocol::Family;
-use lab::settings::Settings;
-use slowlight_lab as lab;
+use transport::engines::{AnyEngine, EngineConfig};
+use transport::protocol::Family;
+use transport::settings::Settings;
 use wire::ltp::{Body, Data, End, Extension, Segment};
 
 use super::{DEAF, Seen, World, evenly};

@@ -8,6 +8,7 @@ mod ltp;
 #[expect(dead_code, reason = "other tests compare many runs")]
 mod runs;
 mod saratoga;
+mod scenarios;
 
 use lab::run::Run;
 use slowlight_lab as lab;

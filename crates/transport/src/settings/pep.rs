@@ -106,7 +106,7 @@ impl PepSettings {
     }
 
     /// Limits the growth of the buffers of both sides, in place of what the settings said.
-    pub(crate) fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+    pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
         let wan = self.wan.get_or_insert_default();
         let lan = self.lan.get_or_insert_default();
         for (buffer, tcp) in [(&mut wan.buffer, &mut wan.tcp), (&mut lan.buffer, &mut lan.tcp)] {
@@ -142,11 +142,7 @@ impl PepSettings {
     /// # Errors
     ///
     /// When there is no such profile, or a value is out of its range.
-    pub(crate) fn written_out(
-        &self,
-        towards: &str,
-        buffer: Option<Size>,
-    ) -> Result<Self, SpecError> {
+    pub fn written_out(&self, towards: &str, buffer: Option<Size>) -> Result<Self, SpecError> {
         let mut config = proto::pep::Config::default();
         self.apply(&mut config)?;
         let given = self.wan.clone().unwrap_or_default();
@@ -204,7 +200,7 @@ impl SideSettings {
 
 /// The buffer for a link of this rate and round trip: twice what it holds, so that a loss that is
 /// repaired in the second round trip does not stop the sender, and 256 kB at least.
-pub(crate) fn buffer_for(rate_bps: u64, round_trip: Duration) -> Size {
+pub fn buffer_for(rate_bps: u64, round_trip: Duration) -> Size {
     // 8 Mbit/s and 600 ms: 2 * 8e6 / 8 * 0.6 = 1,200,000 octets.
     let octets = u128::from(rate_bps) * round_trip.as_nanos() * 2 / 8_000_000_000;
     Size(u64::try_from(octets).unwrap_or(u64::MAX).max(256_000))

@@ -26,6 +26,17 @@ pub struct Span(pub Duration);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(pub u64);
 
+/// A stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Its begin.
+    pub at: Span,
+    /// How long it lasts.
+    #[serde(rename = "for")]
+    pub lasts: Span,
+}
+
 /// A probability or ratio from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(pub f64);
@@ -457,7 +468,7 @@ impl fmt::Display for Probability {
 
 /// Reads a quantity, or what may stand in its place, from a string; a number says what unit it
 /// lacks.
-pub(crate) struct Text<T> {
+pub struct Text<T> {
     /// What is asked for, for the message about anything else.
     expected: String,
     /// What a bare number means, or what is wrong with it.
@@ -466,7 +477,7 @@ pub(crate) struct Text<T> {
 
 impl Text<Span> {
     /// A time, or a word that `T` knows.
-    pub(crate) fn time_or_word<T>(word: &str) -> Text<T> {
+    pub fn time_or_word<T>(word: &str) -> Text<T> {
         let number = |_, text: &str| Err(SPAN.no_unit(text));
         Text { expected: format!("{}, or {word:?}", SPAN.expected()), number }
     }
@@ -474,7 +485,7 @@ impl Text<Span> {
 
 impl Text<Size> {
     /// A length of a queue.
-    pub(crate) fn queue<T>() -> Text<T> {
+    pub fn queue<T>() -> Text<T> {
         let number = |_, text: &str| match SIZE.no_unit(text) {
             QuantityError::NoUnit { text, units, .. } => Err(QuantityError::NoUnit {
                 text,
@@ -535,6 +546,30 @@ as_text! {
     Span, SPAN.expected(), |_, text| Err(SPAN.no_unit(text));
     Size, SIZE.expected(), |_, text| Err(SIZE.no_unit(text));
     Probability, "a probability, like \"1e-5\"".to_owned(), Probability::checked;
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.at, self.lasts)
+    }
+}
+
+impl FromStr for Window {
+    type Err = QuantityError;
+
+    /// `10 s+30 s`: a begin and how long it lasts.
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        let (at, lasts) = text.split_once('+').ok_or_else(|| QuantityError::NotANumber {
+            text: text.to_owned(),
+            kind: "an outage",
+            example: "10 s+30 s",
+        })?;
+        let window = Self { at: at.parse()?, lasts: lasts.parse()? };
+        if window.lasts.duration().is_zero() {
+            return Err(QuantityError::NoTime { text: text.to_owned() });
+        }
+        Ok(window)
+    }
 }
 
 #[cfg(test)]

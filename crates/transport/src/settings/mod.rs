@@ -5,8 +5,8 @@
 
 pub mod bundles;
 pub mod carried;
-pub(crate) mod form;
-pub(crate) mod keys;
+pub mod form;
+pub mod keys;
 pub mod ltp;
 pub mod norm;
 pub mod over_tcp;
@@ -223,7 +223,7 @@ impl Settings {
 
     /// Limits the growth of TCP's buffers, in place of what the settings said; nothing changes for
     /// protocols without TCP.
-    pub(crate) fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+    pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
         let tcp = match self {
             Self::OverTcp(settings) => &mut settings.tcp,
             Self::Bundles(settings) => &mut settings.tcp,
@@ -252,7 +252,7 @@ impl Settings {
     }
 
     /// Finds the files they name beside the file in `folder` that names them.
-    pub(crate) fn place(&mut self, folder: &Path) {
+    pub fn place(&mut self, folder: &Path) {
         match self {
             Self::Ltp(settings) => settings.place(folder),
             Self::CfdpLtp(settings) => settings.place(folder),
@@ -340,7 +340,12 @@ impl<'de> Deserialize<'de> for Settings {
 /// The least that a datagram may be bounded to: some packets are of one piece.
 const DATAGRAM_MIN: u64 = 64;
 
-pub(crate) fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecError> {
+/// Checks the least value of a size.
+///
+/// # Errors
+///
+/// When it is less; the message names `key`.
+pub fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecError> {
     match given {
         Some(size) if size.bytes() < least => {
             Err(SpecError::invalid(format!("{key} is {size}; it must be at least {}", Size(least))))
@@ -362,7 +367,12 @@ fn some(key: &str, given: Option<usize>) -> Result<(), SpecError> {
 /// The least time between packets that are sent unasked: less fills a link with them.
 const UNASKED_MIN: Span = Span(Duration::from_millis(1));
 
-pub(crate) fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
+/// Checks an interval at which packets are sent unasked.
+///
+/// # Errors
+///
+/// When it is shorter than 1 ms.
+pub fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
     match given {
         Some(span) if span < UNASKED_MIN => Err(SpecError::invalid(format!(
             "{key} is {span}; it must be at least {UNASKED_MIN}, or be left out"
@@ -371,6 +381,11 @@ pub(crate) fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError>
     }
 }
 
+/// Checks a timer at which packets are sent unasked.
+///
+/// # Errors
+///
+/// As [`not_often`].
 pub(crate) fn not_at_once(key: &str, given: Option<Timer>) -> Result<(), SpecError> {
     match given {
         Some(Timer::Fixed(span)) => not_often(key, Some(span)),

@@ -10,8 +10,7 @@ use std::time::Duration;
 use engine::Time;
 use proto::bp::contacts::{Contact, ContactPlan, NodeNumber, PlanError, Range};
 
-use crate::link_spec::Window;
-use crate::quantity::Span;
+use crate::quantity::{Span, Window};
 
 /// A lander, an orbiter and Earth.
 #[derive(Clone, Copy, Debug, PartialEq)]

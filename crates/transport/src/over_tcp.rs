@@ -9,6 +9,7 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use proto::programs::{self, Latency, Tool, Version};
 use proto::stack::{self, OverTcp};
 use proto::{ftp, tcp};
+use serde::{Deserialize, Serialize};
 use wire::ftp::ReadControl;
 
 use crate::bundles;
@@ -20,7 +21,7 @@ use crate::text::SpecError;
 
 /// The port at which a server of a scenario listens unless it is told otherwise; nothing of
 /// protocols that do not run over TCP.
-pub(crate) fn port(kind: Kind) -> Option<u16> {
+pub fn port(kind: Kind) -> Option<u16> {
     match kind.program() {
         Some(Tool::Scp | Tool::Sftp | Tool::Rsync) => Some(22),
         Some(Tool::RsyncDaemon) => Some(873),
@@ -30,6 +31,31 @@ pub(crate) fn port(kind: Kind) -> Option<u16> {
         None if kind.family() == Family::Bundles => Some(bundles::PORT),
         None if kind.family() == Family::OverTcp => Some(21),
         None => None,
+    }
+}
+
+/// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
+/// summed over its connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BufferLimits {
+    /// The peer's receive window was full.
+    pub peer_window_limited_s: f64,
+    /// All data in the send buffer was sent, and it had no room for more.
+    pub send_buffer_limited_s: f64,
+}
+
+impl BufferLimits {
+    pub(crate) fn of(counts: &tcp::Counts) -> Self {
+        Self {
+            peer_window_limited_s: counts.peer_window_limited.as_secs_f64(),
+            send_buffer_limited_s: counts.send_buffer_limited.as_secs_f64(),
+        }
+    }
+
+    /// Seconds of both together.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.peer_window_limited_s + self.send_buffer_limited_s
     }
 }
 
@@ -66,7 +92,8 @@ impl OverTcpConfig {
 
     /// Configuration of a host or gateway: the profile's, with buffers that limit nothing, as in the
     /// emulator. Profiles of former kernels keep theirs.
-    pub(crate) fn of_host(profile: Option<&str>) -> Option<Self> {
+    #[must_use]
+    pub fn of_host(profile: Option<&str>) -> Option<Self> {
         let mut config = Self::of_profile(profile)?;
         let (options, today) = (&mut config.streams.options, tcp::Options::default());
         if options.receive_buffer == today.receive_buffer {
@@ -113,12 +140,12 @@ impl OverTcpConfig {
     }
 
     /// Says where this host is, and where others find its server.
-    pub(crate) fn set_own(&mut self, address: Ipv4Addr, port: u16) {
+    pub fn set_own(&mut self, address: Ipv4Addr, port: u16) {
         take_place(&mut self.streams, address, port);
     }
 
     /// Says where the peer of a path is, and over which interface it is reached.
-    pub(crate) fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
+    pub fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
         meet(&mut self.streams, path, remote, by);
     }
 
@@ -151,7 +178,7 @@ impl OverTcpConfig {
 }
 
 /// Gives a host its address, and others the port to find it at.
-pub(crate) fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
+pub fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
     let address = IpAddr::V4(address);
     streams.addresses = vec![address];
     streams.tcp.addresses = vec![address];
@@ -159,7 +186,7 @@ pub(crate) fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u
 }
 
 /// Says where the peer of a path is, and over which interface it is reached.
-pub(crate) fn meet(
+pub fn meet(
     streams: &mut stack::Config,
     path: PathId,
     (address, port): (Ipv4Addr, u16),
@@ -492,54 +519,4 @@ impl Engine for OverTcpEngine {
     fn poll_timeout(&self) -> Option<Deadline> {
         self.node.poll_timeout()
     }
-}
-
-/// What an IP packet is, where it is one of TCP: what of SYN, FIN and RST it carries, or that it is
-/// data or an acknowledgment alone, and its sequence number.
-pub(crate) fn describe(packet: &[u8]) -> (String, Option<u64>) {
-    use wire::ip::Ipv4;
-    use wire::tcp::Segment;
-
-    let segment = match Ipv4::decode(packet) {
-        Ok((header, payload)) => match header.protocol {
-            wire::tcp::PROTOCOL | wire::scps::PROTOCOL => Segment::decode_unchecked(payload),
-            wire::scps::COMPRESSED_PROTOCOL => return describe_compressed(payload),
-            _ => return ("not TCP".to_owned(), None),
-        },
-        Err(error) => return (format!("not TCP: {error}"), None),
-    };
-    let segment = match segment {
-        Ok(segment) => segment,
-        Err(error) => return (format!("not TCP: {error}"), None),
-    };
-    let parts = name(segment.header.flags, !segment.payload.is_empty());
-    (parts, Some(u64::from(segment.header.sequence)))
-}
-
-/// The same of a packet with a compressed header, whose sequence number may be left out.
-fn describe_compressed(packet: &[u8]) -> (String, Option<u64>) {
-    match wire::scps::Compressed::decode_unchecked(packet) {
-        Ok((packet, _)) => {
-            let parts = name(packet.head.flags, !packet.payload.is_empty());
-            (parts, packet.head.sequence.map(u64::from))
-        }
-        Err(error) => (format!("not SCPS-TP: {error}"), None),
-    }
-}
-
-fn name(flags: wire::tcp::Flags, has_data: bool) -> String {
-    use wire::tcp::Flags;
-
-    let mut parts: Vec<&str> = [(Flags::SYN, "SYN"), (Flags::FIN, "FIN"), (Flags::RST, "RST")]
-        .into_iter()
-        .filter(|(flag, _)| flags.contains(*flag))
-        .map(|(_, name)| name)
-        .collect();
-    if has_data {
-        parts.push("data");
-    }
-    if parts.is_empty() || (flags.contains(Flags::SYN | Flags::ACK)) {
-        parts.push("ACK");
-    }
-    parts.join(" ")
 }

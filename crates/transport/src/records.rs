@@ -78,18 +78,18 @@ pub(crate) fn original_of(name: &str) -> String {
 
 /// What there is before and after a transfer of a file with some content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Files {
+pub struct Files {
     /// In the sender's store, under the file's name.
-    pub(crate) at_sender: Option<Bytes>,
+    pub at_sender: Option<Bytes>,
     /// In the receiver's store, under this name.
-    pub(crate) at_receiver: Option<(String, Bytes)>,
+    pub at_receiver: Option<(String, Bytes)>,
     /// What the receiver shall have in the end.
-    pub(crate) expected: Bytes,
+    pub expected: Bytes,
 }
 
 impl Files {
     /// Of a transfer that carries this, whose file has this name and content.
-    pub(crate) fn of(carried: Carried, name: &str, content: &Bytes, records: &[Record]) -> Self {
+    pub fn of(carried: Carried, name: &str, content: &Bytes, records: &[Record]) -> Self {
         let plain =
             Self { at_sender: Some(content.clone()), at_receiver: None, expected: content.clone() };
         match carried {
@@ -137,11 +137,7 @@ fn changed(content: &[u8], records: &[Record]) -> Vec<u8> {
 /// # Errors
 ///
 /// When there are none where they are needed, or some where they mean nothing.
-pub(crate) fn check(
-    carried: Carried,
-    name: &str,
-    records: Option<&[Record]>,
-) -> Result<(), SpecError> {
+pub fn check(carried: Carried, name: &str, records: Option<&[Record]>) -> Result<(), SpecError> {
     let wrong = |message: &str| Err(SpecError::invalid(message));
     match (carried, records) {
         (Carried::Records | Carried::Changes, None | Some([])) => {

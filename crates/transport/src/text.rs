@@ -31,12 +31,12 @@ pub enum SpecError {
 
 impl SpecError {
     /// A text that contradicts itself.
-    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+    pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
 
     /// Names the table in which the key stands that it begins with.
-    pub(crate) fn below(self, table: &str) -> Self {
+    pub fn below(self, table: &str) -> Self {
         match self {
             Self::Invalid(message) => Self::Invalid(format!("{table}.{message}")),
             named @ (Self::Unreadable { .. } | Self::Malformed { .. }) => named,
@@ -44,7 +44,7 @@ impl SpecError {
     }
 
     /// Names the file at `path`, in which it stands, if that is not said already.
-    pub(crate) fn within(self, path: &Path) -> Self {
+    pub fn within(self, path: &Path) -> Self {
         match self {
             Self::Invalid(message) => {
                 Self::Malformed { origin: path.display().to_string(), message }
@@ -68,7 +68,7 @@ pub fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, SpecErr
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn parse_at<T: DeserializeOwned>(
+pub fn parse_at<T: DeserializeOwned>(
     text: &str,
     origin: &str,
     keys: &[&str],
@@ -105,7 +105,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, SpecError> {
 }
 
 /// The text of the file at `path`.
-pub(crate) fn read_text(path: &Path) -> Result<String, SpecError> {
+pub fn read_text(path: &Path) -> Result<String, SpecError> {
     std::fs::read_to_string(path)
         .map_err(|error| SpecError::Unreadable { path: path.to_owned(), error })
 }
@@ -115,7 +115,7 @@ fn malformed(error: &toml::de::Error, origin: &str) -> SpecError {
 }
 
 /// What is wrong, where and how to mend it. A line with a secret in it is not shown.
-pub(crate) fn message(error: &toml::de::Error) -> String {
+pub fn message(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let mut is_secret = false;
     let shown = text.trim_end().lines().filter(|line| {

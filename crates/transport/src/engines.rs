@@ -7,7 +7,6 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use bytes::Bytes;
 use engine::{Deadline, Effect, Engine, FileName, Input, PathId, Rng, Time, Transmit, TxBuf};
 use proto::ut::OverLtp;
 use proto::{cfdp, ltp, ltpt, norm, saratoga};
@@ -16,9 +15,8 @@ use crate::bundles::{self, BundlesConfig, BundlesEngine};
 use crate::carried::{
     CfdpLtpConfig, carried_told, carried_under_way, cfdp_ltp_config, put_request, transactions,
 };
-use crate::metrics::BufferLimits;
 use crate::mib::{Class, Mib};
-use crate::over_tcp::{self, OverTcpConfig, OverTcpEngine};
+use crate::over_tcp::{self, BufferLimits, OverTcpConfig, OverTcpEngine};
 use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
@@ -529,7 +527,7 @@ impl EngineConfig {
     }
 
     /// Says where it is, where it is a node over TCP, and over which interfaces it reaches others.
-    pub(crate) fn set_own(&mut self, place: (Ipv4Addr, u16), interfaces: &[PathId]) {
+    pub fn set_own(&mut self, place: (Ipv4Addr, u16), interfaces: &[PathId]) {
         let (address, port) = place;
         match self {
             Self::OverTcp(node) => node.set_own(address, port),
@@ -543,7 +541,7 @@ impl EngineConfig {
     }
 
     /// Says where the peer of a path is, and over which interface it is reached, where it is a node over TCP.
-    pub(crate) fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
+    pub fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
         match self {
             Self::OverTcp(node) => node.set_peer(path, remote, by),
             Self::Bundles(node) => node.set_peer(path, remote, by),
@@ -553,7 +551,7 @@ impl EngineConfig {
     }
 
     /// Whether its paths are IP interfaces.
-    pub(crate) fn has_interfaces(&self) -> bool {
+    pub fn has_interfaces(&self) -> bool {
         match self {
             Self::OverTcp(_) => true,
             Self::Bundles(node) => node.carrier == bundles::Carrier::Tcp,
@@ -845,16 +843,6 @@ fn ask_saratoga(
         stream: false,
     };
     node.put(now, request).map(drop)
-}
-
-/// Made-up content, the same for the same seed.
-///
-/// # Panics
-///
-/// When memory cannot hold it; [`made_up`](crate::run::made_up) says so instead.
-#[must_use]
-pub fn random_content(seed: u64, len: u64) -> Bytes {
-    crate::run::made_up(seed, 0, len).expect("the content fits into memory")
 }
 
 #[cfg(test)]

@@ -427,7 +427,11 @@ impl BundlesSettings {
 }
 
 /// Changes what Saratoga is told below bundles, which only its version 1 knows.
-pub(crate) fn over_saratoga(
+///
+/// # Errors
+///
+/// When a value is out of its range, or the version is 0.
+pub fn over_saratoga(
     settings: &SaratogaSettings,
     config: &mut saratoga::Config,
     remotes: &mut super::saratoga::Remotes,

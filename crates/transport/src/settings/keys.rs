@@ -131,7 +131,11 @@ fn contents(file: &Path) -> Result<String, String> {
 }
 
 /// The octets of a key that a file holds in hexadecimal digits.
-pub(crate) fn octets_of(file: &Path) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+///
+/// Why it cannot be read.
+pub fn octets_of(file: &Path) -> Result<Vec<u8>, String> {
     octets(&contents(file)?)
         .ok_or_else(|| format!("{} does not hold pairs of hexadecimal digits", file.display()))
 }

@@ -1,0 +1,19 @@
+//! Transports of files behind one type: their names, profiles and settings, and the engines that
+//! simulator, emulator and sockets run.
+
+#![forbid(unsafe_code)]
+
+pub mod bundles;
+pub mod carried;
+pub mod contact_plan;
+pub mod engines;
+pub mod mib;
+pub mod over_tcp;
+pub mod overlay;
+pub mod protocol;
+pub mod quantity;
+pub mod records;
+pub mod settings;
+pub mod text;
+
+pub use text::SpecError;

@@ -1,0 +1,24 @@
+//! Procedures by which waypoints of CFDP forward a file.
+
+use serde::{Deserialize, Serialize};
+
+/// How waypoints hand a file on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overlay {
+    /// By the store-and-forward overlay: each hop is a transaction of its own.
+    Sfo,
+    /// By the extended procedures, classes 3 and 4: one transaction over all hops.
+    Extended,
+}
+
+impl Overlay {
+    /// The profile of a transfer that names none: the extended procedures need PDUs of version 000.
+    #[must_use]
+    pub fn profile(self) -> Option<&'static str> {
+        match self {
+            Self::Sfo => None,
+            Self::Extended => Some("extended-b3"),
+        }
+    }
+}
