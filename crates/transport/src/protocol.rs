@@ -1,5 +1,7 @@
 //! Protocols by the names of the command line.
 
+mod rows;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -138,158 +140,29 @@ pub enum Carried {
 }
 
 impl Kind {
-    /// Every protocol there is.
-    pub const ALL: &[Self] = &[
-        Self::Cfdp,
-        Self::Cfdp1,
-        Self::Ltp,
-        Self::LtpGreen,
-        Self::Ltp1kRed,
-        Self::LtpT,
-        Self::Saratoga,
-        Self::SaratogaGet,
-        Self::SaratogaBlind,
-        Self::Norm,
-        Self::NormFec,
-        Self::Ftp,
-        Self::FtpGet,
-        Self::ScpsFp,
-        Self::ScpsFpGet,
-        Self::ScpsFpRead,
-        Self::ScpsFpUpdate,
-        Self::ScpsFpCopy,
-        Self::Scp,
-        Self::Sftp,
-        Self::Rsync,
-        Self::RsyncDaemon,
-        Self::Telnet,
-        Self::BpTcpcl,
-        Self::BpTcpcl3,
-        Self::BpMtcp,
-        Self::BpStcp,
-        Self::BpUdp,
-        Self::BpLtp,
-        Self::BpSaratoga,
-        Self::BpNorm,
-        Self::CfdpLtp,
-        Self::CfdpBpTcpcl,
-        Self::CfdpBpTcpcl3,
-        Self::CfdpBpMtcp,
-        Self::CfdpBpStcp,
-        Self::CfdpBpUdp,
-        Self::CfdpBpLtp,
-        Self::CfdpBpSaratoga,
-        Self::CfdpBpNorm,
-    ];
-
     /// Its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Cfdp => "cfdp",
-            Self::Cfdp1 => "cfdp-1",
-            Self::Ltp => "ltp",
-            Self::LtpGreen => "ltp-green",
-            Self::Ltp1kRed => "ltp-1k-red",
-            Self::LtpT => "ltp-t",
-            Self::Saratoga => "saratoga",
-            Self::SaratogaGet => "saratoga-get",
-            Self::SaratogaBlind => "saratoga-blind",
-            Self::Norm => "norm",
-            Self::NormFec => "norm-fec",
-            Self::Ftp => "ftp",
-            Self::FtpGet => "ftp-get",
-            Self::ScpsFp => "scps-fp",
-            Self::ScpsFpGet => "scps-fp-get",
-            Self::ScpsFpRead => "scps-fp-read",
-            Self::ScpsFpUpdate => "scps-fp-update",
-            Self::ScpsFpCopy => "scps-fp-copy",
-            Self::Scp => "scp",
-            Self::Sftp => "sftp",
-            Self::Rsync => "rsync",
-            Self::RsyncDaemon => "rsync-daemon",
-            Self::Telnet => "telnet",
-            Self::BpTcpcl => "bp-tcpcl",
-            Self::BpTcpcl3 => "bp-tcpcl3",
-            Self::BpMtcp => "bp-mtcp",
-            Self::BpStcp => "bp-stcp",
-            Self::BpUdp => "bp-udp",
-            Self::BpLtp => "bp-ltp",
-            Self::BpSaratoga => "bp-saratoga",
-            Self::BpNorm => "bp-norm",
-            Self::CfdpLtp => "cfdp-ltp",
-            Self::CfdpBpTcpcl => "cfdp-bp-tcpcl",
-            Self::CfdpBpTcpcl3 => "cfdp-bp-tcpcl3",
-            Self::CfdpBpMtcp => "cfdp-bp-mtcp",
-            Self::CfdpBpStcp => "cfdp-bp-stcp",
-            Self::CfdpBpUdp => "cfdp-bp-udp",
-            Self::CfdpBpLtp => "cfdp-bp-ltp",
-            Self::CfdpBpSaratoga => "cfdp-bp-saratoga",
-            Self::CfdpBpNorm => "cfdp-bp-norm",
-        }
+        self.row().name
     }
 
     /// The engine that speaks it.
     #[must_use]
     pub fn family(self) -> Family {
-        match self {
-            Self::Cfdp | Self::Cfdp1 => Family::Cfdp,
-            Self::Ltp | Self::LtpGreen | Self::Ltp1kRed | Self::LtpT => Family::Ltp,
-            Self::Saratoga | Self::SaratogaGet | Self::SaratogaBlind => Family::Saratoga,
-            Self::Norm | Self::NormFec => Family::Norm,
-            Self::Ftp
-            | Self::FtpGet
-            | Self::ScpsFp
-            | Self::ScpsFpGet
-            | Self::ScpsFpRead
-            | Self::ScpsFpUpdate
-            | Self::ScpsFpCopy
-            | Self::Scp
-            | Self::Sftp
-            | Self::Rsync
-            | Self::RsyncDaemon
-            | Self::Telnet => Family::OverTcp,
-            Self::BpTcpcl
-            | Self::BpTcpcl3
-            | Self::BpMtcp
-            | Self::BpStcp
-            | Self::BpUdp
-            | Self::BpLtp
-            | Self::BpSaratoga
-            | Self::BpNorm
-            | Self::CfdpBpTcpcl
-            | Self::CfdpBpTcpcl3
-            | Self::CfdpBpMtcp
-            | Self::CfdpBpStcp
-            | Self::CfdpBpUdp
-            | Self::CfdpBpLtp
-            | Self::CfdpBpSaratoga
-            | Self::CfdpBpNorm => Family::Bundles,
-            Self::CfdpLtp => Family::CfdpLtp,
-        }
+        self.row().family
     }
 
     /// The protocol that its packets are of: that of the layer below bundles, or of the LTP below
     /// CFDP; [`Family::Bundles`] where bundles are over TCP or in datagrams.
     #[must_use]
     pub fn on_the_wire(self) -> Family {
-        match self.carried().unwrap_or(self) {
-            Self::BpLtp | Self::CfdpLtp => Family::Ltp,
-            Self::BpSaratoga => Family::Saratoga,
-            Self::BpNorm => Family::Norm,
-            other => other.family(),
-        }
+        self.row().wire
     }
 
     /// The protocol whose bundles carry its PDUs, if it is CFDP in bundles.
     #[must_use]
     pub fn carried(self) -> Option<Self> {
-        // The names of the two differ in nothing else.
-        let below = self.name().strip_prefix("cfdp-")?;
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.name() == below && kind.family() == Family::Bundles)
+        self.row().below
     }
 
     /// Its transmission class, in CFDP's words.
@@ -303,59 +176,13 @@ impl Kind {
     /// How much of a block is red, in LTP's words.
     #[must_use]
     pub fn red(self) -> Red {
-        match self {
-            Self::Cfdp
-            | Self::Ltp
-            | Self::LtpT
-            | Self::Saratoga
-            | Self::SaratogaGet
-            | Self::Norm
-            | Self::NormFec
-            | Self::Ftp
-            | Self::FtpGet
-            | Self::ScpsFp
-            | Self::ScpsFpGet
-            | Self::ScpsFpRead
-            | Self::ScpsFpUpdate
-            | Self::ScpsFpCopy
-            | Self::Scp
-            | Self::Sftp
-            | Self::Rsync
-            | Self::RsyncDaemon
-            | Self::Telnet
-            | Self::BpTcpcl
-            | Self::BpTcpcl3
-            | Self::BpMtcp
-            | Self::BpStcp
-            | Self::BpLtp
-            | Self::BpSaratoga
-            | Self::BpNorm
-            | Self::CfdpLtp
-            | Self::CfdpBpTcpcl
-            | Self::CfdpBpTcpcl3
-            | Self::CfdpBpMtcp
-            | Self::CfdpBpStcp
-            | Self::CfdpBpLtp
-            | Self::CfdpBpSaratoga
-            | Self::CfdpBpNorm => Red::All,
-            Self::Ltp1kRed => Red::Prefix(1000),
-            Self::Cfdp1 | Self::LtpGreen | Self::SaratogaBlind | Self::BpUdp | Self::CfdpBpUdp => {
-                Red::None
-            }
-        }
+        self.row().red
     }
 
     /// Whether TCP carries it.
     #[must_use]
     pub fn runs_over_tcp(self) -> bool {
-        match self.family() {
-            Family::OverTcp => true,
-            Family::Bundles => matches!(
-                self.carried().unwrap_or(self),
-                Self::BpTcpcl | Self::BpTcpcl3 | Self::BpMtcp | Self::BpStcp
-            ),
-            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => false,
-        }
+        self.row().is_over_tcp
     }
 
     /// Whether it repeats what is lost.
@@ -374,70 +201,19 @@ impl Kind {
     /// each receiver by itself.
     #[must_use]
     pub fn is_multicast(self) -> bool {
-        match self.family() {
-            Family::Norm => true,
-            Family::Saratoga => self == Self::SaratogaBlind,
-            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::OverTcp | Family::Bundles => {
-                false
-            }
-        }
+        self.row().is_multicast
     }
 
     /// Whether hosts on the way have it handed on, rather than its packets routed.
     #[must_use]
     pub fn hands_on(self) -> bool {
-        match self.family() {
-            Family::Cfdp | Family::Bundles => true,
-            Family::Ltp => self == Self::LtpT,
-            Family::CfdpLtp | Family::Saratoga | Family::Norm | Family::OverTcp => false,
-        }
+        self.row().hands_on
     }
 
     /// The program that it is a model of, or that types.
     #[must_use]
     pub fn program(self) -> Option<Tool> {
-        match self {
-            Self::Scp => Some(Tool::Scp),
-            Self::Sftp => Some(Tool::Sftp),
-            Self::Rsync => Some(Tool::Rsync),
-            Self::RsyncDaemon => Some(Tool::RsyncDaemon),
-            Self::Telnet => Some(Tool::Telnet),
-            Self::Cfdp
-            | Self::Cfdp1
-            | Self::Ltp
-            | Self::LtpGreen
-            | Self::Ltp1kRed
-            | Self::LtpT
-            | Self::Saratoga
-            | Self::SaratogaGet
-            | Self::SaratogaBlind
-            | Self::Norm
-            | Self::NormFec
-            | Self::Ftp
-            | Self::FtpGet
-            | Self::ScpsFp
-            | Self::ScpsFpGet
-            | Self::ScpsFpRead
-            | Self::ScpsFpUpdate
-            | Self::ScpsFpCopy
-            | Self::BpTcpcl
-            | Self::BpTcpcl3
-            | Self::BpMtcp
-            | Self::BpStcp
-            | Self::BpUdp
-            | Self::BpLtp
-            | Self::BpSaratoga
-            | Self::BpNorm
-            | Self::CfdpLtp
-            | Self::CfdpBpTcpcl
-            | Self::CfdpBpTcpcl3
-            | Self::CfdpBpMtcp
-            | Self::CfdpBpStcp
-            | Self::CfdpBpUdp
-            | Self::CfdpBpLtp
-            | Self::CfdpBpSaratoga
-            | Self::CfdpBpNorm => None,
-        }
+        self.row().program
     }
 
     /// Whether it is SCPS-FP, whichever of its commands.
@@ -456,54 +232,13 @@ impl Kind {
     /// What crosses.
     #[must_use]
     pub fn carries(self) -> Carried {
-        match self {
-            Self::Cfdp
-            | Self::Cfdp1
-            | Self::Ltp
-            | Self::LtpGreen
-            | Self::Ltp1kRed
-            | Self::LtpT
-            | Self::Saratoga
-            | Self::SaratogaGet
-            | Self::SaratogaBlind
-            | Self::Norm
-            | Self::NormFec
-            | Self::Ftp
-            | Self::FtpGet
-            | Self::ScpsFp
-            | Self::ScpsFpGet
-            | Self::Scp
-            | Self::Sftp
-            | Self::Rsync
-            | Self::RsyncDaemon
-            | Self::Telnet
-            | Self::BpTcpcl
-            | Self::BpTcpcl3
-            | Self::BpMtcp
-            | Self::BpStcp
-            | Self::BpUdp
-            | Self::BpLtp
-            | Self::BpSaratoga
-            | Self::BpNorm
-            | Self::CfdpLtp
-            | Self::CfdpBpTcpcl
-            | Self::CfdpBpTcpcl3
-            | Self::CfdpBpMtcp
-            | Self::CfdpBpStcp
-            | Self::CfdpBpUdp
-            | Self::CfdpBpLtp
-            | Self::CfdpBpSaratoga
-            | Self::CfdpBpNorm => Carried::File,
-            Self::ScpsFpRead => Carried::Records,
-            Self::ScpsFpUpdate => Carried::Changes,
-            Self::ScpsFpCopy => Carried::Copy,
-        }
+        self.row().carries
     }
 
     /// Whether the receiver asks for the file.
     #[must_use]
     pub fn is_fetched(self) -> bool {
-        matches!(self, Self::SaratogaGet | Self::FtpGet | Self::ScpsFpGet | Self::ScpsFpRead)
+        self.row().is_fetched
     }
 }
 
@@ -561,6 +296,21 @@ impl<'de> Deserialize<'de> for Protocol {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_agree_with_each_other() {
+        for kind in Kind::ALL.iter().copied() {
+            let same = Kind::ALL.iter().filter(|other| other.name() == kind.name());
+            assert_eq!(same.count(), 1, "{}", kind.name());
+            let Some(below) = kind.carried() else { continue };
+            assert_eq!(kind.name(), format!("cfdp-{}", below.name()));
+            assert_eq!((kind.red(), kind.on_the_wire()), (below.red(), below.on_the_wire()));
+            assert_eq!(kind.class(), Class::Unacknowledged);
+        }
+        let in_bundles = Kind::ALL.iter().filter(|kind| kind.carried().is_some()).count();
+        let bundles = Kind::ALL.iter().filter(|kind| kind.family() == Family::Bundles).count();
+        assert_eq!(bundles, 2 * in_bundles);
+    }
 
     #[test]
     fn names_and_profiles() {

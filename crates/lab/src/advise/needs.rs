@@ -20,7 +20,7 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
         let forwards = !relay || kind.hands_on();
         // What carries CFDP below it is compared by itself, and this adds only CFDP's headers; over
         // relays it is another story.
-        let is_plain = *relay || !kind.name().starts_with("cfdp-bp");
+        let is_plain = *relay || kind.carried().is_none();
         // Bundles and blocks go to one receiver at a time, over paths that are made for it.
         let to_many = *receivers == 1 || kind.family() != Family::Bundles;
         is_file && is_whole && forwards && is_plain && to_many
