@@ -77,12 +77,12 @@ impl Protocol for Cfdp {
         config.limits.transactions = 8;
         config.limits.finished = 8;
         config.limits.gaps = 16;
-        config.limits.write_buffer = 4096;
-        config.limits.write_piece = 512;
-        config.limits.read_ahead = 2048;
-        config.limits.read_piece = 512;
+        config.limits.buffers.write_buffer = 4096;
+        config.limits.buffers.write_piece = 512;
+        config.limits.buffers.read_ahead = 2048;
+        config.limits.buffers.read_piece = 512;
         config.limits.file_size = 1 << 16;
-        config.limits.replies = 8;
+        config.limits.buffers.replies = 8;
         Entity::new(config, Rng::new(restarts, "entity"))
     }
 

@@ -56,12 +56,14 @@ impl Protocol for Ltp {
                 block: 1 << 16,
                 units: 1 << 10,
                 units_total: 4 << 10,
-                write_buffer: 4096,
-                write_piece: 512,
-                read_ahead: 2048,
-                read_ahead_total: 8192,
-                read_piece: 512,
-                replies: 8,
+                buffers: proto::Buffers {
+                    write_buffer: 4096,
+                    write_piece: 512,
+                    read_ahead: 2048,
+                    read_ahead_total: 8192,
+                    read_piece: 512,
+                    replies: 8,
+                },
             },
             ..Config::default()
         };

@@ -92,12 +92,14 @@ fn new_node(options: u8, restarts: u64) -> Node {
             gaps: 16,
             gaps_total: 64,
             block: 1 << 13,
-            write_buffer: 2048,
-            write_piece: 256,
-            read_ahead: if has(5) { 256 } else { 2048 },
-            read_ahead_total: 4096,
-            read_piece: 128,
-            replies: 8,
+            buffers: proto::Buffers {
+                write_buffer: 2048,
+                write_piece: 256,
+                read_ahead: if has(5) { 256 } else { 2048 },
+                read_ahead_total: 4096,
+                read_piece: 128,
+                replies: 8,
+            },
             ..Limits::default()
         },
         ..Config::default()

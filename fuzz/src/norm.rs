@@ -45,13 +45,15 @@ impl Protocol for Norm {
             object: 1 << 16,
             stream: 2048,
             assembly: 4096,
-            write_buffer: 2048,
-            write_piece: 512,
-            read_ahead: 1024,
-            read_ahead_total: 4096,
-            read_piece: 512,
+            buffers: proto::Buffers {
+                write_buffer: 2048,
+                write_piece: 512,
+                read_ahead: 1024,
+                read_ahead_total: 4096,
+                read_piece: 512,
+                replies: 8,
+            },
             repairs: 8,
-            replies: 8,
             commands: 3,
         };
         let more = |bit: u8| self.more & 1 << bit != 0;

@@ -59,12 +59,14 @@ impl Protocol for Saratoga {
                 gaps: 16,
                 file: 1 << 16,
                 directory: 1 << 12,
-                write_buffer: 4096,
-                write_piece: 512,
-                read_ahead: 2048,
-                read_ahead_total: 8192,
-                read_piece: 512,
-                replies: 8,
+                buffers: proto::Buffers {
+                    write_buffer: 4096,
+                    write_piece: 512,
+                    read_ahead: 2048,
+                    read_ahead_total: 8192,
+                    read_piece: 512,
+                    replies: 8,
+                },
             },
             ..Config::default()
         };

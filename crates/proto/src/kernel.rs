@@ -19,6 +19,7 @@ use engine::{
 
 pub(crate) use self::admission::{Admission, Place};
 pub(crate) use self::session::{Base, Reason, Seat};
+use crate::buffers::Buffers;
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;
 use crate::storage::{Room, Storage};
@@ -91,32 +92,6 @@ pub(crate) enum Change {
     /// The path or its return went down: fewer timers run.
     Stopped,
 }
-
-/// Bounds that the kernel keeps; the engine's limits have them too.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) write_buffer: usize,
-    pub(crate) write_piece: usize,
-    pub(crate) read_ahead: usize,
-    pub(crate) read_ahead_total: usize,
-    pub(crate) read_piece: usize,
-    pub(crate) replies: usize,
-}
-
-/// The bounds among an engine's limits, which have the same names there.
-macro_rules! bounds {
-    ($limits:expr) => {
-        $crate::kernel::Bounds {
-            write_buffer: $limits.write_buffer,
-            write_piece: $limits.write_piece,
-            read_ahead: $limits.read_ahead,
-            read_ahead_total: $limits.read_ahead_total,
-            read_piece: $limits.read_piece,
-            replies: $limits.replies,
-        }
-    };
-}
-pub(crate) use bounds;
 
 /// The user of an engine, who hears indications in order, and of a limit once until it is left.
 #[derive(Debug)]
@@ -229,7 +204,7 @@ pub(crate) struct Kernel<A, J = Infallible> {
     pub(crate) flush_wanted: bool,
     /// Whether data was dropped for lack of room, and there still is none.
     is_full: bool,
-    bounds: Bounds,
+    buffers: Buffers,
     tickets: BTreeMap<Ticket, (Handle, Job<J>)>,
     ticket: u64,
     /// The path that had the last turn.
@@ -237,17 +212,17 @@ pub(crate) struct Kernel<A, J = Infallible> {
 }
 
 impl<A: Alarm, J> Kernel<A, J> {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(buffers: Buffers) -> Self {
         Self {
             paths: Paths::default(),
-            replies: Replies::new(bounds.replies),
+            replies: Replies::new(buffers.replies),
             effects: VecDeque::new(),
             timers: Timers::new(),
-            room: Room::new(bounds.write_buffer, bounds.write_piece, bounds.read_piece),
+            room: Room::new(buffers.write_buffer, buffers.write_piece, buffers.read_piece),
             senders: 0,
             flush_wanted: false,
             is_full: false,
-            bounds,
+            buffers,
             tickets: BTreeMap::new(),
             ticket: 0,
             turn: PathId(0),
@@ -347,8 +322,8 @@ impl<A: Alarm, J> Storage for Kernel<A, J> {
     }
 
     fn read_ahead(&self) -> usize {
-        let share = self.bounds.read_ahead_total / self.senders.max(1);
-        self.bounds.read_ahead.min(share).max(1)
+        let share = self.buffers.read_ahead_total / self.senders.max(1);
+        self.buffers.read_ahead.min(share).max(1)
     }
 
     fn open(&mut self, handle: Handle, name: FileName, mode: OpenMode) {
@@ -382,7 +357,7 @@ impl<A: Alarm, J> Storage for Kernel<A, J> {
 
     fn written(&mut self, cost: usize) {
         self.room.unwritten = self.room.unwritten.saturating_sub(cost);
-        if self.room.unwritten > self.bounds.write_buffer / 2 {
+        if self.room.unwritten > self.buffers.write_buffer / 2 {
             // What still waits may be collected data that no more will join while paths pause.
             self.flush_wanted |= !self.paths.paused.is_empty();
             return;

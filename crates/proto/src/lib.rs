@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bp;
+mod buffers;
 pub mod cfdp;
 mod done;
 pub mod fec;
@@ -35,3 +36,5 @@ mod thin_return;
 mod timer;
 pub mod ut;
 mod window;
+
+pub use self::buffers::Buffers;

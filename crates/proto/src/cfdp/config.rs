@@ -11,6 +11,7 @@ pub use crate::storage::JournalPolicy;
 pub use crate::timer::Timer;
 
 use super::user_operations::{Permissions, UserOperations};
+use crate::buffers::Buffers;
 
 /// The settings of one entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,24 +233,12 @@ pub struct Limits {
     pub gaps: usize,
     /// Gaps tracked in all receptions together.
     pub gaps_total: usize,
-    /// Bytes of received data that wait to be written, in all. Beyond it the driver is asked to
-    /// pause, and what still arrives is dropped and asked for later.
-    pub write_buffer: usize,
-    /// Bytes collected into one write.
-    pub write_piece: usize,
-    /// Bytes read ahead of what is sent, for each transaction.
-    pub read_ahead: usize,
-    /// The same for all transactions together, which share it equally.
-    pub read_ahead_total: usize,
-    /// Bytes asked for in one read.
-    pub read_piece: usize,
+    /// Buffers between the store and the paths.
+    pub buffers: Buffers,
     /// Bytes of a file whose size was not announced. Data beyond it is dropped.
     pub file_size: u64,
     /// Messages to the user, filestore requests and other options of one Metadata PDU.
     pub options: usize,
-    /// Answers for transactions that are not under way which wait to be sent. More are dropped;
-    /// the peer asks again.
-    pub replies: usize,
 }
 
 impl Default for Limits {
@@ -259,14 +248,9 @@ impl Default for Limits {
             finished: 4096,
             gaps: 65_536,
             gaps_total: 1 << 20,
-            write_buffer: 8 << 20,
-            write_piece: 128 << 10,
-            read_ahead: 1 << 20,
-            read_ahead_total: 64 << 20,
-            read_piece: 256 << 10,
+            buffers: Buffers::default(),
             file_size: 1 << 40,
             options: 64,
-            replies: 256,
         }
     }
 }

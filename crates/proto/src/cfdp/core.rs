@@ -13,7 +13,7 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::kernel::{self, Clock, Reason, Seat, User, bounds};
+use crate::kernel::{self, Clock, Reason, Seat, User};
 use crate::path::{Burst, Class, Handle, Path};
 use crate::timer::{self, TICK};
 
@@ -117,7 +117,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            kernel: Kernel::new(bounds!(config.limits)),
+            kernel: Kernel::new(config.limits.buffers),
             user: User::new(),
             stats: Stats::default(),
             ranges: 0,

@@ -28,7 +28,7 @@ struct Toy {
 
 impl Toy {
     fn new(paths: u32) -> Self {
-        let bounds = Bounds {
+        let buffers = Buffers {
             write_buffer: 1000,
             write_piece: 100,
             read_ahead: 100,
@@ -36,7 +36,7 @@ impl Toy {
             read_piece: 100,
             replies: 100,
         };
-        let mut kernel = Kernel::new(bounds);
+        let mut kernel = Kernel::new(buffers);
         for id in 1..=paths {
             let up = PathEvent::Up(PathInfo::datagram(10));
             kernel.path_event(PathId(id), up, Pacing::default());
@@ -166,8 +166,8 @@ impl Alarm for Both {
 
 #[test]
 fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
-    let bounds = Toy::new(0).kernel.bounds;
-    let mut kernel: Kernel<Both> = Kernel::new(bounds);
+    let buffers = Toy::new(0).kernel.buffers;
+    let mut kernel: Kernel<Both> = Kernel::new(buffers);
     let (path, secs) = (PathId(1), Duration::from_secs);
     let up = PathEvent::Up(PathInfo::datagram(10));
     let event =
@@ -221,7 +221,7 @@ impl Alarm for Kind {
 
 #[test]
 fn timers_keep_their_time_for_a_path_but_not_for_a_user() {
-    let mut kernel: Kernel<Kind> = Kernel::new(Toy::new(0).kernel.bounds);
+    let mut kernel: Kernel<Kind> = Kernel::new(Toy::new(0).kernel.buffers);
     let (path, at) = (PathId(1), Time::from_secs);
     let up = PathEvent::Up(PathInfo::datagram(10));
     kernel.path_event(path, up, Pacing::default());

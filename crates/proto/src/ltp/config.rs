@@ -10,6 +10,7 @@ use super::auth::Authentication;
 use super::file::Description;
 use super::indication::Cause;
 use super::sender::least_segment;
+use crate::buffers::Buffers;
 use crate::timer;
 pub use crate::timer::Timer;
 
@@ -268,20 +269,8 @@ pub struct Limits {
     pub units: usize,
     /// The same for all such blocks together: those that are gathered, sent and received.
     pub units_total: usize,
-    /// Octets of received data that wait to be written, in all. More are dropped and asked for
-    /// later.
-    pub write_buffer: usize,
-    /// Octets collected into one write.
-    pub write_piece: usize,
-    /// Octets read ahead of what is sent, for each session.
-    pub read_ahead: usize,
-    /// The same for all sessions together, which share it equally.
-    pub read_ahead_total: usize,
-    /// Octets asked for in one read.
-    pub read_piece: usize,
-    /// Answers for sessions that are not under way which wait to be sent. More are dropped; the
-    /// peer asks again.
-    pub replies: usize,
+    /// Buffers between the store and the paths.
+    pub buffers: Buffers,
 }
 
 impl Default for Limits {
@@ -295,12 +284,7 @@ impl Default for Limits {
             block: 1 << 40,
             units: 64 << 10,
             units_total: 8 << 20,
-            write_buffer: 8 << 20,
-            write_piece: 128 << 10,
-            read_ahead: 1 << 20,
-            read_ahead_total: 64 << 20,
-            read_piece: 256 << 10,
-            replies: 256,
+            buffers: Buffers::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::indication::{Block, Indication, Limit, Stats};
 use super::marks::Done;
 use super::silence::{Probe, Silence};
 use super::transport::flow::{Outcome, Seq};
-use crate::kernel::{self, Base, User, bounds};
+use crate::kernel::{self, Base, User};
 use crate::path::Burst;
 use crate::timer::Timer;
 
@@ -112,7 +112,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
         Self {
-            kernel: Kernel::new(bounds!(config.limits)),
+            kernel: Kernel::new(config.limits.buffers),
             user: User::new(),
             stats: Stats::default(),
             rng,

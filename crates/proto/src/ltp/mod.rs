@@ -532,7 +532,7 @@ impl Node {
         let wait = self.peer(from, segment.session).host_delay;
         if wait.is_zero() || !asks(&segment) {
             self.take(now, from, &segment);
-        } else if self.held.len() < self.core.config.limits.replies {
+        } else if self.held.len() < self.core.config.limits.buffers.replies {
             let alarm = (Handle::NOBODY, Alarm::Host);
             self.held.push_back((now + wait, from, datagram.to_vec()));
             let first = self.held.front().map_or(now, |(at, ..)| *at);

@@ -107,7 +107,7 @@ impl Node {
             .with_path_share(limits.sessions_per_path)
             .counting_own();
         while self.half_open.len() >= admission.half_open
-            || self.core.kernel.room.parked > limits.write_buffer / 4
+            || self.core.kernel.room.parked > limits.buffers.write_buffer / 4
             || self.core.units > limits.units_total / 2
         {
             if !self.drop_half_open() && !self.drop_weak(now, None) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::PathId;
 use wire::norm::Scheme;
 
+use crate::buffers::Buffers;
 use crate::timer::Timer;
 
 /// The greatest round trip that messages can name.
@@ -290,20 +291,10 @@ pub struct Limits {
     pub stream: usize,
     /// Octets of blocks that came in part, in all objects.
     pub assembly: usize,
-    /// Octets received and not written yet, in all objects.
-    pub write_buffer: usize,
-    /// Octets collected into one write where blocks are smaller.
-    pub write_piece: usize,
-    /// Octets read ahead of what is sent, for each object.
-    pub read_ahead: usize,
-    /// The same for all objects together.
-    pub read_ahead_total: usize,
-    /// Octets asked for in one read.
-    pub read_piece: usize,
+    /// Buffers between the store and the paths.
+    pub buffers: Buffers,
     /// Blocks of an object of which it is remembered that they were repaired.
     pub repairs: usize,
-    /// Messages for nobody in particular that wait to be sent.
-    pub replies: usize,
     /// Commands of the application that a sender repeats at one time, and questions that wait.
     pub commands: usize,
 }
@@ -317,13 +308,8 @@ impl Default for Limits {
             object: 1 << 40,
             stream: 16 << 20,
             assembly: 128 << 20,
-            write_buffer: 8 << 20,
-            write_piece: 128 << 10,
-            read_ahead: 1 << 20,
-            read_ahead_total: 64 << 20,
-            read_piece: 256 << 10,
+            buffers: Buffers::default(),
             repairs: 65_536,
-            replies: 256,
             commands: 16,
         }
     }

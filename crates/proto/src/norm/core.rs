@@ -9,7 +9,7 @@ use wire::norm::{Body, Message, NodeId, SendTime};
 use super::config::Config;
 use super::indication::{Indication, Limit, Stats};
 use crate::fec::{Code, Decoder, Field};
-use crate::kernel::{self, User, bounds};
+use crate::kernel::{self, User};
 use crate::path::{Burst, Handle};
 
 /// A session's timers.
@@ -145,7 +145,7 @@ impl Core {
             node => NodeId(node),
         };
         Self {
-            kernel: Kernel::new(bounds!(config.limits)),
+            kernel: Kernel::new(config.limits.buffers),
             node,
             user: User::new(),
             stats: Stats::default(),

@@ -412,7 +412,7 @@ impl Incoming {
         if !self.blocks.contains_key(&block) {
             let cost = full + PIECE_COST;
             let limits = &core.config.limits;
-            if core.kernel.room.unwritten > limits.write_buffer {
+            if core.kernel.room.unwritten > limits.buffers.write_buffer {
                 core.stats.data_dropped += 1;
                 core.user.limit_reached(Limit::WriteBuffer);
                 return true;
@@ -473,7 +473,7 @@ impl Incoming {
         let (Some(block), Some(shape)) = (self.blocks.get_mut(&number), &self.shape) else {
             return;
         };
-        let is_full = core.kernel.room.unwritten > core.config.limits.write_buffer;
+        let is_full = core.kernel.room.unwritten > core.config.limits.buffers.write_buffer;
         if symbol >= block_len || is_full {
             core.stats.data_dropped += 1;
             if is_full {

@@ -395,7 +395,7 @@ impl Receiver {
         if is_over {
             self.settle(core, now);
         }
-        if core.kernel.room.unwritten > core.config.limits.write_buffer / 4 * 3 {
+        if core.kernel.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
             core.kernel.pause(self.sender.path);
         }
         let before = self.reach;

@@ -10,6 +10,7 @@ use wire::saratoga::Width;
 pub use crate::storage::JournalPolicy;
 pub use crate::timer::Timer;
 
+use crate::buffers::Buffers;
 use crate::sum::Sum;
 
 /// The version that a peer speaks; it understands no other.
@@ -232,20 +233,8 @@ pub struct Limits {
     /// Octets of a directory's listing that is received, and of all that are sent at one time.
     /// Those beyond are refused.
     pub directory: u64,
-    /// Octets of received data that wait to be written, in all. More are dropped and asked for
-    /// later.
-    pub write_buffer: usize,
-    /// Octets collected into one write.
-    pub write_piece: usize,
-    /// Octets read ahead of what is sent, for each session.
-    pub read_ahead: usize,
-    /// The same for all sessions together, which share it equally.
-    pub read_ahead_total: usize,
-    /// Octets asked for in one read.
-    pub read_piece: usize,
-    /// Answers for sessions that are not under way which wait to be sent. More are dropped; the
-    /// other peer asks again.
-    pub replies: usize,
+    /// Buffers between the store and the paths.
+    pub buffers: Buffers,
 }
 
 impl Default for Limits {
@@ -258,12 +247,7 @@ impl Default for Limits {
             gaps: 65_536,
             file: 1 << 40,
             directory: 16 << 20,
-            write_buffer: 8 << 20,
-            write_piece: 128 << 10,
-            read_ahead: 1 << 20,
-            read_ahead_total: 64 << 20,
-            read_piece: 256 << 10,
-            replies: 256,
+            buffers: Buffers::default(),
         }
     }
 }

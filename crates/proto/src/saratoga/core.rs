@@ -11,7 +11,7 @@ use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
 use super::received;
 use crate::done::Done;
-use crate::kernel::{self, Base, User, bounds};
+use crate::kernel::{self, Base, User};
 use crate::path::{Burst, Handle};
 use crate::timer;
 
@@ -105,7 +105,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
         Self {
-            kernel: Kernel::new(bounds!(config.limits)),
+            kernel: Kernel::new(config.limits.buffers),
             user: User::new(),
             stats: Stats::default(),
             rng,

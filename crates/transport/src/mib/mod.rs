@@ -327,14 +327,14 @@ impl Limits {
             finished: Some(limits.finished),
             gaps: Some(limits.gaps),
             gaps_total: Some(limits.gaps_total),
-            write_buffer: bytes(limits.write_buffer),
-            write_piece: bytes(limits.write_piece),
-            read_ahead: bytes(limits.read_ahead),
-            read_ahead_total: bytes(limits.read_ahead_total),
-            read_piece: bytes(limits.read_piece),
+            write_buffer: bytes(limits.buffers.write_buffer),
+            write_piece: bytes(limits.buffers.write_piece),
+            read_ahead: bytes(limits.buffers.read_ahead),
+            read_ahead_total: bytes(limits.buffers.read_ahead_total),
+            read_piece: bytes(limits.buffers.read_piece),
             file_size: Some(Size(limits.file_size)),
             options: Some(limits.options),
-            replies: Some(limits.replies),
+            replies: Some(limits.buffers.replies),
         }
     }
 
@@ -343,14 +343,14 @@ impl Limits {
         set(&mut limits.finished, self.finished);
         set(&mut limits.gaps, self.gaps);
         set(&mut limits.gaps_total, self.gaps_total);
-        set(&mut limits.write_buffer, self.write_buffer.map(len));
-        set(&mut limits.write_piece, self.write_piece.map(len));
-        set(&mut limits.read_ahead, self.read_ahead.map(len));
-        set(&mut limits.read_ahead_total, self.read_ahead_total.map(len));
-        set(&mut limits.read_piece, self.read_piece.map(len));
+        set(&mut limits.buffers.write_buffer, self.write_buffer.map(len));
+        set(&mut limits.buffers.write_piece, self.write_piece.map(len));
+        set(&mut limits.buffers.read_ahead, self.read_ahead.map(len));
+        set(&mut limits.buffers.read_ahead_total, self.read_ahead_total.map(len));
+        set(&mut limits.buffers.read_piece, self.read_piece.map(len));
         set(&mut limits.file_size, self.file_size.map(Size::bytes));
         set(&mut limits.options, self.options);
-        set(&mut limits.replies, self.replies);
+        set(&mut limits.buffers.replies, self.replies);
     }
 }
 

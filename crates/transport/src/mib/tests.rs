@@ -31,7 +31,7 @@ fn a_mib_changes_what_it_names() {
     let mut config = cfdp::Config::default();
     mib.apply(&mut config).unwrap();
     assert_eq!((config.entity, config.sequence_width), (101, Width::FOUR));
-    assert_eq!(config.limits.read_ahead, 2 << 20);
+    assert_eq!(config.limits.buffers.read_ahead, 2 << 20);
     assert_eq!(config.faults.get(ConditionCode::NakLimitReached), FaultHandler::Suspend);
     let other = config.remote(7);
     assert_eq!((other.nak_mode, other.rate_bps), (cfdp::NakMode::Immediate, Some(0)));

@@ -501,13 +501,14 @@ impl Form<norm::Join> for Join {
 }
 
 /// Declares a table: its keys with their forms, each of which stands for the field of that name of
-/// an engine's settings, and what else is in it. Generates `of_fields`, the table of settings, and
-/// `apply_fields`, which changes settings to what a table says; both leave out what else is in it.
+/// an engine's settings, or of the part of them that follows `=>`, and what else is in it. Generates
+/// `of_fields`, the table of settings, and `apply_fields`, which changes settings to what a table
+/// says; both leave out what else is in it.
 macro_rules! table {
     (
         $(#[$about:meta])*
         $name:ident: $target:ty {
-            $($(#[$doc:meta])* $field:ident: $form:ty,)+
+            $($(#[$doc:meta])* $field:ident: $form:ty $(=> $inner:ident)?,)+
         }
         $(also { $($(#[$more:meta])* $other:ident: $type:ty,)+ })?
     ) => {
@@ -522,14 +523,14 @@ macro_rules! table {
         impl $name {
             fn of_fields(target: &$target) -> Self {
                 Self {
-                    $($field: $crate::settings::form::Form::of(&target.$field),)+
+                    $($field: $crate::settings::form::Form::of(&target.$($inner.)?$field),)+
                     $($($other: <$type>::default(),)+)?
                 }
             }
 
             fn apply_fields(&self, target: &mut $target) {
                 $(if let Some(form) = &self.$field {
-                    target.$field = $crate::settings::form::Form::value(form);
+                    target.$($inner.)?$field = $crate::settings::form::Form::value(form);
                 })+
             }
         }

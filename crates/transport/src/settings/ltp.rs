@@ -139,17 +139,17 @@ table! {
         /// All such blocks together.
         units_total: Size,
         /// Received data that waits to be written.
-        write_buffer: Size,
+        write_buffer: Size => buffers,
         /// Data collected into one write.
-        write_piece: Size,
+        write_piece: Size => buffers,
         /// Data read ahead of what is sent, for each session.
-        read_ahead: Size,
+        read_ahead: Size => buffers,
         /// The same for all sessions together.
-        read_ahead_total: Size,
+        read_ahead_total: Size => buffers,
         /// Data asked for in one read.
-        read_piece: Size,
+        read_piece: Size => buffers,
         /// Answers that wait to be sent.
-        replies: usize,
+        replies: usize => buffers,
     }
 }
 

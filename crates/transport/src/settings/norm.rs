@@ -127,13 +127,13 @@ table! {
         /// Blocks that came in part.
         assembly: Size,
         /// Received data that waits to be written.
-        write_buffer: Size,
+        write_buffer: Size => buffers,
         /// Data read ahead of what is sent, for each object.
-        read_ahead: Size,
+        read_ahead: Size => buffers,
         /// The same for all objects together.
-        read_ahead_total: Size,
+        read_ahead_total: Size => buffers,
         /// Data asked for in one read.
-        read_piece: Size,
+        read_piece: Size => buffers,
         /// Blocks of an object that are remembered as repaired.
         repairs: usize,
         /// Commands of the application that are repeated at one time.

@@ -331,10 +331,13 @@ fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
             gaps: 64,
             units,
             units_total: 32 << 10,
-            write_buffer: 64 << 10,
-            write_piece: 1 << 10,
-            read_ahead: 4 << 10,
-            read_piece: 1 << 10,
+            buffers: crate::Buffers {
+                write_buffer: 64 << 10,
+                write_piece: 1 << 10,
+                read_ahead: 4 << 10,
+                read_piece: 1 << 10,
+                ..crate::Buffers::default()
+            },
             block: 1 << 20,
             ..ltp::Limits::default()
         },
@@ -366,10 +369,13 @@ fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
             sessions_per_path: 12,
             closed: 64,
             gaps: 64,
-            write_buffer: 64 << 10,
-            write_piece: 1 << 10,
-            read_ahead: 4 << 10,
-            read_piece: 1 << 10,
+            buffers: crate::Buffers {
+                write_buffer: 64 << 10,
+                write_piece: 1 << 10,
+                read_ahead: 4 << 10,
+                read_piece: 1 << 10,
+                ..crate::Buffers::default()
+            },
             file: 1 << 20,
             ..saratoga::Limits::default()
         },
@@ -401,8 +407,11 @@ fn over_norm(role: Role, seed: u64, inline: u64) -> NormCl {
             objects: 16,
             object: 1 << 20,
             assembly: 256 << 10,
-            write_buffer: 64 << 10,
-            read_ahead: 4 << 10,
+            buffers: crate::Buffers {
+                write_buffer: 64 << 10,
+                read_ahead: 4 << 10,
+                ..crate::Buffers::default()
+            },
             ..norm::Limits::default()
         },
         ..norm::Config::default()

@@ -47,10 +47,13 @@ impl Cfdp {
                 transactions: self.transactions,
                 finished: 64,
                 gaps: 64,
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
+                buffers: crate::Buffers {
+                    write_buffer: 64 << 10,
+                    write_piece: 1 << 10,
+                    read_ahead: 4 << 10,
+                    read_piece: 1 << 10,
+                    ..crate::Buffers::default()
+                },
                 file_size: 1 << 20,
                 ..Limits::default()
             },
@@ -124,7 +127,7 @@ impl Subject for Cfdp {
     fn memory_max(&self) -> usize {
         let limits = self.config(Role::Receiver).limits;
         // Transactions with their gaps, file data on both ways, finished ones and replies.
-        limits.transactions * (8 << 10) + 2 * limits.write_buffer + (64 + 256) * 512
+        limits.transactions * (8 << 10) + 2 * limits.buffers.write_buffer + (64 + 256) * 512
     }
 
     fn path(&self) -> PathInfo {

@@ -224,7 +224,7 @@ fn a_receiver_is_silent_while_it_gets_repairs() {
         remote.inactivity = Timer::Fixed(Duration::from_secs(2));
         remote.repair_copies = 1;
     });
-    config.limits.read_piece = 4096;
+    config.limits.buffers.read_piece = 4096;
     // A kilobyte takes 85 ms, and half of 100 kB longer than the inactivity limit.
     let info = PathInfo { rate_bps: Some(100_000), ..test_world::path_info() };
     let file = content(100_000);

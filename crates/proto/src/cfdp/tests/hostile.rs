@@ -231,11 +231,14 @@ fn small() -> Config {
         transactions: 8,
         finished: 16,
         gaps: 32,
-        write_buffer: 32 << 10,
-        write_piece: 4 << 10,
-        read_ahead: 16 << 10,
-        read_piece: 4 << 10,
-        replies: 8,
+        buffers: crate::Buffers {
+            write_buffer: 32 << 10,
+            write_piece: 4 << 10,
+            read_ahead: 16 << 10,
+            read_piece: 4 << 10,
+            replies: 8,
+            ..crate::Buffers::default()
+        },
         ..Limits::default()
     };
     config

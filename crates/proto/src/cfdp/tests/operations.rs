@@ -72,7 +72,7 @@ fn settings(rng: &mut Rng) -> Config {
         };
     });
     config.journal.bytes = 4_000;
-    config.limits.write_piece = 2_000;
+    config.limits.buffers.write_piece = 2_000;
     config.limits.gaps = 16;
     config
 }

@@ -39,7 +39,7 @@ fn damage(world: &mut World) {
 fn a_write_that_failed_is_never_made_good_by_waiting() {
     for handler in [FaultHandler::Suspend, FaultHandler::Ignore, FaultHandler::Cancel] {
         let mut settings = config(|_| {});
-        settings.limits.write_piece = 4096;
+        settings.limits.buffers.write_piece = 4096;
         settings.faults.set(ConditionCode::FilestoreRejection, handler);
         let mut world = world_with(&settings, &content(60_000));
         world.sides[1].store.set_capacity(Some(20_000));
@@ -62,7 +62,7 @@ fn a_crash_does_not_make_an_incomplete_file_complete() {
     for effects in 0..12 {
         let mut settings = config(|_| {});
         settings.keep_incomplete = true;
-        settings.limits.write_piece = 4096;
+        settings.limits.buffers.write_piece = 4096;
         settings.journal = JournalPolicy { bytes: 8000, ..JournalPolicy::default() };
         let mut world = world_with(&settings, &file);
         let id = world.put(put_request());
@@ -192,7 +192,7 @@ fn pieces_before_a_metadata_without_a_file_are_given_back() {
 #[test]
 fn scattered_bytes_cost_what_is_accounted_for() {
     let mut settings = config(|_| {});
-    settings.limits.write_buffer = 1 << 20;
+    settings.limits.buffers.write_buffer = 1 << 20;
     let mut world = World::new(&settings);
     world.logging = false;
     for i in 0..50_000_u64 {
@@ -254,7 +254,7 @@ fn a_prompt_is_answered_although_nothing_is_missing() {
 fn a_restart_does_not_deliver_what_an_earlier_run_wrote_beyond_the_end() {
     let mut settings = config(|_| {});
     settings.journal = JournalPolicy { bytes: 100, ..JournalPolicy::default() };
-    settings.limits.write_piece = 100;
+    settings.limits.buffers.write_piece = 100;
     let mut world = World::new(&settings);
     say(&mut world, 1, header(1), metadata(0));
     say(&mut world, 1, header(1), data(0, &[1; 200]));

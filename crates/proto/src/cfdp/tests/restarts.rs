@@ -17,8 +17,8 @@ fn saving_often() -> Config {
         remote.initial_rtt = Duration::from_millis(200);
     });
     config.journal = JournalPolicy { bytes: 8_000, ..JournalPolicy::default() };
-    config.limits.write_piece = 4096;
-    config.limits.read_piece = 4096;
+    config.limits.buffers.write_piece = 4096;
+    config.limits.buffers.read_piece = 4096;
     config
 }
 

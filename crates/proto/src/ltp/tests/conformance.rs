@@ -50,10 +50,13 @@ impl Subject for Ltp {
                 gaps: 64,
                 units: 4 << 10,
                 units_total: 32 << 10,
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
+                buffers: crate::Buffers {
+                    write_buffer: 64 << 10,
+                    write_piece: 1 << 10,
+                    read_ahead: 4 << 10,
+                    read_piece: 1 << 10,
+                    ..crate::Buffers::default()
+                },
                 block: 1 << 20,
                 ..Limits::default()
             },

@@ -64,10 +64,13 @@ impl Subject for Subjects {
                 sessions_per_path: 12,
                 closed: 64,
                 gaps: 64,
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
+                buffers: crate::Buffers {
+                    write_buffer: 64 << 10,
+                    write_piece: 1 << 10,
+                    read_ahead: 4 << 10,
+                    read_piece: 1 << 10,
+                    ..crate::Buffers::default()
+                },
                 block: 1 << 20,
                 ..Limits::default()
             },

@@ -127,9 +127,12 @@ fn the_first_hop_is_settled_while_the_second_is_down() {
 fn what_memory_has_no_room_for_is_read_back() {
     let file = content(300_000);
     let limits = crate::ltp::Limits {
-        read_ahead: 4096,
-        read_piece: 2048,
-        write_piece: 8192,
+        buffers: crate::Buffers {
+            write_piece: 8192,
+            read_ahead: 4096,
+            read_piece: 2048,
+            ..crate::Buffers::default()
+        },
         ..crate::ltp::Limits::default()
     };
     let settings = (0..3).map(|i| crate::ltp::Config {

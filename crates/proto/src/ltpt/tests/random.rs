@@ -34,9 +34,9 @@ fn run(seed: u64) {
     };
     let settings = (0..count).map(|i| {
         let mut settings = chain_settings(i, count, &transport, &remote);
-        settings.limits.read_ahead = 2048 << rng.below(10);
-        settings.limits.read_piece = 1024 << rng.below(8);
-        settings.limits.write_piece = 1024 << rng.below(8);
+        settings.limits.buffers.read_ahead = 2048 << rng.below(10);
+        settings.limits.buffers.read_piece = 1024 << rng.below(8);
+        settings.limits.buffers.write_piece = 1024 << rng.below(8);
         if rng.chance(0.2) {
             for remote in settings.remotes.values_mut() {
                 remote.datagram_max = Some(200 + rng.below(1000) as usize);

@@ -589,7 +589,7 @@ impl Incoming {
             core.stats.data_dropped += 1;
             return true;
         }
-        if core.kernel.room.unwritten > core.config.limits.write_buffer {
+        if core.kernel.room.unwritten > core.config.limits.buffers.write_buffer {
             core.stats.data_dropped += 1;
             core.user.limit_reached(Limit::WriteBuffer);
             return true;

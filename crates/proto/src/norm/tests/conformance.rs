@@ -49,11 +49,14 @@ fn limits() -> Limits {
         receivers: 16,
         object: 1 << 20,
         assembly: 64 << 10,
-        write_buffer: 64 << 10,
-        write_piece: 1 << 10,
-        read_ahead: 4 << 10,
-        read_ahead_total: 16 << 10,
-        read_piece: 1 << 10,
+        buffers: crate::Buffers {
+            write_buffer: 64 << 10,
+            write_piece: 1 << 10,
+            read_ahead: 4 << 10,
+            read_ahead_total: 16 << 10,
+            read_piece: 1 << 10,
+            ..crate::Buffers::default()
+        },
         repairs: 256,
         ..Limits::default()
     }
@@ -137,7 +140,7 @@ impl Subject for Norm {
     fn memory_max(&self) -> usize {
         let limits = limits();
         let states = limits.senders * (1024 + limits.objects * 1024);
-        limits.assembly + 2 * limits.write_buffer + limits.read_ahead_total + states
+        limits.assembly + 2 * limits.buffers.write_buffer + limits.buffers.read_ahead_total + states
     }
 
     fn path(&self) -> PathInfo {

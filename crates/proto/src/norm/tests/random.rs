@@ -61,10 +61,13 @@ fn config(scheme: Scheme, auto_parity: u16, group: bool) -> Config {
         limits: Limits {
             objects: 6,
             assembly: 60_000,
-            write_buffer: 20_000,
-            read_ahead: 8_000,
-            read_ahead_total: 16_000,
-            read_piece: 4_000,
+            buffers: crate::Buffers {
+                write_buffer: 20_000,
+                read_ahead: 8_000,
+                read_ahead_total: 16_000,
+                read_piece: 4_000,
+                ..crate::Buffers::default()
+            },
             repairs: 64,
             ..Limits::default()
         },

@@ -55,8 +55,8 @@ fn a_file_that_gets_shorter_is_not_sent() {
         let mut world = World::with(&Config::default());
         world.sides[0].engine = {
             let mut config = world.sides[0].engine.config().clone();
-            config.limits.read_ahead = 10_000;
-            config.limits.read_piece = 10_000;
+            config.limits.buffers.read_ahead = 10_000;
+            config.limits.buffers.read_piece = 10_000;
             crate::norm::Node::new(config, Rng::new(9, "norm"))
         };
         world.up(0);
@@ -102,9 +102,9 @@ fn a_slow_store_only_takes_its_time() {
     for (parity, millis) in [(0, 1), (0, 30), (4, 7), (0, 400)] {
         let mut config = Config::default();
         config.sender.auto_parity = parity;
-        config.limits.write_buffer = 100_000;
-        config.limits.read_ahead = 50_000;
-        config.limits.read_piece = 20_000;
+        config.limits.buffers.write_buffer = 100_000;
+        config.limits.buffers.read_ahead = 50_000;
+        config.limits.buffers.read_piece = 20_000;
         let mut world = World::with(&config);
         world.lose = lose_one_in(20, millis);
         let file = content(400_000);
@@ -118,7 +118,7 @@ fn a_slow_store_only_takes_its_time() {
 #[test]
 fn a_store_that_takes_nothing_holds_the_sender_back() {
     let mut config = Config::default();
-    config.limits.write_buffer = 200_000;
+    config.limits.buffers.write_buffer = 200_000;
     let mut world = World::with(&config);
     world.sides[1].slow = Some(Vec::new());
     let file = content(600_000);

@@ -538,7 +538,7 @@ fn who_joins_late_begins_at_a_block() {
 #[test]
 fn what_nobody_reads_holds_back() {
     let mut config = small();
-    config.limits.write_buffer = 2_000;
+    config.limits.buffers.write_buffer = 2_000;
     config.limits.stream = 1_700;
     let options = StreamOptions { buffer: 1_700, push: false };
     let mut pipe = Pipe::of([config.clone(), config], options);
@@ -769,7 +769,7 @@ proptest! {
         let mut config = small();
         config.receiver.streams = Some(Join::Beginning);
         (config.sender.fec, config.sender.auto_parity) = (scheme, auto_parity);
-        config.limits.write_buffer = 4_000;
+        config.limits.buffers.write_buffer = 4_000;
         if group {
             config.groups = vec![PATH];
         }

@@ -61,7 +61,7 @@ impl Receiver {
         let (Some(file), Some(end)) = (self.spool.file(), self.end) else { return };
         let at = self.listing.len() as u64;
         if at < end {
-            let piece = core.config.limits.read_piece as u64;
+            let piece = core.config.limits.buffers.read_piece as u64;
             let len = piece.min(end - at).max(1) as usize;
             core.kernel.read(self.base.seat.handle, file, at, len);
             return;

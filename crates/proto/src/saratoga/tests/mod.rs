@@ -66,10 +66,13 @@ fn config() -> Config {
             closed: 64,
             partials: 16,
             gaps: 64,
-            write_buffer: 64 << 10,
-            write_piece: 1 << 10,
-            read_ahead: 4 << 10,
-            read_piece: 1 << 10,
+            buffers: crate::Buffers {
+                write_buffer: 64 << 10,
+                write_piece: 1 << 10,
+                read_ahead: 4 << 10,
+                read_piece: 1 << 10,
+                ..crate::Buffers::default()
+            },
             file: 1 << 20,
             ..Limits::default()
         },

@@ -41,13 +41,16 @@ impl<B> Over<B> {
                 transactions: 16,
                 finished: 64,
                 gaps: 64,
-                write_buffer: 64 << 10,
-                write_piece: 1 << 10,
-                read_ahead: 4 << 10,
-                read_piece: 1 << 10,
+                buffers: crate::Buffers {
+                    write_buffer: 64 << 10,
+                    write_piece: 1 << 10,
+                    read_ahead: 4 << 10,
+                    read_piece: 1 << 10,
+                    replies: 8,
+                    ..crate::Buffers::default()
+                },
                 file_size: 1 << 20,
                 // To a silent peer, four blocks fail in each time of inactivity.
-                replies: 8,
                 ..cfdp::Limits::default()
             },
             ..cfdp::Config::default()
@@ -82,10 +85,13 @@ fn ltp_config(inactivity: ltp::Timer) -> ltp::Config {
             gaps: 64,
             units: 4 << 10,
             units_total: 32 << 10,
-            write_buffer: 64 << 10,
-            write_piece: 1 << 10,
-            read_ahead: 4 << 10,
-            read_piece: 1 << 10,
+            buffers: crate::Buffers {
+                write_buffer: 64 << 10,
+                write_piece: 1 << 10,
+                read_ahead: 4 << 10,
+                read_piece: 1 << 10,
+                ..crate::Buffers::default()
+            },
             ..ltp::Limits::default()
         },
         ..ltp::Config::default()
