@@ -42,8 +42,8 @@ fn describe_bundles(datagram: &[u8]) -> (String, Option<u64>) {
     }
 }
 
-/// What an IP packet is, where it is one of TCP: what of SYN, FIN and RST it carries, or that it is
-/// data or an acknowledgment alone, and its sequence number.
+/// Description of an IP packet with TCP in it: its flags of SYN, FIN and RST, or that it is data or
+/// an acknowledgment alone, and its sequence number.
 fn describe_tcp(packet: &[u8]) -> (String, Option<u64>) {
     use wire::ip::Ipv4;
     use wire::tcp::Segment;
@@ -64,7 +64,7 @@ fn describe_tcp(packet: &[u8]) -> (String, Option<u64>) {
     (parts, Some(u64::from(segment.header.sequence)))
 }
 
-/// The same of a packet with a compressed header, whose sequence number may be left out.
+/// Description of a packet with a compressed header, whose sequence number may be left out.
 fn describe_compressed(packet: &[u8]) -> (String, Option<u64>) {
     match wire::scps::Compressed::decode_unchecked(packet) {
         Ok((packet, _)) => {

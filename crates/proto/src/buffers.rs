@@ -10,7 +10,7 @@ pub struct Buffers {
     pub write_piece: usize,
     /// Bytes read ahead of what is sent, for each session.
     pub read_ahead: usize,
-    /// The same for all sessions together, which share it equally.
+    /// Limit of all sessions together, which share it equally.
     pub read_ahead_total: usize,
     /// Bytes requested in one read.
     pub read_piece: usize,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How waypoints hand a file on.
+/// Procedure by which waypoints hand a file on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Overlay {

@@ -126,14 +126,14 @@ pub enum Family {
     Bundles,
 }
 
-/// What crosses in a transfer.
+/// Content of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carried {
     /// All of a file.
     File,
     /// Records of it.
     Records,
-    /// What makes another file of it.
+    /// Changes that make another file of it.
     Changes,
     /// The word that it be copied where it is.
     Copy,
@@ -173,7 +173,7 @@ impl Kind {
         if self.is_reliable() && !is_carried { Class::Acknowledged } else { Class::Unacknowledged }
     }
 
-    /// How much of a block is red, in LTP's words.
+    /// Red part of a block, in LTP's words.
     #[must_use]
     pub fn red(self) -> Red {
         self.row().red
@@ -191,7 +191,7 @@ impl Kind {
         matches!(self.red(), Red::All)
     }
 
-    /// How a file is put, in Saratoga's words.
+    /// Kind of put, in Saratoga's words.
     #[must_use]
     pub fn put(self) -> Put {
         if self.is_reliable() { Put::Push } else { Put::Blind }
@@ -229,7 +229,7 @@ impl Kind {
         )
     }
 
-    /// What crosses.
+    /// Content that it transfers.
     #[must_use]
     pub fn carries(self) -> Carried {
         self.row().carries

@@ -32,7 +32,7 @@ pub struct Size(pub u64);
 pub struct Window {
     /// Its begin.
     pub at: Span,
-    /// How long it lasts.
+    /// The duration.
     #[serde(rename = "for")]
     pub lasts: Span,
 }

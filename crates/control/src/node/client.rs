@@ -21,8 +21,8 @@ use crate::model::Problem;
 /// Octets of a body that are read at one time.
 const PIECE: usize = 256 << 10;
 
-/// A connection that nothing was asked over for so long is not used again: the node closes it after
-/// ten seconds, perhaps just as the next request leaves.
+/// Longest idle time of a connection that is used again. The node closes it after ten seconds,
+/// perhaps just as the next request leaves.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection to one node, made again where it has ended.

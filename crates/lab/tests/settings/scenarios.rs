@@ -1,4 +1,4 @@
-//! Settings in the tables of scenarios: whose they are, what is written out of them, and the limit of
+//! Settings in the tables of scenarios: whose they are, which of them are written, and the limit of
 //! TCP's buffers.
 
 use lab::scenario::Scenario;
@@ -70,19 +70,19 @@ fn a_limit_of_buffers_replaces_sizes_and_those_of_former_kernels() {
 
 #[test]
 fn a_scenarios_settings_are_those_of_the_protocol() {
-    let told = |protocol: &str, text: &str| world(protocol, text).unwrap_err().to_string();
-    let text = told("ltp", "[nodes.a.mib.default]\nreport_gapz = true");
+    let refusal = |protocol: &str, text: &str| world(protocol, text).unwrap_err().to_string();
+    let text = refusal("ltp", "[nodes.a.mib.default]\nreport_gapz = true");
     assert!(text.starts_with("world.toml: ") && text.contains("line 8"), "{text}");
     assert!(text.contains("did you mean `report_gaps`?"), "{text}");
-    let text = told("saratoga", "[nodes.b.mib]\n\nchecksum = \"crc\"");
+    let text = refusal("saratoga", "[nodes.b.mib]\n\nchecksum = \"crc\"");
     assert!(text.contains("line 9") && text.contains("unknown variant `crc`"), "{text}");
-    let text = told("saratoga", "[nodes.b]\nmib = { beacons = \"10 s\" }");
+    let text = refusal("saratoga", "[nodes.b]\nmib = { beacons = \"10 s\" }");
     assert!(text.contains("nodes.b.mib.beacons: "), "{text}");
-    let text = told("saratoga", "nodes.b.mib.remotes.a.repair_copies = 1");
+    let text = refusal("saratoga", "nodes.b.mib.remotes.a.repair_copies = 1");
     assert!(text.contains("nodes.b.mib.remotes.a: "), "{text}");
-    let text = told("ltp", "nodes.b.mib.default.segment_max = \"0 B\"");
+    let text = refusal("ltp", "nodes.b.mib.default.segment_max = \"0 B\"");
     assert!(text.contains("nodes.b.mib: default.segment_max"), "{text}");
-    let text = told("ltp", "nodes.c.mib.cookies = true");
+    let text = refusal("ltp", "nodes.c.mib.cookies = true");
     assert!(text.contains("nodes.c.mib: c speaks no protocol"), "{text}");
     // Without the text there are no lines, but still words.
     let text = WORLD.replace("PROTOCOL", "ltp") + "nodes.a.mib.cookie = true";

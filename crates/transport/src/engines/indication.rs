@@ -1,4 +1,6 @@
-//! What engines tell their users, behind one type.
+//! Indications of all engines, behind one type.
+
+use std::fmt::Display;
 
 use proto::bp::files;
 use proto::programs::Latency;
@@ -8,7 +10,7 @@ use wire::cfdp::{ConditionCode, DeliveryCode};
 use crate::bundles;
 use crate::over_tcp::OverTcpIndication;
 
-/// What any engine tells its user.
+/// Indication of any engine to its user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AnyIndication {
     /// A CFDP entity's indication.
@@ -19,13 +21,13 @@ pub enum AnyIndication {
     Saratoga(saratoga::Indication),
     /// A NORM node's indication.
     Norm(norm::Indication),
-    /// What a node over TCP tells.
+    /// Indication of a node over TCP.
     OverTcp(OverTcpIndication),
-    /// What the user of a bundle node hears.
+    /// Indication to the user of a bundle node.
     Bundles(Box<files::Indication>),
 }
 
-/// How a transfer ended at one of its ends.
+/// End of a transfer, as one of its ends knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// Whether this is the sender's view.
@@ -41,6 +43,20 @@ pub struct End {
     pub is_report: bool,
     /// In the protocol's words.
     pub why: String,
+}
+
+impl End {
+    /// A confirmed end with the result of an engine.
+    fn of(at_sender: bool, name: &str, result: &Result<(), impl Display>) -> Self {
+        Self {
+            at_sender,
+            name: name.to_owned(),
+            success: result.is_ok(),
+            is_confirmed: true,
+            is_report: false,
+            why: result.as_ref().err().map_or_else(|| "no error".to_owned(), ToString::to_string),
+        }
+    }
 }
 
 impl AnyIndication {
@@ -61,48 +77,30 @@ impl AnyIndication {
                 report,
             ))) => reported(report),
             Self::Cfdp(_) => None,
-            Self::Ltp(ltp::Indication::Finished(finished)) => Some(End {
-                at_sender: finished.role == wire::ltp::End::Sender,
-                name: finished.name.clone(),
-                success: finished.result.is_ok(),
-                is_confirmed: true,
-                is_report: false,
-                why: match finished.result {
-                    Ok(()) => "no error".to_owned(),
-                    Err(failure) => failure.to_string(),
-                },
-            }),
+            Self::Ltp(ltp::Indication::Finished(finished)) => Some(End::of(
+                finished.role == wire::ltp::End::Sender,
+                &finished.name,
+                &finished.result,
+            )),
             Self::Ltp(_) => None,
-            Self::Saratoga(saratoga::Indication::Finished(finished)) => Some(End {
-                at_sender: finished.id.role == saratoga::Role::Sender,
-                name: finished.name.clone(),
-                success: finished.result.is_ok(),
-                is_confirmed: true,
-                is_report: false,
-                why: match finished.result {
-                    Ok(()) => "no error".to_owned(),
-                    Err(failure) => failure.to_string(),
-                },
-            }),
+            Self::Saratoga(saratoga::Indication::Finished(finished)) => Some(End::of(
+                finished.id.role == saratoga::Role::Sender,
+                &finished.name,
+                &finished.result,
+            )),
             Self::Saratoga(_) => None,
-            Self::Norm(norm::Indication::Finished(finished)) => Some(End {
-                at_sender: finished.is_sender,
-                name: String::from_utf8_lossy(&finished.info).into_owned(),
-                success: finished.result.is_ok(),
-                is_confirmed: finished.is_confirmed,
-                is_report: false,
-                why: match &finished.result {
-                    Ok(()) => "no error".to_owned(),
-                    Err(failure) => failure.to_string(),
-                },
-            }),
+            Self::Norm(norm::Indication::Finished(finished)) => {
+                let name = String::from_utf8_lossy(&finished.info);
+                let end = End::of(finished.is_sender, &name, &finished.result);
+                Some(End { is_confirmed: finished.is_confirmed, ..end })
+            }
             Self::Norm(_) => None,
             Self::OverTcp(told) => told.end(),
             Self::Bundles(told) => bundles::end(told),
         }
     }
 
-    /// How long keys took to come back, if it tells of that, and the name of what they are of.
+    /// Time that keys took to come back, and the name of their transfer, if it is about that.
     #[must_use]
     pub fn latency(&self) -> Option<(&str, Latency)> {
         match self {
@@ -125,7 +123,7 @@ impl AnyIndication {
     }
 }
 
-/// What a report of the store-and-forward overlay says of the end of a transfer; nothing while it
+/// End of a transfer according to a report of the store-and-forward overlay; `None` while the file
 /// is on its way.
 fn reported(report: &cfdp::SfoReported) -> Option<End> {
     let delivered = report.code == cfdp::SfoReported::DELIVERED;

@@ -63,8 +63,8 @@ const fn bundles_over_tcp(kind: Kind, name: &'static str) -> Row {
 }
 
 /// CFDP in the bundles of another row.
-const fn cfdp_in(below: Row, kind: Kind, name: &'static str) -> Row {
-    Row { kind, name, below: Some(below.kind), ..below }
+const fn cfdp_in(below: &Row, kind: Kind, name: &'static str) -> Row {
+    Row { kind, name, below: Some(below.kind), ..*below }
 }
 
 const BP_TCPCL: Row = bundles_over_tcp(Kind::BpTcpcl, "bp-tcpcl");
@@ -118,14 +118,14 @@ pub(super) const ROWS: &[Row] = &[
     BP_SARATOGA,
     BP_NORM,
     Row { wire: Family::Ltp, ..of(Family::CfdpLtp, Kind::CfdpLtp, "cfdp-ltp") },
-    cfdp_in(BP_TCPCL, Kind::CfdpBpTcpcl, "cfdp-bp-tcpcl"),
-    cfdp_in(BP_TCPCL3, Kind::CfdpBpTcpcl3, "cfdp-bp-tcpcl3"),
-    cfdp_in(BP_MTCP, Kind::CfdpBpMtcp, "cfdp-bp-mtcp"),
-    cfdp_in(BP_STCP, Kind::CfdpBpStcp, "cfdp-bp-stcp"),
-    cfdp_in(BP_UDP, Kind::CfdpBpUdp, "cfdp-bp-udp"),
-    cfdp_in(BP_LTP, Kind::CfdpBpLtp, "cfdp-bp-ltp"),
-    cfdp_in(BP_SARATOGA, Kind::CfdpBpSaratoga, "cfdp-bp-saratoga"),
-    cfdp_in(BP_NORM, Kind::CfdpBpNorm, "cfdp-bp-norm"),
+    cfdp_in(&BP_TCPCL, Kind::CfdpBpTcpcl, "cfdp-bp-tcpcl"),
+    cfdp_in(&BP_TCPCL3, Kind::CfdpBpTcpcl3, "cfdp-bp-tcpcl3"),
+    cfdp_in(&BP_MTCP, Kind::CfdpBpMtcp, "cfdp-bp-mtcp"),
+    cfdp_in(&BP_STCP, Kind::CfdpBpStcp, "cfdp-bp-stcp"),
+    cfdp_in(&BP_UDP, Kind::CfdpBpUdp, "cfdp-bp-udp"),
+    cfdp_in(&BP_LTP, Kind::CfdpBpLtp, "cfdp-bp-ltp"),
+    cfdp_in(&BP_SARATOGA, Kind::CfdpBpSaratoga, "cfdp-bp-saratoga"),
+    cfdp_in(&BP_NORM, Kind::CfdpBpNorm, "cfdp-bp-norm"),
 ];
 
 const ALL: [Kind; ROWS.len()] = {

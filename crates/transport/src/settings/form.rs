@@ -501,7 +501,7 @@ impl Form<norm::Join> for Join {
 }
 
 /// Declares a table: its keys with their forms, each of which stands for the field of that name of
-/// an engine's settings, or of the part of them that follows `=>`, and what else is in it. Generates
+/// an engine's settings, or of the part of them that follows `=>`, and its other entries. Generates
 /// `of_fields`, the table of settings, and `apply_fields`, which changes settings to what a table
 /// says; both leave out what else is in it.
 macro_rules! table {
