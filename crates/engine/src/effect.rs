@@ -90,16 +90,38 @@ pub enum StoreEffect {
     },
 }
 
-/// An operation the driver carries out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// An operation on files or records.
-    Store(StoreEffect),
+/// Operation on any path, datagrams and streams alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEffect {
     /// Bring up a path the driver knows how to reach, or join a group; answered by a path event.
-    OpenPath {
+    Open {
         /// The path.
         path: PathId,
     },
+    /// Give up a path, or leave a group: what was pulled before is still sent, nothing more is
+    /// received. Not answered: the path is down from here on.
+    Close {
+        /// The path.
+        path: PathId,
+    },
+    /// Hand in nothing more from this path until [`PathEffect::ResumeRead`]: the engine is full. A
+    /// stream's peer is held back by it; datagrams wait in the driver until its buffer is full,
+    /// and are then lost. The end of a stream waits behind its bytes.
+    PauseRead {
+        /// The path.
+        path: PathId,
+    },
+    /// Hand in bytes again.
+    ResumeRead {
+        /// The path.
+        path: PathId,
+    },
+}
+
+/// Operation on streams alone. A driver without streams refuses those that have a ticket and
+/// ignores the others ([`StreamEffect::ticket`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEffect {
     /// Connect a stream to an address that the protocol itself names, as FTP's PORT and PASV do
     /// (RFC 959 §4.1.2). It comes up as a path of the driver's choice whose [`PathInfo::asked`] is
     /// the ticket; answered only if that cannot be.
@@ -111,16 +133,17 @@ pub enum Effect {
         /// Where it begins: an address and port, which may be another host's, as those of the client
         /// that a transparent proxy stands for. `None`: wherever the driver likes.
         from: Option<SocketAddr>,
-        /// Whereto.
+        /// Destination.
         to: SocketAddr,
-        /// Whether the stream may go on without octets that do not come, each of which is then told
-        /// of ([`PathEvent::Missing`](crate::PathEvent::Missing)). That takes a driver and a peer that
-        /// know of it; with others nothing is left out.
+        /// Whether the stream may go on without bytes that do not come, each of which is then
+        /// reported ([`PathEvent::Missing`](crate::PathEvent::Missing)). That takes a driver and a
+        /// peer that know of it; with others nothing is left out.
         best_effort: bool,
     },
-    /// Connect no longer the stream of an [`Effect::Connect`] that has not come up. Not answered.
+    /// Connect no longer the stream of a [`StreamEffect::Connect`] that has not come up. Not
+    /// answered.
     StopConnecting {
-        /// Which.
+        /// Ticket of the request.
         ticket: Ticket,
     },
     /// Wait for one stream that a peer opens to this host; answered by [`Completion::Listening`]. It
@@ -132,24 +155,19 @@ pub enum Effect {
         ticket: Ticket,
         /// The stream whose peer is expected: the address is one that this peer reaches.
         near: PathId,
-        /// Whether the stream may go on without octets that do not come, as in [`Effect::Connect`].
+        /// Whether the stream may go on without bytes that do not come, as in
+        /// [`StreamEffect::Connect`].
         best_effort: bool,
     },
-    /// Wait no longer for the stream of a [`Effect::Listen`] that has not come. Not answered.
+    /// Wait no longer for the stream of a [`StreamEffect::Listen`] that has not come. Not answered.
     StopListening {
-        /// Which.
+        /// Ticket of the request.
         ticket: Ticket,
     },
-    /// Give up a path, or leave a group: what was pulled before is still sent, nothing more is
-    /// received. Not answered: the path is down from here on.
-    ClosePath {
-        /// The path.
-        path: PathId,
-    },
-    /// Give up a stream at once: what was pulled before and is not sent is thrown away, and the peer is
-    /// reset, so that it does not take what it has for all. Not answered: the path is down from here
-    /// on.
-    ResetPath {
+    /// Give up a stream at once: what was pulled before and is not sent is thrown away, and the peer
+    /// is reset, so that it does not take what it has for all. Not answered: the path is down from
+    /// here on.
+    Reset {
         /// The stream.
         path: PathId,
     },
@@ -175,18 +193,17 @@ pub enum Effect {
         /// The stream.
         path: PathId,
     },
-    /// Hand in nothing more from this path until [`Effect::ResumeRead`]: the engine is full. A
-    /// stream's peer is held back by it; datagrams wait in the driver until its buffer is full,
-    /// and are then lost. The end of a stream waits behind its bytes.
-    PauseRead {
-        /// The path.
-        path: PathId,
-    },
-    /// Hand in bytes again.
-    ResumeRead {
-        /// The path.
-        path: PathId,
-    },
+}
+
+/// An operation the driver carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Operation on files or records.
+    Store(StoreEffect),
+    /// Operation on a path of any kind.
+    Path(PathEffect),
+    /// Operation on a stream.
+    Stream(StreamEffect),
 }
 
 /// What to do with files and directories. The names are those of CFDP's filestore requests
@@ -333,6 +350,18 @@ impl From<StoreEffect> for Effect {
     }
 }
 
+impl From<PathEffect> for Effect {
+    fn from(effect: PathEffect) -> Self {
+        Self::Path(effect)
+    }
+}
+
+impl From<StreamEffect> for Effect {
+    fn from(effect: StreamEffect) -> Self {
+        Self::Stream(effect)
+    }
+}
+
 impl StoreEffect {
     /// The ticket its answer will carry; `None` for [`StoreEffect::Close`], which is not answered.
     #[must_use]
@@ -361,6 +390,48 @@ impl StoreEffect {
             | Self::Index { .. } => 0,
         }
     }
+
+    fn ticket_mut(&mut self) -> Option<&mut Ticket> {
+        match self {
+            Self::Open { ticket, .. }
+            | Self::Read { ticket, .. }
+            | Self::Write { ticket, .. }
+            | Self::Sync { ticket, .. }
+            | Self::Filestore { ticket, .. }
+            | Self::Index { ticket, .. } => Some(ticket),
+            Self::Close { .. } => None,
+        }
+    }
+}
+
+impl StreamEffect {
+    /// The ticket its answer will carry; `None` for those that are not answered.
+    #[must_use]
+    pub fn ticket(&self) -> Option<Ticket> {
+        match *self {
+            Self::Connect { ticket, .. } | Self::Listen { ticket, .. } => Some(ticket),
+            Self::StopConnecting { .. }
+            | Self::StopListening { .. }
+            | Self::Reset { .. }
+            | Self::ShutdownWrite { .. }
+            | Self::StartTls { .. }
+            | Self::NoDelay { .. } => None,
+        }
+    }
+
+    /// The ticket it names, its own or that of the request it takes back.
+    fn ticket_mut(&mut self) -> Option<&mut Ticket> {
+        match self {
+            Self::Connect { ticket, .. }
+            | Self::Listen { ticket, .. }
+            | Self::StopConnecting { ticket }
+            | Self::StopListening { ticket } => Some(ticket),
+            Self::Reset { .. }
+            | Self::ShutdownWrite { .. }
+            | Self::StartTls { .. }
+            | Self::NoDelay { .. } => None,
+        }
+    }
 }
 
 impl Effect {
@@ -369,45 +440,21 @@ impl Effect {
     pub fn ticket(&self) -> Option<Ticket> {
         match self {
             Self::Store(effect) => effect.ticket(),
-            Self::Connect { ticket, .. } | Self::Listen { ticket, .. } => Some(*ticket),
-            Self::OpenPath { .. }
-            | Self::StopConnecting { .. }
-            | Self::StopListening { .. }
-            | Self::ClosePath { .. }
-            | Self::ResetPath { .. }
-            | Self::ShutdownWrite { .. }
-            | Self::StartTls { .. }
-            | Self::NoDelay { .. }
-            | Self::PauseRead { .. }
-            | Self::ResumeRead { .. } => None,
+            Self::Path(_) => None,
+            Self::Stream(effect) => effect.ticket(),
         }
     }
 
     /// Names another ticket, where it has one: a layer that owns others tells their answers apart
     /// by tickets of its own.
     pub fn set_ticket(&mut self, to: Ticket) {
-        match self {
-            Self::Store(
-                StoreEffect::Open { ticket, .. }
-                | StoreEffect::Read { ticket, .. }
-                | StoreEffect::Write { ticket, .. }
-                | StoreEffect::Sync { ticket, .. }
-                | StoreEffect::Filestore { ticket, .. }
-                | StoreEffect::Index { ticket, .. },
-            )
-            | Self::Connect { ticket, .. }
-            | Self::StopConnecting { ticket }
-            | Self::Listen { ticket, .. }
-            | Self::StopListening { ticket } => *ticket = to,
-            Self::Store(StoreEffect::Close { .. })
-            | Self::OpenPath { .. }
-            | Self::ClosePath { .. }
-            | Self::ResetPath { .. }
-            | Self::ShutdownWrite { .. }
-            | Self::StartTls { .. }
-            | Self::NoDelay { .. }
-            | Self::PauseRead { .. }
-            | Self::ResumeRead { .. } => {}
+        let ticket = match self {
+            Self::Store(effect) => effect.ticket_mut(),
+            Self::Path(_) => None,
+            Self::Stream(effect) => effect.ticket_mut(),
+        };
+        if let Some(ticket) = ticket {
+            *ticket = to;
         }
     }
 }

@@ -33,7 +33,7 @@ mod transmit;
 
 pub use effect::{
     Completion, DirEntry, Effect, EffectError, EntryKind, FileId, FilestoreRequest, IndexRequest,
-    OpenMode, StoreEffect, Ticket,
+    OpenMode, PathEffect, StoreEffect, StreamEffect, Ticket,
 };
 pub use memory::MemoryStore;
 pub use name::{Area, FileName, NameError};

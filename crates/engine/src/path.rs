@@ -44,8 +44,8 @@ pub struct PathInfo {
     pub until: Option<Time>,
     /// The two ends of a stream, ours first, for protocols that carry addresses.
     pub ends: Option<(SocketAddr, SocketAddr)>,
-    /// The ticket of the [`Effect::Connect`](crate::Effect::Connect) or
-    /// [`Effect::Listen`](crate::Effect::Listen) that brought it up.
+    /// The ticket of the [`StreamEffect::Connect`](crate::StreamEffect::Connect) or
+    /// [`StreamEffect::Listen`](crate::StreamEffect::Listen) that brought it up.
     pub asked: Option<Ticket>,
 }
 
@@ -157,7 +157,7 @@ pub struct Receive<'a> {
 
 impl<'a> Receive<'a> {
     /// The longest piece of a stream, in bytes. An engine with less room than this left asks for
-    /// [`Effect::PauseRead`](crate::Effect::PauseRead) before it is handed the next.
+    /// [`PathEffect::PauseRead`](crate::PathEffect::PauseRead) before it is handed the next.
     pub const PIECE_MAX: usize = 65_536;
 
     /// One datagram from the peer of `path`.

@@ -14,7 +14,7 @@ use std::ops::{Bound, Deref, DerefMut};
 use bytes::Bytes;
 use engine::{
     Completion, Effect, EffectError, FileId, FileName, FilestoreRequest, IndexRequest, OpenMode,
-    PathEvent, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    PathEffect, PathEvent, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 pub(crate) use self::admission::{Admission, Place};
@@ -292,7 +292,7 @@ impl<A: Alarm, J> Kernel<A, J> {
     /// Asks the driver to hold back a path until its data is written.
     pub(crate) fn pause(&mut self, path: PathId) {
         if self.paths.contains_key(&path) && self.paths.paused.insert(path) {
-            self.effects.push_back(Effect::PauseRead { path });
+            self.effects.push_back(PathEffect::PauseRead { path }.into());
         }
     }
 
@@ -365,7 +365,7 @@ impl<A: Alarm, J> Storage for Kernel<A, J> {
         self.is_full = false;
         for path in std::mem::take(&mut self.paths.paused) {
             if self.paths.contains_key(&path) {
-                self.effects.push_back(Effect::ResumeRead { path });
+                self.effects.push_back(PathEffect::ResumeRead { path }.into());
             }
         }
     }

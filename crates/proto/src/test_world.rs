@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{
-    Completion, Effect, Engine, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive,
-    Rng, StoreEffect, Time, TxBuf,
+    Completion, Effect, Engine, FileName, Input, MemoryStore, PathEffect, PathEvent, PathId,
+    PathInfo, Receive, Rng, StoreEffect, Time, TxBuf,
 };
 
 /// The path of either side to the other.
@@ -170,18 +170,10 @@ impl<E: Engine> World<E> {
     fn effect(&mut self, side: usize, effect: Effect) {
         let host = &mut self.sides[side];
         match effect {
-            Effect::PauseRead { .. } => host.paused = true,
-            Effect::ResumeRead { .. } => host.paused = false,
-            Effect::OpenPath { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ResetPath { .. }
-            | Effect::NoDelay { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::Connect { .. }
-            | Effect::Listen { .. }
-            | Effect::StopConnecting { .. }
-            | Effect::StopListening { .. } => {}
+            Effect::Path(PathEffect::PauseRead { .. }) => host.paused = true,
+            Effect::Path(PathEffect::ResumeRead { .. }) => host.paused = false,
+            Effect::Path(PathEffect::Open { .. } | PathEffect::Close { .. })
+            | Effect::Stream(_) => {}
             Effect::Store(effect) => {
                 match host.dies_after.as_mut() {
                     Some(0) => return,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::{
-    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive,
+    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind, Receive,
     StoreEffect, Time,
 };
 use engine::{Transmit, TxBuf};
@@ -524,7 +524,7 @@ impl<E: Engine> Driver<E> {
             let Some(effect) = self.engine.poll_effect() else { break };
             next = Next::More;
             match effect {
-                Effect::OpenPath { path } => {
+                Effect::Path(PathEffect::Open { path }) => {
                     let event = if self.reach(path) {
                         PathEvent::Up(self.config.path.clone())
                     } else {
@@ -532,7 +532,7 @@ impl<E: Engine> Driver<E> {
                     };
                     self.engine.handle_input(self.clock.now(), Input::Path(path, event));
                 }
-                Effect::ClosePath { path } | Effect::ResetPath { path } => {
+                Effect::Path(PathEffect::Close { path }) => {
                     self.paused.remove(&path);
                     if self.groups.knows(path) {
                         self.groups.close(path);
@@ -540,23 +540,19 @@ impl<E: Engine> Driver<E> {
                         self.peers.remove(path);
                     }
                 }
-                Effect::PauseRead { path } => {
+                Effect::Path(PathEffect::PauseRead { path }) => {
                     self.paused.insert(path);
                 }
-                Effect::ResumeRead { path } => {
+                Effect::Path(PathEffect::ResumeRead { path }) => {
                     self.paused.remove(&path);
                 }
-                Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
-                    let answer = Err(EffectError::Failed("this driver has no streams".into()));
-                    self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
-                }
-                // A datagram waits for no other.
-                Effect::StopConnecting { .. }
-                | Effect::StopListening { .. }
-                | Effect::NoDelay { .. } => {}
-                Effect::ShutdownWrite { path } | Effect::StartTls { path, .. } => {
-                    tracing::warn!(?path, "datagrams have no stream to end or to protect");
-                }
+                Effect::Stream(effect) => match effect.ticket() {
+                    Some(ticket) => {
+                        let answer = Err(EffectError::Failed("this driver has no streams".into()));
+                        self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
+                    }
+                    None => tracing::warn!(?effect, "this driver has no streams"),
+                },
                 Effect::Store(effect) => self.submit(effect),
             }
         }

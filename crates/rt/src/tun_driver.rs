@@ -4,7 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Effect, EffectError, Engine, Input, PathEvent, PathId, Time, Transmit, TxBuf};
+use engine::{
+    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, Time, Transmit, TxBuf,
+};
 
 use crate::interface::Condition;
 use crate::lateness::{Observed, Timings};
@@ -225,23 +227,16 @@ impl<E: Engine> TunDriver<E> {
         while let Some(effect) = self.engine.poll_effect() {
             let now = self.clock.now();
             match effect {
-                Effect::PauseRead { .. } => self.port.paused = true,
-                Effect::ResumeRead { .. } => self.port.paused = false,
-                Effect::OpenPath { path } => {
+                Effect::Path(PathEffect::PauseRead { .. }) => self.port.paused = true,
+                Effect::Path(PathEffect::ResumeRead { .. }) => self.port.paused = false,
+                Effect::Path(PathEffect::Open { path }) => {
                     let is_it = path == Self::PATH;
                     let event = if is_it { self.port.event() } else { PathEvent::Down };
                     self.engine.handle_input(now, Input::Path(path, event));
                 }
-                Effect::Store(_)
-                | Effect::Connect { .. }
-                | Effect::Listen { .. }
-                | Effect::StopConnecting { .. }
-                | Effect::StopListening { .. }
-                | Effect::ClosePath { .. }
-                | Effect::ResetPath { .. }
-                | Effect::NoDelay { .. }
-                | Effect::ShutdownWrite { .. }
-                | Effect::StartTls { .. } => {
+                // Its one path stays.
+                Effect::Path(PathEffect::Close { .. }) => {}
+                Effect::Store(_) | Effect::Stream(_) => {
                     if let Some(ticket) = effect.ticket() {
                         let answer = Err(EffectError::NotAllowed);
                         self.engine.handle_input(now, Input::Done(ticket, answer));

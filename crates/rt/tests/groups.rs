@@ -9,7 +9,9 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
+use engine::{
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf,
+};
 use slowlight_rt::{Buffers, Config, Control, Driver, Event, FileStore, Group, StoreConfig, Waker};
 
 /// Set in the namespace.
@@ -159,13 +161,13 @@ fn all_hear_and_one_answers(any: &str, group: Group) {
     assert!(heard.iter().all(|(path, from, _)| path == from && *path != one.group));
     assert_ne!(heard[0].0, heard[1].0);
 
-    two.driver.engine_mut().effects.push_back(Effect::ClosePath { path: two.group });
+    two.driver.engine_mut().effects.push_back(PathEffect::Close { path: two.group }.into());
     two.step();
     one.say(one.group, b"again");
     two.say(two.group, b"who left says nothing");
     assert_eq!((one.heard(), two.heard()), (vec![], vec![]));
     assert_eq!(three.heard().len(), 1);
-    two.driver.engine_mut().effects.push_back(Effect::OpenPath { path: two.group });
+    two.driver.engine_mut().effects.push_back(PathEffect::Open { path: two.group }.into());
     two.step();
     one.say(one.group, b"and again");
     assert_eq!(two.heard().len(), 1);

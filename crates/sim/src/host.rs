@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use engine::{Effect, EffectError, Engine, Input, Rng, Time, Transmit, TxBuf};
+use engine::{Effect, EffectError, Engine, Input, PathEffect, Rng, Time, Transmit, TxBuf};
 
 use crate::net::Network;
 use crate::packet::Packet;
@@ -213,21 +213,16 @@ impl<E: Engine> Host<E> {
                     }
                 }
                 // Hosts carry datagrams.
-                Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
-                    let answer = Err(EffectError::NotAllowed);
-                    engine.handle_input(now, Input::Done(ticket, answer));
+                Effect::Stream(effect) => {
+                    if let Some(ticket) = effect.ticket() {
+                        let answer = Err(EffectError::NotAllowed);
+                        engine.handle_input(now, Input::Done(ticket, answer));
+                    }
                 }
-                Effect::StopConnecting { .. } | Effect::StopListening { .. } => {}
-                Effect::OpenPath { path } => self.stack.open(now, path, net),
-                Effect::ClosePath { path } | Effect::ResetPath { path } => self.stack.close(path),
-                Effect::PauseRead { path } => self.stack.pause(path, true),
-                Effect::ResumeRead { path } => self.stack.pause(path, false),
-                // Datagrams have no half to shut down and never wait for others, and TLS runs over
-                // streams alone.
-                Effect::ShutdownWrite { .. } | Effect::NoDelay { .. } => {}
-                Effect::StartTls { path, .. } => {
-                    self.stack.events.push_back((path, engine::PathEvent::Down));
-                }
+                Effect::Path(PathEffect::Open { path }) => self.stack.open(now, path, net),
+                Effect::Path(PathEffect::Close { path }) => self.stack.close(path),
+                Effect::Path(PathEffect::PauseRead { path }) => self.stack.pause(path, true),
+                Effect::Path(PathEffect::ResumeRead { path }) => self.stack.pause(path, false),
             }
         }
         work

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::{Broken, Options, PATH, Role, Rule, Subject, Verdict, broken};
 use crate::{
-    Completion, Effect, EffectError, Engine, Input, MemoryStore, PathEvent, PathInfo, PathKind,
-    Receive, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
+    Completion, Effect, EffectError, Engine, Input, MemoryStore, PathEffect, PathEvent, PathInfo,
+    PathKind, Receive, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
 /// Outputs of one drain by which it must have ended.
@@ -645,29 +645,26 @@ impl<'a, S: Subject> World<'a, S> {
     fn effect(&mut self, role: Role, effect: Effect) -> Result<(), Broken> {
         let host = &mut self.hosts[role as usize];
         match effect {
-            Effect::PauseRead { .. } => {
+            Effect::Path(PathEffect::PauseRead { .. }) => {
                 host.paused.get_or_insert_default();
             }
-            Effect::ResumeRead { .. } => {
+            Effect::Path(PathEffect::ResumeRead { .. }) => {
                 for bytes in host.paused.take().into_iter().flatten() {
                     self.schedule(self.now, role, Event::Arrive(bytes));
                 }
             }
-            Effect::OpenPath { .. } if host.path == PathState::Down => {
+            Effect::Path(PathEffect::Open { .. }) if host.path == PathState::Down => {
                 self.schedule(self.now, role, Event::PathUp);
             }
-            Effect::OpenPath { .. }
-            | Effect::NoDelay { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::StopConnecting { .. }
-            | Effect::StopListening { .. } => {}
+            Effect::Path(PathEffect::Open { .. }) => {}
+            Effect::Path(PathEffect::Close { .. }) => host.path = PathState::Down,
             // The subjects of this world talk in datagrams.
-            Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
-                let answer = Err(EffectError::NotAllowed);
-                host.engine.handle_input(self.now, Input::Done(ticket, answer));
+            Effect::Stream(effect) => {
+                if let Some(ticket) = effect.ticket() {
+                    let answer = Err(EffectError::NotAllowed);
+                    host.engine.handle_input(self.now, Input::Done(ticket, answer));
+                }
             }
-            Effect::ClosePath { .. } | Effect::ResetPath { .. } => host.path = PathState::Down,
             Effect::Store(effect) => self.store(role, effect),
         }
         Ok(())

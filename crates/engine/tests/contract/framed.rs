@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use slowlight_engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, Receive, Time, Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, Receive, StreamEffect, Time,
+    Transmit, TxBuf,
 };
 
 use crate::world::Note;
@@ -125,7 +126,7 @@ impl Framed {
         if len > MESSAGE_MAX {
             self.state = State::Closed;
             self.notes.push_back(Note::Failed);
-            self.effects.push_back(Effect::ClosePath { path: self.path });
+            self.effects.push_back(PathEffect::Close { path: self.path }.into());
             return None;
         }
         let message = self.incoming.get(4..4 + len)?.to_vec();
@@ -137,18 +138,21 @@ impl Framed {
         let Security::Tls(name) = self.security else { return };
         if self.state == (State::Greeting { sent: true, received: true }) {
             self.state = State::Shaking;
-            self.effects.push_back(Effect::StartTls {
-                path: self.path,
-                server_name: name.map(str::to_owned),
-                early: Bytes::from(std::mem::take(&mut self.incoming)),
-            });
+            self.effects.push_back(
+                StreamEffect::StartTls {
+                    path: self.path,
+                    server_name: name.map(str::to_owned),
+                    early: Bytes::from(std::mem::take(&mut self.incoming)),
+                }
+                .into(),
+            );
         }
     }
 
     fn shut_when_done(&mut self) {
         if self.outgoing.is_empty() && !self.shut && self.state == State::Open {
             self.shut = true;
-            self.effects.push_back(Effect::ShutdownWrite { path: self.path });
+            self.effects.push_back(StreamEffect::ShutdownWrite { path: self.path }.into());
             self.close_when_done();
         }
     }

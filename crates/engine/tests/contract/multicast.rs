@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use slowlight_engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Timers,
-    Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, PathKind, Receive,
+    Time, Timers, Transmit, TxBuf,
 };
 
 use crate::framed::messages;
@@ -115,7 +115,7 @@ impl Member {
             segments: BTreeMap::new(),
             count,
             ask: None,
-            effects: VecDeque::from([Effect::OpenPath { path: group }]),
+            effects: VecDeque::from([Effect::Path(PathEffect::Open { path: group })]),
             notes: VecDeque::new(),
         }
     }
@@ -137,7 +137,7 @@ impl Engine for Member {
             {
                 let whole = self.segments.values().flatten().copied().collect();
                 self.notes.push_back(Note::Message(whole));
-                self.effects.push_back(Effect::ClosePath { path: self.group });
+                self.effects.push_back(PathEffect::Close { path: self.group }.into());
             }
         }
     }

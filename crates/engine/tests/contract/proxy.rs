@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use slowlight_engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Receive, Time, Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Receive,
+    StreamEffect, Time, Transmit, TxBuf,
 };
 
 use crate::framed::{Framed, Security, messages, received};
@@ -61,7 +62,7 @@ impl Proxy {
         assert!(flow.buffer.len() <= BUFFER, "the pause comes in time");
         if BUFFER - flow.buffer.len() < Receive::PIECE_MAX {
             flow.paused = true;
-            self.effects.push_back(Effect::PauseRead { path: SIDES[side] });
+            self.effects.push_back(PathEffect::PauseRead { path: SIDES[side] }.into());
             self.notes.push_back(Note::Message(format!("pause {side}").into_bytes()));
         }
     }
@@ -97,10 +98,10 @@ impl Proxy {
         let path = SIDES[other];
         if self.sides[side] == Side::Closed {
             self.sides[other] = Side::Closed;
-            self.effects.push_back(Effect::ClosePath { path });
+            self.effects.push_back(PathEffect::Close { path }.into());
         } else if !flow.shut {
             flow.shut = true;
-            self.effects.push_back(Effect::ShutdownWrite { path });
+            self.effects.push_back(StreamEffect::ShutdownWrite { path }.into());
         }
     }
 }
@@ -132,7 +133,7 @@ impl Engine for Proxy {
             }
             if flow.paused && flow.buffer.len() <= BUFFER - Receive::PIECE_MAX {
                 flow.paused = false;
-                self.effects.push_back(Effect::ResumeRead { path: SIDES[side] });
+                self.effects.push_back(PathEffect::ResumeRead { path: SIDES[side] }.into());
             }
             self.pass_on_the_end(side);
             return tx.transmit(SIDES[1 - side], now);

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use slowlight_engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, Time, Timers,
-    Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, PathKind, Receive, StreamEffect,
+    Time, Timers, Transmit, TxBuf,
 };
 
 use crate::framed::{Framed, Security, messages, received};
@@ -260,7 +260,7 @@ impl Host {
             self.kept.extend(self.tx.bytes());
         }
         while let Some(effect) = self.upper.poll_effect() {
-            self.shut |= effect == Effect::ShutdownWrite { path: CONNECTION };
+            self.shut |= effect == Effect::Stream(StreamEffect::ShutdownWrite { path: CONNECTION });
         }
         if !self.kept.is_empty() && !self.blocked {
             self.blocked = true;

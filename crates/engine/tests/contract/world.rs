@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use slowlight_engine::{
-    Effect, EffectError, Engine, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Time,
-    TxBuf,
+    Effect, EffectError, Engine, Input, MemoryStore, PathEffect, PathEvent, PathId, PathInfo,
+    Receive, StreamEffect, Time, TxBuf,
 };
 
 /// What a toy tells its user.
@@ -331,12 +331,12 @@ impl World {
 
     fn effect(&mut self, node: usize, effect: Effect) {
         match effect {
-            Effect::ShutdownWrite { path } => {
+            Effect::Stream(StreamEffect::ShutdownWrite { path }) => {
                 let (stream, end) = self.find(node, path).expect("a stream");
                 self.streams[stream].halves[end].shut = true;
                 self.accept(stream, end);
             }
-            Effect::StartTls { path, server_name, early } => {
+            Effect::Stream(StreamEffect::StartTls { path, server_name, early }) => {
                 let (stream, end) = self.find(node, path).expect("a stream");
                 self.streams[stream].halves[1 - end].tls_reader = Some(early.to_vec().into());
                 if server_name.is_some() {
@@ -346,22 +346,27 @@ impl World {
                 }
                 self.handshake(stream);
             }
-            Effect::PauseRead { path } => {
+            Effect::Path(PathEffect::PauseRead { path }) => {
                 let (stream, end) = self.find(node, path).expect("a stream");
                 self.streams[stream].halves[1 - end].paused = true;
             }
-            Effect::ResumeRead { path } => {
+            Effect::Path(PathEffect::ResumeRead { path }) => {
                 let (stream, end) = self.find(node, path).expect("a stream");
                 self.streams[stream].halves[1 - end].paused = false;
                 self.accept(stream, 1 - end);
             }
-            Effect::ClosePath { path } | Effect::ResetPath { path } => self.close(node, path),
-            Effect::OpenPath { .. }
-            | Effect::NoDelay { .. }
-            | Effect::StopConnecting { .. }
-            | Effect::StopListening { .. } => {}
+            Effect::Path(PathEffect::Close { path })
+            | Effect::Stream(StreamEffect::Reset { path }) => self.close(node, path),
+            Effect::Path(PathEffect::Open { .. })
+            | Effect::Stream(
+                StreamEffect::NoDelay { .. }
+                | StreamEffect::StopConnecting { .. }
+                | StreamEffect::StopListening { .. },
+            ) => {}
             // The streams of this world are laid by hand.
-            Effect::Connect { ticket, .. } | Effect::Listen { ticket, .. } => {
+            Effect::Stream(
+                StreamEffect::Connect { ticket, .. } | StreamEffect::Listen { ticket, .. },
+            ) => {
                 let input = Input::Done(ticket, Err(EffectError::NotAllowed));
                 self.nodes[node].engine.handle_input(self.now, input);
             }

@@ -330,18 +330,7 @@ impl Actor {
                     self.hand_in(now, Input::Done(ticket, answer));
                 }
             }
-            Effect::OpenPath { .. }
-            | Effect::Connect { .. }
-            | Effect::Listen { .. }
-            | Effect::StopConnecting { .. }
-            | Effect::StopListening { .. }
-            | Effect::ClosePath { .. }
-            | Effect::ResetPath { .. }
-            | Effect::NoDelay { .. }
-            | Effect::ShutdownWrite { .. }
-            | Effect::StartTls { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => self.effects.push_back(effect),
+            Effect::Path(_) | Effect::Stream(_) => self.effects.push_back(effect),
         }
     }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use engine::{
-    Effect, FileName, FilestoreRequest, PathId, StoreEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    Effect, FileName, FilestoreRequest, PathEffect, PathId, StoreEffect, StreamEffect, Ticket,
+    Time, Timers, Transmit, TxBuf,
 };
 use wire::ftp::{LineError, Lines};
 
@@ -198,14 +199,15 @@ impl Core {
     /// Connects to an address.
     pub(super) fn connect(&mut self, control: PathId, to: SocketAddr, best_effort: bool) -> DataId {
         let ticket = self.next_ticket();
-        self.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort });
+        self.effects
+            .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort }.into());
         self.add_data(control, ticket, Way::Connecting(ticket))
     }
 
     /// Waits for a connection; the answer to `Use::Data` says where.
     pub(super) fn listen(&mut self, control: PathId, best_effort: bool) -> DataId {
         let ticket = self.next_ticket();
-        self.effects.push_back(Effect::Listen { ticket, near: control, best_effort });
+        self.effects.push_back(StreamEffect::Listen { ticket, near: control, best_effort }.into());
         self.add_data(control, ticket, Way::Listening(ticket))
     }
 
@@ -226,18 +228,18 @@ impl Core {
 
     pub(super) fn pause(&mut self, path: PathId, paused: bool) {
         self.effects.push_back(if paused {
-            Effect::PauseRead { path }
+            Effect::Path(PathEffect::PauseRead { path })
         } else {
-            Effect::ResumeRead { path }
+            Effect::Path(PathEffect::ResumeRead { path })
         });
     }
 
     pub(super) fn reset_path(&mut self, path: PathId) {
-        self.effects.push_back(Effect::ResetPath { path });
+        self.effects.push_back(StreamEffect::Reset { path }.into());
     }
 
     pub(super) fn close_path(&mut self, path: PathId) {
-        self.effects.push_back(Effect::ClosePath { path });
+        self.effects.push_back(PathEffect::Close { path }.into());
     }
 
     pub(super) fn indicate(&mut self, indication: Indication) {

@@ -1,7 +1,7 @@
 //! Data connections: each with the file that crosses it.
 
 use bytes::Bytes;
-use engine::{Completion, Effect, EffectError, PathId, Ticket};
+use engine::{Completion, Effect, EffectError, PathId, StreamEffect, Ticket};
 
 use super::core::{Core, Use};
 use crate::flow::{Inflow, Job, Outflow};
@@ -270,8 +270,12 @@ impl Core {
     pub(super) fn drop_data(&mut self, id: DataId) {
         let Some(data) = self.data.remove(&id) else { return };
         match data.way {
-            Way::Connecting(ticket) => self.give_up(ticket, Effect::StopConnecting { ticket }),
-            Way::Listening(ticket) => self.give_up(ticket, Effect::StopListening { ticket }),
+            Way::Connecting(ticket) => {
+                self.give_up(ticket, Effect::Stream(StreamEffect::StopConnecting { ticket }))
+            }
+            Way::Listening(ticket) => {
+                self.give_up(ticket, Effect::Stream(StreamEffect::StopListening { ticket }))
+            }
             Way::Up { path, .. } => {
                 self.data_paths.remove(&path);
                 self.reset_path(path);

@@ -3,8 +3,8 @@
 //!
 //! A [`Node`] is a client of the peers that its user names and a server to those who come. Its paths are
 //! streams, whoever carries them: the driver's sockets or this crate's TCP. Data connections are
-//! made to addresses that the protocol's own text names, with [`engine::Effect::Connect`] and
-//! [`engine::Effect::Listen`].
+//! made to addresses that the protocol's own text names, with [`engine::StreamEffect::Connect`] and
+//! [`engine::StreamEffect::Listen`].
 //!
 //! ```text
 //! client                                server
@@ -44,8 +44,8 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, FileName, Input, PathEvent, PathId,
-    PathInfo, StoreEffect, Ticket, Time, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, FileName, Input, PathEffect, PathEvent,
+    PathId, PathInfo, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
 pub use config::{
@@ -271,7 +271,7 @@ impl Node {
     fn enqueue(&mut self, path: PathId, request: Request) {
         let (core, config) = (&mut self.core, &self.client);
         let client = self.clients.entry(path).or_insert_with(|| {
-            core.effects.push_back(Effect::OpenPath { path });
+            core.effects.push_back(PathEffect::Open { path }.into());
             client::Session::new(path, VecDeque::new(), config)
         });
         client.queue.push_back(request);
@@ -496,7 +496,7 @@ impl Node {
         let mut client = client::Session::new(path, queue, &self.client);
         match client.wait() {
             Some(wait) => self.core.expect(path, now, wait, "a restart"),
-            None => self.core.effects.push_back(Effect::OpenPath { path }),
+            None => self.core.effects.push_back(PathEffect::Open { path }.into()),
         }
         self.clients.insert(path, client);
     }
@@ -577,7 +577,7 @@ impl Engine for Node {
         while let Some(path) = self.core.timers.pop_due(now) {
             if let Some(client) = self.clients.get_mut(&path) {
                 if client.tries_again() {
-                    self.core.effects.push_back(Effect::OpenPath { path });
+                    self.core.effects.push_back(PathEffect::Open { path }.into());
                 } else {
                     client.give_up(&Failure::Silence, &mut self.core);
                 }

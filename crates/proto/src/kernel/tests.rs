@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::PathInfo;
+use engine::{PathEffect, PathInfo};
 
 use super::*;
 
@@ -143,8 +143,11 @@ fn a_path_that_was_held_back_and_forgotten_is_held_back_anew() {
     toy.kernel.written(0);
     let path = PathId(1);
     let effects: Vec<_> = toy.kernel.effects.drain(..).collect();
-    let expected =
-        [Effect::PauseRead { path }, Effect::PauseRead { path }, Effect::ResumeRead { path }];
+    let expected = [
+        Effect::Path(PathEffect::PauseRead { path }),
+        Effect::Path(PathEffect::PauseRead { path }),
+        Effect::Path(PathEffect::ResumeRead { path }),
+    ];
     assert_eq!(effects, expected);
 }
 

@@ -9,9 +9,9 @@
 //! | on one side | on the other |
 //! |---|---|
 //! | octets | the same, in order, when there is room |
-//! | no more room | the sender is held back ([`Effect::PauseRead`]) |
-//! | the sender's end | an end, behind its last octet ([`Effect::ShutdownWrite`]) |
-//! | a reset, or a peer that does not answer | a reset, at once ([`Effect::ResetPath`]) |
+//! | no more room | the sender is held back ([`PathEffect::PauseRead`]) |
+//! | the sender's end | an end, behind its last octet ([`StreamEffect::ShutdownWrite`]) |
+//! | a reset, or a peer that does not answer | a reset, at once ([`StreamEffect::Reset`]) |
 //! | nobody listens there | a reset |
 //!
 //! The client's stream says where it wanted to go: its near end ([`PathInfo::ends`]) is the address
@@ -21,9 +21,9 @@
 //! A client was told that its stream is up before anybody asked the server: what is told of the server
 //! later is told as a reset. What an end has acknowledged to be delivered is so to the proxy only.
 //!
-//! [`Effect::PauseRead`]: engine::Effect::PauseRead
-//! [`Effect::ShutdownWrite`]: engine::Effect::ShutdownWrite
-//! [`Effect::ResetPath`]: engine::Effect::ResetPath
+//! [`PathEffect::PauseRead`]: engine::PathEffect::PauseRead
+//! [`StreamEffect::ShutdownWrite`]: engine::StreamEffect::ShutdownWrite
+//! [`StreamEffect::Reset`]: engine::StreamEffect::Reset
 //! [`PathInfo::ends`]: engine::PathInfo::ends
 
 mod config;

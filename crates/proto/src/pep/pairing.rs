@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Receive, Ticket, Time, Timers,
-    Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Receive,
+    StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 use super::config::Config;
@@ -187,7 +187,7 @@ impl Pep {
             Some(_) => None,
         };
         let (Some((server, client)), None) = (ends, why) else {
-            self.effects.push_back(Effect::ResetPath { path });
+            self.effects.push_back(StreamEffect::Reset { path }.into());
             self.statistics.turned_away += 1;
             let why = why.unwrap_or(Refusal::NoDestination);
             let ends = ends.map(|(server, client)| (client, server));
@@ -208,12 +208,10 @@ impl Pep {
         self.paths.insert(path, (id, CLIENT));
         self.timers.set(id, now + self.config.connect_timeout, ACCEPTING);
         let from = self.config.transparent.then_some(client);
-        self.effects.push_back(Effect::Connect {
-            ticket: Ticket(id.0),
-            from,
-            to: server,
-            best_effort: false,
-        });
+        self.effects.push_back(
+            StreamEffect::Connect { ticket: Ticket(id.0), from, to: server, best_effort: false }
+                .into(),
+        );
         self.indications.push_back(Indication::Opened { id, client, server });
         let statistics = &mut self.statistics;
         statistics.accepted += 1;
@@ -227,7 +225,7 @@ impl Pep {
         let pair = self.pairs.get_mut(&id);
         let Some(pair) = pair.filter(|pair| pair.streams[SERVER] == Stream::Opening) else {
             // The client went away while the answer was on its way.
-            self.effects.push_back(Effect::ResetPath { path });
+            self.effects.push_back(StreamEffect::Reset { path }.into());
             return;
         };
         pair.streams[SERVER] = Stream::Up { path, blocked: false };
@@ -275,7 +273,7 @@ impl Pep {
         let peak = &mut self.statistics.buffered_peak;
         *peak = (*peak).max(self.statistics.buffered);
         if !self.reserve(id, side) {
-            self.effects.push_back(Effect::PauseRead { path });
+            self.effects.push_back(PathEffect::PauseRead { path }.into());
         }
         self.make_ready(id, side);
     }
@@ -306,7 +304,7 @@ impl Pep {
         // A side that was paused is read again when half of the buffer is free.
         let may_read = !(was_paused && held > most / 2) && self.reserve(id, side);
         if may_read && was_paused {
-            self.effects.extend(path.map(|path| Effect::ResumeRead { path }));
+            self.effects.extend(path.map(|path| Effect::Path(PathEffect::ResumeRead { path })));
         }
     }
 
@@ -317,11 +315,13 @@ impl Pep {
         let flow = &mut pair.flows[side];
         if flow.ended && flow.queue.is_empty() && !flow.shut && goal != Stream::Opening {
             flow.shut = true;
-            self.effects.extend(goal.path().map(|path| Effect::ShutdownWrite { path }));
+            self.effects.extend(
+                goal.path().map(|path| Effect::Stream(StreamEffect::ShutdownWrite { path })),
+            );
         }
         if pair.flows.iter().all(|flow| flow.shut) {
             let paths = pair.streams.into_iter().filter_map(Stream::path);
-            self.effects.extend(paths.map(|path| Effect::ClosePath { path }));
+            self.effects.extend(paths.map(|path| Effect::Path(PathEffect::Close { path })));
             self.remove(now, id, End::Complete);
         }
     }
@@ -344,8 +344,10 @@ impl Pep {
         let Some(pair) = self.pairs.get(&id) else { return };
         for stream in pair.streams {
             self.effects.extend(match stream {
-                Stream::Opening => Some(Effect::StopConnecting { ticket: Ticket(id.0) }),
-                Stream::Up { path, .. } => Some(Effect::ResetPath { path }),
+                Stream::Opening => {
+                    Some(Effect::Stream(StreamEffect::StopConnecting { ticket: Ticket(id.0) }))
+                }
+                Stream::Up { path, .. } => Some(Effect::Stream(StreamEffect::Reset { path })),
                 Stream::Gone => None,
             });
         }

@@ -32,8 +32,8 @@ mod writes;
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::{
-    Deadline, Effect, Engine, FileName, Input, PathEvent, PathId, PathInfo, Rng, Time, Transmit,
-    TxBuf,
+    Deadline, Effect, Engine, FileName, Input, PathEffect, PathEvent, PathId, PathInfo, Rng, Time,
+    Transmit, TxBuf,
 };
 
 pub use config::{Config, Costs, Limits, Tool, Version};
@@ -109,7 +109,7 @@ impl Node {
         }
         let Some(queue) = self.waiting.get_mut(&path) else { return };
         if let Some(request) = queue.pop_front() {
-            self.core.effects.push_back(Effect::OpenPath { path });
+            self.core.effects.push_back(PathEffect::Open { path }.into());
             let session = Session::client(path, request, &self.config, &mut self.core);
             self.sessions.insert(path, session);
         }
@@ -150,7 +150,7 @@ impl Node {
             let servers =
                 self.sessions.values().filter(|session| session.request.is_none()).count();
             if info.asked.is_some() || servers >= core.limits.sessions {
-                core.effects.push_back(Effect::ClosePath { path });
+                core.effects.push_back(PathEffect::Close { path }.into());
                 return core.indicate(Indication::Refused { path });
             }
             self.sessions.insert(path, Session::server(path, config));

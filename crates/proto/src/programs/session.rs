@@ -1,6 +1,8 @@
 //! One connection with the programs at its end.
 
-use engine::{Completion, Effect, EffectError, FileName, PathId, Rng, Time};
+use engine::{
+    Completion, Effect, EffectError, FileName, PathEffect, PathId, Rng, StreamEffect, Time,
+};
 
 use super::app::{Io, Told};
 use super::config::{Config, Tool, Version};
@@ -240,9 +242,9 @@ impl Session {
             self.paused = full;
             let path = self.path;
             core.effects.push_back(if full {
-                Effect::PauseRead { path }
+                Effect::Path(PathEffect::PauseRead { path })
             } else {
-                Effect::ResumeRead { path }
+                Effect::Path(PathEffect::ResumeRead { path })
             });
         }
     }
@@ -261,10 +263,10 @@ impl Session {
             self.files.leave(core);
         }
         if self.conn.wants_shutdown() {
-            core.effects.push_back(Effect::ShutdownWrite { path: self.path });
+            core.effects.push_back(StreamEffect::ShutdownWrite { path: self.path }.into());
         }
         if self.conn.wants_no_delay() {
-            core.effects.push_back(Effect::NoDelay { path: self.path });
+            core.effects.push_back(StreamEffect::NoDelay { path: self.path }.into());
         }
         if has_exited && self.request.is_some() {
             // The peer left in the middle.
@@ -317,7 +319,7 @@ impl Session {
     fn leave(&mut self, core: &mut Core) {
         self.over = true;
         self.files.leave(core);
-        core.effects.push_back(Effect::ClosePath { path: self.path });
+        core.effects.push_back(PathEffect::Close { path: self.path }.into());
     }
 
     /// What is to be sent now.

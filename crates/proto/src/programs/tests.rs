@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use engine::{Effect, Engine, FileName, Input, PathEvent, PathId, PathInfo, Receive, Rng, Time};
+use engine::{
+    Effect, Engine, FileName, Input, PathEffect, PathEvent, PathId, PathInfo, Receive, Rng, Time,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -133,7 +135,7 @@ fn a_stranger_beyond_the_room_is_turned_away() {
         node.handle_input(Time::ZERO, Input::Path(PathId(path), up));
     }
     let closed = std::iter::from_fn(|| node.poll_effect())
-        .any(|effect| effect == Effect::ClosePath { path: PathId(2) });
+        .any(|effect| effect == Effect::Path(PathEffect::Close { path: PathId(2) }));
     assert!(closed);
     assert_eq!(node.poll_indication(), Some(Indication::Refused { path: PathId(2) }));
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use engine::{Effect, PathEvent, PathId, PathInfo, PathKind, Transmit, TxBuf};
+use engine::{
+    Effect, PathEffect, PathEvent, PathId, PathInfo, PathKind, StreamEffect, Transmit, TxBuf,
+};
 
 use super::streams::Streams;
 
@@ -68,20 +70,28 @@ impl Outside {
         match effect {
             Effect::Store(_) => false,
             // A stream goes on by the other kind: what came by the driver's by the stack's.
-            Effect::Connect { from, to, .. } => {
+            Effect::Stream(StreamEffect::Connect { from, to, .. }) => {
                 !from.is_some_and(|from| self.ends.contains(&(*to, from)))
             }
-            Effect::StopConnecting { ticket } => streams.opening(*ticket).is_none(),
-            Effect::StopListening { ticket } => streams.listener(*ticket).is_none(),
-            Effect::Listen { near: path, .. }
-            | Effect::OpenPath { path }
-            | Effect::ShutdownWrite { path }
-            | Effect::StartTls { path, .. }
-            | Effect::NoDelay { path }
-            | Effect::PauseRead { path }
-            | Effect::ResumeRead { path } => self.contains(*path),
-            Effect::ClosePath { path } => self.remove(*path),
-            Effect::ResetPath { path } => {
+            Effect::Stream(StreamEffect::StopConnecting { ticket }) => {
+                streams.opening(*ticket).is_none()
+            }
+            Effect::Stream(StreamEffect::StopListening { ticket }) => {
+                streams.listener(*ticket).is_none()
+            }
+            Effect::Path(
+                PathEffect::Open { path }
+                | PathEffect::PauseRead { path }
+                | PathEffect::ResumeRead { path },
+            )
+            | Effect::Stream(
+                StreamEffect::Listen { near: path, .. }
+                | StreamEffect::ShutdownWrite { path }
+                | StreamEffect::StartTls { path, .. }
+                | StreamEffect::NoDelay { path },
+            ) => self.contains(*path),
+            Effect::Path(PathEffect::Close { path }) => self.remove(*path),
+            Effect::Stream(StreamEffect::Reset { path }) => {
                 self.drop_waiting(*path);
                 self.remove(*path)
             }
@@ -113,18 +123,9 @@ impl Outside {
     pub(super) fn next(&self, effects: &mut VecDeque<Effect>) -> Option<Effect> {
         let Some(Waiting { transmit, .. }) = self.waiting else { return effects.pop_front() };
         let ends = |effect: &Effect| match effect {
-            Effect::ShutdownWrite { path } | Effect::ClosePath { path } => *path == transmit.path,
-            Effect::Store(_)
-            | Effect::OpenPath { .. }
-            | Effect::Connect { .. }
-            | Effect::StopConnecting { .. }
-            | Effect::Listen { .. }
-            | Effect::StopListening { .. }
-            | Effect::ResetPath { .. }
-            | Effect::StartTls { .. }
-            | Effect::NoDelay { .. }
-            | Effect::PauseRead { .. }
-            | Effect::ResumeRead { .. } => false,
+            Effect::Stream(StreamEffect::ShutdownWrite { path })
+            | Effect::Path(PathEffect::Close { path }) => *path == transmit.path,
+            Effect::Store(_) | Effect::Path(_) | Effect::Stream(_) => false,
         };
         let at = effects.iter().position(|effect| !ends(effect))?;
         effects.remove(at)

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive,
-    Rng, Ticket, Time, Timers, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
+    PathInfo, Receive, Rng, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 use super::late::{Asked, Late};
@@ -38,7 +38,7 @@ pub struct Config {
     /// its peer sends. After that the peer is reset if it goes on.
     pub linger: Duration,
     /// Whether the driver has streams of its own, beside those of the stack. A stream that the engine
-    /// above connects from the far end of one of these ([`Effect::Connect`]) is then of the stack, and
+    /// above connects from the far end of one of these ([`StreamEffect::Connect`]) is then of the stack, and
     /// all others are the driver's: so a proxy stands between the two. The driver's have numbers below
     /// [`Config::DRIVERS`].
     pub beside: bool,
@@ -481,29 +481,52 @@ impl<A: Engine> OverTcp<A> {
         }
         match effect {
             Effect::Store(_) => self.effects.push_back(effect),
-            Effect::OpenPath { path } => self.open(now, path),
-            Effect::Connect { ticket, from, to, best_effort } => {
+            Effect::Path(effect) => self.path_effect(now, effect),
+            Effect::Stream(effect) => self.stream_effect(now, effect),
+        }
+    }
+
+    fn path_effect(&mut self, now: Time, effect: PathEffect) {
+        match effect {
+            PathEffect::Open { path } => self.open(now, path),
+            PathEffect::Close { path } => self.leave(now, path),
+            PathEffect::PauseRead { path } => {
+                if let Some(stream) = self.streams.by_path.get_mut(&path) {
+                    stream.paused = true;
+                }
+            }
+            PathEffect::ResumeRead { path } => {
+                if let Some(stream) = self.streams.by_path.get_mut(&path) {
+                    stream.paused = false;
+                    self.streams.readable.insert(path);
+                }
+            }
+        }
+    }
+
+    fn stream_effect(&mut self, now: Time, effect: StreamEffect) {
+        match effect {
+            StreamEffect::Connect { ticket, from, to, best_effort } => {
                 let peers = &self.config.peers;
                 let path = self.streams.new_path(|path| peers.contains_key(&path));
                 let options = self.options(best_effort);
                 self.connect(now, path, (from, to), Some(ticket), options);
             }
-            Effect::Listen { ticket, near, best_effort } => {
+            StreamEffect::Listen { ticket, near, best_effort } => {
                 let answer = self.listen(ticket, near, best_effort).map(Completion::Listening);
                 self.answer(now, ticket, answer);
             }
-            Effect::StopListening { ticket } => {
+            StreamEffect::StopListening { ticket } => {
                 if let Some(id) = self.streams.listener(ticket) {
                     self.stop_listening(now, id);
                 }
             }
-            Effect::StopConnecting { ticket } => {
+            StreamEffect::StopConnecting { ticket } => {
                 if let Some(path) = self.streams.opening(ticket) {
                     self.leave(now, path);
                 }
             }
-            Effect::ClosePath { path } => self.leave(now, path),
-            Effect::ResetPath { path } => {
+            StreamEffect::Reset { path } => {
                 if self.holds(path) {
                     self.held = None;
                 }
@@ -511,7 +534,7 @@ impl<A: Engine> OverTcp<A> {
                     let _ = self.below.abort(now, stream.connection);
                 }
             }
-            Effect::ShutdownWrite { path } => {
+            StreamEffect::ShutdownWrite { path } => {
                 let holds = self.holds(path);
                 let Some(stream) = self.streams.by_path.get_mut(&path) else { return };
                 stream.shut = true;
@@ -519,27 +542,16 @@ impl<A: Engine> OverTcp<A> {
                     let _ = self.below.shut_down(now, stream.connection);
                 }
             }
-            Effect::StartTls { path, .. } => {
+            StreamEffect::StartTls { path, .. } => {
                 // There is none below: better no stream than one that is not secret.
                 if let Some(stream) = self.streams.remove(path) {
                     let _ = self.below.abort(now, stream.connection);
                     self.tell(now, path, PathEvent::Down);
                 }
             }
-            Effect::NoDelay { path } => {
+            StreamEffect::NoDelay { path } => {
                 if let Some(stream) = self.streams.by_path.get(&path) {
                     let _ = self.below.set_no_delay(now, stream.connection, true);
-                }
-            }
-            Effect::PauseRead { path } => {
-                if let Some(stream) = self.streams.by_path.get_mut(&path) {
-                    stream.paused = true;
-                }
-            }
-            Effect::ResumeRead { path } => {
-                if let Some(stream) = self.streams.by_path.get_mut(&path) {
-                    stream.paused = false;
-                    self.streams.readable.insert(path);
                 }
             }
         }

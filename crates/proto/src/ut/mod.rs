@@ -26,8 +26,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, PathKind, Rng,
-    Ticket, Time, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
+    PathKind, Rng, Ticket, Time, Transmit, TxBuf,
 };
 use wire::cfdp::TransactionId;
 
@@ -258,8 +258,8 @@ impl<B: Below> Carried<B> {
             some = true;
             match effect {
                 // What it does not take waits here.
-                Effect::PauseRead { .. } => self.arrivals.is_paused = true,
-                Effect::ResumeRead { .. } => self.arrivals.is_paused = false,
+                Effect::Path(PathEffect::PauseRead { .. }) => self.arrivals.is_paused = true,
+                Effect::Path(PathEffect::ResumeRead { .. }) => self.arrivals.is_paused = false,
                 effect => self.ask(Owner::Entity, effect),
             }
         }

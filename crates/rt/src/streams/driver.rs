@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
-    Completion, Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive, Ticket,
-    Time, Timers, Transmit, TxBuf,
+    Completion, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo,
+    Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ pub struct Listening {
     /// How its streams are set.
     pub options: StreamOptions,
     /// How the streams are set that the engine connects from the peer's address
-    /// ([`Effect::Connect`]) on behalf of one that came here; `None`: as
+    /// ([`StreamEffect::Connect`]) on behalf of one that came here; `None`: as
     /// [`StreamConfig::options`] says.
     pub onward: Option<StreamOptions>,
 }
@@ -75,7 +75,7 @@ pub struct StreamConfig {
     pub streams_max: usize,
     /// What streams are secured with that the engine turns into TLS; without it they end.
     pub tls: Option<Tls>,
-    /// Streams that the engine waits for at one time ([`Effect::Listen`]).
+    /// Streams that the engine waits for at one time ([`StreamEffect::Listen`]).
     pub listeners_max: usize,
 }
 
@@ -367,57 +367,69 @@ impl<E: Engine> StreamDriver<E> {
                 }
                 (None, None) => {}
             },
-            Effect::OpenPath { path } => self.open(path),
+            Effect::Path(effect) => self.path_effect(effect),
+            Effect::Stream(effect) => self.stream_effect(effect),
+        }
+    }
+
+    fn path_effect(&mut self, effect: PathEffect) {
+        match effect {
+            PathEffect::Open { path } => self.open(path),
+            PathEffect::Close { path } => self.leave(path),
+            PathEffect::PauseRead { path: Self::INTERFACE } => self.pause_interface(true),
+            PathEffect::ResumeRead { path: Self::INTERFACE } => self.pause_interface(false),
+            PathEffect::PauseRead { path } => {
+                if let Some(stream) = self.streams.get_mut(&path) {
+                    stream.paused = true;
+                }
+            }
+            PathEffect::ResumeRead { path } => {
+                if let Some(stream) = self.streams.get_mut(&path) {
+                    stream.paused = false;
+                    self.enqueue(path);
+                }
+            }
+        }
+    }
+
+    fn stream_effect(&mut self, effect: StreamEffect) {
+        match effect {
             // The kernel's TCP leaves nothing out.
-            Effect::Connect { ticket, from, to, best_effort: _ } => {
+            StreamEffect::Connect { ticket, from, to, best_effort: _ } => {
                 let path = self.new_path();
                 self.connect(path, (from, to), Some(ticket));
             }
-            Effect::StopConnecting { ticket } => {
+            StreamEffect::StopConnecting { ticket } => {
                 let asked = Phase::Opening(Some(ticket));
                 let found = self.streams.iter().find(|(_, stream)| stream.phase == asked);
                 if let Some(path) = found.map(|(path, _)| *path) {
                     self.forget(path);
                 }
             }
-            Effect::Listen { ticket, near, best_effort: _ } => {
+            StreamEffect::Listen { ticket, near, best_effort: _ } => {
                 let answer = self.listen(ticket, near).map(Completion::Listening);
                 self.answer(ticket, answer);
             }
-            Effect::StopListening { ticket } => {
+            StreamEffect::StopListening { ticket } => {
                 self.listeners.retain(|_, listener| listener.asked != Some(ticket));
             }
-            Effect::ClosePath { path } => self.leave(path),
-            Effect::ResetPath { path } => {
+            StreamEffect::Reset { path } => {
                 if let Some(stream) = self.forget(path) {
                     stream.reset();
                 }
             }
-            Effect::ShutdownWrite { path } => {
+            StreamEffect::ShutdownWrite { path } => {
                 let holds = self.held.is_some_and(|held| held.path == path);
                 if let Some(stream) = self.streams.get_mut(&path) {
                     stream.shut_down(holds);
                     self.end_if_over(path);
                 }
             }
-            Effect::StartTls { path, server_name, early } => {
+            StreamEffect::StartTls { path, server_name, early } => {
                 self.secure(path, server_name.as_deref(), &early);
             }
             // Its sockets send at once anyway.
-            Effect::NoDelay { .. } => {}
-            Effect::PauseRead { path: Self::INTERFACE } => self.pause_interface(true),
-            Effect::ResumeRead { path: Self::INTERFACE } => self.pause_interface(false),
-            Effect::PauseRead { path } => {
-                if let Some(stream) = self.streams.get_mut(&path) {
-                    stream.paused = true;
-                }
-            }
-            Effect::ResumeRead { path } => {
-                if let Some(stream) = self.streams.get_mut(&path) {
-                    stream.paused = false;
-                    self.enqueue(path);
-                }
-            }
+            StreamEffect::NoDelay { .. } => {}
         }
     }
 

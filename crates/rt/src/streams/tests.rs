@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Ticket,
-    Time, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
+    PathInfo, StreamEffect, Ticket, Time, Transmit, TxBuf,
 };
 
 use super::*;
@@ -44,7 +44,7 @@ impl Engine for Toy {
                 if self.echo {
                     self.to_send.entry(path).or_default().extend(receive.bytes);
                     self.held_back.insert(path, true);
-                    self.effects.push_back(Effect::PauseRead { path });
+                    self.effects.push_back(PathEffect::PauseRead { path }.into());
                 } else {
                     self.got.entry(path).or_default().extend(receive.bytes);
                 }
@@ -85,7 +85,7 @@ impl Engine for Toy {
             *place = octet;
         }
         if octets.is_empty() && self.held_back.insert(path, false) == Some(true) {
-            self.effects.push_back(Effect::ResumeRead { path });
+            self.effects.push_back(PathEffect::ResumeRead { path }.into());
         }
         self.end_if_sent(path);
         tx.transmit(path, now)
@@ -109,7 +109,7 @@ impl Toy {
         let empty = self.to_send.get(&path).is_none_or(VecDeque::is_empty);
         if empty && self.to_end.contains(&path) {
             self.to_end.retain(|other| *other != path);
-            self.effects.push_back(Effect::ShutdownWrite { path });
+            self.effects.push_back(StreamEffect::ShutdownWrite { path }.into());
         }
     }
 
@@ -270,12 +270,9 @@ fn streams_are_connected_from_where_the_engine_says() {
     let (mut driver, _) = driver(StreamConfig::default(), Toy::default());
     let from: SocketAddr = "127.0.0.9:0".parse().unwrap();
     let ticket = Ticket(7);
-    driver.engine_mut().effects.push_back(Effect::Connect {
-        ticket,
-        from: Some(from),
-        to,
-        best_effort: false,
-    });
+    driver.engine_mut().effects.push_back(
+        StreamEffect::Connect { ticket, from: Some(from), to, best_effort: false }.into(),
+    );
     run_until(&mut driver, "it comes up", |toy| !toy.up.is_empty());
     let (mut peer, seen) = far.accept().unwrap();
     let toy = driver.engine_mut();
@@ -301,20 +298,15 @@ fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
     let elsewhere: SocketAddr = "192.0.2.1:9".parse().unwrap();
     let tickets = [Ticket(1), Ticket(2)];
     let toy = driver.engine_mut();
-    toy.effects.push_back(Effect::Connect {
-        ticket: tickets[0],
-        from: None,
-        to: closed,
-        best_effort: false,
-    });
+    toy.effects.push_back(
+        StreamEffect::Connect { ticket: tickets[0], from: None, to: closed, best_effort: false }
+            .into(),
+    );
     // It is no address of this host's, and the option that would allow it is not set.
     let from = Some(elsewhere);
-    toy.effects.push_back(Effect::Connect {
-        ticket: tickets[1],
-        from,
-        to: closed,
-        best_effort: false,
-    });
+    toy.effects.push_back(
+        StreamEffect::Connect { ticket: tickets[1], from, to: closed, best_effort: false }.into(),
+    );
     run_until(&mut driver, "both are answered", |toy| toy.done.len() == 2);
     let done = &driver.engine_mut().done;
     assert!(done.iter().all(|(_, answer)| answer.is_err()), "{done:?}");
@@ -325,8 +317,9 @@ fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let (ticket, to) = (Ticket(3), far.local_addr().unwrap());
     let toy = driver.engine_mut();
-    toy.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false });
-    toy.effects.push_back(Effect::StopConnecting { ticket });
+    toy.effects
+        .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
+    toy.effects.push_back(StreamEffect::StopConnecting { ticket }.into());
     run_for(&mut driver, Duration::from_millis(50));
     assert_eq!(driver.engine_mut().done.len(), 2, "nothing is told of it");
     assert!(driver.engine_mut().up.is_empty());
@@ -341,7 +334,7 @@ fn paths_that_are_configured_are_opened() {
     let peers = BTreeMap::from([(good, far.local_addr().unwrap()), (bad, closed)]);
     let (mut driver, _) = driver(StreamConfig { peers, ..StreamConfig::default() }, Toy::default());
     for path in [good, bad, unknown, good] {
-        driver.engine_mut().effects.push_back(Effect::OpenPath { path });
+        driver.engine_mut().effects.push_back(PathEffect::Open { path }.into());
     }
     run_until(&mut driver, "one is up, others are not", |toy| {
         toy.up.len() == 1 && toy.down.len() == 2
@@ -375,7 +368,7 @@ fn a_reset_is_told_at_once_even_to_who_has_paused() {
     for paused in [false, true] {
         let (mut driver, peer, path) = pair(config());
         if paused {
-            driver.engine_mut().effects.push_back(Effect::PauseRead { path });
+            driver.engine_mut().effects.push_back(PathEffect::PauseRead { path }.into());
             run_for(&mut driver, Duration::from_millis(20));
         }
         options::reset_at_close(&peer);
@@ -389,7 +382,7 @@ fn a_reset_is_told_at_once_even_to_who_has_paused() {
 #[test]
 fn a_reset_that_the_engine_asks_for_is_one() {
     let (mut driver, mut peer, path) = pair(config());
-    driver.engine_mut().effects.push_back(Effect::ResetPath { path });
+    driver.engine_mut().effects.push_back(StreamEffect::Reset { path }.into());
     run_for(&mut driver, Duration::from_millis(20));
     let error = peer.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -454,7 +447,7 @@ fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
     // The rest of a transmit waits in the driver, and octets of the peer's are on their way.
     peer.write_all(&[0; 1000]).unwrap();
     let pulled = octets.len() - driver.engine_mut().to_send.remove(&path).unwrap().len();
-    driver.engine_mut().effects.push_back(Effect::ClosePath { path });
+    driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
     let reading = std::thread::spawn(move || {
         let mut back = Vec::new();
         peer.read_to_end(&mut back).unwrap();
@@ -475,7 +468,7 @@ fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
 fn a_peer_that_never_ends_is_not_waited_for_for_ever() {
     let linger = Duration::from_millis(700);
     let (mut driver, _peer, path) = pair(StreamConfig { linger, ..config() });
-    driver.engine_mut().effects.push_back(Effect::ClosePath { path });
+    driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
     run_for(&mut driver, Duration::from_millis(20));
     assert_eq!(driver.statistics().streams, 1);
     run_for(&mut driver, Duration::from_millis(900));
@@ -493,18 +486,16 @@ fn beyond_the_bound_others_are_reset() {
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     // And none is made.
     let (ticket, to) = (Ticket(1), address);
-    driver.engine_mut().effects.push_back(Effect::Connect {
-        ticket,
-        from: None,
-        to,
-        best_effort: false,
-    });
+    driver
+        .engine_mut()
+        .effects
+        .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
     run_until(&mut driver, "it is answered", |toy| toy.done.len() == 1);
     assert_eq!(driver.engine_mut().done[0], (ticket, Err(EffectError::NotAllowed)));
     drop(peers.remove(0));
     run_until(&mut driver, "an end", |toy| toy.ended.len() == 1);
     let path = driver.engine_mut().ended[0];
-    driver.engine_mut().effects.push_back(Effect::ClosePath { path });
+    driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
     run_for(&mut driver, Duration::from_millis(20));
     let _peer = TcpStream::connect(address).unwrap();
     run_until(&mut driver, "there is room again", |toy| toy.up.len() == 3);
@@ -514,7 +505,10 @@ fn beyond_the_bound_others_are_reset() {
 fn one_stream_is_awaited_when_the_engine_asks() {
     let (mut driver, _peer, near) = pair(config());
     let ticket = Ticket(5);
-    driver.engine_mut().effects.push_back(Effect::Listen { ticket, near, best_effort: false });
+    driver
+        .engine_mut()
+        .effects
+        .push_back(StreamEffect::Listen { ticket, near, best_effort: false }.into());
     run_until(&mut driver, "it is answered", |toy| toy.done.len() == 1);
     let Ok(Completion::Listening(address)) = driver.engine_mut().done[0].1.clone() else {
         panic!("{:?}", driver.engine_mut().done);
@@ -525,16 +519,15 @@ fn one_stream_is_awaited_when_the_engine_asks() {
     assert_eq!(asked, 1);
     assert!(TcpStream::connect(address).is_err(), "only one was awaited");
     let again = Ticket(6);
-    driver.engine_mut().effects.push_back(Effect::Listen {
-        ticket: again,
-        near,
-        best_effort: false,
-    });
+    driver
+        .engine_mut()
+        .effects
+        .push_back(StreamEffect::Listen { ticket: again, near, best_effort: false }.into());
     run_until(&mut driver, "it is answered", |toy| toy.done.len() == 2);
     let Ok(Completion::Listening(address)) = driver.engine_mut().done[1].1.clone() else {
         panic!("{:?}", driver.engine_mut().done);
     };
-    driver.engine_mut().effects.push_back(Effect::StopListening { ticket: again });
+    driver.engine_mut().effects.push_back(StreamEffect::StopListening { ticket: again }.into());
     run_for(&mut driver, Duration::from_millis(20));
     assert!(TcpStream::connect(address).is_err(), "nobody waits any more");
 }

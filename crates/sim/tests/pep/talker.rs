@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, Receive, Ticket, Time, Timers, Transmit,
-    TxBuf,
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, Receive, StreamEffect, Ticket,
+    Time, Timers, Transmit, TxBuf,
 };
 
 /// What it does on each of its streams.
@@ -67,14 +67,15 @@ impl Talker {
     pub(crate) fn connect(&mut self, to: SocketAddr) {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false });
+        self.effects
+            .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
     }
 
     fn end(&mut self, path: PathId) {
         let Some(talk) = self.talks.get_mut(&path) else { return };
         let all = talk.said == self.manner.says && (!self.manner.waits || talk.peer_ended);
         if all && self.manner.ends && !std::mem::replace(&mut talk.shut, true) {
-            self.effects.push_back(Effect::ShutdownWrite { path });
+            self.effects.push_back(StreamEffect::ShutdownWrite { path }.into());
         }
     }
 
@@ -114,12 +115,12 @@ impl Talker {
         if self.manner.resets_at.is_some_and(|at| talk.heard >= at) && !talk.left {
             talk.left = true;
             talk.over_at = Some(now);
-            self.effects.push_back(Effect::ResetPath { path });
+            self.effects.push_back(StreamEffect::Reset { path }.into());
         } else if let Some((at, time)) = self.manner.stops
             && talk.heard >= at
             && !std::mem::replace(&mut talk.stopped, true)
         {
-            self.effects.push_back(Effect::PauseRead { path });
+            self.effects.push_back(PathEffect::PauseRead { path }.into());
             self.timers.set(path, now + time, "a pause");
         }
     }
@@ -141,7 +142,7 @@ impl Engine for Talker {
 
     fn handle_timeout(&mut self, now: Time) {
         while let Some(path) = self.timers.pop_due(now) {
-            self.effects.push_back(Effect::ResumeRead { path });
+            self.effects.push_back(PathEffect::ResumeRead { path }.into());
         }
     }
 

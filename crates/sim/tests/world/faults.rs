@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::toy::*;
 use bytes::Bytes;
-use engine::{Effect, EffectError, FileId, FilestoreRequest, StoreEffect, Ticket, Time};
+use engine::{
+    Effect, EffectError, FileId, FilestoreRequest, PathEffect, StoreEffect, Ticket, Time,
+};
 use slowlight_sim::{Action, HostConfig, HostId, Limit, Outcome, StoreFaults, World};
 
 fn copy(faults: StoreFaults, piece: usize) -> (World<Toy>, HostId, Vec<(Time, Told)>) {
@@ -147,9 +149,9 @@ fn a_sender_that_crashes_drops_the_batch_it_held() {
 fn paused_reading_keeps_what_fits_the_buffer() {
     let small = |host| HostConfig { receive_buffer: 5 * 1052, ..host };
     let Pair { mut world, earth, moon, .. } = pair(small, &line(Duration::ZERO));
-    world.call(moon, |toy, _| toy.effect(Effect::PauseRead { path: PATH }));
+    world.call(moon, |toy, _| toy.effect(Effect::Path(PathEffect::PauseRead { path: PATH })));
     world.call(earth, |toy, _| toy.send(8, 1024));
-    let resume = |toy: &mut Toy, _| toy.effect(Effect::ResumeRead { path: PATH });
+    let resume = |toy: &mut Toy, _| toy.effect(Effect::Path(PathEffect::ResumeRead { path: PATH }));
     world.at(Time::from_secs(1), Action::Call(moon, Box::new(resume)));
     assert_eq!(world.run(Limit::default()), Outcome::Idle);
     let got = received(&world.drain_indications(), moon);

@@ -6,7 +6,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use crate::toy::{EARTH, PORT, RELAY, Shared, info, line};
-use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
+use engine::{
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf,
+};
 use link::{Delay, ErrorKind, ErrorModel, Outages, Queue, Rate, WhileDown, Window};
 use pcap::Reader;
 use proptest::prelude::*;
@@ -407,11 +409,15 @@ fn a_member_that_hands_on_and_reads_later_hands_on_once() {
         star(line(Duration::ZERO), &[delay(10)], plain_hub());
     world.add_path(hub, GROUP, PORT, ADDRESS, PathInfo::datagram(LEN));
     world.install(hub, |_, _| Member::default());
-    world.call(hub, |member, _| member.effects.push_back(Effect::PauseRead { path: GROUP }));
+    world.call(hub, |member, _| {
+        member.effects.push_back(PathEffect::PauseRead { path: GROUP }.into())
+    });
     world.call(sender, |member, _| member.send(GROUP, 0..2));
     let told = idle(&mut world);
     assert_eq!((received(&told, hub).len(), received(&told, receivers[0]).len()), (0, 2));
-    world.call(hub, |member, _| member.effects.push_back(Effect::ResumeRead { path: GROUP }));
+    world.call(hub, |member, _| {
+        member.effects.push_back(PathEffect::ResumeRead { path: GROUP }.into())
+    });
     let told = idle(&mut world);
     assert_eq!((received(&told, hub).len(), received(&told, receivers[0]).len()), (2, 0));
     assert_eq!(world.host_stats(hub).forwarded, 2);

@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
+use engine::{
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf,
+};
 use slowlight_sim::{HostConfig, HostId, Limit, Outcome, PacketFate, World};
 use wire::ip::{HEADER_LEN, Ipv4, fold, sum};
 
@@ -142,10 +144,10 @@ fn a_proxy_gets_the_protocols_that_it_intercepts() {
 fn what_comes_while_reading_is_paused_waits() {
     let (mut world, [earth, _, moon]) = chain(&[]);
     let path = PathId(4);
-    world.call(moon, |raw, _| raw.effects.push_back(Effect::PauseRead { path }));
+    world.call(moon, |raw, _| raw.effects.push_back(PathEffect::PauseRead { path }.into()));
     send(&mut world, earth, vec![packet(OURS, EARTH, MOON, 100); 2]);
     assert!(world.engine(moon).unwrap().received.is_empty());
-    world.call(moon, |raw, _| raw.effects.push_back(Effect::ResumeRead { path }));
+    world.call(moon, |raw, _| raw.effects.push_back(PathEffect::ResumeRead { path }.into()));
     assert_eq!(world.engine(moon).unwrap().received.len(), 2);
 }
 
@@ -155,10 +157,10 @@ fn interfaces_come_up_and_closed_ones_carry_nothing() {
     world.call(earth, |raw, _| {
         assert!(matches!(raw.events[..], [(INTERFACE, PathEvent::Up(_))]));
     });
-    world.call(relay, |raw, _| raw.effects.push_back(Effect::ClosePath { path: PathId(4) }));
+    world.call(relay, |raw, _| raw.effects.push_back(PathEffect::Close { path: PathId(4) }.into()));
     send(&mut world, earth, vec![packet(OURS, EARTH, RELAY, 100)]);
     assert!(world.engine(relay).unwrap().received.is_empty());
-    world.call(earth, |raw, _| raw.effects.push_back(Effect::ClosePath { path: INTERFACE }));
+    world.call(earth, |raw, _| raw.effects.push_back(PathEffect::Close { path: INTERFACE }.into()));
     send(&mut world, earth, vec![packet(OURS, EARTH, RELAY, 100)]);
     assert_eq!(world.host_stats(earth).unsendable, 1);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Effect, Time};
+use engine::{Effect, PathEffect, Time};
 use link::{ErrorKind, ErrorModel, Outages, Queue, WhileDown};
 use proptest::prelude::*;
 use slowlight_sim::{Action, HostConfig, Limit, Outcome, StoreFaults};
@@ -107,12 +107,13 @@ fn action(op: &Op, pair: &Pair, polite: bool) -> Action<Toy> {
                 }
             }),
         ),
-        Op::Pause => {
-            Action::Call(pair.moon, Box::new(|toy, _| toy.effect(Effect::PauseRead { path: PATH })))
-        }
+        Op::Pause => Action::Call(
+            pair.moon,
+            Box::new(|toy, _| toy.effect(Effect::Path(PathEffect::PauseRead { path: PATH }))),
+        ),
         Op::Resume => Action::Call(
             pair.moon,
-            Box::new(|toy, _| toy.effect(Effect::ResumeRead { path: PATH })),
+            Box::new(|toy, _| toy.effect(Effect::Path(PathEffect::ResumeRead { path: PATH }))),
         ),
         Op::Loss(p) => errors(ErrorModel::dropping(ErrorKind::PerPacket(p))),
         Op::Damage(p) => errors(ErrorModel::damaging(ErrorKind::PerPacket(p))),

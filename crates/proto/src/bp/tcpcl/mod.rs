@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Receive, Ticket,
-    Time, Timers, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
+    Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 use wire::bp7::Eid;
 use wire::tcpcl3;
@@ -136,7 +136,7 @@ impl Tcpcl {
             wanted.is_opening = false;
         }
         if self.sessions.len() >= self.config.limits.sessions {
-            self.effects.push_back(Effect::ResetPath { path });
+            self.effects.push_back(StreamEffect::Reset { path }.into());
             return;
         }
         let protocol = self.config.protocol;
@@ -238,7 +238,7 @@ impl Tcpcl {
         let Some(wanted) = self.wanted.get_mut(&link) else { return };
         if !wanted.is_opening && !self.paths.contains_key(&link) {
             wanted.is_opening = true;
-            self.effects.push_back(Effect::OpenPath { path });
+            self.effects.push_back(PathEffect::Open { path }.into());
         }
     }
 
@@ -435,7 +435,7 @@ impl Tcpcl {
             return;
         }
         // It had its time to begin, or to end.
-        self.effects.push_back(Effect::ResetPath { path });
+        self.effects.push_back(StreamEffect::Reset { path }.into());
         self.stream_down(now, path, "the peer does not answer");
     }
 
@@ -596,10 +596,11 @@ impl Engine for Tcpcl {
             if len == 0 {
                 self.ready.remove(&path);
                 if let Some((server_name, early)) = session.secures.take() {
-                    self.effects.push_back(Effect::StartTls { path, server_name, early });
+                    self.effects
+                        .push_back(StreamEffect::StartTls { path, server_name, early }.into());
                 }
                 if session.is_over {
-                    self.effects.push_back(Effect::ClosePath { path });
+                    self.effects.push_back(PathEffect::Close { path }.into());
                     self.stream_down(now, path, "the session ended");
                 }
                 continue;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Effect, PathId, Time};
+use engine::{Effect, PathEffect, PathId, Time};
 use wire::bp7::Eid;
 use wire::tcpcl3;
 use wire::tcpcl4::{
@@ -88,7 +88,7 @@ impl Tcpcl {
             session.answer();
             if session.answers.len() >= most && !session.is_paused {
                 session.is_paused = true;
-                self.effects.push_back(Effect::PauseRead { path });
+                self.effects.push_back(PathEffect::PauseRead { path }.into());
             }
         } else if session.voice.acks && !session.voice.refusals {
             // It could not be refused, so it is acknowledged and thrown away.
@@ -505,7 +505,7 @@ impl Tcpcl {
         }
         if session.is_paused && !session.is_held && session.answers.len() < most / 2 {
             session.is_paused = false;
-            self.effects.push_back(Effect::ResumeRead { path });
+            self.effects.push_back(PathEffect::ResumeRead { path }.into());
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -520,8 +520,11 @@ impl Tcpcl {
         let pauses = is_held || session.answers.len() >= most;
         if pauses != session.is_paused {
             session.is_paused = pauses;
-            let effect =
-                if pauses { Effect::PauseRead { path } } else { Effect::ResumeRead { path } };
+            let effect = if pauses {
+                Effect::Path(PathEffect::PauseRead { path })
+            } else {
+                Effect::Path(PathEffect::ResumeRead { path })
+            };
             self.effects.push_back(effect);
         }
     }
@@ -534,7 +537,7 @@ impl Tcpcl {
             self.ready.insert(path);
             return;
         }
-        self.effects.push_back(Effect::ClosePath { path });
+        self.effects.push_back(PathEffect::Close { path }.into());
         self.stream_down(now, path, "the peer closed the stream");
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Effect, Engine as _, FileName, Input, MemoryStore, PathEvent, PathId, PathInfo, Receive, Rng,
-    Time, TxBuf,
+    Effect, Engine as _, FileName, Input, MemoryStore, PathEffect, PathEvent, PathId, PathInfo,
+    Receive, Rng, StreamEffect, Time, TxBuf,
 };
 use proptest::prelude::*;
 use wire::bp7::Eid;
@@ -132,14 +132,15 @@ impl World {
                             end.layer.handle_input(self.now, Input::Done(ticket, answer));
                         }
                     }
-                    Effect::OpenPath { .. } => end.opened += 1,
-                    Effect::PauseRead { .. } => end.is_paused = true,
-                    Effect::ResumeRead { .. } => end.is_paused = false,
-                    Effect::StartTls { early, .. } => {
+                    Effect::Path(PathEffect::Open { .. }) => end.opened += 1,
+                    Effect::Path(PathEffect::PauseRead { .. }) => end.is_paused = true,
+                    Effect::Path(PathEffect::ResumeRead { .. }) => end.is_paused = false,
+                    Effect::Stream(StreamEffect::StartTls { early, .. }) => {
                         assert!(early.is_empty());
                         end.secures = true;
                     }
-                    Effect::ClosePath { .. } | Effect::ResetPath { .. } => end.is_up = false,
+                    Effect::Path(PathEffect::Close { .. })
+                    | Effect::Stream(StreamEffect::Reset { .. }) => end.is_up = false,
                     other => panic!("{other:?}"),
                 }
             }
@@ -551,11 +552,11 @@ fn a_stranger_who_says_nothing_is_left_and_there_are_not_too_many() {
         let up = PathEvent::Up(PathInfo::stream());
         layer.handle_input(now, Input::Path(PathId(path), up));
     }
-    assert_eq!(layer.poll_effect(), Some(Effect::ResetPath { path: PathId(3) }));
+    assert_eq!(layer.poll_effect(), Some(Effect::Stream(StreamEffect::Reset { path: PathId(3) })));
     let later = now + Duration::from_secs(60);
     layer.handle_timeout(later);
-    assert_eq!(layer.poll_effect(), Some(Effect::ResetPath { path: PathId(1) }));
-    assert_eq!(layer.poll_effect(), Some(Effect::ResetPath { path: PathId(2) }));
+    assert_eq!(layer.poll_effect(), Some(Effect::Stream(StreamEffect::Reset { path: PathId(1) })));
+    assert_eq!(layer.poll_effect(), Some(Effect::Stream(StreamEffect::Reset { path: PathId(2) })));
     assert_eq!(layer.poll_timeout(), None);
 }
 

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::{Effect, Engine as _, Input, PathEvent, PathInfo, Receive, Rng, Time, TxBuf};
+use engine::{
+    Effect, Engine as _, Input, PathEffect, PathEvent, PathInfo, Receive, Rng, Time, TxBuf,
+};
 
 use super::super::agent::{Agent, Config, LinkRef, SendRequest};
 use super::super::layer::{Command, Layer, LinkId};
@@ -170,7 +172,7 @@ impl World {
                 }
             }
             some |= self.places[at].turn(self.now, |effect| match effect {
-                Effect::PauseRead { .. } | Effect::ResumeRead { .. } => {}
+                Effect::Path(PathEffect::PauseRead { .. } | PathEffect::ResumeRead { .. }) => {}
                 other => panic!("{other:?}"),
             });
             if !some {

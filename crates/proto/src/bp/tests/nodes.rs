@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use engine::{Effect, Engine as _, Input, PathEvent, PathInfo, Receive, Rng, Time, TxBuf};
+use engine::{
+    Effect, Engine as _, Input, PathEffect, PathEvent, PathInfo, Receive, Rng, StreamEffect, Time,
+    TxBuf,
+};
 
 use super::super::agent::{Agent, Config, LinkRef, SendRequest};
 use super::super::layer::{Command, LinkId};
@@ -90,8 +93,9 @@ impl World {
                 }
             }
             some |= place.turn(self.now, |effect| match effect {
-                Effect::OpenPath { path } => self.opening.push((at, behind(path))),
-                Effect::ClosePath { path } | Effect::ResetPath { path } => {
+                Effect::Path(PathEffect::Open { path }) => self.opening.push((at, behind(path))),
+                Effect::Path(PathEffect::Close { path })
+                | Effect::Stream(StreamEffect::Reset { path }) => {
                     self.closed.push((at, behind(path)));
                 }
                 other => panic!("{other:?}"),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
-    Area, Effect, FileName, FilestoreRequest, Input, MemoryStore, PathEvent, PathId, PathInfo,
-    Receive, Rng, StoreEffect, Ticket, Time, TxBuf,
+    Area, Effect, FileName, FilestoreRequest, Input, MemoryStore, PathEffect, PathEvent, PathId,
+    PathInfo, Receive, Rng, StoreEffect, Ticket, Time, TxBuf,
 };
 
 use super::super::agent;
@@ -187,8 +187,8 @@ impl Pair {
                         end.layer.handle_input(self.now, Input::Done(ticket, answer));
                     }
                 }
-                Effect::PauseRead { .. } => end.is_paused = true,
-                Effect::ResumeRead { .. } => end.is_paused = false,
+                Effect::Path(PathEffect::PauseRead { .. }) => end.is_paused = true,
+                Effect::Path(PathEffect::ResumeRead { .. }) => end.is_paused = false,
                 other => panic!("{other:?}"),
             }
         }

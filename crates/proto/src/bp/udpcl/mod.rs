@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{
-    Deadline, Effect, Engine, Input, PathEvent, PathId, PathKind, Time, Timers, Transmit, TxBuf,
+    Deadline, Effect, Engine, Input, PathEffect, PathEvent, PathId, PathKind, Time, Timers,
+    Transmit, TxBuf,
 };
 use wire::udpcl::{DATAGRAM_MAX, FRAGMENT_HEADER_LEN};
 
@@ -322,8 +323,11 @@ impl Udpcl {
             if pauses != neighbour.is_paused && self.paths.contains_key(&neighbour.path) {
                 neighbour.is_paused = pauses;
                 let path = neighbour.path;
-                let effect =
-                    if pauses { Effect::PauseRead { path } } else { Effect::ResumeRead { path } };
+                let effect = if pauses {
+                    Effect::Path(PathEffect::PauseRead { path })
+                } else {
+                    Effect::Path(PathEffect::ResumeRead { path })
+                };
                 self.effects.push_back(effect);
             }
         }

@@ -7,7 +7,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::{FileName, FilestoreRequest, PathId, Time};
+use engine::{FileName, FilestoreRequest, PathEffect, PathId, StreamEffect, Time};
 use proptest::prelude::*;
 
 use super::*;
@@ -227,7 +227,9 @@ fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
     node.handle_input(now, Input::Path(PathId(9), PathEvent::Up(ends("10.0.0.1:4000"))));
     let lines = b"USER a\r\nPASS b\r\nPASV\r\n";
     node.handle_input(now, Input::Receive(engine::Receive::datagram(PathId(9), lines)));
-    let Some(Effect::Listen { ticket, .. }) = node.poll_effect() else { panic!("it listens") };
+    let Some(Effect::Stream(StreamEffect::Listen { ticket, .. })) = node.poll_effect() else {
+        panic!("it listens")
+    };
     let address = Completion::Listening("10.0.0.2:5000".parse().unwrap());
     node.handle_input(now, Input::Done(ticket, Ok(address)));
     let peer = if ours { "10.0.0.1:4001" } else { "10.0.0.66:4001" };
@@ -239,9 +241,9 @@ fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
 #[test]
 fn a_data_connection_of_somebody_else_is_reset_unless_it_is_welcome() {
     let path = PathId(10);
-    assert_eq!(visited_by_another(false, false), [Effect::ResetPath { path }]);
+    assert_eq!(visited_by_another(false, false), [Effect::Stream(StreamEffect::Reset { path })]);
     // What comes before the command is held back.
-    let kept = [Effect::PauseRead { path }];
+    let kept = [Effect::Path(PathEffect::PauseRead { path })];
     assert_eq!(visited_by_another(false, true), kept);
     assert_eq!(visited_by_another(true, false), kept);
 }
@@ -266,7 +268,9 @@ fn a_client_goes_to_the_server_wherever_the_reply_to_pasv_leads() {
         let opened = Completion::Opened { file: engine::FileId(1), len: 0, modified: None };
         node.handle_input(now, Input::Done(ticket, Ok(opened)));
         let effects = say(&mut node, b"227 Passive (10,9,9,9,6,4)\r\n");
-        let [Effect::Connect { to, .. }] = effects[..] else { panic!("{effects:?}") };
+        let [Effect::Stream(StreamEffect::Connect { to, .. })] = effects[..] else {
+            panic!("{effects:?}")
+        };
         assert_eq!(to, goal.parse().unwrap());
     }
 }
@@ -285,7 +289,7 @@ fn silence_ends_a_session() {
     assert!(node.poll_transmit(Time::from_secs(30), &mut tx).is_some());
     assert_eq!(tx.bytes(), b"421 Nothing came for too long.\r\n");
     assert_eq!((node.sessions(), node.poll_timeout()), (0, None));
-    assert_eq!(node.poll_effect(), Some(Effect::ClosePath { path: PathId(9) }));
+    assert_eq!(node.poll_effect(), Some(Effect::Path(PathEffect::Close { path: PathId(9) })));
 }
 
 /// What a server says to lines of a client, one after the other.

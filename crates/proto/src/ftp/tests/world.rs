@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{
-    Completion, Effect, EffectError, Engine, FileName, Input, MemoryStore, PathEvent, PathId,
-    PathInfo, Receive, StoreEffect, Ticket, Time, TxBuf,
+    Completion, Effect, EffectError, Engine, FileName, Input, MemoryStore, PathEffect, PathEvent,
+    PathId, PathInfo, Receive, StoreEffect, StreamEffect, Ticket, Time, TxBuf,
 };
 
 use super::super::{Config, Indication, Node};
@@ -352,35 +352,39 @@ impl World {
                     self.at(at, Event::Answer { host, ticket, answer });
                 }
             }
-            Effect::OpenPath { path } => {
+            Effect::Path(PathEffect::Open { path }) => {
                 assert_eq!(host, 0);
                 let server = if path == SERVER { 1 } else { 2 };
                 self.join((host, path), server, [None, None], 21);
             }
-            Effect::Connect { ticket, to, .. } => {
+            Effect::Stream(StreamEffect::Connect { ticket, to, .. }) => {
                 self.at(self.now + DELAY, Event::Connect { from: host, ticket, to });
             }
-            Effect::Listen { ticket, .. } => {
+            Effect::Stream(StreamEffect::Listen { ticket, .. }) => {
                 self.hosts[host].next_port += 1;
                 let address = address(host, self.hosts[host].next_port);
                 self.hosts[host].listening.insert(address, ticket);
                 let answer = Ok(Completion::Listening(address));
                 self.at(self.now, Event::Answer { host, ticket, answer });
             }
-            Effect::StopListening { ticket } => {
+            Effect::Stream(StreamEffect::StopListening { ticket }) => {
                 self.hosts[host].listening.retain(|_, other| *other != ticket);
             }
-            Effect::ClosePath { path } => self.close(host, path),
-            Effect::PauseRead { path } => self.pause(host, path, true),
-            Effect::ResumeRead { path } => self.pause(host, path, false),
-            Effect::StopConnecting { ticket } => {
+            Effect::Path(PathEffect::Close { path }) => self.close(host, path),
+            Effect::Path(PathEffect::PauseRead { path }) => self.pause(host, path, true),
+            Effect::Path(PathEffect::ResumeRead { path }) => self.pause(host, path, false),
+            Effect::Stream(StreamEffect::StopConnecting { ticket }) => {
                 self.events.retain(|_, event| {
                     !matches!(event, Event::Connect { from, ticket: other, .. }
                         if (*from, *other) == (host, ticket))
                 });
             }
-            Effect::ResetPath { path } => self.reset(host, path),
-            Effect::NoDelay { .. } | Effect::ShutdownWrite { .. } | Effect::StartTls { .. } => {
+            Effect::Stream(StreamEffect::Reset { path }) => self.reset(host, path),
+            Effect::Stream(
+                StreamEffect::NoDelay { .. }
+                | StreamEffect::ShutdownWrite { .. }
+                | StreamEffect::StartTls { .. },
+            ) => {
                 panic!("nobody asks for it")
             }
         }

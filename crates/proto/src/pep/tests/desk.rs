@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{
-    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive, Ticket, Time, TxBuf,
+    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Receive,
+    StreamEffect, Ticket, Time, TxBuf,
 };
 
 use super::super::{Config, Indication, Pep};
@@ -227,23 +228,25 @@ impl Desk {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Connect { ticket, from, to, .. } => _ = self.asked.insert(ticket, (from, to)),
-            Effect::StopConnecting { ticket } => {
+            Effect::Stream(StreamEffect::Connect { ticket, from, to, .. }) => {
+                _ = self.asked.insert(ticket, (from, to))
+            }
+            Effect::Stream(StreamEffect::StopConnecting { ticket }) => {
                 self.asked.remove(&ticket).expect("it was asked for");
             }
-            Effect::PauseRead { path } => self.far(path).paused = true,
-            Effect::ResumeRead { path } => {
+            Effect::Path(PathEffect::PauseRead { path }) => self.far(path).paused = true,
+            Effect::Path(PathEffect::ResumeRead { path }) => {
                 assert!(self.far(path).paused, "only what is paused is resumed");
                 self.far(path).paused = false;
             }
-            Effect::ShutdownWrite { path } => {
+            Effect::Stream(StreamEffect::ShutdownWrite { path }) => {
                 let far = self.far(path);
                 assert!(!far.shut, "once");
                 far.shut = true;
                 far.heard_end = far.kept.is_empty();
             }
-            Effect::ClosePath { path } => self.far(path).closed = true,
-            Effect::ResetPath { path } => {
+            Effect::Path(PathEffect::Close { path }) => self.far(path).closed = true,
+            Effect::Stream(StreamEffect::Reset { path }) => {
                 let far = self.far(path);
                 (far.closed, far.reset) = (true, true);
                 far.says.clear();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use engine::{
-    Effect, EffectError, Engine, Input, PathEvent, PathId, PathInfo, Receive, Rng, Ticket, Time,
-    TxBuf,
+    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo, Receive, Rng,
+    StreamEffect, Ticket, Time, TxBuf,
 };
 
 use super::octets;
@@ -190,7 +190,9 @@ impl Desk {
         desk.connection = Some(connection.expect("there is a way"));
         desk.run();
         let asked = desk.effects.iter().find_map(|(effect, _)| match effect {
-            Effect::Connect { ticket, from, to, .. } => Some((*ticket, *from, *to)),
+            Effect::Stream(StreamEffect::Connect { ticket, from, to, .. }) => {
+                Some((*ticket, *from, *to))
+            }
             _ => None,
         });
         let (ticket, from, to) = asked.expect("the driver is asked");
@@ -214,8 +216,8 @@ fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
     desk.peer.shut_down(desk.now, connection).expect("it is open");
     desk.run();
     assert!(desk.got[&LAN] == back);
-    let before = desk.happened(&Effect::ShutdownWrite { path: LAN });
-    let closed = desk.happened(&Effect::ClosePath { path: LAN });
+    let before = desk.happened(&Effect::Stream(StreamEffect::ShutdownWrite { path: LAN }));
+    let closed = desk.happened(&Effect::Path(PathEffect::Close { path: LAN }));
     assert_eq!(before.or(closed), Some(back.len()), "the end is behind the last octet");
     assert_eq!(desk.gateway.above().statistics().completed, 1);
 }
@@ -249,7 +251,7 @@ fn a_reset_of_our_tcp_resets_the_drivers() {
     let connection = desk.connection.expect("it is connected");
     desk.peer.abort(desk.now, connection).expect("it is open");
     desk.run();
-    assert_eq!(desk.happened(&Effect::ResetPath { path: LAN }), Some(0));
+    assert_eq!(desk.happened(&Effect::Stream(StreamEffect::Reset { path: LAN })), Some(0));
 }
 
 #[test]
@@ -287,7 +289,7 @@ fn a_pause_reaches_the_driver_though_octets_wait_for_it() {
         tx.clear();
     }
     let piece = octets(Receive::PIECE_MAX);
-    let pause = Effect::PauseRead { path: LAN };
+    let pause = Effect::Path(PathEffect::PauseRead { path: LAN });
     let handed = (1..400).find(|_| {
         desk.gateway.handle_input(desk.now, Input::Receive(Receive::datagram(LAN, &piece)));
         let effects: Vec<_> = std::iter::from_fn(|| desk.gateway.poll_effect()).collect();

@@ -11,7 +11,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use engine::{Effect, PathEvent, PathId, PathInfo, Ticket};
+use engine::{PathEffect, PathEvent, PathId, PathInfo, StreamEffect, Ticket};
 use proptest::prelude::*;
 
 use super::Config;
@@ -37,7 +37,7 @@ fn with(first: Manner, second: Manner, change: impl Fn(&mut Config)) -> World<Ta
     let mut manners = [Some(first), Some(second)];
     let mut world =
         World::new(configs, |host| Talker::new(manners[host].take().expect("each once")), 1);
-    world.on(0, |talker| talker.effects.push_back(Effect::OpenPath { path: SERVICE }));
+    world.on(0, |talker| talker.effects.push_back(PathEffect::Open { path: SERVICE }.into()));
     world
 }
 
@@ -172,22 +172,27 @@ fn nobody_there_and_nobody_who_listens() {
     // Whoever is asked for at a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect { ticket, from: None, to, best_effort: false });
+        talker
+            .effects
+            .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
     });
     world.run();
     assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
     // Whoever is switched off.
     world.kill(1);
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect {
-            ticket: Ticket(8),
-            from: None,
-            to: address(1),
-            best_effort: false,
-        });
-        talker.effects.push_back(Effect::OpenPath { path: SERVICE });
+        talker.effects.push_back(
+            StreamEffect::Connect {
+                ticket: Ticket(8),
+                from: None,
+                to: address(1),
+                best_effort: false,
+            }
+            .into(),
+        );
+        talker.effects.push_back(PathEffect::Open { path: SERVICE }.into());
         // A path that leads nowhere.
-        talker.effects.push_back(Effect::OpenPath { path: PathId(77) });
+        talker.effects.push_back(PathEffect::Open { path: PathId(77) }.into());
     });
     assert_eq!(world.above(0).not_up, [PathId(77)]);
     world.run();
@@ -204,12 +209,11 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     let near = *world.above(1).talks.keys().next().unwrap();
     let ticket = Ticket(5);
     world.on(1, |talker| {
-        talker.effects.push_back(Effect::Listen { ticket, near, best_effort: false });
-        talker.effects.push_back(Effect::Listen {
-            ticket: Ticket(6),
-            near: PathId(1000),
-            best_effort: false,
-        });
+        talker.effects.push_back(StreamEffect::Listen { ticket, near, best_effort: false }.into());
+        talker.effects.push_back(
+            StreamEffect::Listen { ticket: Ticket(6), near: PathId(1000), best_effort: false }
+                .into(),
+        );
     });
     let answers = &world.above(1).answers;
     let [(Ticket(5), Ok(engine::Completion::Listening(to))), (Ticket(6), Err(_))] = answers[..]
@@ -219,12 +223,9 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     assert_eq!(to.ip(), address(1).ip());
     assert_ne!(to.port(), PORT);
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect {
-            ticket: Ticket(1),
-            from: None,
-            to,
-            best_effort: false,
-        });
+        talker.effects.push_back(
+            StreamEffect::Connect { ticket: Ticket(1), from: None, to, best_effort: false }.into(),
+        );
     });
     world.run_for(Duration::from_secs(1));
     let asked = |world: &World<Talker>, host: usize| -> BTreeSet<_> {
@@ -234,12 +235,9 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
     assert_eq!(asked(&world, 1), BTreeSet::from([None, Some(ticket)]));
     // It was for one stream.
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect {
-            ticket: Ticket(2),
-            from: None,
-            to,
-            best_effort: false,
-        });
+        talker.effects.push_back(
+            StreamEffect::Connect { ticket: Ticket(2), from: None, to, best_effort: false }.into(),
+        );
     });
     world.run_for(Duration::from_secs(1));
     assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
@@ -252,20 +250,17 @@ fn nobody_waits_any_more_where_waiting_was_stopped() {
     let near = *world.above(1).talks.keys().next().unwrap();
     let ticket = Ticket(5);
     world.on(1, |talker| {
-        talker.effects.push_back(Effect::Listen { ticket, near, best_effort: false });
+        talker.effects.push_back(StreamEffect::Listen { ticket, near, best_effort: false }.into());
     });
     let Some((_, Ok(engine::Completion::Listening(to)))) = world.above(1).answers.first().cloned()
     else {
         panic!("{:?}", world.above(1).answers)
     };
-    world.on(1, |talker| talker.effects.push_back(Effect::StopListening { ticket }));
+    world.on(1, |talker| talker.effects.push_back(StreamEffect::StopListening { ticket }.into()));
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect {
-            ticket: Ticket(2),
-            from: None,
-            to,
-            best_effort: false,
-        });
+        talker.effects.push_back(
+            StreamEffect::Connect { ticket: Ticket(2), from: None, to, best_effort: false }.into(),
+        );
     });
     world.run_for(Duration::from_secs(1));
     assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
@@ -279,12 +274,10 @@ fn streams_are_bounded() {
     });
     world.on(0, |talker| {
         for ticket in (1..=3).map(Ticket) {
-            talker.effects.push_back(Effect::Connect {
-                ticket,
-                from: None,
-                to: address(1),
-                best_effort: false,
-            });
+            talker.effects.push_back(
+                StreamEffect::Connect { ticket, from: None, to: address(1), best_effort: false }
+                    .into(),
+            );
         }
     });
     world.run_for(Duration::from_secs(2));
@@ -297,12 +290,15 @@ fn streams_are_bounded() {
         config.limits.streams = if config.listen.is_empty() { 9 } else { 1 };
     });
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::Connect {
-            ticket: Ticket(1),
-            from: None,
-            to: address(1),
-            best_effort: false,
-        });
+        talker.effects.push_back(
+            StreamEffect::Connect {
+                ticket: Ticket(1),
+                from: None,
+                to: address(1),
+                best_effort: false,
+            }
+            .into(),
+        );
     });
     world.run_for(Duration::from_secs(2));
     assert_eq!(world.above(1).talks.len(), 1);
@@ -335,7 +331,7 @@ fn an_interface_may_be_down_for_a_while() {
     assert!(talk(&world, 1).heard == octets(1_000_000));
     // Without an interface there is no stream.
     world.path(0, PathEvent::Down);
-    world.on(0, |talker| talker.effects.push_back(Effect::OpenPath { path: SERVICE }));
+    world.on(0, |talker| talker.effects.push_back(PathEffect::Open { path: SERVICE }.into()));
     assert_eq!(world.above(0).not_up, [SERVICE]);
     assert_eq!(INTERFACE, PathId(0));
 }
@@ -346,7 +342,9 @@ fn a_stream_that_cannot_be_secret_is_none() {
     world.run_for(Duration::from_secs(1));
     let (server_name, early) = (None, bytes::Bytes::new());
     world.on(0, |talker| {
-        talker.effects.push_back(Effect::StartTls { path: SERVICE, server_name, early });
+        talker
+            .effects
+            .push_back(StreamEffect::StartTls { path: SERVICE, server_name, early }.into());
     });
     world.run();
     assert!(talk(&world, 0).down && talk(&world, 1).down);
@@ -452,7 +450,7 @@ proptest! {
         world.fate = fate(&case);
         world.delay = case.delay;
         world.batch = case.batch;
-        world.on(0, |talker| talker.effects.push_back(Effect::OpenPath { path: SERVICE }));
+        world.on(0, |talker| talker.effects.push_back(PathEffect::Open { path: SERVICE }.into()));
         world.run();
         for host in 0..2 {
             let talk = talk(&world, host);

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{
-    Completion, Deadline, Effect, EffectError, Engine, Input, PathEvent, PathId, Receive, Ticket,
-    Time, Timers, Transmit, TxBuf,
+    Completion, Deadline, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId,
+    Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
 /// What one is like.
@@ -78,12 +78,12 @@ impl Talker {
             return;
         }
         if self.manner.ends && !std::mem::replace(&mut talk.done, true) {
-            self.effects.push_back(Effect::ShutdownWrite { path });
+            self.effects.push_back(StreamEffect::ShutdownWrite { path }.into());
         }
         if self.manner.leaves || (self.manner.follows && talk.ended) {
             talk.left = true;
             self.timers.cancel(path);
-            self.effects.push_back(Effect::ClosePath { path });
+            self.effects.push_back(PathEffect::Close { path }.into());
         }
     }
 
@@ -140,7 +140,7 @@ impl Talker {
         {
             (talk.since_pause, talk.paused) = (0, true);
             self.timers.set(receive.path, now + time, "a pause");
-            self.effects.push_back(Effect::PauseRead { path: receive.path });
+            self.effects.push_back(PathEffect::PauseRead { path: receive.path }.into());
         }
     }
 }
@@ -160,7 +160,7 @@ impl Engine for Talker {
         while let Some(path) = self.timers.pop_due(now) {
             if let Some(talk) = self.talks.get_mut(&path) {
                 talk.paused = false;
-                self.effects.push_back(Effect::ResumeRead { path });
+                self.effects.push_back(PathEffect::ResumeRead { path }.into());
             }
         }
     }
@@ -184,7 +184,7 @@ impl Engine for Talker {
 
     fn poll_effect(&mut self) -> Option<Effect> {
         let effect = self.effects.pop_front();
-        if let Some(Effect::OpenPath { path }) = effect {
+        if let Some(Effect::Path(PathEffect::Open { path })) = effect {
             self.opening.insert(path);
         }
         effect
