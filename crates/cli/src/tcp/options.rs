@@ -91,25 +91,70 @@ impl FromStr for Initial {
     }
 }
 
-/// Options of a connection. What is left out is as in a Linux of today.
+/// Options of a connection. Options that are left out are as in a Linux of today.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "TCP")]
 pub(crate) struct TcpOptions {
+    #[command(flatten)]
+    send: SendOptions,
+
+    #[command(flatten)]
+    loss: LossOptions,
+
+    #[command(flatten)]
+    header: HeaderOptions,
+
+    #[command(flatten)]
+    acks: AckOptions,
+
+    #[command(flatten)]
+    buffers: BufferOptions,
+
+    #[command(flatten)]
+    timeouts: TimeoutOptions,
+
+    #[command(flatten)]
+    scps: ScpsOptions,
+}
+
+/// Options of the pace at which segments are sent.
+#[derive(Clone, Debug, clap::Args)]
+struct SendOptions {
     /// Congestion control
     #[arg(long, value_name = "NAME", default_value = "cubic", value_parser = switch::congestion())]
     congestion: Congestion,
 
+    /// Segments before anything is acknowledged, or rfc3390
+    #[arg(long, value_name = "N", default_value = "10")]
+    initial_window: Initial,
+
+    /// The window after a pause
+    #[arg(long, value_name = "HOW", default_value = "decay")]
+    after_pause: AfterPause,
+
+    /// Congestion marks (RFC 3168)
+    #[arg(long, value_name = "ON|OFF", default_value = "off")]
+    ecn: Switch,
+
+    /// Short segments wait for acknowledgments
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    nagle: Switch,
+
+    /// Short segments wait for other short ones only, as in Linux
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    minshall: Switch,
+
+    /// Segments spread over the round trip, whatever the congestion control
+    #[arg(long, value_name = "ON|OFF", default_value = "off")]
+    pacing: Switch,
+}
+
+/// Options of loss detection and recovery.
+#[derive(Clone, Debug, clap::Args)]
+struct LossOptions {
     /// What is sent after a loss
     #[arg(long, value_name = "HOW", default_value = "prr")]
     recovery: Recovery,
-
-    /// Windows of more than 65,535 octets (RFC 7323)
-    #[arg(long, value_name = "ON|OFF", default_value = "on")]
-    window_scale: Switch,
-
-    /// Time stamps, and protection against wrapped numbers (RFC 7323)
-    #[arg(long, value_name = "ON|OFF", default_value = "on")]
-    timestamps: Switch,
 
     /// Selective acknowledgments (RFC 2018)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
@@ -135,22 +180,39 @@ pub(crate) struct TcpOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     undo: Switch,
 
-    /// Congestion marks (RFC 3168)
-    #[arg(long, value_name = "ON|OFF", default_value = "off")]
-    ecn: Switch,
-
-    /// Short segments wait for acknowledgments
+    /// Smaller segments after repeated timeouts of a full one, and a probe of the full size later
+    /// (RFC 4821)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
-    nagle: Switch,
+    mtu_probing: Switch,
+}
 
-    /// Short segments wait for other short ones only, as in Linux
+/// Options of segments' headers.
+#[derive(Clone, Debug, clap::Args)]
+struct HeaderOptions {
+    /// Windows of more than 65,535 octets (RFC 7323)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
-    minshall: Switch,
+    window_scale: Switch,
 
-    /// Segments spread over the round trip, whatever the congestion control
-    #[arg(long, value_name = "ON|OFF", default_value = "off")]
-    pacing: Switch,
+    /// Time stamps, and protection against wrapped numbers (RFC 7323)
+    #[arg(long, value_name = "ON|OFF", default_value = "on")]
+    timestamps: Switch,
 
+    /// The longest segment to announce, in octets [default: what the MTU takes]
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(64..))]
+    mss: Option<u16>,
+
+    /// Routers that a packet may cross
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
+    hop_limit: u8,
+
+    /// Differentiated services code point
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..64))]
+    dscp: u8,
+}
+
+/// Options of acknowledgments.
+#[derive(Clone, Debug, clap::Args)]
+struct AckOptions {
     /// Acknowledge every so many full segments; 1: at once; 0: after the delay alone
     #[arg(long, value_name = "N", default_value_t = 2)]
     ack_every: u32,
@@ -162,24 +224,11 @@ pub(crate) struct TcpOptions {
     /// Segments at the beginning that are acknowledged at once
     #[arg(long, value_name = "N", default_value_t = 16)]
     quick_acks: u32,
+}
 
-    /// The longest segment to announce, in octets [default: what the MTU takes]
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(64..))]
-    mss: Option<u16>,
-
-    /// Smaller segments after repeated timeouts of a full one, and a probe of the full size later
-    /// (RFC 4821)
-    #[arg(long, value_name = "ON|OFF", default_value = "on")]
-    mtu_probing: Switch,
-
-    /// Segments before anything is acknowledged, or rfc3390
-    #[arg(long, value_name = "N", default_value = "10")]
-    initial_window: Initial,
-
-    /// The window after a pause
-    #[arg(long, value_name = "HOW", default_value = "decay")]
-    after_pause: AfterPause,
-
+/// Options of buffers.
+#[derive(Clone, Debug, clap::Args)]
+struct BufferOptions {
     /// Growth limit of buffers that are `auto`
     #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
     tcp_buffers: TcpBuffers,
@@ -191,7 +240,11 @@ pub(crate) struct TcpOptions {
     /// Receive buffer, as 64KiB, auto or auto:16MiB
     #[arg(long, value_name = "SIZE", default_value = "auto")]
     receive_buffer: Room,
+}
 
+/// Options of timeouts.
+#[derive(Clone, Debug, clap::Args)]
+struct TimeoutOptions {
     /// The least retransmission time-out
     #[arg(long, value_name = "TIME", default_value = "200 ms")]
     rto_min: Span,
@@ -215,17 +268,6 @@ pub(crate) struct TcpOptions {
     /// Ask an idle peer after so long whether it is there
     #[arg(long, value_name = "TIME")]
     keep_alive: Option<Span>,
-
-    /// Routers that a packet may cross
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
-    hop_limit: u8,
-
-    /// Differentiated services code point
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..64))]
-    dscp: u8,
-
-    #[command(flatten)]
-    scps: ScpsOptions,
 }
 
 impl TcpOptions {
@@ -235,7 +277,7 @@ impl TcpOptions {
     ///
     /// When the least time-out is above the most.
     pub(crate) fn options(&self) -> Result<Options, Usage> {
-        let (min, max) = (self.rto_min, self.rto_max);
+        let (min, max) = (self.timeouts.rto_min, self.timeouts.rto_max);
         if min > max {
             let message = format!(
                 "--rto-min {min} is above --rto-max {max}: lower the one or raise the other"
@@ -247,58 +289,60 @@ impl TcpOptions {
 
     fn unchecked(&self) -> Options {
         let mut base = Profile::Modern.options();
-        self.tcp_buffers.apply(&mut base);
-        let recovery = match self.recovery {
+        self.buffers.tcp_buffers.apply(&mut base);
+        let recovery = match self.loss.recovery {
             Recovery::Newreno => LossRecovery::NewReno,
             Recovery::Sack => LossRecovery::Sack6675,
             Recovery::Prr => LossRecovery::Prr,
             Recovery::RateHalving => LossRecovery::RateHalving,
         };
-        let idle = match self.after_pause {
+        let idle = match self.send.after_pause {
             AfterPause::Keep => None,
             AfterPause::Restart => Some(IdleRule::Restart),
             AfterPause::Decay => Some(IdleRule::Decay),
         };
-        let keep_alive =
-            self.keep_alive.map(|idle| KeepAlive { idle: idle.duration(), ..KeepAlive::default() });
+        let keep_alive = self
+            .timeouts
+            .keep_alive
+            .map(|idle| KeepAlive { idle: idle.duration(), ..KeepAlive::default() });
         Options {
-            mss: self.mss,
-            window_scale: self.window_scale.into(),
-            timestamps: self.timestamps.into(),
-            sack: self.sack.into(),
-            duplicate_sack: self.duplicate_sack.into(),
+            mss: self.header.mss,
+            window_scale: self.header.window_scale.into(),
+            timestamps: self.header.timestamps.into(),
+            sack: self.loss.sack.into(),
+            duplicate_sack: self.loss.duplicate_sack.into(),
             recovery,
-            rack: self.rack.into(),
-            tail_loss_probe: self.tail_loss_probe.into(),
-            limited_transmit: self.limited_transmit.into(),
-            undo: self.undo.into(),
-            ecn: self.ecn.into(),
-            nagle: self.nagle.into(),
-            minshall: self.minshall.into(),
+            rack: self.loss.rack.into(),
+            tail_loss_probe: self.loss.tail_loss_probe.into(),
+            limited_transmit: self.loss.limited_transmit.into(),
+            undo: self.loss.undo.into(),
+            ecn: self.send.ecn.into(),
+            nagle: self.send.nagle.into(),
+            minshall: self.send.minshall.into(),
             acks: AckPolicy {
-                every: self.ack_every,
-                max_delay: self.ack_delay.duration(),
-                quick: self.quick_acks,
+                every: self.acks.ack_every,
+                max_delay: self.acks.ack_delay.duration(),
+                quick: self.acks.quick_acks,
             },
             timeouts: Timeouts {
-                initial: self.rto_initial.duration(),
-                min: self.rto_min.duration(),
-                max: self.rto_max.duration(),
+                initial: self.timeouts.rto_initial.duration(),
+                min: self.timeouts.rto_min.duration(),
+                max: self.timeouts.rto_max.duration(),
                 margin: base.timeouts.margin,
             },
-            syn_retries: self.syn_retries,
-            retries: self.retries,
+            syn_retries: self.timeouts.syn_retries,
+            retries: self.timeouts.retries,
             keep_alive,
-            mtu_probing: self.mtu_probing.into(),
-            initial_window: self.initial_window.0,
+            mtu_probing: self.loss.mtu_probing.into(),
+            initial_window: self.send.initial_window.0,
             idle,
-            send_buffer: self.send_buffer.of(base.send_buffer),
+            send_buffer: self.buffers.send_buffer.of(base.send_buffer),
             any_room: base.any_room,
-            receive_buffer: self.receive_buffer.of(base.receive_buffer),
-            congestion: self.congestion.algorithm(),
-            pacing: self.pacing.into(),
-            hop_limit: self.hop_limit,
-            dscp: self.dscp,
+            receive_buffer: self.buffers.receive_buffer.of(base.receive_buffer),
+            congestion: self.send.congestion.algorithm(),
+            pacing: self.send.pacing.into(),
+            hop_limit: self.header.hop_limit,
+            dscp: self.header.dscp,
             scps: self.scps.scps(),
         }
     }
