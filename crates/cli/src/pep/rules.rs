@@ -131,19 +131,34 @@ impl Rules {
 /// comes next, before that was done.
 const CHANGED_DEMUX: &str = "changed_early_demux";
 
-fn nft(gateway: &Gateway, table: &str) -> String {
-    let mark = |next| format!("meta mark set {:#x}", gateway.rules.mark + next);
+/// The statement that marks a packet as this gateway's own: `next` 0, or one of its own TCP: 1.
+fn mark(gateway: &Gateway, next: u32) -> String {
+    format!("meta mark set {:#x}", gateway.rules.mark + next)
+}
+
+/// Rules of nftables that pick packets of connections.
+#[derive(Default)]
+struct Picks {
+    /// First packets of new connections.
+    new: String,
+    /// Packets for our own TCP.
+    own: String,
+    /// The same, when it is gone.
+    gone: String,
+}
+
+fn picks(gateway: &Gateway) -> Picks {
     let taken = gateway.intercept.taken();
     let [lan, wan] = gateway.rules.ports();
     let families: &[_] = match gateway.intercept.takes_ipv6() {
         false => &[("ipv4", "ip", "127.0.0.1")],
         true => &[("ipv4", "ip", "127.0.0.1"), ("ipv6", "ip6", "[::1]")],
     };
-    let (mut new, mut own, mut gone) = (String::new(), String::new(), String::new());
+    let Picks { mut new, mut own, mut gone } = Picks::default();
     for (protocol, family, address) in families {
         let mut take = |interfaces: &[String], port| {
             let from = format!("meta nfproto {protocol} iifname {}", set(interfaces));
-            let to = format!("tproxy {family} to {address}:{port} {}", mark(0));
+            let to = format!("tproxy {family} to {address}:{port} {}", mark(gateway, 0));
             new += &format!("    {from} tcp dport {taken} {to} accept\n");
         };
         take(&gateway.lan.interfaces, lan);
@@ -155,17 +170,22 @@ fn nft(gateway: &Gateway, table: &str) -> String {
         for end in ["dport", "sport"] {
             let from = format!("meta nfproto {protocol} iifname {}", set(&gateway.wan.interfaces));
             let theirs = format!("{from} tcp {end} {taken} fib daddr type != local");
-            own += &format!("    {theirs} {} accept\n", mark(1));
+            own += &format!("    {theirs} {} accept\n", mark(gateway, 1));
             gone += &format!("    {theirs} reject with tcp reset\n");
         }
     }
+    Picks { new, own, gone }
+}
+
+fn nft(gateway: &Gateway, table: &str) -> String {
+    let Picks { new, own, gone } = picks(gateway);
     // Packets of our own TCP have the addresses of a stream of the kernel's, which they are not of.
     let (mut chains, mut jumps) = (String::new(), String::new());
     let (mut reports, mut own_reports) = (String::new(), String::new());
     if let Some(OwnTcp { device, .. }) = &gateway.wan.own {
         chains = format!("  chain gone {{\n{gone}  }}\n  chain own {{\n{own}  }}\n");
         jumps = format!("    iifname \"{device}\" accept\n    jump own\n");
-        let to_own = reports_to_own(gateway, &mark(1));
+        let to_own = reports_to_own(gateway, &mark(gateway, 1));
         let wan = set(&gateway.wan.interfaces);
         reports = to_own.iter().map(|rule| format!("    iifname {wan} {rule}\n")).collect();
         // The kernel itself reports packets that do not fit the interface it forwards them to.
@@ -200,7 +220,7 @@ fn nft(gateway: &Gateway, table: &str) -> String {
          \x20   socket transparent 1 {0} accept\n\
          \x20 }}\n\
          }}\n",
-        mark(0)
+        mark(gateway, 0)
     )
 }
 
