@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use transport::protocol::Family;
 
 use crate::operations::{self, Common, Operation};
+use crate::scope;
 use crate::session::{self, Ends, Wish};
 use crate::transfer;
 
@@ -28,8 +29,8 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
 
-    /// Saratoga: delete it there once it is here
-    #[arg(long)]
+    /// Delete it there once it is here
+    #[arg(long, help_heading = scope::SARATOGA)]
     take: bool,
 }
 
@@ -60,9 +61,6 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
     let name = args.name.clone().or(last.map(str::to_owned));
     let name = name.ok_or_else(|| crate::Usage(format!("{:?} has no name", args.file)))?;
     if args.common.options.protocol.kind.family() == Family::Cfdp {
-        if args.take {
-            return Err(crate::Usage("--take is for Saratoga".to_owned()).into());
-        }
         let (common, file, root) = (args.common, args.file, args.root);
         let (name, to_entity) = (Some(name), None);
         return operations::carry_out(Operation::PutFrom { common, file, name, root, to_entity });

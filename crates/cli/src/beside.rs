@@ -16,6 +16,7 @@ use transport::settings::CfdpUserSettings;
 use wire::bp7::Eid;
 use wire::cfdp::{Body, Direction, Header, Pdu};
 
+use crate::scope;
 use crate::station::{Observer, Station};
 use crate::transfer::Options;
 
@@ -27,13 +28,14 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 /// Options of an entity beside a node.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = scope::CFDP_IN_BUNDLES)]
 pub(crate) struct NodeOptions {
-    /// CFDP in bundles: the socket of the bundle node of this end, as its configuration says; PDUs are
+    /// The socket of the bundle node of this end, as its configuration says; PDUs are
     /// payloads of its bundles, and the entity has its number
     #[arg(long, value_name = "SOCKET")]
     pub(crate) node: Option<PathBuf>,
 
-    /// CFDP in bundles: how long each is of use [default: 1 d]
+    /// Lifetime of the bundles [default: 1 d]
     #[arg(long, value_name = "TIME", requires = "node")]
     lifetime: Option<Span>,
 }
@@ -68,8 +70,7 @@ impl NodeOptions {
         let Some(socket) = &self.node else { return Ok(None) };
         let protocol = options.full_protocol()?;
         ensure!(
-            protocol.kind.family() == transport::protocol::Family::Cfdp
-                && protocol.profile.is_none(),
+            protocol.profile.is_none(),
             "--node is for CFDP without a profile, not for {protocol}"
         );
         for (is_given, option) in [

@@ -22,6 +22,7 @@ mod peers;
 mod pep;
 mod punctuality;
 mod recv;
+mod scope;
 mod send;
 mod session;
 mod show;
@@ -35,7 +36,7 @@ mod transfer;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use lab::emulation::transfers::TransfersError;
 use lab::run::RunError;
 use lab::study::StudyError;
@@ -111,6 +112,15 @@ fn seed(text: &str) -> Result<u64, Usage> {
     text.parse().map_err(|_| Usage(format!("a seed is a whole number from 0 to {}", u64::MAX)))
 }
 
+/// The command that the user wrote, if its options are for its protocol.
+fn parsed() -> Result<Command, Usage> {
+    let mut command = Cli::command();
+    let matches = command.get_matches_mut();
+    scope::check(&command, &matches)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
+    Ok(cli.unwrap_or_else(|error| error.exit()).command)
+}
+
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(
@@ -121,7 +131,11 @@ fn main() -> ExitCode {
         .with_target(false)
         .without_time()
         .init();
-    let result = match Cli::parse().command {
+    let command = match parsed() {
+        Ok(command) => command,
+        Err(error) => return report(&error.into()),
+    };
+    let result = match command {
         Command::Compare(args) => compare::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Sim(args) => simulate::run(&args),

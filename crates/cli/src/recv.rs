@@ -12,11 +12,12 @@ use indicatif::ProgressBar;
 use proto::cfdp::{
     Entity, Indication, Limit, MetadataReceived, OperationIndication, Role, TransactionFinished,
 };
-use transport::protocol::{Family, Kind};
+use transport::protocol::Family;
 use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId};
 
 use crate::beside::{Hears, NodeOptions};
 use crate::peers::{self, GroupOptions};
+use crate::scope;
 use crate::session::{self, Ways};
 use crate::show;
 use crate::station::{self, Driver, Station};
@@ -33,11 +34,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", required_unless_present = "stream")]
     root: Option<PathBuf>,
 
-    /// NORM: receive a stream into this file, or - for standard output, and end when it ends, with
-    /// exit code 1 if something of it is missing; files are not received
-    #[arg(long, value_name = "FILE", conflicts_with = "root")]
-    stream: Option<PathBuf>,
-
     /// Entity number of this end [default: the MIB's, or 2; with --node that of the node]
     #[arg(long, value_name = "ID")]
     entity: Option<u64>,
@@ -50,42 +46,55 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1024)]
     peers_max: usize,
 
-    /// Saratoga: let others fetch files, and list directories
+    #[command(flatten)]
+    options: Options,
+
+    /// Another entity and its address, as 3=192.0.2.7:7542: replies, and files forwarded to it for
+    /// others, go there, whatever port it sends from; may be repeated
+    #[arg(long, value_name = "ID=ADDR", conflicts_with = "node", help_heading = scope::CFDP_AND_LTP)]
+    peer: Vec<String>,
+
+    #[command(flatten)]
+    node: NodeOptions,
+
+    /// An engine and the next one on the way to it, as 4=3, or any=3 for all engines without a
+    /// route of their own; may be repeated
+    #[arg(long, value_name = "ID=ID", requires = "peer", help_heading = scope::LTP_T)]
+    route: Vec<String>,
+
+    /// Receive a stream into this file, or - for standard output, and end when it ends, with exit
+    /// code 1 if part of it is missing; files are not received
+    #[arg(long, value_name = "FILE", conflicts_with = "root", help_heading = scope::NORM)]
+    stream: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = scope::NORM_AND_SARATOGA)]
+    group: GroupOptions,
+
+    #[command(flatten)]
+    saratoga: SaratogaOptions,
+}
+
+/// Options of Saratoga.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::SARATOGA)]
+struct SaratogaOptions {
+    /// Let others fetch files, and list directories
     #[arg(long)]
     serve: bool,
 
-    /// Saratoga: let others delete files
+    /// Let others delete files
     #[arg(long)]
     allow_delete: bool,
 
-    /// Saratoga: say every so many seconds to a multicast group that this end is there, and what
+    /// Send a beacon every so many seconds to a multicast group: that this end is there, and what
     /// it does
     #[arg(long, value_name = "SECONDS", value_parser = peers::seconds)]
     beacon: Option<Duration>,
 
-    #[command(flatten)]
-    group: GroupOptions,
-
-    /// Saratoga: the identifier in beacons, which nobody else has [default: ipn:N.0 with --entity
-    /// N, else what the settings say, else the name of this machine]
+    /// Identifier in beacons, which nobody else has [default: ipn:N.0 with --entity N, else the
+    /// settings' one, else the name of this machine]
     #[arg(long, value_name = "TEXT")]
     eid: Option<String>,
-
-    /// Another entity and its address, as 3=192.0.2.7:7542, by CFDP or LTP: replies, and what is
-    /// forwarded to it for others, go there, whatever port it sends from; may be repeated
-    #[arg(long, value_name = "ID=ADDR")]
-    peer: Vec<String>,
-
-    /// LTP-T: an engine and the next one on the way to it, as 4=3, or any=3 for all that nothing is said
-    /// of; may be repeated
-    #[arg(long, value_name = "ID=ID", requires = "peer")]
-    route: Vec<String>,
-
-    #[command(flatten)]
-    options: Options,
-
-    #[command(flatten)]
-    node: NodeOptions,
 }
 
 impl Args {
@@ -110,14 +119,6 @@ pub(crate) fn run(args: Args) -> Result<ExitCode> {
 
 /// Receives by another protocol; the outer error is one of the command line.
 fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
-    ensure!(args.node.node.is_none(), "--node is for CFDP, not for {}", args.options.protocol);
-    let is_ltp_t = args.options.protocol.kind == Kind::LtpT;
-    ensure!(family == Family::Ltp || args.peer.is_empty(), "--peer is for CFDP and LTP");
-    ensure!(is_ltp_t || args.route.is_empty(), "--route is for LTP-T");
-    ensure!(
-        family == Family::Saratoga || !args.serve && !args.allow_delete,
-        "--serve and --allow-delete are for Saratoga"
-    );
     let listen = args.listen()?;
     let service = session::Service {
         listen,
@@ -130,14 +131,9 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
         once: args.once,
         ways: Ways::new(known_peers(&args.peer)?, &args.route)?,
         peers_max: args.peers_max,
-        gets: args.serve,
-        deletes: args.allow_delete,
+        gets: args.saratoga.serve,
+        deletes: args.saratoga.allow_delete,
     };
-    ensure!(
-        family == Family::Norm || args.stream.is_none(),
-        "--stream is for NORM, not for {}",
-        args.options.protocol
-    );
     Ok(match args.stream {
         Some(to) => session::receive_stream(args.options, &service, &to),
         None => session::serve(args.options, service),
@@ -146,14 +142,13 @@ fn other(args: Args, family: Family) -> Result<Result<ExitCode>> {
 
 /// The beacons to send, if any are wanted.
 fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<session::Announce>> {
-    let Some(interval) = args.beacon else {
+    let Some(interval) = args.saratoga.beacon else {
         let grouped = family != Family::Norm && args.group != GroupOptions::default();
-        let given = args.eid.is_some() || grouped;
+        let given = args.saratoga.eid.is_some() || grouped;
         ensure!(!given, "--eid, --group and --interface are for beacons; give --beacon SECONDS");
         return Ok(None);
     };
-    ensure!(family == Family::Saratoga, "--beacon is for Saratoga");
-    let eid = args.eid.clone();
+    let eid = args.saratoga.eid.clone();
     let fits = eid.as_ref().is_none_or(|eid| (1..=255).contains(&eid.len()));
     ensure!(fits, "--eid has 1 to 255 octets");
     Ok(Some(session::Announce { interval, group: args.group.group(listen.ip())?, eid }))
@@ -161,19 +156,11 @@ fn beacons(args: &Args, family: Family, listen: SocketAddr) -> Result<Option<ses
 
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(Driver, Receiver)> {
-    let root = args.root.clone().context("--stream is for NORM; give --root")?;
-    ensure!(!args.serve && !args.allow_delete, "--serve and --allow-delete are for Saratoga");
-    ensure!(args.beacon.is_none(), "--beacon is for Saratoga");
-    ensure!(args.route.is_empty(), "--route is for LTP-T");
+    let root = args.root.clone().context("give --root")?;
     let waker = rt::Waker::new().context("cannot start")?;
     let screen = Screen::new(args.options.json);
     if let Some(mut beside) = args.node.beside(&args.options, args.entity)? {
-        ensure!(
-            args.eid.is_none() && args.group == GroupOptions::default(),
-            "--eid, --group and --interface are for beacons and groups, not for --node"
-        );
         beside.set_strangers(args.peers_max);
-        ensure!(args.peer.is_empty(), "--peer is for datagrams; a node knows ways to others");
         let (entity, socket) = (beside.entity, beside.socket().to_owned());
         let driver = beside.run_with(open_store(&root, &waker)?, waker, (TICK, Hears::All))?;
         screen.say(format_args!(
@@ -184,7 +171,6 @@ fn prepare(args: Args) -> Result<(Driver, Receiver)> {
         return Ok((Driver::Node(Box::new(driver)), Receiver::new(args, root, screen)));
     }
     let listen = args.listen()?;
-    ensure!(beacons(&args, Family::Cfdp, listen)?.is_none(), "--beacon is for Saratoga");
     let mut config = args.options.station(args.entity, 2)?;
     let number = station::of_entity(&config).context("it has no entity")?.entity;
     let paths = peers::paths(&known_peers(&args.peer)?)?;

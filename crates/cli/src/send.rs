@@ -14,12 +14,13 @@ use indicatif::ProgressBar;
 use proto::cfdp::{self, Indication, PutRequest, TransactionFinished};
 use transport::engines::EngineConfig;
 use transport::mib::Checksum;
-use transport::protocol::{Family, Kind, Protocol};
+use transport::protocol::{Family, Protocol};
 use transport::quantity::Span;
 use wire::cfdp::{FileStatus, TransactionId, TransmissionMode};
 
 use crate::beside::{Hears, NodeOptions};
 use crate::peers::GroupOptions;
+use crate::scope;
 use crate::session::{self, Ends, Wish};
 use crate::show;
 use crate::station::{self, Driver, Station};
@@ -46,24 +47,12 @@ pub(crate) struct Args {
     #[arg(required_unless_present_any = ["group", "node"], conflicts_with = "node")]
     address: Option<String>,
 
-    /// NORM: multicast group to send to, as 224.1.2.3 or 224.1.2.3:6003
-    #[arg(long, value_name = "ADDR", conflicts_with = "address")]
-    group: Option<String>,
-
-    /// NORM: network interface of the group, as eth0 [default: the routing table's]
-    #[arg(long, value_name = "NAME", requires = "group")]
-    interface: Option<String>,
-
-    /// NORM: routers that what is sent to the group may pass, and one more [default: 1]
-    #[arg(long, value_name = "N", requires = "group")]
-    ttl: Option<u32>,
-
     /// Name the file shall have at the receiver [default: the file's own]
     #[arg(long, value_name = "NAME")]
     remote: Option<String>,
 
     /// Address to send from [default: any]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "node")]
     listen: Option<String>,
 
     /// Entity number of this end [default: the MIB's, or 1; with --node that of the node]
@@ -74,11 +63,35 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ID", default_value_t = 2)]
     remote_entity: u64,
 
-    /// LTP-T: the engine at that address, if it is one on the way to the receiver; nobody says whether
+    /// Give up after this time; the same command goes on later
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<Span>,
+
+    #[command(flatten)]
+    options: Options,
+
+    #[command(flatten)]
+    cfdp: CfdpOptions,
+
+    #[command(flatten)]
+    node: NodeOptions,
+
+    /// The engine at that address, if it is one on the way to the receiver; nobody reports whether
     /// the file comes further
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", help_heading = scope::LTP_T)]
     via: Option<u64>,
 
+    #[command(flatten)]
+    norm: NormOptions,
+
+    #[command(flatten)]
+    saratoga: SaratogaOptions,
+}
+
+/// Options of CFDP.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::CFDP)]
+struct CfdpOptions {
     /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
     /// protocol cfdp-1, else the MIB's, or 2; over LTP and in bundles, which repeat what is lost, 1]
     #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
@@ -88,36 +101,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TYPE", value_parser = request::named::<Checksum>)]
     checksum: Option<Checksum>,
 
-    /// Give up after this time; the same command goes on later
-    #[arg(long, value_name = "TIME")]
-    timeout: Option<Span>,
-
     /// How long to stay after the end to answer the receiver if it asks again, because the last
     /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
     #[arg(long, value_name = "TIME")]
     linger: Option<Span>,
-
-    /// NORM: send the file as a stream, which may be a pipe, or - for standard input: what comes is
-    /// sent at once, and `slowlight recv --stream` delivers it as it comes
-    #[arg(long)]
-    stream: bool,
-
-    /// NORM: let what is new in a stream overwrite what receivers may lack, instead of waiting
-    #[arg(long, requires = "stream")]
-    push: bool,
-
-    /// NORM: say this to the applications of receivers, ahead of the file; libnorm hears it more than
-    /// once; may be repeated
-    #[arg(long, value_name = "TEXT", conflicts_with = "stream")]
-    command: Vec<String>,
-
-    /// Saratoga: ask first whether the file is taken
-    #[arg(long)]
-    ask: bool,
-
-    /// Saratoga: delete the file here once it is there
-    #[arg(long)]
-    give: bool,
 
     /// Directory for the state of unfinished transfers
     /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
@@ -125,13 +112,51 @@ pub(crate) struct Args {
     state: Option<PathBuf>,
 
     #[command(flatten)]
-    options: Options,
-
-    #[command(flatten)]
     request: RequestOptions,
+}
 
-    #[command(flatten)]
-    node: NodeOptions,
+/// Options of NORM.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::NORM)]
+struct NormOptions {
+    /// Multicast group to send to, as 224.1.2.3 or 224.1.2.3:6003
+    #[arg(long, value_name = "ADDR", conflicts_with = "address")]
+    group: Option<String>,
+
+    /// Network interface of the group, as eth0 [default: the routing table's]
+    #[arg(long, value_name = "NAME", requires = "group")]
+    interface: Option<String>,
+
+    /// Multicast TTL (hop limit) [default: 1]
+    #[arg(long, value_name = "N", requires = "group")]
+    ttl: Option<u32>,
+
+    /// Send the file as a stream, which may be a pipe, or - for standard input: bytes are sent as
+    /// soon as they are read, and `slowlight recv --stream` delivers them as they arrive
+    #[arg(long)]
+    stream: bool,
+
+    /// Let new data of a stream overwrite what receivers may lack, instead of waiting
+    #[arg(long, requires = "stream")]
+    push: bool,
+
+    /// Send a command to the applications of receivers, ahead of the file; libnorm may deliver it
+    /// more than once; may be repeated
+    #[arg(long, value_name = "TEXT", conflicts_with = "stream")]
+    command: Vec<String>,
+}
+
+/// Options of Saratoga.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::SARATOGA)]
+struct SaratogaOptions {
+    /// Ask first whether the file is taken
+    #[arg(long)]
+    ask: bool,
+
+    /// Delete the file here once it is there
+    #[arg(long)]
+    give: bool,
 }
 
 impl Args {
@@ -142,9 +167,9 @@ impl Args {
     /// The group to send to, if it is one.
     fn group(&self, protocol: &Protocol) -> Result<Option<rt::Group>> {
         let is_norm = protocol.kind.family() == Family::Norm;
-        let options = GroupOptions::of(self.group.clone(), self.interface.clone(), self.ttl);
-        if self.group.is_some() {
-            ensure!(is_norm, "--group is for NORM, not for {protocol}");
+        let options =
+            GroupOptions::of(self.norm.group.clone(), self.norm.interface.clone(), self.norm.ttl);
+        if self.norm.group.is_some() {
             return options.of_norm().map(Some);
         }
         let Some(to) = self.address.as_deref().filter(|_| is_norm) else { return Ok(None) };
@@ -156,7 +181,7 @@ impl Args {
 /// Sends the file; returns when the receiver has it, or with class 1 when it is sent.
 pub(crate) fn run(args: Args) -> Result<ExitCode> {
     if !matches!(args.options.protocol.kind.family(), Family::Cfdp | Family::CfdpLtp) {
-        if args.stream {
+        if args.norm.stream {
             let (ends, source) = stream(&args).map_err(transfer::usage)?;
             return session::send_stream(args.options, ends, source, args.timeout);
         }
@@ -179,29 +204,12 @@ fn stream(args: &Args) -> Result<(Ends, session::Source)> {
     let from = args.file.clone();
     let called = from.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = args.remote.clone().unwrap_or_else(|| called.to_owned());
-    Ok((ends, session::Source { from, name, push: args.push }))
+    Ok((ends, session::Source { from, name, push: args.norm.push }))
 }
 
 /// Between whom to send by another protocol than CFDP.
 fn ends(args: &Args) -> Result<Ends> {
     let protocol = &args.options.protocol;
-    let is_saratoga = protocol.kind.family() == Family::Saratoga;
-    let is_norm = protocol.kind.family() == Family::Norm;
-    ensure!(args.node.node.is_none(), "--node is for CFDP, not for {protocol}");
-    ensure!(is_norm || !args.stream, "--stream is for NORM, not for {protocol}");
-    ensure!(is_norm || args.command.is_empty(), "--command is for NORM, not for {protocol}");
-    for (given, option) in [
-        (args.class.is_some(), "--class"),
-        (args.checksum.is_some(), "--checksum"),
-        (args.linger.is_some(), "--linger"),
-        (args.state.is_some(), "--state"),
-        (args.request != RequestOptions::default(), "what goes along with a file"),
-    ] {
-        ensure!(!given, "{option} is for CFDP, not for {protocol}");
-    }
-    ensure!(is_saratoga || !args.ask && !args.give, "--ask and --give are for Saratoga");
-    let is_ltp_t = protocol.kind == Kind::LtpT;
-    ensure!(is_ltp_t || args.via.is_none(), "--via is for LTP-T, not for {protocol}");
     ensure!(
         !protocol.kind.is_fetched(),
         "{protocol} is for who fetches: `slowlight get --protocol saratoga`"
@@ -222,23 +230,18 @@ fn other(args: &Args) -> Result<(Ends, Wish)> {
     let (root, name) = source(&args.file)?;
     let asked = args.file.file_name().and_then(|name| name.to_str()).unwrap_or(&name);
     let remote = args.remote.clone().unwrap_or_else(|| asked.to_owned());
-    let (asks, gives, commands) = (args.ask, args.give, args.command.clone());
+    let (asks, gives, commands) =
+        (args.saratoga.ask, args.saratoga.give, args.norm.command.clone());
     Ok((ends, Wish::Send { root, name, remote, asks, gives, commands }))
 }
 
 /// Everything that can be wrong with the command is found out here.
 fn prepare(args: Args) -> Result<(Driver, Sender, State)> {
-    ensure!(args.group(&args.options.protocol)?.is_none(), "--group is for NORM");
-    ensure!(!args.stream, "--stream is for NORM");
-    ensure!(args.via.is_none(), "--via is for LTP-T");
     ensure!(args.remote.as_deref() != Some(""), "--remote is empty; give the file a name");
-    ensure!(!args.ask && !args.give, "--ask and --give are for Saratoga");
-    ensure!(args.command.is_empty(), "--command is for NORM; CFDP has --message");
     let (root, name) = source(&args.file)?;
     let path = root.join(&name);
     let waker = rt::Waker::new().context("cannot start")?;
     if let Some(mut beside) = args.node.beside(&args.options, args.entity)? {
-        ensure!(args.listen.is_none(), "--listen is for datagrams; the node at --node has layers");
         tell_of_one(beside.cfdp(), args.remote_entity)?;
         let put = put_request(&args, &name, beside.cfdp())?;
         let to = beside.socket().display().to_string();
@@ -286,7 +289,7 @@ fn open_store(
     put: &PutRequest,
     waker: &rt::Waker,
 ) -> Result<(rt::FileStore, State)> {
-    let mut state = State::open(args.state.as_deref(), path, to, put)?;
+    let mut state = State::open(args.cfdp.state.as_deref(), path, to, put)?;
     let root = path.parent().context("it has no folder")?;
     let name = path.file_name().and_then(|name| name.to_str()).context("it has no name")?;
     let config = rt::StoreConfig {
@@ -349,7 +352,7 @@ fn source(file: &Path) -> Result<(PathBuf, String)> {
 }
 
 fn put_request(args: &Args, name: &str, config: &cfdp::Config) -> Result<PutRequest> {
-    let mode = match args.class {
+    let mode = match args.cfdp.class {
         Some(1) => TransmissionMode::Unacknowledged,
         Some(_) => TransmissionMode::Acknowledged,
         None => args.options.mode(config, args.remote_entity),
@@ -361,11 +364,11 @@ fn put_request(args: &Args, name: &str, config: &cfdp::Config) -> Result<PutRequ
         source_name: Some(asked.to_owned()),
         destination_name: args.remote.clone().unwrap_or_else(|| asked.to_owned()),
         mode: Some(mode),
-        checksum: args.checksum.map(Into::into),
+        checksum: args.cfdp.checksum.map(Into::into),
         resume: true,
         ..PutRequest::default()
     };
-    args.request.apply(&mut put);
+    args.cfdp.request.apply(&mut put);
     Ok(put)
 }
 
@@ -409,7 +412,7 @@ impl Sender {
         let bar = screen.bar(&put.destination_name, None);
         Self {
             timeout: args.timeout.map(|timeout| now + timeout.duration()),
-            linger: args.linger.map(Span::duration),
+            linger: args.cfdp.linger.map(Span::duration),
             options: args.options,
             file,
             put,

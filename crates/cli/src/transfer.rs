@@ -20,6 +20,7 @@ use transport::protocol::{Family, Kind, Protocol};
 use transport::quantity::{Rate, Size, Span};
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode, Width};
 
+use crate::scope;
 use crate::session::Ended;
 use crate::show;
 
@@ -85,9 +86,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "BYTES", value_parser = datagram)]
     pub(crate) datagram: Option<usize>,
 
-    /// Saratoga: content may be damaged on the way, and goes by UDP-Lite with a checksum over the
-    /// headers only, and none over the file; all but data still goes by UDP
-    #[arg(long)]
+    /// Content may be damaged on the way, and goes by UDP-Lite with a checksum over the headers
+    /// only, and none over the file; all but data still goes by UDP
+    #[arg(long, help_heading = scope::SARATOGA)]
     pub(crate) udp_lite: bool,
 
     /// Print results as JSON, one object a line
@@ -167,7 +168,6 @@ impl Options {
     pub(crate) fn entity(&self, given: Option<u64>, default: u64) -> Result<cfdp::Config> {
         let protocol = self.full_protocol()?;
         ensure!(protocol.kind.family() == Family::Cfdp, "{protocol} is not CFDP");
-        ensure!(!self.udp_lite, "--udp-lite is for Saratoga");
         let mut config = transport::engines::cfdp_config(&protocol)?;
         config.entity = default;
         // An engine that a profile is of counted from there in each run. Here a number that comes again
@@ -198,7 +198,6 @@ impl Options {
         if protocol.kind.family() != Family::CfdpLtp {
             return Ok(EngineConfig::Cfdp(Box::new(self.entity(given, default)?)));
         }
-        ensure!(!self.udp_lite, "--udp-lite is for Saratoga");
         let mut config = EngineConfig::new(&protocol, default, None)?;
         if let EngineConfig::CfdpLtp(told) = &mut config {
             told.cfdp.sequence_width = Width::FOUR;

@@ -7,9 +7,11 @@ use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use transport::mib::{Condition, Handler};
 use wire::cfdp::{FilestoreAction, FilestoreStatus};
 
+use crate::scope;
+
 /// Options of the Metadata PDU.
-#[derive(Debug, Default, PartialEq, clap::Args)]
-#[command(next_help_heading = "Along with the file")]
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::CFDP_REQUEST)]
 pub(crate) struct RequestOptions {
     /// Message to the receiver's user: a text, or bytes as hex:00ff; may be repeated
     #[arg(long, value_name = "TEXT|hex:BYTES", value_parser = message)]

@@ -340,8 +340,6 @@ fn settings(
     rights: Rights,
 ) -> Result<(EngineConfig, PathInfo)> {
     let protocol = options.full_protocol()?;
-    let is_saratoga = protocol.kind.family() == Family::Saratoga;
-    ensure!(is_saratoga || !options.udp_lite, "--udp-lite is for Saratoga");
     let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
     match &mut config {
         EngineConfig::Ltp(config) => {

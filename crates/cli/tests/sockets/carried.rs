@@ -251,7 +251,7 @@ fn what_makes_no_sense_is_told() {
         (&send, &["--udp-lite"], "--udp-lite is for Saratoga"),
         (&send, &["--via", "3"], "--via is for LTP-T"),
         (&recv, &["--route", "4=3", "--peer", "3=127.0.0.1:9"], "--route is for LTP-T"),
-        (&recv, &["--serve"], "are for Saratoga"),
+        (&recv, &["--serve"], "is for Saratoga"),
         (&recv, &["--peer", "3"], "write it like 3=192.0.2.7:7542"),
     ] {
         let ended = Running::start(&[command, more].concat()).end();
