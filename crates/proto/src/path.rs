@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
 
-use crate::kernel::Clock;
+use crate::session::Clock;
 
 /// Where a transfer lives in its engine; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

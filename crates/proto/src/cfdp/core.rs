@@ -13,8 +13,8 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
-use crate::kernel::{self, Clock, Reason, Seat, User};
 use crate::path::{Burst, Class, Handle, Path};
+use crate::session::{self, Clock, Reason, Seat, User};
 use crate::timer::{self, TICK};
 
 /// A transaction's timers.
@@ -44,7 +44,7 @@ pub(crate) enum Alarm {
     Ready(Class),
 }
 
-impl kernel::Alarm for Alarm {
+impl session::Alarm for Alarm {
     fn why(self) -> &'static str {
         match self {
             Self::Ack => "ack",
@@ -96,15 +96,15 @@ pub(crate) enum Task {
     Operation(u64),
 }
 
-pub(crate) type Job = kernel::Job<Task>;
+pub(crate) type Job = session::Job<Task>;
 
-pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
+pub(crate) type Shared = session::Shared<Alarm, Task>;
 
 /// What all transactions of an entity share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) kernel: Kernel,
+    pub(crate) shared: Shared,
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     /// Ranges tracked, in all receptions.
@@ -117,7 +117,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config) -> Self {
         Self {
-            kernel: Kernel::new(config.limits.buffers),
+            shared: Shared::new(config.limits.buffers),
             user: User::new(),
             stats: Stats::default(),
             ranges: 0,
@@ -137,7 +137,7 @@ impl Core {
 /// What each transaction has, whichever side it is on.
 #[derive(Debug)]
 pub(crate) struct Base {
-    session: kernel::Base<Alarm>,
+    session: session::Base<Alarm>,
     /// The header of what this side sends.
     pub(crate) header: Header,
     pub(crate) peer: u64,
@@ -148,7 +148,7 @@ pub(crate) struct Base {
 
 /// A transaction is a session.
 impl Deref for Base {
-    type Target = kernel::Base<Alarm>;
+    type Target = session::Base<Alarm>;
 
     fn deref(&self) -> &Self::Target {
         &self.session
@@ -163,7 +163,7 @@ impl DerefMut for Base {
 
 impl Base {
     pub(crate) fn new(handle: Handle, header: Header, peer: u64, remote: Remote) -> Self {
-        let session = kernel::Base::unfrozen(Seat::new(handle, remote.path), Time::ZERO);
+        let session = session::Base::unfrozen(Seat::new(handle, remote.path), Time::ZERO);
         Self { session, header, peer, remote, overrides: Vec::new() }
     }
 
@@ -177,7 +177,7 @@ impl Base {
 
     /// Asks for a chance to send something of this class.
     pub(crate) fn want(&mut self, core: &mut Core, class: Class) {
-        self.seat.want(&mut core.kernel.paths, class);
+        self.seat.want(&mut core.shared.paths, class);
     }
 
     /// The same, after a host delay.
@@ -187,7 +187,7 @@ impl Base {
             return;
         }
         let sooner = core
-            .kernel
+            .shared
             .timers
             .get((self.seat.handle, Alarm::Ready(class)))
             .is_none_or(|d| at < d.at);
@@ -205,20 +205,20 @@ impl Base {
             return false;
         }
         let patience = self.answer_time(core).max(Duration::from_secs(1));
-        let is_up = core.kernel.paths.get(&path).is_some_and(Path::is_up);
+        let is_up = core.shared.paths.get(&path).is_some_and(Path::is_up);
         !is_up || now.since(self.last_heard) >= patience
     }
 
     /// Arms a timer, unless it stands still now: then it is armed when the clock runs again.
     pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
         if self.clock().runs(alarm) {
-            self.session.arm(&mut core.kernel, alarm, at);
+            self.session.arm(&mut core.shared, alarm, at);
         }
     }
 
     /// Arms a timer unless it is armed to go off no later: it then looks again by itself.
     pub(crate) fn alarm_no_later(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
-        if core.kernel.timers.get((self.seat.handle, alarm)).is_none_or(|deadline| at < deadline.at)
+        if core.shared.timers.get((self.seat.handle, alarm)).is_none_or(|deadline| at < deadline.at)
         {
             self.alarm(core, alarm, at);
         }
@@ -226,20 +226,20 @@ impl Base {
 
     /// Disarms a timer. If it stands still, what is left of it bounds the next one of its kind.
     pub(crate) fn disarm(&mut self, core: &mut Core, alarm: Alarm) {
-        self.session.disarm_running(&mut core.kernel, alarm);
+        self.session.disarm_running(&mut core.shared, alarm);
     }
 
     pub(crate) fn disarm_protocol(&mut self, core: &mut Core) {
-        self.session.disarm_protocol(&mut core.kernel);
+        self.session.disarm_protocol(&mut core.shared);
     }
 
     pub(crate) fn disarm_all(&mut self, core: &mut Core) {
-        self.session.disarm_all(&mut core.kernel);
+        self.session.disarm_all(&mut core.shared);
     }
 
     /// Suspends the transaction until it is resumed, and reports that if it is wanted.
     pub(crate) fn suspend(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
-        self.session.freeze(&mut core.kernel, now, Reason::User);
+        self.session.freeze(&mut core.shared, now, Reason::User);
         if core.config.indications.suspended {
             core.user.indicate(Indication::Suspended { id: self.id(), condition });
         }
@@ -281,7 +281,7 @@ impl Base {
         left: Vec<(Alarm, Duration)>,
     ) {
         for (alarm, left) in left {
-            if core.kernel.timers.get((self.seat.handle, alarm)).is_some() {
+            if core.shared.timers.get((self.seat.handle, alarm)).is_some() {
                 self.alarm_no_later(core, alarm, now + left.max(TICK));
             }
         }
@@ -290,12 +290,12 @@ impl Base {
     /// Whether timers run: not while suspended, nor while a direction of the path is known to be
     /// down.
     pub(crate) fn running(&self, core: &Core) -> bool {
-        !self.is_suspended() && core.kernel.paths.clock(self.seat.path) == Clock::Running
+        !self.is_suspended() && core.shared.paths.clock(self.seat.path) == Clock::Running
     }
 
     /// Time within which the peer should have answered.
     pub(crate) fn answer_time(&self, core: &Core) -> Duration {
-        self.seat.round_trip(&core.kernel.paths).timeout(self.remote.initial_rtt)
+        self.seat.round_trip(&core.shared.paths).timeout(self.remote.initial_rtt)
     }
 
     /// Time between two looks whether an unacknowledged transaction is complete, or closed.

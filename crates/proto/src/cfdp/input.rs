@@ -11,8 +11,8 @@ use super::finished;
 use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
 use super::{Entity, Transaction};
-use crate::kernel::{Admission, Place, Turns as _};
 use crate::path::{Handle, Pacing, Path};
+use crate::session::{Admission, Place, Turns as _};
 
 /// Of how many entities it is told that PDUs for them came here.
 const MISDIRECTED_MAX: usize = 8;
@@ -85,7 +85,7 @@ impl Entity {
                 self.core.stats.stray += 1;
                 return;
             }
-            base.seat.set_path(&mut self.core.kernel.paths, from);
+            base.seat.set_path(&mut self.core.shared.paths, from);
             // Timers that stood still with the old path would not be started by the new one.
             if base.is_frozen() || !base.running(&self.core) {
                 transaction.follow(&mut self.core, now);
@@ -288,7 +288,7 @@ impl Entity {
             return;
         }
         let is_refusal = status != TransactionStatus::Terminated;
-        if is_refusal && !self.core.kernel.replies.refusals.admit(now, from) {
+        if is_refusal && !self.core.shared.replies.refusals.admit(now, from) {
             self.core.stats.refusals_left_out += 1;
             self.core.user.limit_reached(Limit::Refusals);
             return;
@@ -312,9 +312,9 @@ impl Entity {
 
     pub(super) fn reply(&mut self, path: PathId, pdu: Option<Vec<u8>>) {
         let Some(pdu) = pdu else { return };
-        let mtu = self.core.kernel.paths.get(&path).map_or(usize::MAX, Path::mtu);
+        let mtu = self.core.shared.paths.get(&path).map_or(usize::MAX, Path::mtu);
         let pdu = finished::fitted(pdu, mtu);
-        if self.core.kernel.replies.push(path, pdu) {
+        if self.core.shared.replies.push(path, pdu) {
             return;
         }
         self.core.stats.replies_dropped += 1;
@@ -330,19 +330,19 @@ impl Entity {
             catch_up: config.catch_up,
             ..Pacing::default()
         };
-        let change = self.core.kernel.path_event(id, event, pacing);
-        let is_up = self.core.kernel.paths.get(&id).is_some_and(Path::is_up);
+        let change = self.core.shared.path_event(id, event, pacing);
+        let is_up = self.core.shared.paths.get(&id).is_some_and(Path::is_up);
         if change.is_none() && is_up {
             return;
         }
-        let only = self.core.kernel.only_path();
+        let only = self.core.shared.only_path();
         let mut in_use = false;
         for transaction in self.slots.iter_mut() {
             let base = transaction.base_mut();
             if base.seat.path.is_none()
                 && let Some(only) = only
             {
-                base.seat.set_path(&mut self.core.kernel.paths, only);
+                base.seat.set_path(&mut self.core.shared.paths, only);
             }
             if base.seat.path != Some(id) {
                 continue;
@@ -354,7 +354,7 @@ impl Entity {
         }
         if !is_up && !in_use && !configured {
             // Addresses that were heard once would otherwise be kept for ever.
-            self.core.kernel.paths.remove(id);
+            self.core.shared.paths.remove(id);
         }
     }
 
@@ -364,7 +364,7 @@ impl Entity {
         ticket: Ticket,
         answer: Result<Completion, EffectError>,
     ) {
-        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
         if handle == Handle::NOBODY || job == Job::Forget {
             match job {
                 Job::Own(Task::Load) => self.restore(now, answer),
@@ -391,7 +391,7 @@ impl Entity {
             Some(Transaction::Receiver(receiver)) => {
                 receiver.done(&mut self.core, now, job, answer);
             }
-            None => self.core.kernel.orphaned(&job, &answer),
+            None => self.core.shared.orphaned(&job, &answer),
         }
         self.settle(handle);
     }

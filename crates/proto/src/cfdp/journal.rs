@@ -265,7 +265,7 @@ impl JournalSlot {
             return;
         }
         self.busy = true;
-        core.kernel.index(handle, Job::Own(Task::Journal), request);
+        core.shared.index(handle, Job::Own(Task::Journal), request);
     }
 
     /// The operation under way is over; whether all of them are.

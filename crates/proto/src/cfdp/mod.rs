@@ -52,11 +52,11 @@ pub use self::user_operations::{
 pub use wire::cfdp as pdu;
 
 use self::closed::{Closed, Over};
-use self::core::{Alarm, Base, Core, Job, Kernel, Task};
+use self::core::{Alarm, Base, Core, Job, Shared, Task};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::kernel::{Clock, Reason, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Turn};
+use crate::session::{Clock, Reason, Seat, Slots, Turns};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
 const SEQUENCE_BLOCK: u64 = 64;
@@ -126,13 +126,13 @@ impl Transaction {
 
     /// Lets the timers run or stand still as the path's clock does, and sends what can be sent.
     fn follow(&mut self, core: &mut Core, now: Time) {
-        let clock = core.kernel.paths.clock(self.base().seat.path);
+        let clock = core.shared.paths.clock(self.base().seat.path);
         if clock == Clock::Running {
             self.rearm(core, now);
             return;
         }
         match self {
-            Self::Sender(sender) => sender.base.freeze(&mut core.kernel, now, Reason::Path),
+            Self::Sender(sender) => sender.base.freeze(&mut core.shared, now, Reason::Path),
             Self::Receiver(receiver) => receiver.freeze(core, now),
         }
         if clock == Clock::Sending {
@@ -165,7 +165,7 @@ impl Entity {
         let mut core = Core::new(config);
         let loaded = !core.config.journal.enabled;
         if !loaded {
-            core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         }
         let closed = Closed::new(core.config.limits.finished);
         Self {
@@ -214,7 +214,7 @@ impl Entity {
             Transaction::Sender(sender) => size_of::<Sender>() + sender.memory(),
             Transaction::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
         });
-        let Kernel { room, replies, .. } = &self.core.kernel;
+        let Shared { room, replies, .. } = &self.core.shared;
         held.sum::<usize>() + room.held() + self.closed.memory() + replies.memory()
     }
 
@@ -247,7 +247,7 @@ impl Entity {
         }
         let remote = self.core.config.remote(request.destination).clone();
         let way = remote.path.or(heard);
-        if way.is_none() && self.core.kernel.paths.len() > 1 {
+        if way.is_none() && self.core.shared.paths.len() > 1 {
             return Err(RequestError::NoPath(request.destination));
         }
         request.check(&remote)?;
@@ -255,7 +255,7 @@ impl Entity {
         let id = header.transaction();
         let handle = self.slots.reserve();
         let mut base = Base::new(handle, header, request.destination, remote);
-        base.seat.path = way.or_else(|| self.core.kernel.only_path());
+        base.seat.path = way.or_else(|| self.core.shared.only_path());
         let mut sender = Sender::new(base, request, None);
         self.core.user.indicate(Indication::Transaction(id));
         if self.is_safe(id.sequence) {
@@ -334,7 +334,7 @@ impl Entity {
             self.sequence_reserved = block;
             let value = journal::encode_sequence(block);
             let key = journal::SEQUENCE_KEY.to_owned();
-            self.core.kernel.index(
+            self.core.shared.index(
                 Handle::NOBODY,
                 Job::Own(Task::Sequence(block)),
                 IndexRequest::Put { key, value },
@@ -457,7 +457,7 @@ impl Entity {
     }
 
     fn fill(&mut self, handle: Handle, id: TransactionId, transaction: Transaction) {
-        self.core.kernel.senders += usize::from(transaction.role() == Role::Sender);
+        self.core.shared.senders += usize::from(transaction.role() == Role::Sender);
         self.slots.fill(handle, transaction);
         self.by_id.insert(id, handle);
     }
@@ -467,7 +467,7 @@ impl Entity {
         for forgotten in self.closed.insert(id, over) {
             if self.core.config.journal.enabled {
                 let key = journal::receiver_key(forgotten);
-                self.core.kernel.index(Handle::NOBODY, Job::Forget, IndexRequest::Remove { key });
+                self.core.shared.index(Handle::NOBODY, Job::Forget, IndexRequest::Remove { key });
             }
         }
     }
@@ -477,8 +477,8 @@ impl Turns for Entity {
     type Alarm = Alarm;
     type Job = Task;
 
-    fn kernel(&mut self) -> &mut Kernel {
-        &mut self.core.kernel
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.core.shared
     }
 
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
@@ -486,8 +486,8 @@ impl Turns for Entity {
     }
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
-        let Core { kernel, stats, .. } = &mut self.core;
-        stats.oversize += kernel.replies.emit(id, burst, |octets| {
+        let Core { shared, stats, .. } = &mut self.core;
+        stats.oversize += shared.replies.emit(id, burst, |octets| {
             if let Ok(pdu) = Pdu::decode(octets) {
                 stats.sent.count(&pdu.body);
             }
@@ -505,7 +505,7 @@ impl Turns for Entity {
     fn settle(&mut self, handle: Handle) {
         if self.slots.get(handle).is_some_and(Transaction::is_done) {
             let Some(mut transaction) = self.slots.take(handle) else { return };
-            self.core.kernel.senders -= usize::from(transaction.role() == Role::Sender);
+            self.core.shared.senders -= usize::from(transaction.role() == Role::Sender);
             let id = transaction.base().id();
             // The two halves of a relayed transaction have the same id.
             if self.by_id.get(&id) == Some(&handle) {
@@ -521,7 +521,7 @@ impl Turns for Entity {
                 self.remember(receiver.base.id(), Over { pdu, subject, since });
             }
         }
-        if std::mem::take(&mut self.core.kernel.flush_wanted) {
+        if std::mem::take(&mut self.core.shared.flush_wanted) {
             for transaction in self.slots.iter_mut() {
                 if let Transaction::Receiver(receiver) = transaction {
                     receiver.flush(&mut self.core);
@@ -552,7 +552,7 @@ impl Engine for Entity {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
+        while let Some((handle, alarm)) = self.core.shared.timers.pop_due(now) {
             let Some(transaction) = self.slots.get_mut(handle) else { continue };
             transaction.base_mut().disarm(&mut self.core, alarm);
             match transaction {
@@ -569,7 +569,7 @@ impl Engine for Entity {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.kernel.effects.pop_front()
+        self.core.shared.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -577,6 +577,6 @@ impl Engine for Entity {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.core.kernel.timers.next()
+        self.core.shared.timers.next()
     }
 }

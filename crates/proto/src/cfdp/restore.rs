@@ -12,8 +12,8 @@ use super::journal::{self, ReceiverRecord, Record};
 use super::request::{FilestoreRequest, PutRequest};
 use super::sender::Sender;
 use super::{Entity, Transaction};
-use crate::kernel::Turns as _;
 use crate::path::Handle;
+use crate::session::Turns as _;
 
 impl Entity {
     /// Takes up the records; without them, begins afresh.
@@ -100,7 +100,7 @@ impl Entity {
 
     fn refuse_record(&mut self, key: String) {
         let request = IndexRequest::Remove { key: key.clone() };
-        self.core.kernel.index(Handle::NOBODY, Job::Forget, request);
+        self.core.shared.index(Handle::NOBODY, Job::Forget, request);
         self.core.user.indicate(Indication::RecordRefused { key });
     }
 
@@ -129,7 +129,7 @@ impl Entity {
         let handle = self.slots.reserve();
         let remote = self.core.config.remote(request.destination).clone();
         let mut base = Base::new(handle, header, request.destination, remote);
-        base.seat.path = base.seat.path.or_else(|| self.core.kernel.only_path());
+        base.seat.path = base.seat.path.or_else(|| self.core.shared.only_path());
         let size = (!unbounded).then_some(described.file_size);
         let mut sender = Sender::restored(base, request, size);
         sender.start(&mut self.core, now);
@@ -148,7 +148,7 @@ impl Entity {
         {
             return false;
         }
-        let path = self.way_to(header.source.0).or_else(|| self.core.kernel.only_path());
+        let path = self.way_to(header.source.0).or_else(|| self.core.shared.only_path());
         let handle = self.begin_reception(now, path, &header);
         if let Some(Transaction::Receiver(receiver)) = self.slots.get_mut(handle) {
             receiver.restore(&mut self.core, now, record);

@@ -14,8 +14,8 @@ use super::indication::{Block, Indication, Limit, Stats};
 use super::marks::Done;
 use super::silence::{Probe, Silence};
 use super::transport::flow::{Outcome, Seq};
-use crate::kernel::{self, Base, User};
 use crate::path::Burst;
+use crate::session::{self, Base, User};
 use crate::timer::Timer;
 
 /// A session's timers.
@@ -41,7 +41,7 @@ pub(crate) enum Alarm {
     Expiry(Seq),
 }
 
-impl kernel::Alarm for Alarm {
+impl session::Alarm for Alarm {
     fn why(self) -> &'static str {
         match self {
             Self::Checkpoint(_) => "checkpoint",
@@ -75,15 +75,15 @@ pub(crate) enum Task {
     Record,
 }
 
-pub(crate) type Job = kernel::Job<Task>;
+pub(crate) type Job = session::Job<Task>;
 
-pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
+pub(crate) type Shared = session::Shared<Alarm, Task>;
 
 /// What all sessions of an engine share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) kernel: Kernel,
+    pub(crate) shared: Shared,
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
@@ -112,7 +112,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
         Self {
-            kernel: Kernel::new(config.limits.buffers),
+            shared: Shared::new(config.limits.buffers),
             user: User::new(),
             stats: Stats::default(),
             rng,
@@ -139,7 +139,7 @@ impl Core {
     /// Data that came is dropped for lack of room.
     pub(crate) fn no_room(&mut self) {
         self.stats.data_dropped += 1;
-        if self.kernel.became_full() {
+        if self.shared.became_full() {
             self.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
     }
@@ -153,7 +153,7 @@ impl Core {
         silence: Silence,
         (timer, probe): (Timer, Probe),
     ) -> Duration {
-        let packet = path.and_then(|id| self.kernel.paths.get(&id));
+        let packet = path.and_then(|id| self.shared.paths.get(&id));
         let packet = packet.map(|path| path.time_of(path.mtu())).unwrap_or_default();
         let [one, most] =
             [1, self.sessions].map(|sessions| silence.wait(timer, probe, packet, sessions));
@@ -166,7 +166,7 @@ impl Core {
 
     /// Time within which the peer should have answered.
     pub(crate) fn answer_time(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
-        base.seat.round_trip(&self.kernel.paths).timeout(remote.initial_rtt)
+        base.seat.round_trip(&self.shared.paths).timeout(remote.initial_rtt)
     }
 }
 

@@ -13,8 +13,8 @@ use super::transport::{Config, FlowId, Indication as Notice, Undeliverable, reco
 use super::{
     Failure, Finished as Ended, Indication, Limit, Node, RequestError, SendRequest, Session,
 };
-use crate::kernel::{Alarm as _, Turns as _};
 use crate::path::Handle;
+use crate::session::{Alarm as _, Turns as _};
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
@@ -86,12 +86,12 @@ impl Node {
         };
         let at = time_of(config, lifetime).max(now + TICK);
         let alarm = Alarm::Expiry(seq);
-        self.core.kernel.timers.set((Handle::NOBODY, alarm), at, alarm.why());
+        self.core.shared.timers.set((Handle::NOBODY, alarm), at, alarm.why());
     }
 
     fn arm_retry(&mut self, seq: Seq, at: Time) {
         let (at, alarm) = (at.max(self.core.now + TICK), Alarm::Retry(seq));
-        self.core.kernel.timers.set((Handle::NOBODY, alarm), at, alarm.why());
+        self.core.shared.timers.set((Handle::NOBODY, alarm), at, alarm.why());
     }
 
     /// A session brings a block of a transfer.
@@ -123,7 +123,7 @@ impl Node {
             return;
         };
         let has_path =
-            self.core.config.remote(next).path.is_some() || self.core.kernel.only_path().is_some();
+            self.core.config.remote(next).path.is_some() || self.core.shared.only_path().is_some();
         let has_room = self.by_id.len() < self.core.config.limits.sessions;
         if from > now || !has_path || !has_room {
             self.arm_retry(seq, from.max(now + config.retry));
@@ -165,7 +165,7 @@ impl Node {
         flow.outgoing = Some(handle);
         flow.sessions += 1;
         let incoming = flow.incoming;
-        core.kernel.senders += 1;
+        core.shared.senders += 1;
         let id = sender.id();
         self.fill(handle, id, Session::Sender(Box::new(sender)));
         if let Some(incoming) = incoming {
@@ -266,7 +266,7 @@ impl Node {
         let Self { core, flows, slots, .. } = self;
         let Some(flow) = flows.get_mut(seq) else {
             if let Some(file) = file {
-                core.kernel.close(file);
+                core.shared.close(file);
             }
             return;
         };
@@ -279,7 +279,7 @@ impl Node {
         let sender = flow.outgoing.and_then(|handle| slots.get_mut(handle));
         match (sender, file) {
             (Some(Session::Sender(sender)), Some(file)) => sender.own(core, file),
-            (Some(Session::Receiver(_)) | None, Some(file)) => core.kernel.close(file),
+            (Some(Session::Receiver(_)) | None, Some(file)) => core.shared.close(file),
             (_, None) => {}
         }
         if is_forwarded {
@@ -371,7 +371,7 @@ impl Node {
     fn remove_stored(&mut self, session: SessionId) {
         record::remove(&mut self.core, session);
         let request = FilestoreRequest::DenyFile(record::file(session));
-        self.core.kernel.filestore(Handle::NOBODY, Job::Forget, request);
+        self.core.shared.filestore(Handle::NOBODY, Job::Forget, request);
     }
 
     /// A transfer is over, and another session of it brings nothing.
@@ -386,7 +386,7 @@ impl Node {
         let flow = self.flows.remove(seq)?;
         self.core.ranges -= flow.ranges();
         for alarm in [Alarm::Retry(seq), Alarm::Expiry(seq)] {
-            self.core.kernel.timers.cancel((Handle::NOBODY, alarm));
+            self.core.shared.timers.cancel((Handle::NOBODY, alarm));
         }
         self.core.user.limit_left(Limit::Storage);
         Some(flow)

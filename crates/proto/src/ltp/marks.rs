@@ -31,14 +31,14 @@ pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
     }
     let (value, oldest) = core.done.add(id, red, core.config.limits.closed);
     let request = IndexRequest::Put { key: done_key(id), value };
-    core.kernel.index(Handle::NOBODY, Job::Forget, request);
+    core.shared.index(Handle::NOBODY, Job::Forget, request);
     remove_done(core, oldest);
 }
 
 fn remove_done(core: &mut Core, sessions: impl IntoIterator<Item = SessionId>) {
     for id in sessions {
         let request = IndexRequest::Remove { key: done_key(id) };
-        core.kernel.index(Handle::NOBODY, Job::Forget, request);
+        core.shared.index(Handle::NOBODY, Job::Forget, request);
     }
 }
 
@@ -82,7 +82,7 @@ impl Lost {
             self.sessions.insert(id, ());
             // What it had is of no use.
             let request = FilestoreRequest::DenyFile(spool_name(id));
-            core.kernel.filestore(Handle::NOBODY, Job::Forget, request);
+            core.shared.filestore(Handle::NOBODY, Job::Forget, request);
             if self.sessions.len() > core.config.limits.closed
                 && let Some((oldest, ())) = self.sessions.forget_oldest()
             {
@@ -115,7 +115,7 @@ impl Mark {
         if *self == Self::None && core.config.journal {
             *self = Self::Asked;
             let request = IndexRequest::Put { key: key(id), value: Bytes::new() };
-            core.kernel.index(handle, Job::Own(Task::Mark), request);
+            core.shared.index(handle, Job::Own(Task::Mark), request);
         }
         *self != Self::Asked
     }
@@ -130,7 +130,7 @@ impl Mark {
 
 fn remove(core: &mut Core, id: SessionId) {
     let request = IndexRequest::Remove { key: key(id) };
-    core.kernel.index(Handle::NOBODY, Job::Forget, request);
+    core.shared.index(Handle::NOBODY, Job::Forget, request);
 }
 
 /// The working file of a session.

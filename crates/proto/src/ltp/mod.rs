@@ -49,15 +49,15 @@ pub use self::request::{Red, SendRequest};
 pub use wire::ltp as segment;
 use wire::ltpt::{Congestion, Transport};
 
-use self::core::{Alarm, Core, Job, Kernel, Peer, Task};
+use self::core::{Alarm, Core, Job, Peer, Shared, Task};
 use self::marks::Lost;
 use self::receiver::Receiver;
 use self::sender::Sender;
 use self::silence::Silence;
 use self::transport::flow::Flows;
-use crate::kernel::{Alarm as _, Base, Change, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
+use crate::session::{Alarm as _, Base, Change, Seat, Slots, Turns};
 use crate::timer::TICK;
 
 /// Time after which units are tried again that no session could begin for.
@@ -187,7 +187,7 @@ impl Session {
         let remote = &self.peer().remote;
         let patience = core.answer_time(self.base_of(), remote).max(MOVE_AFTER);
         let base = self.base_of();
-        let path = base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = base.seat.path.and_then(|id| core.shared.paths.get(&id));
         path.is_none_or(|path| !path.is_up()) || now.since(base.last_heard) >= patience
     }
 
@@ -208,7 +208,7 @@ impl Node {
         let flows = Flows::new(core.config.engine, core.config.transport.as_ref());
         let journal = core.config.journal;
         if journal {
-            core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         }
         Self {
             core,
@@ -306,9 +306,9 @@ impl Node {
             Session::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
         });
         held.sum::<usize>()
-            + self.core.kernel.room.held()
+            + self.core.shared.room.held()
             + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
-            + self.core.kernel.replies.memory()
+            + self.core.shared.replies.memory()
             + self.gathered.values().map(Vec::len).sum::<usize>()
             + self.flows.memory()
     }
@@ -373,7 +373,7 @@ impl Node {
         let block = self.gathered.entry(destination).or_default();
         if block.is_empty() {
             let alarm = Alarm::Units(destination);
-            self.core.kernel.timers.set((Handle::NOBODY, alarm), now + age.max(TICK), alarm.why());
+            self.core.shared.timers.set((Handle::NOBODY, alarm), now + age.max(TICK), alarm.why());
         }
         let at = block.len();
         block.resize(at + len, 0);
@@ -392,7 +392,7 @@ impl Node {
             return false;
         }
         let Some(block) = self.gathered.remove(&destination) else { return true };
-        self.core.kernel.timers.cancel((Handle::NOBODY, Alarm::Units(destination)));
+        self.core.shared.timers.cancel((Handle::NOBODY, Alarm::Units(destination)));
         // From now on the session counts them.
         self.core.units -= block.len();
         let (base, peer) = self.new_session(now, destination);
@@ -405,7 +405,7 @@ impl Node {
     fn units_are_due(&mut self, now: Time, destination: u64) {
         if !self.send_units(now, destination) {
             let alarm = Alarm::Units(destination);
-            self.core.kernel.timers.set((Handle::NOBODY, alarm), now + UNITS_RETRY, alarm.why());
+            self.core.shared.timers.set((Handle::NOBODY, alarm), now + UNITS_RETRY, alarm.why());
         }
     }
 
@@ -414,7 +414,7 @@ impl Node {
         if destination == self.core.config.engine {
             return Err(RequestError::Oneself);
         }
-        if self.way_to(destination).is_none() && self.core.kernel.paths.len() > 1 {
+        if self.way_to(destination).is_none() && self.core.shared.paths.len() > 1 {
             return Err(RequestError::NoPath(destination));
         }
         Ok(())
@@ -434,16 +434,16 @@ impl Node {
     /// What a session to an engine begins with.
     pub(crate) fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
         let remote = self.core.config.remote(destination).clone();
-        let path = self.way_to(destination).or_else(|| self.core.kernel.only_path());
+        let path = self.way_to(destination).or_else(|| self.core.shared.only_path());
         let peer = Peer::new(self.new_id(), remote);
         let handle = self.slots.reserve();
-        (Base::new(&self.core.kernel.paths, handle, path, now), peer)
+        (Base::new(&self.core.shared.paths, handle, path, now), peer)
     }
 
     fn begin(&mut self, sender: Sender) -> SessionId {
         let id = sender.id();
         self.core.user.indicate(Indication::Started(id));
-        self.core.kernel.senders += 1;
+        self.core.shared.senders += 1;
         self.fill(sender.base.seat.handle, id, Session::Sender(Box::new(sender)));
         id
     }
@@ -536,7 +536,7 @@ impl Node {
             let alarm = (Handle::NOBODY, Alarm::Host);
             self.held.push_back((now + wait, from, datagram.to_vec()));
             let first = self.held.front().map_or(now, |(at, ..)| *at);
-            self.core.kernel.timers.set(alarm, first.max(now + TICK), Alarm::Host.why());
+            self.core.shared.timers.set(alarm, first.max(now + TICK), Alarm::Host.why());
         }
     }
 
@@ -550,7 +550,7 @@ impl Node {
         }
         if let Some((at, ..)) = self.held.front() {
             let alarm = (Handle::NOBODY, Alarm::Host);
-            self.core.kernel.timers.set(alarm, (*at).max(now + TICK), Alarm::Host.why());
+            self.core.shared.timers.set(alarm, (*at).max(now + TICK), Alarm::Host.why());
         }
     }
 
@@ -617,7 +617,7 @@ impl Node {
                 core.stats.stray += 1;
                 return false;
             }
-            session.base().move_to(&mut core.kernel, now, from);
+            session.base().move_to(&mut core.shared, now, from);
             session.want_all(core);
         }
         true
@@ -679,20 +679,20 @@ impl Node {
             self.core.probes.remove(&id);
             self.core.acked.remove(&id);
         }
-        let Some(change) = self.core.kernel.path_event(id, event, pacing) else { return };
-        let only = self.core.kernel.only_path();
+        let Some(change) = self.core.shared.path_event(id, event, pacing) else { return };
+        let only = self.core.shared.only_path();
         for session in self.slots.iter_mut() {
             let base = session.base();
             if base.seat.path.is_none()
                 && let Some(only) = only
             {
-                base.seat.set_path(&mut self.core.kernel.paths, only);
+                base.seat.set_path(&mut self.core.shared.paths, only);
             }
             if base.seat.path != Some(id) {
                 continue;
             }
             // Time does not count while the link is known to be down (§6.5).
-            base.follow(&mut self.core.kernel, now);
+            base.follow(&mut self.core.shared, now);
             if change == Change::Resumed {
                 session.resume(&mut self.core, now);
             }
@@ -719,7 +719,7 @@ impl Node {
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
         if job == Job::Forget {
             return;
         }
@@ -730,7 +730,7 @@ impl Node {
         match self.slots.get_mut(handle) {
             Some(Session::Sender(sender)) => sender.done(&mut self.core, job, answer),
             Some(Session::Receiver(receiver)) => receiver.done(&mut self.core, now, job, answer),
-            None => self.core.kernel.orphaned(&job, &answer),
+            None => self.core.shared.orphaned(&job, &answer),
         }
         self.pass_on(handle);
         self.settle(handle);
@@ -741,8 +741,8 @@ impl Turns for Node {
     type Alarm = Alarm;
     type Job = Task;
 
-    fn kernel(&mut self) -> &mut Kernel {
-        &mut self.core.kernel
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.core.shared
     }
 
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
@@ -750,8 +750,8 @@ impl Turns for Node {
     }
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
-        let Core { kernel, stats, .. } = &mut self.core;
-        stats.oversize += kernel.replies.emit(id, burst, |octets| {
+        let Core { shared, stats, .. } = &mut self.core;
+        stats.oversize += shared.replies.emit(id, burst, |octets| {
             if let Ok(segment) = Segment::decode(octets) {
                 stats.sent.count(&segment.body);
             }
@@ -770,10 +770,10 @@ impl Turns for Node {
         self.settle_transfers();
         if self.slots.get(handle).is_some_and(Session::is_done) {
             let Some(mut session) = self.slots.take(handle) else { return };
-            session.base().disarm_all(&mut self.core.kernel);
+            session.base().disarm_all(&mut self.core.shared);
             let (id, peer, left) = match &mut session {
                 Session::Sender(sender) => {
-                    self.core.kernel.senders -= 1;
+                    self.core.shared.senders -= 1;
                     self.core.units -= sender.units();
                     (sender.id(), sender.destination(), Left::Nothing)
                 }
@@ -797,7 +797,7 @@ impl Turns for Node {
                 self.closed.insert_within(max, id, Closed { peer, left });
             }
         }
-        if std::mem::take(&mut self.core.kernel.flush_wanted) {
+        if std::mem::take(&mut self.core.shared.flush_wanted) {
             let mut is_any_flushed = false;
             for session in self.slots.iter_mut() {
                 if let Session::Receiver(receiver) = session {
@@ -830,7 +830,7 @@ impl Engine for Node {
 
     fn handle_timeout(&mut self, now: Time) {
         self.core.now = now;
-        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
+        while let Some((handle, alarm)) = self.core.shared.timers.pop_due(now) {
             match alarm {
                 Alarm::Units(destination) => {
                     self.units_are_due(now, destination);
@@ -857,7 +857,7 @@ impl Engine for Node {
                 | Alarm::Gaps => {}
             }
             let Some(session) = self.slots.get_mut(handle) else { continue };
-            session.base().disarm(&mut self.core.kernel, alarm);
+            session.base().disarm(&mut self.core.shared, alarm);
             match session {
                 Session::Sender(sender) => sender.alarm(&mut self.core, now, alarm),
                 Session::Receiver(receiver) => receiver.alarm(&mut self.core, now, alarm),
@@ -872,7 +872,7 @@ impl Engine for Node {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.kernel.effects.pop_front()
+        self.core.shared.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -880,7 +880,7 @@ impl Engine for Node {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.core.kernel.timers.next()
+        self.core.shared.timers.next()
     }
 }
 

@@ -29,9 +29,9 @@ use super::indication::{Indication, Limit, PeerError, Report};
 use super::marks::Mark;
 use super::silence::backed_off;
 use super::transport::flow::{Last, Seq};
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
+use crate::session::Base;
 use crate::storage::Storage as _;
 
 /// Transmissions of a cancellation after which it backs off.
@@ -285,10 +285,10 @@ impl Receiver {
         for &(from, to) in new {
             let part = &data[(from - start) as usize..(to - start) as usize];
             let Some(spool) = self.sink.spool_mut() else { return false };
-            if !spool.append(&mut core.kernel, self.base.seat.handle, from, part) {
+            if !spool.append(&mut core.shared, self.base.seat.handle, from, part) {
                 core.no_room();
                 if let Some(path) = self.base.seat.path.filter(|_| spool.is_writing()) {
-                    core.kernel.pause(path);
+                    core.shared.pause(path);
                 }
                 return false;
             }
@@ -351,7 +351,7 @@ impl Receiver {
             Phase::Closing => self.close(core),
             Phase::Cancelling { reason, due: true, attempts, most } => {
                 let path = self.base.seat.path.unwrap_or_default();
-                if !core.kernel.replies.refusals.admit(core.now, path) {
+                if !core.shared.replies.refusals.admit(core.now, path) {
                     // The sender learns of it when it asks again.
                     core.stats.refusals_left_out += 1;
                     core.user.limit_reached(Limit::Refusals);
@@ -366,7 +366,7 @@ impl Receiver {
                 let auto = core.answer_time(&self.base, &self.peer.remote);
                 let timer = self.peer.remote.cancel_timer;
                 let wait = backed_off(timer, auto, attempts - 1, STEADY_CANCELS);
-                self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
+                self.base.alarm(&mut core.shared, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. }
             | Phase::Receiving
@@ -396,14 +396,14 @@ impl Receiver {
                 if let Some(spool) = self.sink.spool_mut() {
                     spool.written();
                 }
-                core.kernel.written(cost);
+                core.shared.written(cost);
                 if answer.is_err() && !is_over {
                     self.storage_failed(core);
                 }
             }
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if is_over {
-                    core.kernel.close(file);
+                    core.shared.close(file);
                     self.remove(core);
                     return;
                 }
@@ -412,7 +412,7 @@ impl Receiver {
             _ if is_over => {}
             (Job::Own(Task::Mark), Ok(_)) => {
                 self.mark = Mark::Kept;
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             (Job::Read { offset, len }, Ok(Completion::Read(bytes))) => {
                 let Some(spool) = self.sink.spool_mut() else { return };
@@ -449,12 +449,12 @@ impl Receiver {
                     return;
                 }
                 self.phase = Phase::Cancelling { reason, due: true, attempts, most };
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Inactivity => self.look_for_life(core, now),
             Alarm::Gaps => {
                 if self.reporting.gaps.rested() {
-                    self.base.want(&mut core.kernel, Class::Control);
+                    self.base.want(&mut core.shared, Class::Control);
                 }
             }
             Alarm::Checkpoint(_)
@@ -476,6 +476,6 @@ impl Receiver {
 
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 }

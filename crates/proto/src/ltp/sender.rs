@@ -23,9 +23,9 @@ use super::request::{Red, SendRequest};
 use super::silence::backed_off;
 use super::supply::Supply;
 use super::transport::flow::{Last, Outcome, Seq};
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
+use crate::session::Base;
 use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::thin_return::fill::Fill;
@@ -194,7 +194,7 @@ impl Sender {
     ) -> Self {
         let mut sender = Self::new(base, peer, request.destination, core);
         (sender.name, sender.color) = (request.name, request.red);
-        core.kernel.open(sender.base.seat.handle, request.source, OpenMode::Read);
+        core.shared.open(sender.base.seat.handle, request.source, OpenMode::Read);
         sender
     }
 
@@ -268,7 +268,7 @@ impl Sender {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if self.phase != Phase::Opening {
-                    core.kernel.close(file);
+                    core.shared.close(file);
                     return;
                 }
                 self.opened(core, file, len);
@@ -278,7 +278,7 @@ impl Sender {
                 match source.read_done(offset, len, bytes) {
                     Ok(()) => {
                         self.read_ahead(core);
-                        self.base.want(&mut core.kernel, Class::Bulk);
+                        self.base.want(&mut core.shared, Class::Bulk);
                     }
                     Err(()) => self.cancel(core, system),
                 }
@@ -286,7 +286,7 @@ impl Sender {
             (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
                 let Some(source) = self.source.as_mut() else { return };
                 match source.repair_done(offset, bytes) {
-                    Ok(()) => self.base.want(&mut core.kernel, Class::Repair),
+                    Ok(()) => self.base.want(&mut core.shared, Class::Repair),
                     Err(()) => self.cancel(core, system),
                 }
             }
@@ -337,7 +337,7 @@ impl Sender {
         if self.total == 0 {
             return Some(Cause::Empty);
         }
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let mtu = path.filter(|path| path.is_up()).map(Path::mtu)?;
         let (session, service) = (self.peer.session, self.service);
         let extensions = self.peer.extensions_len() as u64;
@@ -347,14 +347,14 @@ impl Sender {
     }
 
     fn start(&mut self, core: &mut Core) {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let is_paced = path.is_some_and(Path::is_paced) || !self.peer.remote.interval.is_zero();
         if !is_paced && self.red == self.total {
             self.window = self.peer.remote.unpaced_window.map(|most| Window::new(most, 0));
         }
         self.phase = Phase::Sending;
         self.read_ahead(core);
-        self.base.want(&mut core.kernel, Class::Bulk);
+        self.base.want(&mut core.shared, Class::Bulk);
     }
 
     fn read_ahead(&mut self, core: &mut Core) {
@@ -366,7 +366,7 @@ impl Sender {
 
     /// Octets of the block in a full segment.
     fn segment(&self, core: &Core) -> usize {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         self.room(path.map_or(0, Path::mtu).max(64), 0, None).unwrap_or(1)
     }
 
@@ -426,7 +426,7 @@ impl Sender {
                 let auto = core.answer_time(&self.base, &self.peer.remote);
                 let timer = self.peer.remote.cancel_timer;
                 let wait = backed_off(timer, auto, attempts - 1, STEADY_CANCELS);
-                self.base.alarm(&mut core.kernel, Alarm::Cancel, burst.departure(), wait);
+                self.base.alarm(&mut core.shared, Alarm::Cancel, burst.departure(), wait);
             }
             Phase::Cancelling { .. } | Phase::Opening | Phase::Sending | Phase::Done => {}
         }
@@ -643,7 +643,7 @@ impl Sender {
         if self.acks_due.len() < ACKS_MAX && !self.acks_due.contains(&report.serial) {
             self.acks_due.push_back(report.serial);
         }
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
         if self.phase != Phase::Sending {
             return;
         }
@@ -668,7 +668,7 @@ impl Sender {
         self.checkpoint_answered(core, now, report);
         if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
             window.answered(report.upper, source.sent());
-            self.base.want(&mut core.kernel, Class::Bulk);
+            self.base.want(&mut core.shared, Class::Bulk);
         }
         let before = self.acked.covered();
         // A claim is a promise, which a report that is older or claims less does not take back. A
@@ -725,7 +725,7 @@ impl Sender {
     /// Sends again what is missing between two bounds, and asks for a report on it.
     fn repair(&mut self, core: &mut Core, lower: u64, upper: u64, report: u64) {
         let max = core.config.limits.gaps;
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let segment = self.room(path.map_or(0, Path::mtu).max(64), 0, None);
         let times = segment.and_then(|segment| path?.times(segment));
         let gaps: Vec<_> = self.acked.gaps(lower, upper).collect();
@@ -752,7 +752,7 @@ impl Sender {
         if let Some(end) = last {
             self.new_checkpoint(end, report, Some((lower, upper)));
         }
-        self.base.want(&mut core.kernel, Class::Repair);
+        self.base.want(&mut core.shared, Class::Repair);
     }
 
     /// A timer went off.
@@ -766,7 +766,7 @@ impl Sender {
                     return;
                 }
                 self.phase = Phase::Cancelling { reason, due: true, attempts, most };
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             (
                 Alarm::Checkpoint(_)
@@ -796,7 +796,7 @@ impl Sender {
     ) {
         self.congestion = congestion;
         self.cancel_ack_due = true;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
         if matches!(self.phase, Phase::Opening | Phase::Sending) {
             self.finished(core, Err(Failure::new(End::Receiver, reason)), true);
             self.end(core);
@@ -831,7 +831,7 @@ impl Sender {
         }
         let most = self.peer.remote.cancel_limit(failure.cause);
         self.phase = Phase::Cancelling { reason, due: true, attempts: 0, most };
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
@@ -857,18 +857,18 @@ impl Sender {
 
     /// Nothing more of the block is sent; answers that are due still are.
     fn end(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.checkpoints.clear();
         self.ends.clear();
         if let Some(source) = self.source.take() {
             source.close(core);
         }
         self.phase = Phase::Closing;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     fn close(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.phase = Phase::Done;
     }
 
@@ -885,7 +885,7 @@ impl Sender {
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         for class in [Class::Control, Class::Repair, Class::Bulk] {
-            self.base.want(&mut core.kernel, class);
+            self.base.want(&mut core.shared, class);
         }
     }
 

@@ -15,8 +15,8 @@ use super::indication::{Indication, Limit};
 use super::intake::Intake;
 use super::receiver::Receiver;
 use super::{Closed, Left, Node, REFUSE_EVERY, Session};
-use crate::kernel::{self, Base, Place, Turns as _};
 use crate::path::{Handle, Path};
+use crate::session::{self, Base, Place, Turns as _};
 
 /// Engines that sent from another address than theirs of which the user is informed.
 const ELSEWHERE_MAX: usize = 256;
@@ -25,7 +25,7 @@ const ELSEWHERE_MAX: usize = 256;
 /// send from another port than the one that they listen on: an engine is known by its number.
 pub(super) fn may_speak(core: &Core, remote: &Remote, from: PathId) -> bool {
     let Some(path) = remote.path.filter(|path| *path != from) else { return true };
-    let host = |path: &PathId| core.kernel.paths.get(path).and_then(Path::host);
+    let host = |path: &PathId| core.shared.paths.get(path).and_then(Path::host);
     match remote.pin {
         Pin::Off => true,
         Pin::Host => host(&path).is_some_and(|known| host(&from) == Some(known)),
@@ -40,7 +40,7 @@ impl Node {
         let may = may_speak(&self.core, remote, from);
         let is_elsewhere = remote.path.is_some_and(|path| path != from);
         if is_elsewhere && self.elsewhere.len() < ELSEWHERE_MAX && self.elsewhere.insert(engine) {
-            let address = self.core.kernel.paths.get(&from).and_then(Path::peer);
+            let address = self.core.shared.paths.get(&from).and_then(Path::peer);
             let indication = Indication::Elsewhere { engine, address, is_taken: may };
             self.core.user.indicate(indication);
         }
@@ -103,11 +103,11 @@ impl Node {
     /// the one that was silent longest after a segment or two.
     fn make_room(&mut self, now: Time, from: PathId) -> bool {
         let limits = self.core.config.limits.clone();
-        let admission = kernel::Admission::of(limits.sessions)
+        let admission = session::Admission::of(limits.sessions)
             .with_path_share(limits.sessions_per_path)
             .counting_own();
         while self.half_open.len() >= admission.half_open
-            || self.core.kernel.room.parked > limits.buffers.write_buffer / 4
+            || self.core.shared.room.parked > limits.buffers.write_buffer / 4
             || self.core.units > limits.units_total / 2
         {
             if !self.drop_half_open() && !self.drop_weak(now, None) {
@@ -184,7 +184,7 @@ impl Node {
         let core = &mut self.core;
         // Replies go to the address that the settings name, whichever port the engine sends from.
         let to = peer.remote.path.unwrap_or(from);
-        let base = Base::new(&core.kernel.paths, handle, Some(to), now);
+        let base = Base::new(&core.shared.paths, handle, Some(to), now);
         let (receiver, flow) = match intake {
             Intake::Onward(flow, relay) => {
                 (Receiver::of_relay(base, peer, core, now, (flow, *relay)), Some(flow))
@@ -282,7 +282,7 @@ impl Node {
         }
         let to = remote.path.unwrap_or(from);
         let is_refusal = matches!(body, Body::Cancel { .. });
-        if is_refusal && !self.core.kernel.replies.refusals.admit(now, to) {
+        if is_refusal && !self.core.shared.replies.refusals.admit(now, to) {
             self.core.stats.refusals_left_out += 1;
             self.core.user.limit_reached(Limit::Refusals);
             return;
@@ -294,7 +294,7 @@ impl Node {
         let sealed =
             Sealed { session, body, authentication, cookies, transport: &transport.values() };
         let Ok(sealed) = sealed.to_vec() else { return };
-        if !self.core.kernel.replies.push(to, sealed) {
+        if !self.core.shared.replies.push(to, sealed) {
             self.core.stats.replies_dropped += 1;
             self.core.user.limit_reached(Limit::Replies);
         }

@@ -22,8 +22,8 @@ impl Supply {
     /// Lets what it reads go.
     pub(crate) fn close(&self, core: &mut Core) {
         match self {
-            Self::Source(source) => source.close(&mut core.kernel),
-            Self::Passage(passage) => passage.close(&mut core.kernel),
+            Self::Source(source) => source.close(&mut core.shared),
+            Self::Passage(passage) => passage.close(&mut core.shared),
         }
     }
 
@@ -79,9 +79,9 @@ impl Supply {
     /// Asks for as much of it as may be held.
     pub(crate) fn read_ahead(&mut self, core: &mut Core, handle: Handle, segment: usize) {
         match self {
-            Self::Source(source) => source.read_ahead(&mut core.kernel, handle, segment),
+            Self::Source(source) => source.read_ahead(&mut core.shared, handle, segment),
             Self::Passage(passage) => {
-                core.kernel.flush_wanted |= !passage.read_ahead(&mut core.kernel, handle, segment);
+                core.shared.flush_wanted |= !passage.read_ahead(&mut core.shared, handle, segment);
             }
         }
     }
@@ -159,9 +159,9 @@ impl Supply {
     /// Reads the parts to send again, within the bound on what is held.
     pub(crate) fn read_repairs(&mut self, core: &mut Core, handle: Handle) {
         match self {
-            Self::Source(source) => source.read_repairs(&mut core.kernel, handle),
+            Self::Source(source) => source.read_repairs(&mut core.shared, handle),
             Self::Passage(passage) => {
-                core.kernel.flush_wanted |= !passage.read_repairs(&mut core.kernel, handle);
+                core.shared.flush_wanted |= !passage.read_repairs(&mut core.shared, handle);
             }
         }
     }

@@ -10,8 +10,8 @@ use wire::norm::{Ack, Body, Command, Extension, Extensions, NodeId, NodeList};
 use super::core::{Alarm, Core};
 use super::indication::{Indication, RequestError};
 use super::voice::Voice;
-use crate::kernel::Base;
 use crate::path::Burst;
+use crate::session::Base;
 
 /// The type of a header extension of our own, which others skip: the number of a command, by which
 /// its repetitions are known.
@@ -208,7 +208,7 @@ impl Commands {
             && self.emit_end(core, voice, burst);
         if went && let Some(next) = self.next() {
             let now = burst.departure();
-            base.alarm(&mut core.kernel, Alarm::Command, now, next.since(now));
+            base.alarm(&mut core.shared, Alarm::Command, now, next.since(now));
         }
         went
     }

@@ -9,8 +9,8 @@ use wire::norm::{Body, Message, NodeId, SendTime};
 use super::config::Config;
 use super::indication::{Indication, Limit, Stats};
 use crate::fec::{Code, Decoder, Field};
-use crate::kernel::{self, User};
 use crate::path::{Burst, Handle};
+use crate::session::{self, User};
 
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub(crate) enum Alarm {
     Answer,
 }
 
-impl kernel::Alarm for Alarm {
+impl session::Alarm for Alarm {
     fn why(self) -> &'static str {
         match self {
             Self::Probe => "probe",
@@ -88,9 +88,9 @@ pub(crate) enum Task {
     Block { block: u32 },
 }
 
-pub(crate) type Job = kernel::Job<Task>;
+pub(crate) type Job = session::Job<Task>;
 
-pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
+pub(crate) type Shared = session::Shared<Alarm, Task>;
 
 /// What a decoder needs room for: no more than the blocks of an object have, whatever its sender says
 /// of those that others might have.
@@ -121,7 +121,7 @@ impl Room {
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) node: NodeId,
-    pub(crate) kernel: Kernel,
+    pub(crate) shared: Shared,
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
@@ -145,7 +145,7 @@ impl Core {
             node => NodeId(node),
         };
         Self {
-            kernel: Kernel::new(config.limits.buffers),
+            shared: Shared::new(config.limits.buffers),
             node,
             user: User::new(),
             stats: Stats::default(),
@@ -166,12 +166,12 @@ impl Core {
         job: &Job,
         answer: &Result<Completion, EffectError>,
     ) {
-        self.kernel.orphaned(job, answer);
+        self.shared.orphaned(job, answer);
         if *job == Job::Open
             && let Some(name) = self.doomed.remove(&handle)
         {
             let request = FilestoreRequest::DenyFile(name);
-            self.kernel.filestore(handle, Job::Forget, request);
+            self.shared.filestore(handle, Job::Forget, request);
         }
     }
 

@@ -307,7 +307,7 @@ impl Incoming {
         let number = core.rng.next_u64();
         let name = FileName::spool(&format!("norm-{number:016x}"));
         let name = name.expect("letters, digits and a dash are a name");
-        core.kernel.open(self.handle, name.clone(), OpenMode::Truncate);
+        core.shared.open(self.handle, name.clone(), OpenMode::Truncate);
         self.store = Store::Opening(name);
     }
 
@@ -412,7 +412,7 @@ impl Incoming {
         if !self.blocks.contains_key(&block) {
             let cost = full + PIECE_COST;
             let limits = &core.config.limits;
-            if core.kernel.room.unwritten > limits.buffers.write_buffer {
+            if core.shared.room.unwritten > limits.buffers.write_buffer {
                 core.stats.data_dropped += 1;
                 core.user.limit_reached(Limit::WriteBuffer);
                 return true;
@@ -427,7 +427,7 @@ impl Incoming {
             let room = limits.assembly.saturating_sub(core.assembling + core.reserved);
             let small = Block::direct_cost(block_len);
             let state = if cost <= room {
-                let buffer = core.kernel.room.take_buffer(full);
+                let buffer = core.shared.room.take_buffer(full);
                 Block::new(buffer, cost)
             } else if small <= room && self.store != Store::Memory {
                 core.user.limit_reached(Limit::Assembly);
@@ -473,7 +473,7 @@ impl Incoming {
         let (Some(block), Some(shape)) = (self.blocks.get_mut(&number), &self.shape) else {
             return;
         };
-        let is_full = core.kernel.room.unwritten > core.config.limits.buffers.write_buffer;
+        let is_full = core.shared.room.unwritten > core.config.limits.buffers.write_buffer;
         if symbol >= block_len || is_full {
             core.stats.data_dropped += 1;
             if is_full {
@@ -506,11 +506,11 @@ impl Incoming {
                 self.data.insert(start, bytes);
             }
             Store::Opening(_) | Store::Unopened | Store::None => {
-                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
+                core.shared.room.unwritten += bytes.len() + PIECE_COST;
                 self.parked.push_back((start, bytes));
             }
             Store::Open(_, file) => {
-                core.kernel.room.unwritten += bytes.len() + PIECE_COST;
+                core.shared.room.unwritten += bytes.len() + PIECE_COST;
                 self.write(core, file, start, bytes);
             }
             Store::Closed(_) | Store::Gone => {}
@@ -541,7 +541,7 @@ impl Incoming {
         block.buffer.truncate((end - start) as usize);
         self.whole.insert(u64::from(number), u64::from(number) + 1);
         let bytes = block.buffer.freeze();
-        core.kernel.room.keep_buffer(&bytes);
+        core.shared.room.keep_buffer(&bytes);
         self.store(core, start, bytes);
         self.check_complete(core);
     }
@@ -587,7 +587,7 @@ impl Incoming {
     fn write(&mut self, core: &mut Core, file: FileId, offset: u64, bytes: Bytes) {
         self.writes += 1;
         let cost = bytes.len() + PIECE_COST;
-        core.kernel.write(self.handle, file, offset, bytes, cost);
+        core.shared.write(self.handle, file, offset, bytes, cost);
     }
 
     /// Goes on to the end if everything is here.
@@ -605,7 +605,7 @@ impl Incoming {
             Store::Unopened => self.open(core),
             Store::Open(_, file) if self.writes == 0 => {
                 self.state = State::Syncing;
-                core.kernel.sync(self.handle, *file);
+                core.shared.sync(self.handle, *file);
             }
             Store::Open(..) | Store::Opening(_) | Store::Closed(_) | Store::None | Store::Gone => {}
         }
@@ -651,11 +651,11 @@ impl Incoming {
             return;
         };
         self.state = State::Installing;
-        core.kernel.close(file);
+        core.shared.close(file);
         self.store = Store::Closed(from.clone());
         self.stored = Some(to.clone());
         let request = FilestoreRequest::Install { from, to };
-        core.kernel.filestore(self.handle, Job::Install, request);
+        core.shared.filestore(self.handle, Job::Install, request);
     }
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
@@ -703,7 +703,7 @@ impl Incoming {
             core.assembling -= block.cost;
         }
         for (_, bytes) in std::mem::take(&mut self.parked) {
-            core.kernel.written(bytes.len() + PIECE_COST);
+            core.shared.written(bytes.len() + PIECE_COST);
         }
         self.data.clear();
         if let Some(stream) = self.stream.as_mut() {
@@ -711,9 +711,9 @@ impl Incoming {
         }
         match std::mem::replace(&mut self.store, Store::Gone) {
             Store::Open(name, file) => {
-                core.kernel.close(file);
+                core.shared.close(file);
                 let request = FilestoreRequest::DenyFile(name);
-                core.kernel.filestore(self.handle, Job::Forget, request);
+                core.shared.filestore(self.handle, Job::Forget, request);
             }
             // To delete it now might be in vain, because effects overtake each other.
             Store::Opening(name) => {
@@ -721,7 +721,7 @@ impl Incoming {
             }
             Store::Closed(name) => {
                 let request = FilestoreRequest::DenyFile(name);
-                core.kernel.filestore(self.handle, Job::Forget, request);
+                core.shared.filestore(self.handle, Job::Forget, request);
             }
             Store::None | Store::Memory | Store::Unopened | Store::Gone => {}
         }
@@ -737,7 +737,7 @@ impl Incoming {
     ) {
         if let Job::Write { cost } = job {
             self.writes = self.writes.saturating_sub(1);
-            core.kernel.written(cost);
+            core.shared.written(cost);
             core.user.limit_left(Limit::WriteBuffer);
         }
         let answer = match answer {
@@ -764,7 +764,7 @@ impl Incoming {
                 | Store::Unopened
                 | Store::Open(..)
                 | Store::Closed(_)
-                | Store::Gone => core.kernel.close(file),
+                | Store::Gone => core.shared.close(file),
             },
             (Job::Write { .. }, _) => self.check_complete(core),
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),

@@ -58,13 +58,13 @@ pub use wire::norm::Scheme;
 
 use self::coding::Coding;
 use self::commands::Commands;
-use self::core::{Alarm, Core, Kernel, Task};
+use self::core::{Alarm, Core, Shared, Task};
 use self::members::Members;
 use self::outgoing::Outgoing;
 use self::receiver::{Receiver, SenderId};
 use self::sender::Sender;
-use crate::kernel::{Base, Change, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
+use crate::session::{Base, Change, Seat, Slots, Turns};
 
 /// A NORM node.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Node {
 
     /// The object that is received on whose behalf an effect was asked for that is not answered.
     pub(crate) fn asker(&self, ticket: Ticket) -> Option<Report> {
-        let Session::Object { of, number } = self.slots.get(self.core.kernel.asker(ticket)?)?
+        let Session::Object { of, number } = self.slots.get(self.core.shared.asker(ticket)?)?
         else {
             return None;
         };
@@ -149,9 +149,9 @@ impl Node {
             Session::Object { .. } => size_of::<Session>(),
         };
         self.slots.iter().map(of).sum::<usize>()
-            + self.core.kernel.room.held()
+            + self.core.shared.room.held()
             + self.core.decoder_memory()
-            + self.core.kernel.replies.memory()
+            + self.core.shared.replies.memory()
     }
 
     /// Sends an object.
@@ -159,7 +159,7 @@ impl Node {
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<ObjectId, RequestError> {
-        let path = self.core.kernel.paths.get(&request.peer);
+        let path = self.core.shared.paths.get(&request.peer);
         let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
         let max = mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(INFO_HEADER));
         if request.info.len() > max {
@@ -178,7 +178,7 @@ impl Node {
             is_sender: true,
             info: request.info.clone(),
         });
-        self.core.kernel.senders += 1;
+        self.core.shared.senders += 1;
         let object = Outgoing::new(id, handle, request.content, request.info);
         sender.add(&mut self.core, now, object);
         self.slots.fill(handle, Session::Object { of: parent, number });
@@ -309,7 +309,7 @@ impl Node {
 
     /// Octets that one message on a path takes behind its header.
     fn room(&self, path: PathId, header: usize) -> usize {
-        let mtu = self.core.kernel.paths.get(&path).map(Path::mtu).filter(|mtu| *mtu > 0);
+        let mtu = self.core.shared.paths.get(&path).map(Path::mtu).filter(|mtu| *mtu > 0);
         mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header))
     }
 
@@ -340,7 +340,7 @@ impl Node {
         if !sender.commands().has_ended() {
             return;
         }
-        sender.base.disarm_all(&mut self.core.kernel);
+        sender.base.disarm_all(&mut self.core.shared);
         self.senders.remove(&sender.path);
         self.slots.take(handle);
     }
@@ -366,7 +366,7 @@ impl Node {
         }
         let coding = Coding::new(&self.core.config.sender).map_err(RequestError::Settings)?;
         let handle = self.slots.reserve();
-        let base = Base::new(&self.core.kernel.paths, handle, Some(path), now);
+        let base = Base::new(&self.core.shared.paths, handle, Some(path), now);
         let mut sender = Sender::new(base, path, coding, &mut self.core);
         // Answers say which of them they mean by that alone.
         let is_taken = |instance| {
@@ -526,7 +526,7 @@ impl Node {
         let config = &self.core.config.receiver;
         // Answers go to the group, so that others hear them, or to the sender alone.
         let to = if config.unicast_nack { from } else { key.path };
-        let base = Base::new(&self.core.kernel.paths, handle, Some(to), now);
+        let base = Base::new(&self.core.shared.paths, handle, Some(to), now);
         let mut receiver = Receiver::new(base, key, from, header);
         receiver.former = former;
         self.slots.fill(handle, Session::Receiver(Box::new(receiver)));
@@ -570,7 +570,7 @@ impl Node {
     fn forget(&mut self, key: SenderId) {
         let Some(handle) = self.receivers.remove(&key) else { return };
         if let Some(Session::Receiver(mut receiver)) = self.slots.take(handle) {
-            receiver.base.disarm_all(&mut self.core.kernel);
+            receiver.base.disarm_all(&mut self.core.shared);
         }
         self.core.user.limit_left(Limit::Senders);
         self.free_places();
@@ -605,7 +605,7 @@ impl Node {
             ..Pacing::default()
         };
         let is_told_anew = matches!(event, PathEvent::Up(_));
-        let Some(change) = self.core.kernel.path_event(id, event, pacing) else {
+        let Some(change) = self.core.shared.path_event(id, event, pacing) else {
             let sender = self.senders.get(&id).copied().filter(|_| is_told_anew);
             if let Some(Session::Sender(sender)) = sender.and_then(|at| self.slots.get_mut(at)) {
                 sender.advance(&mut self.core, now);
@@ -623,7 +623,7 @@ impl Node {
                 continue;
             }
             let before = base.last_heard;
-            base.follow(&mut self.core.kernel, now);
+            base.follow(&mut self.core.shared, now);
             let away = base.last_heard.since(before);
             match session {
                 Session::Sender(sender) => {
@@ -642,7 +642,7 @@ impl Node {
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
         let Some(Session::Object { of, number }) = self.slots.get(handle) else {
             self.core.orphaned(handle, &job, &answer);
             return;
@@ -682,8 +682,8 @@ impl Turns for Node {
     type Alarm = Alarm;
     type Job = Task;
 
-    fn kernel(&mut self) -> &mut Kernel {
-        &mut self.core.kernel
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.core.shared
     }
 
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
@@ -695,8 +695,8 @@ impl Turns for Node {
     }
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
-        let Core { kernel, stats, .. } = &mut self.core;
-        stats.oversize += kernel.replies.emit(id, burst, |_| {});
+        let Core { shared, stats, .. } = &mut self.core;
+        stats.oversize += shared.replies.emit(id, burst, |_| {});
     }
 
     fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn {
@@ -729,14 +729,14 @@ impl Engine for Node {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
+        while let Some((handle, alarm)) = self.core.shared.timers.pop_due(now) {
             match self.slots.get_mut(handle) {
                 Some(Session::Sender(sender)) => {
-                    sender.base.disarm(&mut self.core.kernel, alarm);
+                    sender.base.disarm(&mut self.core.shared, alarm);
                     sender.alarm(&mut self.core, now, alarm);
                 }
                 Some(Session::Receiver(receiver)) => {
-                    receiver.base.disarm(&mut self.core.kernel, alarm);
+                    receiver.base.disarm(&mut self.core.shared, alarm);
                     receiver.alarm(&mut self.core, now, alarm);
                 }
                 Some(Session::Object { .. }) | None => {}
@@ -750,7 +750,7 @@ impl Engine for Node {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.kernel.effects.pop_front()
+        self.core.shared.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -758,6 +758,6 @@ impl Engine for Node {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.core.kernel.timers.next()
+        self.core.shared.timers.next()
     }
 }

@@ -199,7 +199,7 @@ impl Outgoing {
     /// Asks for what is sent.
     pub(crate) fn open(&mut self, core: &mut Core) {
         match &self.content {
-            Content::File(name) => core.kernel.open(self.handle, name.clone(), OpenMode::Read),
+            Content::File(name) => core.shared.open(self.handle, name.clone(), OpenMode::Read),
             Content::Data(data) => {
                 self.size = data.len() as u64;
                 self.state = State::Open { file: None };
@@ -210,7 +210,7 @@ impl Outgoing {
 
     fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
         if self.state != State::Opening {
-            core.kernel.close(file);
+            core.shared.close(file);
             return;
         }
         self.size = len;
@@ -262,7 +262,7 @@ impl Outgoing {
 
     fn read_ahead(&mut self, core: &mut Core) {
         let (Some(source), Some(shape)) = (self.source.as_mut(), &self.shape) else { return };
-        source.read_ahead(&mut core.kernel, self.handle, usize::from(shape.fti.segment_size));
+        source.read_ahead(&mut core.shared, self.handle, usize::from(shape.fti.segment_size));
     }
 
     /// Octets sent once.
@@ -706,9 +706,9 @@ impl Outgoing {
                     self.parity_made(&shape, block, &rows, &data);
                 }
                 (Content::File(_), Some(source)) => {
-                    let ticket = core.kernel.ticket(self.handle, Job::Own(Task::Block { block }));
+                    let ticket = core.shared.ticket(self.handle, Job::Own(Task::Block { block }));
                     let (file, len) = (source.file, (end - start) as usize);
-                    core.kernel
+                    core.shared
                         .effects
                         .push_back(StoreEffect::Read { ticket, file, offset: start, len }.into());
                     self.reading.push((block, rows));
@@ -856,10 +856,10 @@ impl Outgoing {
     /// Lets the file go.
     pub(crate) fn close(&mut self, core: &mut Core) {
         if let State::Open { file: Some(file) } = self.state {
-            core.kernel.close(file);
+            core.shared.close(file);
         }
         if let Some(source) = self.source.take() {
-            source.close(&mut core.kernel);
+            source.close(&mut core.shared);
         }
         self.ring = None;
         self.state = State::Closed;

@@ -20,9 +20,9 @@ use super::core::{Alarm, Core};
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
 use super::reception::Reception;
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Handle, Turn};
 use crate::ranges::Ranges;
+use crate::session::Base;
 use crate::timer::{self, TICK};
 
 /// Most time of silence before a sender is asked for what is missing: what it says of the round trip
@@ -216,8 +216,8 @@ impl Receiver {
             // The last address is the one to answer.
             self.from = from;
             if core.config.receiver.unicast_nack {
-                self.base.move_to(&mut core.kernel, now, from);
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.move_to(&mut core.shared, now, from);
+                self.base.want(&mut core.shared, Class::Control);
             }
         }
         self.base.last_heard = now;
@@ -238,7 +238,7 @@ impl Receiver {
             return named;
         }
         let paths = [self.from, self.sender.path];
-        let lights = paths.iter().filter_map(|id| core.kernel.paths.get(id)?.light());
+        let lights = paths.iter().filter_map(|id| core.shared.paths.get(id)?.light());
         lights.fold(named, Duration::max)
     }
 
@@ -257,7 +257,7 @@ impl Receiver {
         // A timer a message would be dear: it looks at the time of the last when it goes off.
         if !self.objects.is_empty() && !self.base.is_armed(Alarm::Inactivity) {
             let wait = self.silence(core);
-            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
         }
     }
 
@@ -395,8 +395,8 @@ impl Receiver {
         if is_over {
             self.settle(core, now);
         }
-        if core.kernel.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
-            core.kernel.pause(self.sender.path);
+        if core.shared.room.unwritten > core.config.limits.buffers.write_buffer / 4 * 3 {
+            core.shared.pause(self.sender.path);
         }
         let before = self.reach;
         let object = self.objects.get(&number);
@@ -536,10 +536,10 @@ impl Receiver {
         (self.confirmed, self.wanted) = (Some(position), None);
         if self.is_alone() {
             self.acknowledge_due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         } else if !self.base.is_armed(Alarm::Acknowledge) {
             let wait = self.grtt.mul_f64(core.rng.unit());
-            self.base.alarm(&mut core.kernel, Alarm::Acknowledge, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Acknowledge, now, wait);
         }
     }
 
@@ -607,8 +607,8 @@ impl Receiver {
         self.failed.remove(0, past);
         core.user.limit_left(Limit::Objects);
         if self.objects.is_empty() {
-            self.base.disarm(&mut core.kernel, Alarm::Inactivity);
-            self.base.disarm(&mut core.kernel, Alarm::Nack);
+            self.base.disarm(&mut core.shared, Alarm::Inactivity);
+            self.base.disarm(&mut core.shared, Alarm::Nack);
             self.nack.round = Round::Idle;
             self.nack.due = false;
         }
@@ -631,12 +631,12 @@ impl Receiver {
             Alarm::Feedback => self.answer(core),
             Alarm::Acknowledge => {
                 self.acknowledge_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Inactivity => self.silent(core, now),
             Alarm::Answer => {
                 self.answer_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Command
             | Alarm::Probe
@@ -675,7 +675,7 @@ impl Receiver {
                 self.ask(core);
             }
         }
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
     }
 
     /// The path is up again: requests from before may be lost, and the sender was not received.
@@ -685,7 +685,7 @@ impl Receiver {
     }
 
     pub(crate) fn want_all(&mut self, core: &mut Core) {
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {

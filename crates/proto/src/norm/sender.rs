@@ -26,8 +26,8 @@ use super::members::{Members, Persistence, Standing};
 use super::outgoing::{Cut, Outgoing, Told};
 use super::receiver::EXT_BEGAN;
 use super::voice::Voice;
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
+use crate::session::Base;
 use crate::timer;
 
 /// Octets of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
@@ -208,9 +208,9 @@ impl Sender {
     /// The first of some objects: probes the round trip.
     fn begin(&mut self, core: &mut Core) {
         let config = &core.config.sender;
-        let known = core.kernel.paths.get(&self.path).and_then(Path::light);
+        let known = core.shared.paths.get(&self.path).and_then(Path::light);
         let initial = match known.filter(|_| config.grtt_of_path) {
-            Some(light) => light + self.base.seat.round_trip(&core.kernel.paths).margin(),
+            Some(light) => light + self.base.seat.round_trip(&core.shared.paths).margin(),
             None => config.grtt_initial,
         };
         if self.members.is_empty() {
@@ -219,18 +219,18 @@ impl Sender {
         self.begin_to_heed(core);
         self.probe.interval = Duration::ZERO;
         self.probe.due = true;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// The time of one segment at the path's rate.
     fn segment_time(&self, core: &Core) -> Duration {
-        let Some(path) = core.kernel.paths.get(&self.path) else { return Duration::ZERO };
+        let Some(path) = core.shared.paths.get(&self.path) else { return Duration::ZERO };
         path.time_of(path.mtu())
     }
 
     /// How objects are cut that have NORM_INFO or not, once the path is up.
     fn cut(&self, core: &Core, has_info: bool) -> Option<Result<Cut, Failure>> {
-        let path = core.kernel.paths.get(&self.path).filter(|path| path.mtu() > 0)?;
+        let path = core.shared.paths.get(&self.path).filter(|path| path.mtu() > 0)?;
         let config = &core.config.sender;
         // Where there is no other message to tell how it is coded, NORM_DATA must.
         let has_fti = config.fti_in_data || !has_info;
@@ -257,7 +257,7 @@ impl Sender {
                 }
             }
         }
-        let mtu = core.kernel.paths.get(&self.path).map_or(0, Path::mtu);
+        let mtu = core.shared.paths.get(&self.path).map_or(0, Path::mtu);
         for object in self.objects.iter_mut().filter(|object| object.datagram() > mtu) {
             let failure = Failure::Settings("the path takes its segments no longer".to_owned());
             object.failure.get_or_insert(failure);
@@ -274,15 +274,15 @@ impl Sender {
     /// Notes the light time of the path where messages cannot name a round trip so long.
     fn learn_light(&mut self, core: &Core) {
         let config = &core.config.sender;
-        let light = core.kernel.paths.get(&self.path).and_then(Path::light);
+        let light = core.shared.paths.get(&self.path).and_then(Path::light);
         let light = light.filter(|_| config.grtt_of_path && config.grtt_max >= GRTT_MOST);
         self.voice.light = light.filter(|light| *light > GRTT_MOST).unwrap_or_default();
     }
 
     fn want_data(&mut self, core: &mut Core) {
-        self.base.want(&mut core.kernel, Class::Bulk);
+        self.base.want(&mut core.shared, Class::Bulk);
         if self.objects.iter().any(Outgoing::has_repairs) {
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
     }
 
@@ -298,7 +298,7 @@ impl Sender {
         if let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0) {
             flush.due = true;
         }
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
         self.advance(core, now);
     }
 
@@ -330,7 +330,7 @@ impl Sender {
         (self.flush, self.flow) = (None, None);
         let own = [Alarm::Probe, Alarm::Pace, Alarm::Flush, Alarm::Aggregate];
         for alarm in own.into_iter().chain([Alarm::Room, Alarm::Watermark]) {
-            self.base.disarm(&mut core.kernel, alarm);
+            self.base.disarm(&mut core.shared, alarm);
         }
         (self.is_collecting, self.adv_due) = (false, false);
         self.suppressing = None;
@@ -388,23 +388,23 @@ impl Sender {
         let due = is_end || wait.is_zero();
         self.flush = Some(Flush { through, is_end, after: None, sent: 0, due });
         if due {
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         } else {
-            self.base.alarm(&mut core.kernel, Alarm::Flush, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Flush, now, wait);
         }
     }
 
     /// What was being told does not hold any more.
     fn end_flush(&mut self, core: &mut Core) {
         self.flush = None;
-        self.base.disarm(&mut core.kernel, Alarm::Flush);
+        self.base.disarm(&mut core.shared, Alarm::Flush);
     }
 
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Command => {
                 self.commands.expire(core, now);
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
                 self.rest(core);
             }
             Alarm::Probe => self.probe(core, now),
@@ -434,7 +434,7 @@ impl Sender {
             self.finish_front(core, self.objects.len() - open, None, |_| Ok(()));
         } else if !self.base.is_armed(Alarm::Flush) {
             flush.due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
     }
 
@@ -589,7 +589,7 @@ impl Sender {
         self.next_flush = at + self.voice.twice().max(answers);
         let sent = self.flush.as_ref().map_or(0, |flush| flush.sent);
         let wait = self.flush_gap(core, at, sent);
-        self.base.alarm(&mut core.kernel, Alarm::Flush, at, wait);
+        self.base.alarm(&mut core.shared, Alarm::Flush, at, wait);
         true
     }
 
@@ -671,7 +671,7 @@ impl Sender {
     /// Tells the last object how many segments go out in the time of a round of repairs.
     fn set_tail(&mut self, core: &Core) {
         let Some(last) = self.objects.back_mut() else { return };
-        let path = core.kernel.paths.get(&self.path);
+        let path = core.shared.paths.get(&self.path);
         let paced = path.map_or(Duration::ZERO, |path| path.time_of(last.datagram()));
         let congestion = self.voice.congestion.as_ref();
         let each = congestion.map_or(paced, |congestion| congestion.interval()).as_nanos();
@@ -740,13 +740,13 @@ impl Sender {
             let most = core.config.limits.repairs;
             self.objects.iter_mut().for_each(|object| object.tell(most));
             self.adv_due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
         if wait.is_zero() || !core.config.sender.collect {
             self.commit(core, now);
         } else if !self.is_collecting {
             self.is_collecting = true;
-            self.base.alarm(&mut core.kernel, Alarm::Aggregate, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Aggregate, now, wait);
         }
         self.check_flush(core, now);
     }
@@ -765,7 +765,7 @@ impl Sender {
             return;
         }
         self.squelch = Some(Position { fec: core.config.sender.fec, object: number, id });
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// Says what no longer is sent: everything before the first object that is here.
@@ -798,7 +798,7 @@ impl Sender {
         self.squelch = None;
         // Once for each round trip is enough.
         let wait = self.voice.twice();
-        self.base.alarm(&mut core.kernel, Alarm::Squelch, burst.departure(), wait);
+        self.base.alarm(&mut core.shared, Alarm::Squelch, burst.departure(), wait);
         true
     }
 
@@ -834,7 +834,7 @@ impl Sender {
             object.commit(core, now, &mut self.voice, is_last);
         }
         if self.objects.iter().any(Outgoing::has_repairs) {
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
         self.check_flush(core, now);
         self.check_stream(core, now);
@@ -853,7 +853,7 @@ fn finished(
     (acknowledged, is_confirmed): (u32, bool),
 ) {
     let is_confirmed = is_confirmed && result.is_ok();
-    core.kernel.senders = core.kernel.senders.saturating_sub(1);
+    core.shared.senders = core.shared.senders.saturating_sub(1);
     core.user.indicate(Indication::Finished(Finished {
         id: object.id,
         is_sender: true,

@@ -11,8 +11,8 @@ use super::indication::{Indication, Limit, Stats};
 use super::partials::{self, Partial, Partials};
 use super::received;
 use crate::done::Done;
-use crate::kernel::{self, Base, User};
 use crate::path::{Burst, Handle};
+use crate::session::{self, Base, User};
 use crate::timer;
 
 /// A session's timers.
@@ -38,7 +38,7 @@ pub(crate) enum Alarm {
     Beacon,
 }
 
-impl kernel::Alarm for Alarm {
+impl session::Alarm for Alarm {
     fn why(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -79,15 +79,15 @@ pub(crate) enum Task {
     Record { number: u32 },
 }
 
-pub(crate) type Job = kernel::Job<Task>;
+pub(crate) type Job = session::Job<Task>;
 
-pub(crate) type Kernel = kernel::Kernel<Alarm, Task>;
+pub(crate) type Shared = session::Shared<Alarm, Task>;
 
 /// What all sessions of a peer share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
-    pub(crate) kernel: Kernel,
+    pub(crate) shared: Shared,
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
@@ -105,7 +105,7 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(config: Config, rng: Rng) -> Self {
         Self {
-            kernel: Kernel::new(config.limits.buffers),
+            shared: Shared::new(config.limits.buffers),
             user: User::new(),
             stats: Stats::default(),
             rng,
@@ -121,7 +121,7 @@ impl Core {
     /// Data that came is dropped for lack of room.
     pub(crate) fn no_room(&mut self) {
         self.stats.data_dropped += 1;
-        if self.kernel.became_full() {
+        if self.shared.became_full() {
             self.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
     }
@@ -129,7 +129,7 @@ impl Core {
     /// Whether a refusal may be sent on a path now: each gets ten a second at most. Those left out
     /// are counted, and sent when the peer tries again later.
     pub(crate) fn admits_refusal(&mut self, path: PathId) -> bool {
-        let admits = self.kernel.replies.refusals.admit(self.now, path);
+        let admits = self.shared.replies.refusals.admit(self.now, path);
         if !admits {
             self.stats.refusals_left_out += 1;
             self.user.limit_reached(Limit::Refusals);
@@ -145,7 +145,7 @@ impl Core {
             self.forget_record(oldest);
             let name = FileName::spool(&partials::key(oldest));
             let name = name.expect("letters, digits and dashes are a name");
-            self.kernel.filestore(Handle::NOBODY, Job::Forget, FilestoreRequest::DenyFile(name));
+            self.shared.filestore(Handle::NOBODY, Job::Forget, FilestoreRequest::DenyFile(name));
         }
     }
 
@@ -153,7 +153,7 @@ impl Core {
     pub(crate) fn forget_record(&mut self, number: u32) {
         if !self.partials.has(number) {
             let request = IndexRequest::Remove { key: partials::key(number) };
-            self.kernel.index(Handle::NOBODY, Job::Forget, request);
+            self.shared.index(Handle::NOBODY, Job::Forget, request);
         }
     }
 
@@ -177,7 +177,7 @@ impl Core {
 
     /// Time within which the peer should have answered.
     pub(crate) fn answer_time(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
-        base.seat.round_trip(&self.kernel.paths).timeout(remote.initial_rtt)
+        base.seat.round_trip(&self.shared.paths).timeout(remote.initial_rtt)
     }
 
     /// Limit of a peer's silence.

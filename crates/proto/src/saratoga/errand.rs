@@ -6,8 +6,8 @@ use wire::saratoga::{Packet, Request, RequestKind, StatusCode, Width};
 use super::config::Remote;
 use super::core::{Alarm, Core, Job, Task};
 use super::indication::{Failure, Finished, Indication, Report, Role, SessionId};
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Turn};
+use crate::session::Base;
 
 /// A request to delete a file, at either end.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ impl Errand {
     ) -> Self {
         let mut errand = Self::new(base, id, name, core);
         errand.request_due = true;
-        errand.base.want(&mut core.kernel, Class::Control);
+        errand.base.want(&mut core.shared, Class::Control);
         let wait = core.given_up_at(&errand.base, &errand.remote).since(now);
-        errand.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        errand.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
         errand
     }
 
@@ -48,7 +48,7 @@ impl Errand {
         core: &mut Core,
     ) -> Self {
         let path = name.path().to_owned();
-        core.kernel.filestore(
+        core.shared.filestore(
             base.seat.handle,
             Job::Own(Task::Delete),
             FilestoreRequest::DeleteFile(name),
@@ -94,7 +94,7 @@ impl Errand {
         self.request_due = false;
         let auto = core.answer_time(&self.base, &self.remote);
         let wait = self.remote.request_timer.probe(auto, self.misses);
-        self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+        self.base.alarm(&mut core.shared, Alarm::Request, burst.departure(), wait);
         Turn::Over
     }
 
@@ -124,7 +124,7 @@ impl Errand {
             Alarm::Request => {
                 self.misses += 1;
                 self.request_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Inactivity => self.finish(core, true, StatusCode::RequestTimeout),
             Alarm::Poll
@@ -140,7 +140,7 @@ impl Errand {
     /// A direction of the path came up.
     pub(crate) fn path_up(&mut self, core: &mut Core) {
         self.request_due |= self.id.role == Role::Receiver;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// Ends it early: what was asked may be done all the same.
@@ -161,7 +161,7 @@ impl Errand {
             size: 0,
             resumed: 0,
         }));
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.is_done = true;
     }
 }

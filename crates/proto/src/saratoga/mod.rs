@@ -50,15 +50,15 @@ pub use self::indication::{
 pub use self::profile::profile;
 pub use wire::saratoga as packet;
 
-use self::core::{Alarm, Core, Job, Kernel, Task};
+use self::core::{Alarm, Core, Job, Shared, Task};
 use self::ending::{is_metadata, is_refusal, ok, stamped, status};
 use self::errand::Errand;
 use self::partials::Partial;
 use self::receiver::{Receiver, Wish};
 use self::sender::{Order, Sender};
-use crate::kernel::{Base, Change, Seat, Slots, Turns};
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::recent::Recent;
+use crate::session::{Base, Change, Seat, Slots, Turns};
 
 /// A Saratoga peer.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl Session {
         match self {
             Self::Sender(sender) => sender.want_all(core),
             Self::Receiver(receiver) => receiver.want_all(core),
-            Self::Errand(errand) => errand.base.want(&mut core.kernel, Class::Control),
+            Self::Errand(errand) => errand.base.want(&mut core.shared, Class::Control),
         }
     }
 
@@ -164,7 +164,7 @@ impl Node {
         let mut core = Core::new(config, rng);
         let is_restored = !core.config.journal.enabled;
         if !is_restored {
-            core.kernel.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
+            core.shared.index(Handle::NOBODY, Job::Own(Task::Load), IndexRequest::Load);
         }
         Self {
             core,
@@ -186,7 +186,7 @@ impl Node {
 
     /// The file that is received on whose behalf an effect was asked for that is not answered.
     pub(crate) fn asker(&self, ticket: Ticket) -> Option<Report> {
-        match self.slots.get(self.core.kernel.asker(ticket)?)? {
+        match self.slots.get(self.core.shared.asker(ticket)?)? {
             Session::Receiver(receiver) => Some(receiver.report()),
             Session::Sender(_) | Session::Errand(_) => None,
         }
@@ -226,11 +226,11 @@ impl Node {
     pub fn memory(&self) -> usize {
         let words: usize = self.closed.values().map(|word| word.len() + 64).sum();
         self.slots.iter().map(Session::memory).sum::<usize>()
-            + self.core.kernel.room.held()
+            + self.core.shared.room.held()
             + self.core.partials.memory()
             + self.core.received.memory()
             + words
-            + self.core.kernel.replies.memory()
+            + self.core.shared.replies.memory()
     }
 
     /// Sends a file.
@@ -323,7 +323,7 @@ impl Node {
         check_name(&name)?;
         let id = self.new_id(peer, Role::Receiver)?;
         let handle = self.slots.reserve();
-        let base = Base::new(&self.core.kernel.paths, handle, Some(peer), now);
+        let base = Base::new(&self.core.shared.paths, handle, Some(peer), now);
         self.core.user.indicate(Indication::Started { id, name: name.clone() });
         let errand = Errand::ask(base, id, name, &mut self.core, now);
         self.fill(handle, Session::Errand(Box::new(errand)));
@@ -377,16 +377,16 @@ impl Node {
 
     fn begin_sender(&mut self, now: Time, id: SessionId, order: Order) {
         let handle = self.slots.reserve();
-        let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
+        let base = Base::new(&self.core.shared.paths, handle, Some(id.peer), now);
         self.core.user.indicate(Indication::Started { id, name: order.name.clone() });
         let sender = Sender::new(base, id, order, &mut self.core);
-        self.core.kernel.senders += 1;
+        self.core.shared.senders += 1;
         self.fill(handle, Session::Sender(Box::new(sender)));
     }
 
     fn begin_receiver(&mut self, now: Time, id: SessionId, wish: Option<Wish>) -> Handle {
         let handle = self.slots.reserve();
-        let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
+        let base = Base::new(&self.core.shared.paths, handle, Some(id.peer), now);
         let name = wish.as_ref().map(|wish| wish.name.clone()).unwrap_or_default();
         self.core.user.indicate(Indication::Started { id, name });
         // The working file is named by a number that no other has.
@@ -574,7 +574,7 @@ impl Node {
             return;
         }
         let Some(packet) = codec::translated(self.core.config.version, packet) else { return };
-        if !self.core.kernel.replies.push(to, packet) {
+        if !self.core.shared.replies.push(to, packet) {
             self.core.stats.replies_dropped += 1;
             self.core.user.limit_reached(Limit::Replies);
         }
@@ -674,7 +674,7 @@ impl Node {
             }
             RequestKind::Delete => {
                 let handle = self.slots.reserve();
-                let base = Base::new(&self.core.kernel.paths, handle, Some(id.peer), now);
+                let base = Base::new(&self.core.shared.paths, handle, Some(id.peer), now);
                 let errand = Errand::carry_out(base, id, file, &mut self.core);
                 self.fill(handle, Session::Errand(Box::new(errand)));
             }
@@ -736,17 +736,17 @@ impl Node {
             pace_as: remote.pace_as,
             catch_up: self.core.config.catch_up,
         };
-        let Some(change) = self.core.kernel.path_event(id, event, pacing) else { return };
+        let Some(change) = self.core.shared.path_event(id, event, pacing) else { return };
         let resumed = change == Change::Resumed;
         for session in self.slots.iter_mut().filter(|session| session.id().peer == id) {
-            session.base().follow(&mut self.core.kernel, now);
+            session.base().follow(&mut self.core.shared, now);
             if resumed {
                 session.path_up(&mut self.core);
             }
         }
         let beacons = self.core.config.beacons.as_ref();
         if resumed && beacons.is_some_and(|beacons| beacons.paths.contains(&id)) {
-            self.core.kernel.timers.set((Handle::NOBODY, Alarm::Beacon), now, "beacon");
+            self.core.shared.timers.set((Handle::NOBODY, Alarm::Beacon), now, "beacon");
         }
     }
 
@@ -769,19 +769,19 @@ impl Node {
         let octets = packet.to_vec().unwrap_or_default();
         let mut any = false;
         for path in beacons.paths {
-            if self.core.kernel.paths.get(&path).is_some_and(Path::is_up) {
+            if self.core.shared.paths.get(&path).is_some_and(Path::is_up) {
                 self.reply(path, octets.clone());
                 any = true;
             }
         }
         if any {
             let at = now + beacons.interval.max(crate::timer::TICK);
-            self.core.kernel.timers.set((Handle::NOBODY, Alarm::Beacon), at, "beacon");
+            self.core.shared.timers.set((Handle::NOBODY, Alarm::Beacon), at, "beacon");
         }
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((handle, job)) = self.core.kernel.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
         if job == Job::Own(Task::Load) {
             self.restore(answer);
             return;
@@ -794,7 +794,7 @@ impl Node {
             }
             Some(Session::Errand(_)) => {}
             None => {
-                self.core.kernel.orphaned(&job, &answer);
+                self.core.shared.orphaned(&job, &answer);
                 if let Job::Own(Task::Record { number }) = job {
                     self.core.forget_record(number);
                 }
@@ -843,8 +843,8 @@ impl Turns for Node {
     type Alarm = Alarm;
     type Job = Task;
 
-    fn kernel(&mut self) -> &mut Kernel {
-        &mut self.core.kernel
+    fn shared(&mut self) -> &mut Shared {
+        &mut self.core.shared
     }
 
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
@@ -852,8 +852,8 @@ impl Turns for Node {
     }
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
-        let Core { kernel, stats, config, .. } = &mut self.core;
-        stats.oversize += kernel.replies.emit(id, burst, |octets| {
+        let Core { shared, stats, config, .. } = &mut self.core;
+        stats.oversize += shared.replies.emit(id, burst, |octets| {
             if let Ok(packet) = codec::decode(config.version, octets) {
                 stats.sent.count(&packet);
             }
@@ -873,12 +873,12 @@ impl Turns for Node {
     fn settle(&mut self, handle: Handle) {
         if self.slots.get_mut(handle).is_some_and(|session| session.is_done()) {
             let Some(mut session) = self.slots.take(handle) else { return };
-            session.base().disarm_all(&mut self.core.kernel);
+            session.base().disarm_all(&mut self.core.shared);
             let id = session.id();
             self.by_id.remove(&id);
             let word = match &session {
                 Session::Sender(sender) => {
-                    self.core.kernel.senders -= 1;
+                    self.core.shared.senders -= 1;
                     sender.last_word()
                 }
                 Session::Receiver(receiver) => receiver.last_word(),
@@ -898,7 +898,7 @@ impl Turns for Node {
             self.remember(id, word);
             self.core.user.limit_left(Limit::Sessions);
         }
-        if std::mem::take(&mut self.core.kernel.flush_wanted) {
+        if std::mem::take(&mut self.core.shared.flush_wanted) {
             for session in self.slots.iter_mut() {
                 if let Session::Receiver(receiver) = session {
                     receiver.flush(&mut self.core);
@@ -926,13 +926,13 @@ impl Engine for Node {
 
     fn handle_timeout(&mut self, now: Time) {
         self.core.now = now;
-        while let Some((handle, alarm)) = self.core.kernel.timers.pop_due(now) {
+        while let Some((handle, alarm)) = self.core.shared.timers.pop_due(now) {
             if handle == Handle::NOBODY {
                 self.beacon(now);
                 continue;
             }
             let Some(session) = self.slots.get_mut(handle) else { continue };
-            session.base().disarm(&mut self.core.kernel, alarm);
+            session.base().disarm(&mut self.core.shared, alarm);
             match session {
                 Session::Sender(sender) => sender.alarm(&mut self.core, now, alarm),
                 Session::Receiver(receiver) => receiver.alarm(&mut self.core, now, alarm),
@@ -948,7 +948,7 @@ impl Engine for Node {
     }
 
     fn poll_effect(&mut self) -> Option<Effect> {
-        self.core.kernel.effects.pop_front()
+        self.core.shared.effects.pop_front()
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
@@ -956,6 +956,6 @@ impl Engine for Node {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        self.core.kernel.timers.next()
+        self.core.shared.timers.next()
     }
 }

@@ -5,7 +5,7 @@ use engine::{PathId, Time};
 use super::core::Core;
 use super::indication::{Limit, Role, SessionId};
 use super::{Node, Session};
-use crate::kernel::{Admission, Place};
+use crate::session::{Admission, Place};
 
 impl Session {
     /// Whether the peer began it.
@@ -53,13 +53,13 @@ impl Node {
         let Some(handle) = self.by_id.remove(&id) else { return };
         let Some(mut session) = self.slots.take(handle) else { return };
         self.core.stats.evicted += 1;
-        session.base().disarm_all(&mut self.core.kernel);
-        if let Some(path) = self.core.kernel.paths.get_mut(&id.peer) {
+        session.base().disarm_all(&mut self.core.shared);
+        if let Some(path) = self.core.shared.paths.get_mut(&id.peer) {
             path.forget(handle);
         }
         match &mut session {
             Session::Sender(sender) => {
-                self.core.kernel.senders -= 1;
+                self.core.shared.senders -= 1;
                 sender.release(&mut self.core);
             }
             Session::Receiver(receiver) => receiver.vanish(&mut self.core),

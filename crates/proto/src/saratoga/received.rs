@@ -30,7 +30,7 @@ pub(crate) fn record(core: &mut Core, key: Key, len: u64) {
     }
     let (value, oldest) = core.received.add(key, len, core.config.limits.closed);
     let request = IndexRequest::Put { key: name(key), value };
-    core.kernel.index(Handle::NOBODY, Job::Forget, request);
+    core.shared.index(Handle::NOBODY, Job::Forget, request);
     remove(core, oldest);
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn restore(core: &mut Core, records: &[(String, Bytes)]) {
 fn remove(core: &mut Core, keys: impl IntoIterator<Item = Key>) {
     for key in keys {
         let request = IndexRequest::Remove { key: name(key) };
-        core.kernel.index(Handle::NOBODY, Job::Forget, request);
+        core.shared.index(Handle::NOBODY, Job::Forget, request);
     }
 }
 

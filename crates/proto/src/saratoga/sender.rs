@@ -27,9 +27,9 @@ use super::directory;
 use super::ending;
 use super::indication::{Failure, Finished, Indication, Put, Report, SessionId};
 use super::times;
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::ranges::Ranges;
+use crate::session::Base;
 use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::sum::{Reading, Value};
@@ -150,9 +150,9 @@ impl Sender {
         let handle = base.seat.handle;
         if order.content == Content::Directory {
             let request = FilestoreRequest::List(order.source.clone());
-            core.kernel.filestore(handle, Job::Own(Task::List), request);
+            core.shared.filestore(handle, Job::Own(Task::List), request);
         } else {
-            core.kernel.open(handle, order.source.clone(), OpenMode::Read);
+            core.shared.open(handle, order.source.clone(), OpenMode::Read);
         }
         Self {
             base,
@@ -250,7 +250,7 @@ impl Sender {
                 if self.phase == Phase::Opening {
                     self.opened(core, now, file, len);
                 } else {
-                    core.kernel.close(file);
+                    core.shared.close(file);
                 }
             }
             (Job::Open | Job::Own(Task::List), Err(error)) => {
@@ -279,7 +279,7 @@ impl Sender {
             (Job::Repair { offset }, Ok(Completion::Read(bytes))) => {
                 let Some(source) = self.source.as_mut() else { return };
                 match source.repair_done(offset, bytes) {
-                    Ok(()) => self.base.want(&mut core.kernel, Class::Repair),
+                    Ok(()) => self.base.want(&mut core.shared, Class::Repair),
                     Err(()) => self.end(core, failed),
                 }
             }
@@ -319,7 +319,7 @@ impl Sender {
 
     fn opened(&mut self, core: &mut Core, now: Time, file: FileId, len: u64) {
         if !self.takes(core, len) {
-            core.kernel.close(file);
+            core.shared.close(file);
             return;
         }
         // A receiver has to discard a file that its checksum does not fit (§4.3), damaged or not.
@@ -353,7 +353,7 @@ impl Sender {
         let Some((file, reading)) = self.summing.as_mut() else { return };
         let size = self.size.unwrap_or_default();
         if reading.sum.position() < size {
-            reading.read_on(&mut core.kernel, self.base.seat.handle, *file, size);
+            reading.read_on(&mut core.shared, self.base.seat.handle, *file, size);
             return;
         }
         self.checksum = Some(reading.sum.finish());
@@ -380,7 +380,7 @@ impl Sender {
         source.read_done(offset, len, bytes, core.config.limits.file)?;
         self.size = source.size;
         self.read_ahead(core);
-        self.base.want(&mut core.kernel, Class::Bulk);
+        self.base.want(&mut core.shared, Class::Bulk);
         Ok(())
     }
 
@@ -396,13 +396,13 @@ impl Sender {
         if self.order.put == Put::Ask && !self.order.is_asked_for {
             self.phase = Phase::Asking;
             self.request_due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         } else {
             self.go_ahead(core);
         }
         self.base.last_heard = now;
         let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
     }
 
     fn go_ahead(&mut self, core: &mut Core) {
@@ -411,7 +411,7 @@ impl Sender {
         // In version 1 the METADATA says so.
         self.accept_due = self.order.is_asked_for && self.version == Version::V0;
         self.metadata_due = true;
-        let path = core.kernel.paths.get(&self.id.peer);
+        let path = core.shared.paths.get(&self.id.peer);
         let is_paced = path.is_some_and(Path::is_paced) || !self.remote.interval.is_zero();
         if !is_paced && self.order.put != Put::Blind {
             self.window = self.remote.unpaced_window.map(|window| Window::new(window, 0));
@@ -422,10 +422,10 @@ impl Sender {
     }
 
     fn read_ahead(&mut self, core: &mut Core) {
-        let mtu = core.kernel.paths.get(&self.id.peer).map_or(0, Path::mtu).max(64);
+        let mtu = core.shared.paths.get(&self.id.peer).map_or(0, Path::mtu).max(64);
         let segment = self.room(mtu, false).unwrap_or(1);
         if let Some(source) = self.source.as_mut() {
-            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
+            source.read_ahead(&mut core.shared, self.base.seat.handle, segment);
         }
     }
 
@@ -481,7 +481,7 @@ impl Sender {
             self.request_due = false;
             let auto = core.answer_time(&self.base, &self.remote);
             let wait = self.remote.request_timer.probe(auto, self.misses);
-            self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+            self.base.alarm(&mut core.shared, Alarm::Request, burst.departure(), wait);
         }
         if self.phase == Phase::Ending {
             // Metadata that says so is how a sender ends a session (§4.3, bit 12).
@@ -586,7 +586,7 @@ impl Sender {
             let again = (self.asked > 1 || auto > LONG) && self.misses == 0;
             if !self.metadata_known && again && self.version == Version::V1 {
                 self.metadata_due = true;
-                self.base.want(&mut core.kernel, Class::Metadata);
+                self.base.want(&mut core.shared, Class::Metadata);
             }
         }
         if went && !data.is_empty() {
@@ -631,7 +631,7 @@ impl Sender {
             {
                 if !self.base.is_armed(Alarm::Window) {
                     let auto = core.answer_time(&self.base, &self.remote);
-                    self.base.alarm(&mut core.kernel, Alarm::Window, burst.departure(), auto);
+                    self.base.alarm(&mut core.shared, Alarm::Window, burst.departure(), auto);
                 }
                 return Turn::Over;
             }
@@ -692,7 +692,7 @@ impl Sender {
         }
         let auto = core.answer_time(&self.base, &self.remote);
         let wait = self.remote.answer_timer.probe(auto, self.misses);
-        self.base.alarm(&mut core.kernel, Alarm::Poll, burst.departure(), wait);
+        self.base.alarm(&mut core.shared, Alarm::Poll, burst.departure(), wait);
         self.fill_due = true;
     }
 
@@ -719,9 +719,9 @@ impl Sender {
             source.repair_sent(len);
             self.ask_due = true;
         };
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(&mut core.shared, self.base.seat.handle);
         if turn == Turn::Over && !source.has_repairs() && self.end_sent && self.ask_due {
-            self.base.want(&mut core.kernel, Class::Bulk);
+            self.base.want(&mut core.shared, Class::Bulk);
         }
         self.source = Some(source);
         turn
@@ -740,7 +740,7 @@ impl Sender {
         self.heard(now, status);
         match self.phase {
             Phase::Asking => {
-                self.base.disarm(&mut core.kernel, Alarm::Request);
+                self.base.disarm(&mut core.shared, Alarm::Request);
                 self.go_ahead(core);
                 return;
             }
@@ -756,14 +756,14 @@ impl Sender {
         let limit = OUTAGE_LEAST + 8 * core.answer_time(&self.base, &self.remote);
         let is_late = |(at, asked)| asked <= self.overdue && now.since(at) > limit;
         if let Some((at, _)) = echo.filter(|it| !status.is_voluntary && !is_late(*it)) {
-            self.base.seat.sample(&mut core.kernel.paths, now.since(at));
+            self.base.seat.sample(&mut core.shared.paths, now.since(at));
         }
         if let Some((at, asked)) = echo {
             self.heed(core, now, status, (at, asked));
         }
         if status.lacks_metadata {
             self.metadata_due |= self.order.put != Put::Blind;
-            self.base.want(&mut core.kernel, Class::Metadata);
+            self.base.want(&mut core.shared, Class::Metadata);
         } else {
             self.metadata_known = true;
         }
@@ -787,7 +787,7 @@ impl Sender {
 
     /// Sends again what the receiver lacks, unless that is on its way.
     fn repair(&mut self, core: &mut Core, now: Time, status: &Status<'_>, asked: Option<u64>) {
-        let path = core.kernel.paths.get(&self.id.peer);
+        let path = core.shared.paths.get(&self.id.peer);
         let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
         let times = path.and_then(|path| path.times(segment));
         // Without a timestamp nothing is known of queues on the way: some packets may wait there.
@@ -806,8 +806,8 @@ impl Sender {
             let there = status.in_response_to.saturating_sub(missing);
             self.resumed = self.resumed.max(there.saturating_sub(source.sent()));
             source.skip_to(status.in_response_to);
-            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
-            self.base.want(&mut core.kernel, Class::Bulk);
+            source.read_ahead(&mut core.shared, self.base.seat.handle, segment);
+            self.base.want(&mut core.shared, Class::Bulk);
         }
         let max = core.config.limits.gaps;
         'holes: for hole in status.holes.iter() {
@@ -834,14 +834,14 @@ impl Sender {
         let reply = core.answer_time(&self.base, &self.remote);
         let times = times.map(|(packet, round_trip)| (packet, round_trip.max(reply)));
         source.choose_copies(copies, segment, times);
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(&mut core.shared, self.base.seat.handle);
         if let Some(window) = self.window.as_mut() {
             window.answered(status.in_response_to, source.sent());
-            self.base.disarm(&mut core.kernel, Alarm::Window);
-            self.base.want(&mut core.kernel, Class::Bulk);
+            self.base.disarm(&mut core.shared, Alarm::Window);
+            self.base.want(&mut core.shared, Class::Bulk);
         }
         if source.has_repairs() {
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
     }
 
@@ -857,8 +857,8 @@ impl Sender {
         self.is_ended_here = told;
         if told {
             self.phase = Phase::Ending;
-            self.base.disarm_all(&mut core.kernel);
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.disarm_all(&mut core.shared);
+            self.base.want(&mut core.shared, Class::Control);
         } else {
             self.close(core);
         }
@@ -874,7 +874,7 @@ impl Sender {
         self.release(core);
         if self.order.delete && is_confirmed {
             let request = FilestoreRequest::DeleteFile(self.order.source.clone());
-            core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
+            core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }
         self.close(core);
     }
@@ -898,24 +898,24 @@ impl Sender {
 
     pub(crate) fn release(&mut self, core: &mut Core) {
         if let Some((file, _)) = self.summing.take() {
-            core.kernel.close(file);
+            core.shared.close(file);
         }
         let Some(source) = self.source.take() else { return };
-        source.close(&mut core.kernel);
+        source.close(&mut core.shared);
         if self.order.content == Content::Directory {
             core.listings -= self.size.unwrap_or_default();
         }
     }
 
     fn close(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.phase = Phase::Done;
     }
 
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         for class in Class::ALL {
-            self.base.want(&mut core.kernel, class);
+            self.base.want(&mut core.shared, class);
         }
     }
 }

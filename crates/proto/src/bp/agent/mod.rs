@@ -57,7 +57,7 @@ use self::store::{Job, Store};
 use super::layer::{Command, Content, LinkId, Refusal, Tag, TransferId};
 use super::routes::Priority;
 use super::security::Vectors;
-use crate::kernel::User;
+use crate::session::User;
 
 /// The agent's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -37,21 +37,21 @@ impl Receiver {
             return;
         }
         if self.ranges.covered() < eof.size {
-            self.spool.sum_up(&mut core.kernel, self.base.seat.handle, self.ranges.prefix());
+            self.spool.sum_up(&mut core.shared, self.base.seat.handle, self.ranges.prefix());
             return;
         }
         self.complete_at = now;
         self.phase = Phase::Verifying;
         self.base.disarm_protocol(core);
         self.base.disarm(core, Alarm::Journal);
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        self.spool.flush(&mut core.shared, self.base.seat.handle);
         self.summed_up(core, now);
     }
 
     /// More of the file was summed up.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
         let handle = self.base.seat.handle;
-        self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
+        self.spool.sum_up(&mut core.shared, handle, self.ranges.prefix());
         let Some(eof) = self.eof.filter(|_| self.phase == Phase::Verifying) else { return };
         let Some(checksum) = self.spool.checksum(eof.size) else { return };
         let unchecked =
@@ -70,7 +70,7 @@ impl Receiver {
 
     fn sync(&mut self, core: &mut Core) {
         self.progress.syncs += 1;
-        self.spool.sync(&mut core.kernel, self.base.seat.handle);
+        self.spool.sync(&mut core.shared, self.base.seat.handle);
     }
 
     /// What was written is safe.
@@ -80,7 +80,7 @@ impl Receiver {
             // An earlier sync says nothing about what was written after it was asked for.
             Phase::Syncing if self.progress.syncs > 0 => {}
             Phase::Syncing => {
-                self.spool.close(&mut core.kernel);
+                self.spool.close(&mut core.shared);
                 if !core.config.journal.enabled {
                     self.install(core, now);
                     return;
@@ -128,7 +128,7 @@ impl Receiver {
         };
         self.phase = Phase::Installing;
         let request = engine::FilestoreRequest::Install { from: self.spool.name.clone(), to };
-        core.kernel.filestore(self.base.seat.handle, Job::Install, request);
+        core.shared.filestore(self.base.seat.handle, Job::Install, request);
     }
 
     /// The file has its name, or the store refused it.
@@ -167,7 +167,7 @@ impl Receiver {
         let permitted = self.base.remote.permissions.filestore;
         match store_request(request).filter(|_| permitted) {
             Some(store) => {
-                core.kernel.filestore(self.base.seat.handle, Job::Own(Task::Request), store);
+                core.shared.filestore(self.base.seat.handle, Job::Own(Task::Request), store);
             }
             None => {
                 core.stats.names_refused += 1;
@@ -226,7 +226,7 @@ impl Receiver {
         // A waypoint that gives up is where the transaction ends.
         let end_system =
             !core.is_relayed(&self.base.header) || self.outcome.condition != ConditionCode::NoError;
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let max = self.base.pdu_max(path.map_or(usize::MAX, Path::mtu));
         self.finished_pdu = self.outcome.encode(&self.base.header, end_system, max);
         self.phase = Phase::Concluding;
@@ -378,7 +378,7 @@ impl Receiver {
             && condition != ConditionCode::FilestoreRejection
         {
             self.complete_at = now;
-            self.spool.flush(&mut core.kernel, self.base.seat.handle);
+            self.spool.flush(&mut core.shared, self.base.seat.handle);
             self.phase = Phase::Syncing;
             self.sync(core);
             return;
@@ -395,10 +395,10 @@ impl Receiver {
 
     /// Removes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
-        self.spool.abandon(&mut core.kernel);
+        self.spool.abandon(&mut core.shared);
         if self.metadata.as_ref().is_some_and(|metadata| metadata.destination.is_some()) {
             let request = engine::FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
+            core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }
     }
 
@@ -406,7 +406,7 @@ impl Receiver {
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         self.finished_due = None;
-        self.spool.abandon(&mut core.kernel);
+        self.spool.abandon(&mut core.shared);
         self.count_ranges(core, 0);
         let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
         if self.journal.is_used() && !remembered {
@@ -435,7 +435,7 @@ impl Receiver {
             return;
         }
         self.progress.covered = self.ranges.covered();
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        self.spool.flush(&mut core.shared, self.base.seat.handle);
         if self.spool.file().is_none() {
             self.put_record(core);
         } else if self.progress.syncing.is_none() {

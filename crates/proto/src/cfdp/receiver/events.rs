@@ -11,8 +11,8 @@ use super::{End, Metadata, Phase, Receiver, Round};
 use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
-use crate::kernel::{Clock, Reason};
 use crate::path::Class;
+use crate::session::{Clock, Reason};
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
@@ -87,7 +87,7 @@ impl Receiver {
             _ => OpenMode::Write,
         };
         let (handle, saved) = (self.base.seat.handle, &self.progress.saved);
-        self.spool.open(&mut core.kernel, handle, checksum, mode, saved);
+        self.spool.open(&mut core.shared, handle, checksum, mode, saved);
     }
 
     /// Takes note of what a Metadata PDU says, and tells the user; whether its name is refused.
@@ -262,12 +262,12 @@ impl Receiver {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if self.phase != Phase::Receiving {
-                    core.kernel.close(file);
+                    core.shared.close(file);
                     self.discard(core);
                     return;
                 }
                 let handle = self.base.seat.handle;
-                self.spool.opened(&mut core.kernel, handle, file, len, &mut self.ranges);
+                self.spool.opened(&mut core.shared, handle, file, len, &mut self.ranges);
                 self.check_complete(core, now);
                 if self.phase == Phase::Receiving && self.eof.is_some() {
                     self.ask_after_eof(core, now);
@@ -275,7 +275,7 @@ impl Receiver {
             }
             (Job::Write { cost }, answer) => {
                 self.spool.written();
-                core.kernel.written(cost);
+                core.shared.written(cost);
                 if answer.is_err() {
                     self.storage_failed(core, now);
                 }
@@ -473,7 +473,7 @@ impl Receiver {
         if before == Clock::Running {
             self.stop_asking(now);
         }
-        self.base.freeze(&mut core.kernel, now, Reason::Path);
+        self.base.freeze(&mut core.shared, now, Reason::Path);
         if (before, self.base.clock()) == (Clock::Stopped, Clock::Sending) {
             self.ask_at_contact(core, now);
         }

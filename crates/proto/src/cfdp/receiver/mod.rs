@@ -374,7 +374,7 @@ impl Receiver {
     /// Takes data of which nothing was there before.
     #[inline]
     fn accept(&mut self, core: &mut Core, offset: u64, data: &[u8]) -> bool {
-        if !self.spool.append(&mut core.kernel, self.base.seat.handle, offset, data) {
+        if !self.spool.append(&mut core.shared, self.base.seat.handle, offset, data) {
             self.no_room(core);
             return false;
         }
@@ -394,11 +394,11 @@ impl Receiver {
     /// The store is behind: what arrives now is dropped, and asked for later.
     fn no_room(&mut self, core: &mut Core) {
         core.stats.data_dropped += 1;
-        if core.kernel.became_full() {
+        if core.shared.became_full() {
             core.user.indicate(Indication::LimitReached(Limit::WriteBuffer));
         }
         if let Some(path) = self.base.seat.path.filter(|_| self.spool.is_writing()) {
-            core.kernel.pause(path);
+            core.shared.pause(path);
         }
     }
 
@@ -569,7 +569,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this entity.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(&mut core.kernel, self.base.seat.handle);
+            self.spool.flush(&mut core.shared, self.base.seat.handle);
         }
     }
 }

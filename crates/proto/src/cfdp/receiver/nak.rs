@@ -175,7 +175,7 @@ impl Receiver {
     /// Requests what is missing before `end` while a thin return link is idle, as its NAKs after
     /// the end of the file would take long; not if this one would delay those.
     fn ask_early(&mut self, core: &mut Core, now: Time, end: u64) {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let size = self.metadata.as_ref().and_then(|metadata| metadata.size);
         let (Some(path), Some(size), Some(bps)) = (path, size, self.nak.arrivals.bps()) else {
             return;
@@ -212,7 +212,7 @@ impl Receiver {
         if self.base.remote.nak_gaps_max.is_some() {
             return 0;
         }
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let request = 2 * self.base.header.file_size_len();
         let rate = path.and_then(Path::rate_bps);
         thin_return::bridge(request, self.nak.arrivals.bps(), rate)
@@ -226,7 +226,7 @@ impl Receiver {
     /// Data arrived that was here before: between joined gaps, it shows that replies arrive, and
     /// how far they are.
     pub(super) fn repeated(&mut self, core: &mut Core, now: Time, end: u64) {
-        let least = self.base.seat.round_trip(&core.kernel.paths).least();
+        let least = self.base.seat.round_trip(&core.shared.paths).least();
         let Round::Waiting { asked_at, ref mut heard, .. } = self.nak.round else { return };
         if now.since(asked_at) < least {
             return;
@@ -240,7 +240,7 @@ impl Receiver {
     pub(super) fn answered(&mut self, core: &mut Core, now: Time, end: u64) {
         let Round::Waiting { last, asked_at, .. } = self.nak.round else { return };
         // What comes sooner than light was asked for before this round.
-        let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.kernel.paths).least();
+        let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.shared.paths).least();
         let thin = self.return_is_thin(core);
         if thin && !possible {
             return;
@@ -249,7 +249,7 @@ impl Receiver {
         let first = !std::mem::replace(heard, true);
         if first
             && self.nak.misses == 0
-            && let Some(path) = self.base.seat.path.and_then(|id| core.kernel.paths.get_mut(&id))
+            && let Some(path) = self.base.seat.path.and_then(|id| core.shared.paths.get_mut(&id))
             && now > asked_at
         {
             path.rtt.sample(now.since(asked_at));
@@ -264,7 +264,7 @@ impl Receiver {
         }
         let silence = match self.base.remote.nak_timer {
             Timer::Auto => {
-                self.nak.pace.silence() + self.base.seat.round_trip(&core.kernel.paths).margin()
+                self.nak.pace.silence() + self.base.seat.round_trip(&core.shared.paths).margin()
             }
             Timer::Fixed(fixed) => fixed,
         };

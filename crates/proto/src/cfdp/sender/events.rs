@@ -27,7 +27,7 @@ impl Sender {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if self.phase != Phase::Opening {
-                    core.kernel.close(file);
+                    core.shared.close(file);
                     return;
                 }
                 self.opened(core, now, file, len);
@@ -80,7 +80,7 @@ impl Sender {
         let size = (!self.request.unbounded || self.restored.is_some()).then_some(len);
         let skip = if self.restored.is_some() { len } else { 0 };
         let Some(source) = Source::new(file, size, skip, self.checksum) else {
-            core.kernel.close(file);
+            core.shared.close(file);
             self.give_up(core, ConditionCode::UnsupportedChecksumType);
             return;
         };
@@ -145,7 +145,7 @@ impl Sender {
             | TransactionStatus::Other(_) => {}
         }
         if let Some(left) = self.eof_left.take().filter(|_| self.eof.attempts == 1)
-            && let Some(path) = self.base.seat.path.and_then(|id| core.kernel.paths.get_mut(&id))
+            && let Some(path) = self.base.seat.path.and_then(|id| core.shared.paths.get_mut(&id))
         {
             path.rtt.sample(now.since(left));
         }
@@ -172,7 +172,7 @@ impl Sender {
         self.confirm(core, nak);
         let fills = self.fills(core, now);
         let max = core.config.limits.gaps;
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let segment = self.segment(path.map_or(0, Path::mtu).max(64)).unwrap_or(1);
         let mut beyond = false;
         let mut idle = true;
@@ -198,11 +198,11 @@ impl Sender {
         if idle && source.has_repairs() {
             self.repair_from = now + self.base.remote.host_delays.nak_to_repair;
         }
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         if let Some(path) = path.filter(|_| !fills) {
             source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
         }
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(&mut core.shared, self.base.seat.handle);
         if self.metadata_due {
             self.base.want(core, Class::Metadata);
         }
@@ -241,7 +241,7 @@ impl Sender {
     /// Bytes that leave at the path's rate before a reply can tell of them: no receiver is behind
     /// because of those. At 1 Mbit/s and 44 min of round trip 331 MB.
     fn under_way(&self, core: &Core) -> u64 {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let bps = path.and_then(Path::rate_bps).unwrap_or_default();
         let bits = u128::from(bps) * self.base.answer_time(core).as_nanos() / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)

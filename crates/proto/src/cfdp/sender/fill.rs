@@ -61,7 +61,7 @@ impl Sender {
     /// Has a pass send what a NAK requests, where all was sent and replies are delayed; whether it
     /// does.
     pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let source = self.source.as_ref().filter(|it| it.at_end() && self.eof.ever_sent);
         let (Some(path), Some(source)) = (path, source) else { return false };
         let is_private = self.base.acknowledged() && self.window.is_none();
@@ -80,10 +80,10 @@ impl Sender {
 
     /// Queues a part of a pass if nothing else is to be sent and replies are delayed.
     pub(super) fn fill(&mut self, core: &mut Core) {
-        let piece = core.kernel.room().read_piece as u64;
+        let piece = core.shared.room().read_piece as u64;
         let is_waiting = self.phase == Phase::Sending && self.eof.ever_sent && !self.eof.due;
         let is_private = self.base.acknowledged() && self.window.is_none();
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let path = path.filter(|_| is_waiting && is_private && !self.base.is_suspended());
         let Some(replies) = path.map(|path| self.replies(path)) else { return };
         let most = self.base.remote.repair_copies.saturating_sub(1);
@@ -98,7 +98,7 @@ impl Sender {
         let Some((start, end)) = part else { return };
         source.choose_copies(1, 1, None);
         source.repeat(start, end, core.config.limits.gaps);
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(&mut core.shared, self.base.seat.handle);
     }
 }
 

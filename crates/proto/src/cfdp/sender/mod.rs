@@ -129,7 +129,7 @@ impl Sender {
     pub(crate) fn start(&mut self, core: &mut Core, now: Time) {
         self.base.last_heard = now;
         match self.request.source.clone() {
-            Some(name) => core.kernel.open(self.base.seat.handle, name, OpenMode::Read),
+            Some(name) => core.shared.open(self.base.seat.handle, name, OpenMode::Read),
             None => self.prepare(core, now, Some(0)),
         }
     }
@@ -246,10 +246,10 @@ impl Sender {
     }
 
     fn read_ahead(&mut self, core: &mut Core) {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let segment = self.segment(path.map_or(0, |path| path.mtu()).max(64)).unwrap_or(1);
         if let Some(source) = self.source.as_mut() {
-            source.read_ahead(&mut core.kernel, self.base.seat.handle, segment);
+            source.read_ahead(&mut core.shared, self.base.seat.handle, segment);
         }
     }
 
@@ -371,7 +371,7 @@ impl Sender {
             }
         };
         if let Some(source) = self.source.as_mut() {
-            source.read_repairs(&mut core.kernel, self.base.seat.handle);
+            source.read_repairs(&mut core.shared, self.base.seat.handle);
         }
         turn
     }
@@ -429,7 +429,7 @@ impl Sender {
 
     /// Bytes of new data that may be sent now.
     fn room(&mut self, core: &Core) -> u64 {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let free = path.is_some_and(|path| !path.is_paced()) && self.base.acknowledged();
         let Some(most) = self.base.remote.unpaced_window.filter(|_| free) else { return u64::MAX };
         let sent = self.progress();
@@ -562,7 +562,7 @@ impl Sender {
         self.base.disarm_all(core);
         self.say_no_more();
         if let Some(source) = self.source.take() {
-            core.kernel.close(source.file);
+            core.shared.close(source.file);
         }
         if self.journal.is_used() {
             let key = journal::sender_key(self.base.id());

@@ -140,7 +140,7 @@ impl Core {
     }
 
     pub(super) fn delete(&mut self, name: FileName) {
-        self.kernel.filestore(
+        self.shared.filestore(
             Handle::NOBODY,
             Job::Forget,
             engine::FilestoreRequest::DenyFile(name),

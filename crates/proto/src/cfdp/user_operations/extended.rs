@@ -30,8 +30,8 @@ use crate::cfdp::request::PutRequest;
 use crate::cfdp::restore::described_put;
 use crate::cfdp::sender::Sender;
 use crate::cfdp::{Entity, Transaction, journal};
-use crate::kernel::Turns as _;
 use crate::path::Handle;
+use crate::session::Turns as _;
 
 /// What is handed on for others by the extended procedures.
 #[derive(Debug, Default)]
@@ -162,7 +162,7 @@ impl Entity {
             return;
         };
         if let Some(receiver) = self.slots.get_mut(handle) {
-            receiver.base_mut().seat.set_path(&mut self.core.kernel.paths, from);
+            receiver.base_mut().seat.set_path(&mut self.core.shared.paths, from);
         }
         self.deliver(now, from, handle, pdu, datagram);
     }
@@ -220,7 +220,7 @@ impl Entity {
         let forward = Forward { handle, back: reverse(header), from };
         self.core.operations.relays.forwards.insert(id, forward);
         sender.start(&mut self.core, now);
-        self.core.kernel.senders += 1;
+        self.core.shared.senders += 1;
         self.slots.fill(handle, Transaction::Sender(Box::new(sender)));
         self.settle(handle);
     }
@@ -255,7 +255,7 @@ impl Entity {
         if let Some(order) = order.filter(|_| self.core.config.journal.enabled) {
             let value = journal::encode_finished(order, &pdu, &subject);
             let key = journal::receiver_key(id);
-            self.core.kernel.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
+            self.core.shared.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
         }
     }
 }

@@ -83,7 +83,7 @@ impl Entity {
         };
         let number = self.add_job(job);
         let request = engine::FilestoreRequest::List(name);
-        self.core.kernel.filestore(Handle::NOBODY, Job::Own(Task::Operation(number)), request);
+        self.core.shared.filestore(Handle::NOBODY, Job::Own(Task::Operation(number)), request);
     }
 
     /// Writes an answer into a file and sends it.
@@ -108,10 +108,10 @@ impl Entity {
     }
 
     fn open_spool(&mut self, number: u64, asker: Asker) {
-        let ticket = self.core.kernel.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
+        let ticket = self.core.shared.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
         let name = spool_name(asker.original);
         self.core
-            .kernel
+            .shared
             .effects
             .push_back(StoreEffect::Open { ticket, name, mode: OpenMode::Truncate }.into());
     }
@@ -140,12 +140,12 @@ impl Entity {
                 job.step = Step::Writing { file };
                 self.core.operations.jobs.insert(number, job);
                 let ticket =
-                    self.core.kernel.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
+                    self.core.shared.ticket(Handle::NOBODY, Job::Own(Task::Operation(number)));
                 let write = StoreEffect::Write { ticket, file, offset: 0, bytes: content };
-                self.core.kernel.effects.push_back(write.into());
+                self.core.shared.effects.push_back(write.into());
             }
             (Step::Writing { file }, Ok(_)) => {
-                self.core.kernel.close(file);
+                self.core.shared.close(file);
                 let request = PutRequest {
                     destination: asker.entity,
                     source: Some(spool_name(asker.original)),
@@ -164,7 +164,7 @@ impl Entity {
                 }
             }
             (Step::Writing { file }, Err(_)) => {
-                self.core.kernel.close(file);
+                self.core.shared.close(file);
                 self.core.delete(spool_name(asker.original));
                 self.job_failed(now, asker, job.refusal);
             }

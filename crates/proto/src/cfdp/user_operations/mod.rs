@@ -440,7 +440,7 @@ impl Entity {
         }
         let value = journal::encode_finished(order, pdu, &subject);
         let key = journal::receiver_key(id);
-        self.core.kernel.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
+        self.core.shared.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
     }
 
     /// Takes up a request that an earlier run of this entity had received and not served.

@@ -25,10 +25,10 @@ impl Receiver {
         let handle = self.base.seat.handle;
         let (mode, nothing) = (OpenMode::Truncate, Ranges::new());
         let mut filing = Box::new(Filing::new(self.peer.session));
-        filing.spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
+        filing.spool.open_summed(&mut core.shared, handle, None, mode, &nothing);
         for (start, end) in std::mem::take(&mut self.ranges).iter() {
             let part = &block[start as usize..end as usize];
-            if filing.spool.append(&mut core.kernel, handle, start, part) {
+            if filing.spool.append(&mut core.shared, handle, start, part) {
                 self.ranges.insert(start, end);
             }
         }
@@ -37,7 +37,7 @@ impl Receiver {
 
     /// Hands over a block that is whole, and in memory.
     pub(super) fn hand_over_memory(&mut self, core: &mut Core) {
-        self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+        self.base.disarm(&mut core.shared, Alarm::Inactivity);
         let Sink::Block(block) = &mut self.sink else { return };
         let block = std::mem::take(block);
         core.units -= block.len();
@@ -47,7 +47,7 @@ impl Receiver {
     /// Hands over a block that is whole, in the working file, and synced.
     pub(super) fn hand_over_file(&mut self, core: &mut Core) {
         let Sink::File(filing) = &mut self.sink else { return };
-        filing.spool.close(&mut core.kernel);
+        filing.spool.close(&mut core.shared);
         let len = filing.file().map_or(0, |file| file.size);
         let content = BlockContent::File(filing.spool.name.clone(), len);
         self.hand_over(core, content);

@@ -67,13 +67,13 @@ impl Receiver {
 
     pub(super) fn watch_silence(&mut self, core: &mut Core, now: Time) {
         let wait = self.silence_max(core);
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
     }
 
     pub(super) fn look_for_life(&mut self, core: &mut Core, now: Time) {
         let limit = self.base.last_heard + self.silence_max(core);
         if limit > now {
-            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, limit.since(now));
+            self.base.alarm(&mut core.shared, Alarm::Inactivity, now, limit.since(now));
             return;
         }
         let is_kept = self.sink.relay().is_some() && (self.is_safe || self.extent.red == Some(0));
@@ -98,7 +98,7 @@ impl Receiver {
     /// The sender ends the session.
     pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
         self.cancel_ack_due = true;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {
                 self.finished(core, Err(Failure::new(End::Sender, reason)));
@@ -140,7 +140,7 @@ impl Receiver {
         self.refused = Some(reason);
         let most = self.peer.remote.cancel_limit(failure.cause);
         self.phase = Phase::Cancelling { reason, due: true, attempts: 0, most };
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
         if self.base.seat.path.is_none() {
             self.close(core);
         }
@@ -148,7 +148,7 @@ impl Receiver {
 
     /// Forgets what was received.
     pub(super) fn discard(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.reporting.clear();
         self.abandon_spool(core);
         self.remove(core);
@@ -160,12 +160,12 @@ impl Receiver {
     pub(super) fn remove(&mut self, core: &mut Core) {
         let Some(spool) = self.sink.spool().filter(|spool| spool.is_begun()) else { return };
         let request = FilestoreRequest::DenyFile(spool.name.clone());
-        core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
+        core.shared.filestore(self.base.seat.handle, Job::Forget, request);
     }
 
     pub(super) fn close(&mut self, core: &mut Core) {
         self.mark.clear(core, self.peer.session);
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.abandon_spool(core);
         self.phase = Phase::Done;
     }
@@ -173,7 +173,7 @@ impl Receiver {
     /// Closes the working file, and forgets what was not handed to the store.
     pub(super) fn abandon_spool(&mut self, core: &mut Core) {
         if let Some(spool) = self.sink.spool_mut() {
-            spool.abandon(&mut core.kernel);
+            spool.abandon(&mut core.shared);
         }
     }
 }

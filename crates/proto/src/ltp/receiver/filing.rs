@@ -46,7 +46,7 @@ impl Receiver {
             return;
         }
         self.phase = Phase::Verifying;
-        self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+        self.base.disarm(&mut core.shared, Alarm::Inactivity);
         self.flush_spool(core);
         self.summed_up(core);
     }
@@ -59,7 +59,7 @@ impl Receiver {
             Sink::Units(_) | Sink::Block(_) | Sink::Relay(_) => None,
         };
         if let Some(spool) = self.sink.spool_mut() {
-            spool.opened(&mut core.kernel, handle, file, len, &mut self.ranges);
+            spool.opened(&mut core.shared, handle, file, len, &mut self.ranges);
         }
         if let Some((start, end)) = described {
             self.ranges.insert(start, end);
@@ -70,7 +70,7 @@ impl Receiver {
     /// Writes collected data to the store.
     pub(super) fn flush_spool(&mut self, core: &mut Core) {
         if let Some(spool) = self.sink.spool_mut() {
-            spool.flush(&mut core.kernel, self.base.seat.handle);
+            spool.flush(&mut core.shared, self.base.seat.handle);
         }
     }
 
@@ -78,7 +78,7 @@ impl Receiver {
     fn sum_up(&mut self, core: &mut Core, most: u64) {
         let until = self.ranges.prefix().min(most);
         if let Some(spool) = self.sink.spool_mut() {
-            spool.sum_up(&mut core.kernel, self.base.seat.handle, until);
+            spool.sum_up(&mut core.shared, self.base.seat.handle, until);
         }
     }
 
@@ -88,7 +88,7 @@ impl Receiver {
         if let Some(relay) = self.sink.relay_mut() {
             relay.synced = self.ranges.clone();
         }
-        core.kernel.sync(self.base.seat.handle, file);
+        core.shared.sync(self.base.seat.handle, file);
     }
 
     /// More of the file was summed up.
@@ -157,9 +157,9 @@ impl Receiver {
             return;
         };
         self.phase = Phase::Installing;
-        filing.spool.close(&mut core.kernel);
+        filing.spool.close(&mut core.shared);
         let request = FilestoreRequest::Install { from: filing.spool.name.clone(), to };
-        core.kernel.filestore(self.base.seat.handle, Job::Install, request);
+        core.shared.filestore(self.base.seat.handle, Job::Install, request);
     }
 
     /// The red part will not be lost: what was asked about it is answered.

@@ -47,7 +47,7 @@ impl Receiver {
         }
         let (handle, mode) = (self.base.seat.handle, OpenMode::Truncate);
         let nothing = Ranges::new();
-        filing.spool.open(&mut core.kernel, handle, ChecksumType::Crc32c, mode, &nothing);
+        filing.spool.open(&mut core.shared, handle, ChecksumType::Crc32c, mode, &nothing);
     }
 
     /// Silence of a session that came no further than two segments, and to whose reports nobody
@@ -80,7 +80,7 @@ impl Receiver {
     /// Forgets a session that is half open, without a word: what its peer sends next begins it
     /// again.
     pub(crate) fn give_way(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.abandon_spool(core);
         self.phase = Phase::Done;
     }

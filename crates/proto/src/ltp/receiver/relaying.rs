@@ -10,8 +10,8 @@ use super::super::transport::passage::News;
 use super::super::transport::record;
 use super::sink::{Sink, Transit};
 use super::{Phase, Receiver};
-use crate::kernel::Base;
 use crate::ranges::Ranges;
+use crate::session::Base;
 use crate::spool::Spool;
 
 impl Receiver {
@@ -25,7 +25,7 @@ impl Receiver {
     ) -> Self {
         let mut spool = Spool::new(record::file(peer.session));
         let (handle, mode, nothing) = (base.seat.handle, OpenMode::Truncate, Ranges::new());
-        spool.open_summed(&mut core.kernel, handle, None, mode, &nothing);
+        spool.open_summed(&mut core.shared, handle, None, mode, &nothing);
         let service = relay.service;
         let sink = Sink::Relay(Box::new(Transit { spool, relay }));
         let mut receiver = Self::with(base, peer, core, (service, sink));
@@ -74,7 +74,7 @@ impl Receiver {
 
     /// All of a block for another engine is here that will be: makes it safe.
     pub(super) fn keep_all(&mut self, core: &mut Core) {
-        self.base.disarm(&mut core.kernel, Alarm::Inactivity);
+        self.base.disarm(&mut core.shared, Alarm::Inactivity);
         self.extent.is_over();
         self.phase = Phase::Syncing;
         self.flush_spool(core);
@@ -100,7 +100,7 @@ impl Receiver {
         };
         let value = record::encode(&relay.onward, relay.service, &shape);
         let request = IndexRequest::Put { key: record::key(self.peer.session), value };
-        core.kernel.index(self.base.seat.handle, Job::Own(Task::Record), request);
+        core.shared.index(self.base.seat.handle, Job::Own(Task::Record), request);
     }
 
     pub(super) fn written_down(&mut self, core: &mut Core) {

@@ -124,7 +124,7 @@ impl Receiver {
         if let Some(serials) = self.reporting.reports.on(checkpoint.serial) {
             // A report that left within a round trip crossed this on its way. Over a thin return
             // link, it may not even have left.
-            let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+            let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
             let light = path.and_then(Path::light).unwrap_or_default();
             let is_crossing = |serial: &u64| {
                 let sent = self.reporting.reports.get(*serial).filter(|sent| sent.attempts > 0);
@@ -134,7 +134,7 @@ impl Receiver {
             let again = serials.iter().filter(|serial| !due.contains(serial));
             let again: Vec<_> = again.filter(|serial| !is_crossing(serial)).copied().collect();
             self.reporting.due.extend(again);
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
             return;
         }
         if self.red_is_here() && !self.is_safe {
@@ -225,13 +225,13 @@ impl Receiver {
         if (is_lossy || self.peer.remote.report_gaps) && self.copy_is_cheap(core, is_lossy) {
             self.reporting.due.extend(&serials);
         }
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
         serials
     }
 
     /// Bytes that the claims of one report may take.
     fn room_for_claims(&self, core: &Core) -> usize {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
         // Control byte, session, counts, and the numbers before the claims.
         let id = self.peer.session;
@@ -272,7 +272,7 @@ impl Receiver {
 
     /// Most bytes between gaps that it is faster to receive again than to claim.
     fn bridge(&self, core: &Core) -> u64 {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         thin_return::bridge(CLAIM_LEN, self.reporting.arrivals.bps(), path.and_then(Path::rate_bps))
     }
 
@@ -301,7 +301,7 @@ impl Receiver {
         };
         if is_due {
             self.may_report(core);
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
     }
 
@@ -354,7 +354,7 @@ impl Receiver {
     /// Whether a second copy of each report is next to nothing beside the round trip that one lost
     /// report costs.
     fn copy_is_cheap(&self, core: &Core, is_lossy: bool) -> bool {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));
         // 80 bytes at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
         times.is_some_and(|(packet, round_trip)| match is_lossy {
@@ -408,11 +408,11 @@ impl Receiver {
             self.reporting.gaps.serials.extend(&serials);
         }
         self.reporting.gaps.rest(must_wait);
-        let round_trip = match self.base.seat.round_trip(&core.kernel.paths).least() {
+        let round_trip = match self.base.seat.round_trip(&core.shared.paths).least() {
             Duration::ZERO => self.peer.remote.initial_rtt,
             known => known,
         };
-        self.base.alarm(&mut core.kernel, Alarm::Gaps, now, GapWatch::pause(round_trip));
+        self.base.alarm(&mut core.shared, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
     /// Whether claims are safe on the medium; requests the mark if it is what is missing.
@@ -449,7 +449,7 @@ impl Receiver {
                 core.probe_wait(self.base.seat.path, at, silence, (timer, Probe::Report))
             }
         };
-        self.base.alarm(&mut core.kernel, Alarm::Report(serial), at, wait);
+        self.base.alarm(&mut core.shared, Alarm::Report(serial), at, wait);
     }
 
     /// The silence of the sender, since a report first awaited its acknowledgement. Data that
@@ -490,7 +490,7 @@ impl Receiver {
         if !self.reporting.due.contains(&serial) {
             self.reporting.due.push_back(serial);
         }
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// The path or its return came up: reports that are not acknowledged are sent at once, as they
@@ -532,12 +532,12 @@ impl Receiver {
         let Some(sent) = self.reporting.reports.get(serial) else { return };
         self.reporting.is_answered = true;
         if !sent.acknowledged && sent.attempts == 1 {
-            self.base.seat.sample(&mut core.kernel.paths, now.since(sent.left));
+            self.base.seat.sample(&mut core.shared.paths, now.since(sent.left));
         }
         let over = self.reporting.reports.acknowledged(serial, core.config.limits.gaps);
         self.reporting.due.retain(|serial| !over.contains(serial));
         for serial in over {
-            self.base.disarm(&mut core.kernel, Alarm::Report(serial));
+            self.base.disarm(&mut core.shared, Alarm::Report(serial));
         }
         let held =
             |serial: &u64| self.reporting.reports.get(*serial).is_some_and(|sent| sent.is_held);

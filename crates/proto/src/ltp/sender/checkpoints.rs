@@ -116,7 +116,7 @@ impl Sender {
         checkpoint.attempts += u32::from(std::mem::take(&mut checkpoint.is_due));
         let probe = (self.peer.remote.checkpoint_timer, Probe::Checkpoint);
         let wait = core.probe_wait(self.base.seat.path, at, silence, probe);
-        self.base.alarm(&mut core.kernel, Alarm::Checkpoint(serial), at, wait);
+        self.base.alarm(&mut core.shared, Alarm::Checkpoint(serial), at, wait);
     }
 
     /// The silence of the receiver, since a checkpoint first awaited a report. Segments of other
@@ -168,7 +168,7 @@ impl Sender {
             source.read_repairs(core, self.base.seat.handle);
         }
         self.description_due |= end > self.content;
-        self.base.want(&mut core.kernel, Class::Repair);
+        self.base.want(&mut core.shared, Class::Repair);
     }
 
     /// The receiver replies: what waited for that is retransmitted.
@@ -208,7 +208,7 @@ impl Sender {
         if answered.attempts == 1
             && let Some(took) = self.late.sample(now.since(answered.left), answered.is_due)
         {
-            self.base.seat.sample(&mut core.kernel.paths, took);
+            self.base.seat.sample(&mut core.shared.paths, took);
         }
         // A receiver learns the end of a block that is passed on from its last segment alone.
         let keeps_end = matches!(self.source, Some(Supply::Passage(_)));
@@ -223,7 +223,7 @@ impl Sender {
         let moot = moot.map(|(serial, _)| *serial).chain([report.checkpoint]);
         for serial in moot.collect::<Vec<_>>() {
             let Some(over) = self.checkpoints.remove(&serial) else { continue };
-            self.base.disarm(&mut core.kernel, Alarm::Checkpoint(serial));
+            self.base.disarm(&mut core.shared, Alarm::Checkpoint(serial));
             if self.ends.get(&over.end) == Some(&serial) {
                 self.ends.remove(&over.end);
             }
@@ -235,7 +235,7 @@ impl Sender {
         let timer = self.peer.remote.checkpoint_timer;
         let once = self.silence(core, now).wait(timer, Probe::Checkpoint, Duration::ZERO, 1);
         // By then a receiver that waits as long has repeated a report that was lost.
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, once * 2);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, once * 2);
     }
 
     /// No report came for some time. If none is asked for, one was lost that nobody may repeat,
@@ -260,7 +260,7 @@ impl Sender {
                 self.ask_at(core, &mut source, end);
                 self.source = Some(source);
             }
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
         self.expect_more(core, now);
     }

@@ -30,7 +30,7 @@ impl Sender {
     }
 
     fn path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
-        self.base.seat.path.and_then(|id| core.kernel.paths.get(&id))
+        self.base.seat.path.and_then(|id| core.shared.paths.get(&id))
     }
 
     fn replies<'a>(&self, path: &'a Path) -> Replies<'a> {
@@ -57,7 +57,7 @@ impl Sender {
         let most = self.peer.remote.repair_copies.saturating_sub(1);
         if self.fill.begin(&replies, &self.acked, sent.min(self.red), most) {
             self.is_filling = true;
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
     }
 
@@ -66,7 +66,7 @@ impl Sender {
         if !self.is_filling {
             return;
         }
-        let most = core.kernel.room().read_piece as u64;
+        let most = core.shared.room().read_piece as u64;
         let Some(path) = self.path(core) else { return };
         let (replies, sent) = (self.replies(path), source.sent().min(self.red));
         let part = self.fill.next_part(&replies, &self.acked, sent, most);
@@ -95,7 +95,7 @@ impl Sender {
         // A pass under way continues, and ends with a checkpoint.
         if !self.is_filling && self.fill.take_over(&replies, sent) {
             self.is_filling = true;
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
         self.is_filling
     }

@@ -8,9 +8,9 @@ use super::super::supply::Supply;
 use super::super::transport::flow::{Last, Seq, Stored};
 use super::super::transport::passage::{News, Passage};
 use super::{Phase, Sender};
-use crate::kernel::Base;
 use crate::path::{Class, Path};
 use crate::ranges::Ranges;
+use crate::session::Base;
 use crate::storage::Storage as _;
 
 impl Sender {
@@ -31,7 +31,7 @@ impl Sender {
         if let Some(end) = shape.end {
             sender.ends_at(core, end, shape.last.clone());
         }
-        core.kernel.open(sender.base.seat.handle, stored.file.clone(), OpenMode::Read);
+        core.shared.open(sender.base.seat.handle, stored.file.clone(), OpenMode::Read);
         sender
     }
 
@@ -68,7 +68,7 @@ impl Sender {
             self.ends_at(core, total, news.last.clone());
         }
         let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
-        passage.take(news, core.kernel.read_ahead());
+        passage.take(news, core.shared.read_ahead());
         if is_known && !std::mem::replace(&mut self.is_red_known, true) && red > 0 {
             // Its last octet is on its way as one of many: it is sent again, as the end.
             if !passage.sent_of(red - 1, red).is_empty()
@@ -94,7 +94,7 @@ impl Sender {
 
     /// The last segment of the block stays one, if it fits.
     fn set_last(&mut self, core: &Core, last: Option<Last>) {
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let checkpoint = Some(Checkpoint { serial: self.serial, report: self.serial });
         let room = |last: &Last| self.room(path.map_or(1024, Path::mtu), last.offset, checkpoint);
         self.last = last.filter(|last| {
@@ -108,7 +108,7 @@ impl Sender {
         match self.source.as_mut() {
             Some(Supply::Passage(passage)) if self.phase == Phase::Sending => passage.own(file),
             Some(Supply::Passage(_) | Supply::Source(_)) | None => {
-                core.kernel.close(file);
+                core.shared.close(file);
                 return;
             }
         }
@@ -122,7 +122,7 @@ impl Sender {
         if let Some(source) = self.source.as_mut() {
             source.read_repairs(core, handle);
         }
-        self.base.want(&mut core.kernel, Class::Repair);
-        self.base.want(&mut core.kernel, Class::Bulk);
+        self.base.want(&mut core.shared, Class::Repair);
+        self.base.want(&mut core.shared, Class::Bulk);
     }
 }

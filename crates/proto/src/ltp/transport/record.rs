@@ -145,7 +145,7 @@ pub(crate) fn file(session: SessionId) -> FileName {
 /// Forgets the record of what a session brought.
 pub(crate) fn remove(core: &mut Core, session: SessionId) {
     let request = IndexRequest::Remove { key: key(session) };
-    core.kernel.index(Handle::NOBODY, Job::Forget, request);
+    core.shared.index(Handle::NOBODY, Job::Forget, request);
 }
 
 #[cfg(test)]

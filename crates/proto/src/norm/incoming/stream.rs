@@ -416,7 +416,7 @@ impl Stream {
         if ahead > 0 {
             self.has_gap = true;
             self.end_piece();
-            core.kernel.room.unwritten += PIECE_COST;
+            core.shared.room.unwritten += PIECE_COST;
             self.ready.push_back(Piece::Gap { from: expected, to: offset });
         }
         self.offset = Some(offset + octets.len() as u64);
@@ -428,9 +428,9 @@ impl Stream {
             self.end_piece();
         }
         self.delivered += octets.len() as u64;
-        core.kernel.room.unwritten += octets.len();
+        core.shared.room.unwritten += octets.len();
         let last = self.last.get_or_insert_with(|| {
-            core.kernel.room.unwritten += PIECE_COST;
+            core.shared.room.unwritten += PIECE_COST;
             Last { offset, octets: BytesMut::new(), messages: Vec::new() }
         });
         let at = last.octets.len();
@@ -477,7 +477,7 @@ impl Stream {
             return false;
         }
         core.assembling += cost;
-        let buffer = core.kernel.room.take_buffer(full);
+        let buffer = core.shared.room.take_buffer(full);
         self.blocks.insert(number, Part { block: Block::new(buffer, cost), is_whole: false });
         true
     }
@@ -489,7 +489,7 @@ impl Stream {
         }
         self.end_piece();
         for piece in std::mem::take(&mut self.ready) {
-            core.kernel.written(cost(&piece));
+            core.shared.written(cost(&piece));
         }
     }
 }
@@ -589,7 +589,7 @@ impl Incoming {
             core.stats.data_dropped += 1;
             return true;
         }
-        if core.kernel.room.unwritten > core.config.limits.buffers.write_buffer {
+        if core.shared.room.unwritten > core.config.limits.buffers.write_buffer {
             core.stats.data_dropped += 1;
             core.user.limit_reached(Limit::WriteBuffer);
             return true;
@@ -683,7 +683,7 @@ impl Incoming {
         let piece = stream.ready.pop_front();
         stream.is_told &= !stream.is_empty();
         if let Some(piece) = &piece {
-            core.kernel.written(cost(piece));
+            core.shared.written(cost(piece));
             core.user.limit_left(Limit::WriteBuffer);
         }
         self.check_ended(core);

@@ -78,7 +78,7 @@ impl Outgoing {
 
     pub(super) fn read_repairs(&mut self, core: &mut Core) {
         if let Some(source) = self.source.as_mut() {
-            source.read_repairs(&mut core.kernel, self.handle);
+            source.read_repairs(&mut core.shared, self.handle);
         }
     }
 
@@ -230,12 +230,12 @@ mod tests {
 
     use super::super::{Content, Cut, ObjectId, Position};
     use super::*;
-    use crate::kernel::Slots;
     use crate::norm::bits::Bits;
     use crate::norm::coding::Coding;
     use crate::norm::config::Config;
     use crate::norm::grtt::Grtt;
     use crate::norm::outgoing::Symbols;
+    use crate::session::Slots;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -256,7 +256,7 @@ mod tests {
         let source = object.source.as_mut().expect("it is open");
         source.skip_to(10_000_000_000);
         (object.has_begun, object.info_due) = (true, false);
-        core.kernel.effects.clear();
+        core.shared.effects.clear();
         (core, voice, object)
     }
 
@@ -271,7 +271,7 @@ mod tests {
             assert!(!object.is_idle() && object.has_repairs());
         }
         // As many blocks were looked at as are being read, and four more wait.
-        let reads = core.kernel.effects.len();
+        let reads = core.shared.effects.len();
         assert!((1..=64).contains(&reads), "{reads}");
         assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
         assert!(object.memory() < before + 100_000, "{}", object.memory());

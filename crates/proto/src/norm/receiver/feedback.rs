@@ -61,7 +61,7 @@ impl Receiver {
             let bias = self.reception.bias(self.grtt, rate);
             let wait = most.mul_f64(BIASED * bias) + wait.mul_f64(1.0 - BIASED);
             (self.claimed, _) = self.reception.fair(self.grtt, rate);
-            self.base.alarm(&mut core.kernel, Alarm::Feedback, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Feedback, now, wait);
         }
     }
 
@@ -72,7 +72,7 @@ impl Receiver {
 
     pub(super) fn answer(&mut self, core: &mut Core) {
         self.feedback_due = true;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// What is known was told, or others told as much.
@@ -81,7 +81,7 @@ impl Receiver {
             return;
         }
         self.feedback_due = false;
-        self.base.disarm(&mut core.kernel, Alarm::Feedback);
+        self.base.disarm(&mut core.shared, Alarm::Feedback);
         self.quiet_until = now + self.quiet();
     }
 

@@ -65,10 +65,10 @@ impl Receiver {
     fn want_answer(&mut self, core: &mut Core, now: Time) {
         if self.is_alone() {
             self.answer_due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         } else if !self.base.is_armed(Alarm::Answer) {
             let wait = self.grtt.mul_f64(core.rng.unit());
-            self.base.alarm(&mut core.kernel, Alarm::Answer, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Answer, now, wait);
         }
     }
 

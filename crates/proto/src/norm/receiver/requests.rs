@@ -137,7 +137,7 @@ impl Receiver {
         if self.rests && self.lacks(Time::MAX) {
             self.rests = false;
             let wait = self.silence(core);
-            self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
         }
         let is_waiting = match self.nack.round {
             Round::Idle => false,
@@ -160,13 +160,13 @@ impl Receiver {
         }
         let most = self.grtt * u32::from(self.backoff);
         let wait = backoff(&mut core.rng, most, f64::from(self.group));
-        self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
+        self.base.alarm(&mut core.shared, Alarm::Nack, now, wait);
     }
 
     pub(super) fn ask(&mut self, core: &mut Core) {
         self.nack.due = true;
         self.nack.sent = 0;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// Least time from a request to the flush behind its repairs.
@@ -225,7 +225,7 @@ impl Receiver {
         if !self.nack.due {
             self.nack.round = Round::Holdoff { since: now };
             let wait = self.holdoff();
-            self.base.alarm(&mut core.kernel, Alarm::Nack, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Nack, now, wait);
         }
         true
     }
@@ -267,7 +267,7 @@ impl Receiver {
         let named = self.probe.and_then(|probe| probe.rate).map(|rate| norm::rate(rate) * 8.0);
         let named = named.filter(|rate| *rate < RATE_UNKNOWN).map(|rate| rate as u64);
         let forward = named.or(self.nack.arrivals.bps());
-        let path = self.base.seat.path.and_then(|id| core.kernel.paths.get(&id));
+        let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         thin_return::bridge(request, forward, path.and_then(Path::rate_bps))
     }
 

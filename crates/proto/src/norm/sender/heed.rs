@@ -28,9 +28,9 @@ impl Sender {
         if !core.config.sender.congestion_control || self.voice.congestion.is_some() {
             return;
         }
-        let light = core.kernel.paths.get(&self.path).and_then(Path::light);
+        let light = core.shared.paths.get(&self.path).and_then(Path::light);
         let beginning = Beginning {
-            segment: core.kernel.paths.get(&self.path).map_or(0, Path::mtu),
+            segment: core.shared.paths.get(&self.path).map_or(0, Path::mtu),
             ceiling: self.ceiling(core),
             grtt: self.voice.round_trip(),
             is_group: self.is_group,
@@ -46,7 +46,7 @@ impl Sender {
 
     /// The path's rate in octets a second.
     fn ceiling(&self, core: &Core) -> f64 {
-        let path = core.kernel.paths.get(&self.path);
+        let path = core.shared.paths.get(&self.path);
         path.and_then(Path::rate_bps).map_or(f64::INFINITY, |rate| rate as f64 / 8.0)
     }
 
@@ -91,7 +91,7 @@ impl Sender {
         self.judge_group(core);
         self.probe.sequence = sequence.wrapping_add(1);
         self.probe.interval = self.next_interval(core);
-        self.base.alarm(&mut core.kernel, Alarm::Probe, at, self.probe.interval);
+        self.base.alarm(&mut core.shared, Alarm::Probe, at, self.probe.interval);
         true
     }
 
@@ -129,7 +129,7 @@ impl Sender {
         }
         self.probe.interval = often;
         let wait = (self.probe.sent_at + often).since(now);
-        self.base.alarm(&mut core.kernel, Alarm::Probe, now, wait);
+        self.base.alarm(&mut core.shared, Alarm::Probe, now, wait);
     }
 
     /// It is time for another probe.
@@ -138,7 +138,7 @@ impl Sender {
         let since = self.probe.sent_at;
         if let Some(due) = busy.and_then(|congestion| congestion.waits(now, since)) {
             // There are not to be more probes than data (§5.5.2.1).
-            self.base.alarm(&mut core.kernel, Alarm::Probe, now, due.since(now));
+            self.base.alarm(&mut core.shared, Alarm::Probe, now, due.since(now));
             return;
         }
         match self.voice.congestion {
@@ -150,7 +150,7 @@ impl Sender {
             Some(_) => {}
         }
         self.probe.due = true;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// How long the way there and back takes, by an answer that tells when its probe was sent, with
@@ -175,7 +175,7 @@ impl Sender {
         let took = self.took(now, response);
         if let Some(took) = took {
             let took = self.voice.grtt.answered(took);
-            self.base.seat.sample(&mut core.kernel.paths, took);
+            self.base.seat.sample(&mut core.shared.paths, took);
         }
         self.heed(core, now, node, (cc, took, is_private));
         if self.members.heard(node, now) {
@@ -196,7 +196,7 @@ impl Sender {
         {
             // Only now is it known whom to ask.
             flush.due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
     }
 
@@ -222,7 +222,7 @@ impl Sender {
         self.voice.grtt.set_least(congestion.interval());
         if is_changed {
             // What was held back may go earlier.
-            self.base.disarm(&mut core.kernel, Alarm::Pace);
+            self.base.disarm(&mut core.shared, Alarm::Pace);
         }
         // Of nothing that is sent nobody reports: who is told of this here would take it for a sign of
         // life, and might go on to ask for what there never was.
@@ -232,7 +232,7 @@ impl Sender {
                 self.suppressing.filter(|other| norm::rate(other.rate) <= norm::rate(cc.rate));
             self.suppressing = lowest.or(Some(cc));
             self.adv_due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
         self.hasten(core, now);
     }
@@ -241,7 +241,7 @@ impl Sender {
     pub(super) fn wait_for_pace(&mut self, core: &mut Core, now: Time) {
         let Some(at) = self.voice.held.take() else { return };
         if !self.base.is_armed(Alarm::Pace) {
-            self.base.alarm(&mut core.kernel, Alarm::Pace, now, at.since(now));
+            self.base.alarm(&mut core.shared, Alarm::Pace, now, at.since(now));
         }
     }
 }

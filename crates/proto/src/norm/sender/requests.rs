@@ -87,7 +87,7 @@ impl Sender {
             }
         }
         if is_urgent {
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
         Noted { any: any || is_urgent, first }
     }

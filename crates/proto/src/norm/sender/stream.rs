@@ -129,7 +129,7 @@ impl Sender {
             // the request, and the time that requests are collected; and once more for luck.
             let keep = self.voice.round_trip() * 2 * (u32::from(self.voice.backoff) + 2);
             if let Some(at) = stream.release_old(now, keep) {
-                self.base.alarm(&mut core.kernel, Alarm::Room, now, at.since(now));
+                self.base.alarm(&mut core.shared, Alarm::Room, now, at.since(now));
             }
         }
         if stream.has_room_again() {
@@ -167,13 +167,13 @@ impl Sender {
             let due = wait.is_zero();
             let is_end = is_idle;
             flow.mark = Some(Mark { at, octets, is_end, after: None, sent: 0, since: None, due });
-            self.base.disarm(&mut core.kernel, Alarm::Watermark);
+            self.base.disarm(&mut core.shared, Alarm::Watermark);
             if !due {
-                self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
+                self.base.alarm(&mut core.shared, Alarm::Watermark, now, wait);
             }
         }
         if flow.mark.as_ref().is_some_and(|mark| mark.due) {
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
         self.make_room(core, now);
     }
@@ -182,7 +182,7 @@ impl Sender {
         if let Some(flow) = self.flow.as_mut()
             && flow.mark.take().is_some()
         {
-            self.base.disarm(&mut core.kernel, Alarm::Watermark);
+            self.base.disarm(&mut core.shared, Alarm::Watermark);
         }
     }
 
@@ -223,7 +223,7 @@ impl Sender {
         self.finish_mark(core, now);
         if let Some(mark) = self.flow.as_mut().and_then(|flow| flow.mark.as_mut()) {
             mark.due = true;
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
     }
 
@@ -315,7 +315,7 @@ impl Sender {
             EndGame::Flush => twice,
             EndGame::Acknowledged => self.flush_gap(core, now, sent),
         };
-        self.base.alarm(&mut core.kernel, Alarm::Watermark, now, wait);
+        self.base.alarm(&mut core.shared, Alarm::Watermark, now, wait);
         true
     }
 }

@@ -23,7 +23,7 @@ impl Sender {
             if was_idle {
                 self.begin(core);
             }
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
         result
     }
@@ -49,7 +49,7 @@ impl Sender {
             |cc: &CcFeedback| !cc.flags.contains(CcFlags::CLR) && !cc.flags.contains(CcFlags::PLR);
         let Some(cc) = ack.cc.filter(waits) else { return };
         let Some(way) = since_sent(now, ack.grtt_response) else { return };
-        let path = core.kernel.paths.get(&self.path);
+        let path = core.shared.paths.get(&self.path);
         let fixed = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
         let congestion = self.voice.congestion.as_ref();
         let rate = congestion.map_or(fixed, |congestion| congestion.rate());

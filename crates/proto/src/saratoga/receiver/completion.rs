@@ -17,26 +17,26 @@ impl Receiver {
         if self.phase != Phase::Receiving || self.spool.file().is_none() {
             return;
         }
-        self.spool.sum_up(&mut core.kernel, self.base.seat.handle, self.ranges.prefix());
+        self.spool.sum_up(&mut core.shared, self.base.seat.handle, self.ranges.prefix());
         if !self.is_whole() {
             return;
         }
         self.phase = Phase::Verifying;
-        self.base.disarm_all(&mut core.kernel);
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        self.base.disarm_all(&mut core.shared);
+        self.spool.flush(&mut core.shared, self.base.seat.handle);
         self.summed_up(core, now);
     }
 
     pub(super) fn sync(&mut self, core: &mut Core) {
         let Some(file) = self.spool.file() else { return };
         self.syncs += 1;
-        core.kernel.sync(self.base.seat.handle, file);
+        core.shared.sync(self.base.seat.handle, file);
     }
 
     /// More of the file was summed up.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
         let handle = self.base.seat.handle;
-        self.spool.sum_up(&mut core.kernel, handle, self.ranges.prefix());
+        self.spool.sum_up(&mut core.shared, handle, self.ranges.prefix());
         if self.phase != Phase::Verifying {
             return;
         }
@@ -63,7 +63,7 @@ impl Receiver {
         if at < end {
             let piece = core.config.limits.buffers.read_piece as u64;
             let len = piece.min(end - at).max(1) as usize;
-            core.kernel.read(self.base.seat.handle, file, at, len);
+            core.shared.read(self.base.seat.handle, file, at, len);
             return;
         }
         match directory::decode(&self.listing) {
@@ -88,9 +88,9 @@ impl Receiver {
                 let known = self.known.as_ref().and_then(|known| known.destination.clone());
                 let Some(to) = known else { return };
                 self.phase = Phase::Installing;
-                self.spool.close(&mut core.kernel);
+                self.spool.close(&mut core.shared);
                 let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
-                core.kernel.filestore(self.base.seat.handle, Job::Install, request);
+                core.shared.filestore(self.base.seat.handle, Job::Install, request);
             }
             Phase::Receiving => {
                 if let Some(saved) = self.saving.take() {
@@ -131,7 +131,7 @@ impl Receiver {
         }
         self.phase = Phase::Telling(code);
         let inactivity = core.inactivity(&self.base, &self.remote);
-        self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, inactivity);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
         self.volunteer(core);
     }
 
@@ -174,14 +174,14 @@ impl Receiver {
     pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
         self.failure = Some(failure.code);
         self.finished(core, Err(failure));
-        self.base.disarm_all(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
         self.requests.clear();
         self.outbox.clear();
         // Also when the user ends it: who asks again for the file goes on.
         let kept = self.partial().filter(|partial| partial.ranges.len() > 0);
         match kept {
             Some(partial) if self.phase != Phase::Verifying => {
-                self.spool.abandon(&mut core.kernel);
+                self.spool.abandon(&mut core.shared);
                 core.keep_partial(self.number, partial);
                 self.saved = Ranges::new();
             }
@@ -194,10 +194,10 @@ impl Receiver {
 
     /// Deletes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
-        self.spool.abandon(&mut core.kernel);
+        self.spool.abandon(&mut core.shared);
         if self.is_begun {
             let request = FilestoreRequest::DenyFile(self.spool.name.clone());
-            core.kernel.filestore(self.base.seat.handle, Job::Forget, request);
+            core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }
     }
 
@@ -208,8 +208,8 @@ impl Receiver {
     }
 
     pub(super) fn close(&mut self, core: &mut Core) {
-        self.base.disarm_all(&mut core.kernel);
-        self.spool.abandon(&mut core.kernel);
+        self.base.disarm_all(&mut core.shared);
+        self.spool.abandon(&mut core.shared);
         self.phase = Phase::Done;
     }
 }

@@ -18,13 +18,13 @@ use wire::saratoga::{
 };
 
 use self::report::Wants;
-use crate::kernel::Base;
 use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
 use crate::saratoga::config::{Remote, Version};
 use crate::saratoga::core::{Alarm, Core, Job, Task};
 use crate::saratoga::indication::{Failure, Indication, Limit, Report, SessionId};
 use crate::saratoga::partials::{self, Partial};
+use crate::session::Base;
 use crate::spool::Spool;
 use crate::storage::Storage as _;
 use crate::sum::{Sum, Value};
@@ -196,15 +196,15 @@ impl Receiver {
             phase: if asking { Phase::Asking } else { Phase::Receiving },
         };
         if asking {
-            receiver.base.want(&mut core.kernel, Class::Control);
+            receiver.base.want(&mut core.shared, Class::Control);
         } else {
             // Within the time of a reply a sender that wants a STATUS has requested one, and what
             // comes without a request may come over a link without a return.
             let wait = core.answer_time(&receiver.base, &receiver.remote);
-            receiver.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
+            receiver.base.alarm(&mut core.shared, Alarm::Voluntary, now, wait);
         }
         let wait = receiver.given_up_at(core).since(now);
-        receiver.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+        receiver.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
         receiver
     }
 
@@ -257,7 +257,7 @@ impl Receiver {
     /// Goes on under another number, because the sender began anew.
     pub(crate) fn adopt(&mut self, core: &mut Core, now: Time, id: SessionId) {
         self.id = id;
-        self.base.move_to(&mut core.kernel, now, id.peer);
+        self.base.move_to(&mut core.shared, now, id.peer);
         self.requests.clear();
         self.outbox.clear();
         self.stamped = (0, None);
@@ -287,7 +287,7 @@ impl Receiver {
     /// Hands collected data to the store, because too much waits in this engine.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         if self.phase == Phase::Receiving {
-            self.spool.flush(&mut core.kernel, self.base.seat.handle);
+            self.spool.flush(&mut core.shared, self.base.seat.handle);
         }
     }
 
@@ -308,13 +308,13 @@ impl Receiver {
         if self.phase == Phase::Asking {
             self.phase = Phase::Receiving;
             self.request_due = false;
-            self.base.disarm(&mut core.kernel, Alarm::Request);
+            self.base.disarm(&mut core.shared, Alarm::Request);
         }
         let quiet = self.quiet(core);
         let wait = self.remote.voluntary_interval.map_or(quiet, |every| every.min(quiet));
         // A timer a packet would be dear: it looks at the time of the last one when it goes off.
         if !self.base.is_armed(Alarm::Voluntary) {
-            self.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
+            self.base.alarm(&mut core.shared, Alarm::Voluntary, now, wait);
         }
     }
 
@@ -334,7 +334,7 @@ impl Receiver {
     /// Sends a STATUS that nobody asked for.
     pub(crate) fn volunteer(&mut self, core: &mut Core) {
         self.voluntary_due = true;
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 
     /// When it gives up if nothing more comes. Data of which nothing is said does not wait long.
@@ -465,7 +465,7 @@ impl Receiver {
         }
         self.highest = self.highest.max(self.ranges.end());
         self.saved_at = self.ranges.covered();
-        self.spool.open_summed(&mut core.kernel, handle, sum, mode, &self.saved);
+        self.spool.open_summed(&mut core.shared, handle, sum, mode, &self.saved);
         core.user.indicate(Indication::Receiving {
             id: self.id,
             name: self.name(),
@@ -517,7 +517,7 @@ impl Receiver {
         self.check_complete(core, now);
         // Once all is there, an answer waits until that is safe.
         if data.wants_status && self.phase == Phase::Receiving {
-            self.base.want(&mut core.kernel, Class::Control);
+            self.base.want(&mut core.shared, Class::Control);
         }
     }
 
@@ -570,10 +570,10 @@ impl Receiver {
         }
         for (from, to) in gaps {
             let part = &data.data[(from - start) as usize..(to - start) as usize];
-            if !self.spool.append(&mut core.kernel, self.base.seat.handle, from, part) {
+            if !self.spool.append(&mut core.shared, self.base.seat.handle, from, part) {
                 core.no_room();
                 if self.spool.is_writing() {
-                    core.kernel.pause(self.id.peer);
+                    core.shared.pause(self.id.peer);
                 }
                 return;
             }
@@ -584,7 +584,7 @@ impl Receiver {
             if self.ranges.covered() >= self.saved_at + policy.bytes {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
-                self.base.alarm(&mut core.kernel, Alarm::Save, now, policy.interval);
+                self.base.alarm(&mut core.shared, Alarm::Save, now, policy.interval);
             }
         }
     }
@@ -596,7 +596,7 @@ impl Receiver {
             return;
         }
         self.saved_at = self.ranges.covered();
-        self.spool.flush(&mut core.kernel, self.base.seat.handle);
+        self.spool.flush(&mut core.shared, self.base.seat.handle);
         if self.spool.file().is_some() {
             self.saving = Some(self.ranges.clone());
             self.sync(core);
@@ -623,7 +623,7 @@ impl Receiver {
         self.record_due = false;
         let (key, value) = (partials::key(self.number), partial.to_bytes());
         let job = Job::Own(Task::Record { number: self.number });
-        core.kernel.index(self.base.seat.handle, job, IndexRequest::Put { key, value });
+        core.shared.index(self.base.seat.handle, job, IndexRequest::Put { key, value });
     }
 
     /// Sends what it has: a receiver only has requests and STATUS.
@@ -707,7 +707,7 @@ impl Receiver {
         if self.phase == Phase::Asking {
             let auto = core.answer_time(&self.base, &self.remote);
             let wait = self.remote.request_timer.probe(auto, self.misses);
-            self.base.alarm(&mut core.kernel, Alarm::Request, burst.departure(), wait);
+            self.base.alarm(&mut core.shared, Alarm::Request, burst.departure(), wait);
         }
         true
     }
@@ -729,18 +729,18 @@ impl Receiver {
         match (job, answer) {
             (Job::Write { cost }, answer) => {
                 self.spool.written();
-                core.kernel.written(cost);
+                core.shared.written(cost);
                 if answer.is_err() && !is_over {
                     self.storage_failed(core, now);
                 }
             }
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
                 if is_over {
-                    core.kernel.close(file);
+                    core.shared.close(file);
                     return;
                 }
-                let (kernel, handle) = (&mut core.kernel, self.base.seat.handle);
-                self.spool.opened(kernel, handle, file, len, &mut self.ranges);
+                let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+                self.spool.opened(shared, handle, file, len, &mut self.ranges);
                 self.saved.remove(len, u64::MAX);
                 self.check_complete(core, now);
             }
@@ -790,7 +790,7 @@ impl Receiver {
             (Alarm::Request, Phase::Asking) => {
                 self.misses += 1;
                 self.request_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             (Alarm::Voluntary, Phase::Receiving) => self.voluntary(core, now),
             (Alarm::Pace, _) => self.path_free(core),
@@ -799,7 +799,7 @@ impl Receiver {
                 let limit = self.given_up_at(core);
                 if limit > now {
                     let wait = limit.since(now);
-                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+                    self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
                 } else if self.known.is_none() && self.wish.is_none() {
                     self.refuse(core, now, StatusCode::MetadataRequired);
                 } else {
@@ -839,7 +839,7 @@ impl Receiver {
 
     /// Asks for a turn for all that waits to be sent.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
-        self.base.want(&mut core.kernel, Class::Control);
+        self.base.want(&mut core.shared, Class::Control);
     }
 }
 

@@ -80,7 +80,7 @@ impl Receiver {
             self.misses += u32::from(is_silent);
             wait = every.map_or(quiet, |every| every.min(quiet));
         }
-        self.base.alarm(&mut core.kernel, Alarm::Voluntary, now, wait);
+        self.base.alarm(&mut core.shared, Alarm::Voluntary, now, wait);
     }
 
     /// Whether a STATUS has to wait because the one before it still occupies the path: it is made
@@ -93,7 +93,7 @@ impl Receiver {
             return false;
         }
         if !self.base.is_armed(Alarm::Pace) {
-            self.base.alarm(&mut core.kernel, Alarm::Pace, burst.now(), wait);
+            self.base.alarm(&mut core.shared, Alarm::Pace, burst.now(), wait);
         }
         true
     }
@@ -155,7 +155,7 @@ impl Receiver {
         in_response_to: u64,
         is_voluntary: bool,
     ) {
-        let path = core.kernel.paths.get(&self.id.peer);
+        let path = core.shared.paths.get(&self.id.peer);
         let mtu = path.map_or(0, Path::mtu);
         let max = self.remote.datagram_max.map_or(mtu, |max| max.min(mtu));
         let width = self.width.max(Width::fitting(self.highest));

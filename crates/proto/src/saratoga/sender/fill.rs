@@ -52,7 +52,7 @@ impl Sender {
         }
         let is_informed = self.order.put != Put::Blind && self.version == Version::V1;
         let is_private = self.control.is_none() && self.window.is_none();
-        let path = core.kernel.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
+        let path = core.shared.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
         let Some(path) = path else { return };
         let Some(mut source) = self.source.take() else { return };
         let (replies, sent) = (self.replies(path, at), source.sent());
@@ -69,27 +69,27 @@ impl Sender {
     pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
         let is_informed = self.order.put != Put::Blind && self.version == Version::V1;
         let is_private = self.control.is_none() && self.window.is_none();
-        let path = core.kernel.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
+        let path = core.shared.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
         let source = self.source.as_ref().filter(|_| self.end_sent);
         let (Some(path), Some(source)) = (path, source) else { return false };
         let (replies, sent) = (self.replies(path, now), source.sent());
         let fills = self.remote.repair_copies > 1 && self.fill.take_over(&replies, sent);
         if fills {
             self.in_flight.clear();
-            self.base.want(&mut core.kernel, Class::Repair);
+            self.base.want(&mut core.shared, Class::Repair);
         }
         fills
     }
 
     /// Queues the next part of a pass.
     pub(super) fn go_on_filling(&mut self, core: &mut Core, source: &mut Source, at: Time) {
-        let most = core.kernel.room().read_piece as u64;
-        let Some(path) = core.kernel.paths.get(&self.id.peer) else { return };
+        let most = core.shared.room().read_piece as u64;
+        let Some(path) = core.shared.paths.get(&self.id.peer) else { return };
         let (replies, sent) = (self.replies(path, at), source.sent());
         let part = self.fill.next_part(&replies, &self.confirmed, sent, most);
         let Some((start, end)) = part else { return };
         source.choose_copies(1, 1, None);
         source.repeat(start, end, core.config.limits.gaps);
-        source.read_repairs(&mut core.kernel, self.base.seat.handle);
+        source.read_repairs(&mut core.shared, self.base.seat.handle);
     }
 }

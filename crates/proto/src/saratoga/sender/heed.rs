@@ -17,7 +17,7 @@ impl Sender {
         let is_told = self.order.put != Put::Blind && self.version == Version::V1;
         match self.remote.congestion {
             Congestion::Tfrc if is_told => {
-                let path = core.kernel.paths.get(&self.id.peer);
+                let path = core.shared.paths.get(&self.id.peer);
                 let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
                 let rtt = path.and_then(|path| path.rtt.measured());
                 let (late, most) = (core.config.catch_up, core.config.limits.gaps);
@@ -47,7 +47,7 @@ impl Sender {
     fn await_answer(&mut self, core: &mut Core, at: Time) {
         let Some(control) = self.control.as_mut() else { return };
         let wait = control.wait().max(core.answer_time(&self.base, &self.remote));
-        self.base.alarm(&mut core.kernel, Alarm::Silence, at, wait);
+        self.base.alarm(&mut core.shared, Alarm::Silence, at, wait);
     }
 
     /// Whether congestion lets a packet leave now; if not, a timer says when.
@@ -55,7 +55,7 @@ impl Sender {
         let Some(control) = self.control.as_mut() else { return true };
         let Err(again) = control.may_send(at) else { return true };
         if !self.base.is_armed(Alarm::Pace) {
-            self.base.alarm(&mut core.kernel, Alarm::Pace, at, again.since(at));
+            self.base.alarm(&mut core.shared, Alarm::Pace, at, again.since(at));
         }
         false
     }
@@ -82,7 +82,7 @@ impl Sender {
         if control.answered(now, &answer) {
             self.await_answer(core, now);
         }
-        self.base.disarm(&mut core.kernel, Alarm::Pace);
+        self.base.disarm(&mut core.shared, Alarm::Pace);
         self.want_all(core);
     }
 

@@ -48,7 +48,7 @@ impl Sender {
             (Alarm::Request, Phase::Asking) => {
                 self.misses += 1;
                 self.request_due = true;
-                self.base.want(&mut core.kernel, Class::Control);
+                self.base.want(&mut core.shared, Class::Control);
             }
             (Alarm::Poll, Phase::Sending) => {
                 self.misses += 1;
@@ -62,7 +62,7 @@ impl Sender {
                     window.silent(source.sent());
                 }
                 self.next_ask = Some(now);
-                self.base.want(&mut core.kernel, Class::Bulk);
+                self.base.want(&mut core.shared, Class::Bulk);
             }
             (Alarm::Pace, Phase::Sending) => self.want_all(core),
             (Alarm::Silence, Phase::Sending) => self.silence(core, now),
@@ -71,13 +71,13 @@ impl Sender {
                 let is_over = self.source.as_ref().is_some_and(Source::at_end);
                 if limit > now {
                     let wait = limit.since(now);
-                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+                    self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
                 } else if self.phase == Phase::Sending && !is_over && !self.is_waiting {
                     // Nothing was asked, and new data still goes out: how that ends is seen at the
                     // end.
                     self.base.last_heard = now;
                     let wait = core.given_up_at(&self.base, &self.remote).since(now);
-                    self.base.alarm(&mut core.kernel, Alarm::Inactivity, now, wait);
+                    self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
                 } else {
                     self.end(core, StatusCode::RequestTimeout);
                 }

@@ -22,7 +22,7 @@ impl Alarm for Never {
 
 /// Sessions that each have so many datagrams left for their path.
 struct Toy {
-    kernel: Kernel<Never>,
+    shared: Shared<Never>,
     sessions: BTreeMap<u32, (Seat, usize)>,
 }
 
@@ -36,18 +36,18 @@ impl Toy {
             read_piece: 100,
             replies: 100,
         };
-        let mut kernel = Kernel::new(buffers);
+        let mut shared = Shared::new(buffers);
         for id in 1..=paths {
             let up = PathEvent::Up(PathInfo::datagram(10));
-            kernel.path_event(PathId(id), up, Pacing::default());
+            shared.path_event(PathId(id), up, Pacing::default());
         }
-        Self { kernel, sessions: BTreeMap::new() }
+        Self { shared, sessions: BTreeMap::new() }
     }
 
     fn wants(&mut self, index: u32, path: u32, count: usize) {
         let handle = Handle { index, generation: 0 };
         let mut seat = Seat::new(handle, Some(PathId(path)));
-        seat.want(&mut self.kernel.paths, Class::Bulk);
+        seat.want(&mut self.shared.paths, Class::Bulk);
         self.sessions.insert(index, (seat, count));
     }
 
@@ -66,8 +66,8 @@ impl Turns for Toy {
     type Alarm = Never;
     type Job = Infallible;
 
-    fn kernel(&mut self) -> &mut Kernel<Never> {
-        &mut self.kernel
+    fn shared(&mut self) -> &mut Shared<Never> {
+        &mut self.shared
     }
 
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat> {
@@ -75,7 +75,7 @@ impl Turns for Toy {
     }
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
-        self.kernel.replies.emit(id, burst, |_| {});
+        self.shared.replies.emit(id, burst, |_| {});
     }
 
     fn emit(&mut self, handle: Handle, _class: Class, burst: &mut Burst<'_>) -> Turn {
@@ -101,16 +101,16 @@ fn paths_with_work_take_turns() {
     // One that comes later takes its turn in the order of the paths.
     toy.wants(3, 80, 2);
     assert_eq!(toy.rest(), [80, 93, 7, 70, 80, 93, 7, 93]);
-    assert!(toy.kernel.paths.ready.is_empty(), "{:?}", toy.kernel.paths.ready);
+    assert!(toy.shared.paths.ready.is_empty(), "{:?}", toy.shared.paths.ready);
     assert_eq!(toy.next(), None);
 }
 
 #[test]
 fn answers_for_nobody_take_turns_with_sessions() {
     let mut toy = Toy::new(10);
-    assert!(toy.kernel.replies.push(PathId(9), vec![0; 10]));
-    assert!(toy.kernel.replies.push(PathId(2), vec![0; 10]));
-    assert!(toy.kernel.replies.push(PathId(9), vec![0; 10]));
+    assert!(toy.shared.replies.push(PathId(9), vec![0; 10]));
+    assert!(toy.shared.replies.push(PathId(2), vec![0; 10]));
+    assert!(toy.shared.replies.push(PathId(9), vec![0; 10]));
     toy.wants(0, 5, 2);
     assert_eq!(toy.rest(), [2, 5, 9, 5, 9]);
 }
@@ -120,29 +120,29 @@ fn what_waits_for_a_path_that_is_down_waits_there() {
     let mut toy = Toy::new(3);
     toy.wants(0, 1, 2);
     toy.wants(1, 2, 2);
-    toy.kernel.path_event(PathId(1), PathEvent::Down, Pacing::default());
-    toy.kernel.path_event(PathId(2), PathEvent::Blocked, Pacing::default());
+    toy.shared.path_event(PathId(1), PathEvent::Down, Pacing::default());
+    toy.shared.path_event(PathId(2), PathEvent::Blocked, Pacing::default());
     assert_eq!(toy.next(), None);
-    toy.kernel.path_event(PathId(2), PathEvent::Writable, Pacing::default());
+    toy.shared.path_event(PathId(2), PathEvent::Writable, Pacing::default());
     assert_eq!(toy.rest(), [2, 2]);
     let up = PathEvent::Up(PathInfo::datagram(10));
-    toy.kernel.path_event(PathId(1), up, Pacing::default());
+    toy.shared.path_event(PathId(1), up, Pacing::default());
     assert_eq!(toy.rest(), [1, 1]);
 }
 
 #[test]
 fn a_path_that_was_held_back_and_forgotten_is_held_back_anew() {
     let mut toy = Toy::new(2);
-    toy.kernel.pause(PathId(1));
-    toy.kernel.pause(PathId(1));
-    toy.kernel.paths.remove(PathId(1));
-    toy.kernel.written(0);
+    toy.shared.pause(PathId(1));
+    toy.shared.pause(PathId(1));
+    toy.shared.paths.remove(PathId(1));
+    toy.shared.written(0);
     let up = PathEvent::Up(PathInfo::datagram(10));
-    toy.kernel.path_event(PathId(1), up, Pacing::default());
-    toy.kernel.pause(PathId(1));
-    toy.kernel.written(0);
+    toy.shared.path_event(PathId(1), up, Pacing::default());
+    toy.shared.pause(PathId(1));
+    toy.shared.written(0);
     let path = PathId(1);
-    let effects: Vec<_> = toy.kernel.effects.drain(..).collect();
+    let effects: Vec<_> = toy.shared.effects.drain(..).collect();
     let expected = [
         Effect::Path(PathEffect::PauseRead { path }),
         Effect::Path(PathEffect::PauseRead { path }),
@@ -169,35 +169,35 @@ impl Alarm for Both {
 
 #[test]
 fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
-    let buffers = Toy::new(0).kernel.buffers;
-    let mut kernel: Kernel<Both> = Kernel::new(buffers);
+    let buffers = Toy::new(0).shared.buffers;
+    let mut shared: Shared<Both> = Shared::new(buffers);
     let (path, secs) = (PathId(1), Duration::from_secs);
     let up = PathEvent::Up(PathInfo::datagram(10));
     let event =
-        |kernel: &mut Kernel<Both>, event| kernel.path_event(path, event, Pacing::default());
-    assert_eq!(event(&mut kernel, up.clone()), Some(Change::Resumed));
+        |shared: &mut Shared<Both>, event| shared.path_event(path, event, Pacing::default());
+    assert_eq!(event(&mut shared, up.clone()), Some(Change::Resumed));
     let handle = Handle { index: 0, generation: 0 };
-    let mut base = Base::new(&kernel.paths, handle, Some(path), Time::ZERO);
-    base.alarm(&mut kernel, Both::Reply, Time::ZERO, secs(10));
-    base.alarm(&mut kernel, Both::Pace, Time::ZERO, secs(20));
-    let armed = |kernel: &Kernel<Both>| {
-        [Both::Reply, Both::Pace].map(|it| kernel.timers.get((handle, it)).map(|at| at.at))
+    let mut base = Base::new(&shared.paths, handle, Some(path), Time::ZERO);
+    base.alarm(&mut shared, Both::Reply, Time::ZERO, secs(10));
+    base.alarm(&mut shared, Both::Pace, Time::ZERO, secs(20));
+    let armed = |shared: &Shared<Both>| {
+        [Both::Reply, Both::Pace].map(|it| shared.timers.get((handle, it)).map(|at| at.at))
     };
-    let change = |kernel: &mut Kernel<Both>, base: &mut Base<Both>, now, what, expected| {
-        assert_eq!(event(kernel, what), expected);
-        base.follow(kernel, Time::from_secs(now));
+    let change = |shared: &mut Shared<Both>, base: &mut Base<Both>, now, what, expected| {
+        assert_eq!(event(shared, what), expected);
+        base.follow(shared, Time::from_secs(now));
     };
-    change(&mut kernel, &mut base, 4, PathEvent::ReturnDown, Some(Change::Stopped));
-    assert_eq!(armed(&kernel), [None, Some(Time::from_secs(20))]);
-    change(&mut kernel, &mut base, 5, PathEvent::Down, Some(Change::Stopped));
-    assert_eq!(armed(&kernel), [None, None]);
-    change(&mut kernel, &mut base, 6, PathEvent::ReturnUp, None);
-    assert_eq!(armed(&kernel), [None, None], "the path itself is down");
-    change(&mut kernel, &mut base, 7, PathEvent::ReturnDown, None);
-    change(&mut kernel, &mut base, 9, up, Some(Change::Resumed));
-    assert_eq!(armed(&kernel), [None, Some(Time::from_secs(24))], "it may send");
-    change(&mut kernel, &mut base, 100, PathEvent::ReturnUp, Some(Change::Resumed));
-    assert_eq!(armed(&kernel), [Some(Time::from_secs(106)), Some(Time::from_secs(24))]);
+    change(&mut shared, &mut base, 4, PathEvent::ReturnDown, Some(Change::Stopped));
+    assert_eq!(armed(&shared), [None, Some(Time::from_secs(20))]);
+    change(&mut shared, &mut base, 5, PathEvent::Down, Some(Change::Stopped));
+    assert_eq!(armed(&shared), [None, None]);
+    change(&mut shared, &mut base, 6, PathEvent::ReturnUp, None);
+    assert_eq!(armed(&shared), [None, None], "the path itself is down");
+    change(&mut shared, &mut base, 7, PathEvent::ReturnDown, None);
+    change(&mut shared, &mut base, 9, up, Some(Change::Resumed));
+    assert_eq!(armed(&shared), [None, Some(Time::from_secs(24))], "it may send");
+    change(&mut shared, &mut base, 100, PathEvent::ReturnUp, Some(Change::Resumed));
+    assert_eq!(armed(&shared), [Some(Time::from_secs(106)), Some(Time::from_secs(24))]);
     assert_eq!(base.last_heard, Time::from_secs(96), "silence did not count");
 }
 
@@ -224,26 +224,26 @@ impl Alarm for Kind {
 
 #[test]
 fn timers_keep_their_time_for_a_path_but_not_for_a_user() {
-    let mut kernel: Kernel<Kind> = Kernel::new(Toy::new(0).kernel.buffers);
+    let mut shared: Shared<Kind> = Shared::new(Toy::new(0).shared.buffers);
     let (path, at) = (PathId(1), Time::from_secs);
     let up = PathEvent::Up(PathInfo::datagram(10));
-    kernel.path_event(path, up, Pacing::default());
+    shared.path_event(path, up, Pacing::default());
     let handle = Handle { index: 0, generation: 0 };
     let mut base = Base::unfrozen(Seat::new(handle, Some(path)), Time::ZERO);
-    let armed = |kernel: &Kernel<Kind>| {
-        [Kind::Reply, Kind::Save].map(|it| kernel.timers.get((handle, it)).map(|at| at.at))
+    let armed = |shared: &Shared<Kind>| {
+        [Kind::Reply, Kind::Save].map(|it| shared.timers.get((handle, it)).map(|at| at.at))
     };
-    base.arm(&mut kernel, Kind::Reply, at(10));
-    base.arm(&mut kernel, Kind::Save, at(20));
-    kernel.path_event(path, PathEvent::Down, Pacing::default());
-    base.freeze(&mut kernel, at(4), Reason::Path);
-    assert_eq!(armed(&kernel), [None, Some(at(20))], "this host still saves");
+    base.arm(&mut shared, Kind::Reply, at(10));
+    base.arm(&mut shared, Kind::Save, at(20));
+    shared.path_event(path, PathEvent::Down, Pacing::default());
+    base.freeze(&mut shared, at(4), Reason::Path);
+    assert_eq!(armed(&shared), [None, Some(at(20))], "this host still saves");
     assert!(base.is_frozen() && !base.is_suspended());
     assert_eq!(base.thaw(at(9), Reason::Path), [(Kind::Reply, Duration::from_secs(6))]);
     assert_eq!(base.last_heard, at(5), "silence did not count");
-    base.arm(&mut kernel, Kind::Reply, at(15));
-    base.freeze(&mut kernel, at(10), Reason::User);
-    assert_eq!(armed(&kernel), [None, Some(at(20))]);
+    base.arm(&mut shared, Kind::Reply, at(15));
+    base.freeze(&mut shared, at(10), Reason::User);
+    assert_eq!(armed(&shared), [None, Some(at(20))]);
     assert!(base.is_suspended() && !base.is_frozen());
     assert_eq!(base.thaw(at(11), Reason::User), [], "its protocol arms them");
     assert_eq!((base.is_suspended(), base.last_heard), (false, at(5)));

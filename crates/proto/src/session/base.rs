@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
-use super::{Alarm, Clock, Kernel, Paths};
+use super::{Alarm, Clock, Paths, Shared};
 use crate::path::{Class, Handle, RoundTrip};
 use crate::timer::TICK;
 
@@ -118,14 +118,14 @@ impl<A: Alarm> Base<A> {
     }
 
     /// Asks for a chance to send something of this class.
-    pub(crate) fn want<J>(&mut self, kernel: &mut Kernel<A, J>, class: Class) {
-        self.seat.want(&mut kernel.paths, class);
+    pub(crate) fn want<J>(&mut self, shared: &mut Shared<A, J>, class: Class) {
+        self.seat.want(&mut shared.paths, class);
     }
 
     /// Arms a timer. One that stands still now runs as long from when the clock goes on.
     pub(crate) fn alarm<J>(
         &mut self,
-        kernel: &mut Kernel<A, J>,
+        shared: &mut Shared<A, J>,
         alarm: A,
         now: Time,
         wait: Duration,
@@ -136,15 +136,15 @@ impl<A: Alarm> Base<A> {
             left.push((alarm, wait));
             return;
         }
-        self.arm(kernel, alarm, now + wait);
+        self.arm(shared, alarm, now + wait);
     }
 
     /// Arms a timer, which runs even if others of its kind stand still.
-    pub(crate) fn arm<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A, at: Time) {
+    pub(crate) fn arm<J>(&mut self, shared: &mut Shared<A, J>, alarm: A, at: Time) {
         if !self.armed.contains(&alarm) {
             self.armed.push(alarm);
         }
-        kernel.timers.set((self.seat.handle, alarm), at, alarm.why());
+        shared.timers.set((self.seat.handle, alarm), at, alarm.why());
     }
 
     /// Whether a timer is armed.
@@ -153,31 +153,31 @@ impl<A: Alarm> Base<A> {
         self.armed.iter().chain(left).any(|other| *other == alarm)
     }
 
-    pub(crate) fn disarm<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A) {
+    pub(crate) fn disarm<J>(&mut self, shared: &mut Shared<A, J>, alarm: A) {
         if let Some(frozen) = self.frozen.as_mut() {
             frozen.left.retain(|(other, _)| *other != alarm);
         }
-        self.disarm_running(kernel, alarm);
+        self.disarm_running(shared, alarm);
     }
 
     /// Disarms a timer, but keeps what is left of one that stands still.
-    pub(crate) fn disarm_running<J>(&mut self, kernel: &mut Kernel<A, J>, alarm: A) {
+    pub(crate) fn disarm_running<J>(&mut self, shared: &mut Shared<A, J>, alarm: A) {
         self.armed.retain(|other| *other != alarm);
-        kernel.timers.cancel((self.seat.handle, alarm));
+        shared.timers.cancel((self.seat.handle, alarm));
     }
 
     /// Disarms all timers but those of this host alone, and keeps what is left of those that stand
     /// still.
-    pub(crate) fn disarm_protocol<J>(&mut self, kernel: &mut Kernel<A, J>) {
+    pub(crate) fn disarm_protocol<J>(&mut self, shared: &mut Shared<A, J>) {
         let handle = self.seat.handle;
         for alarm in self.armed.extract_if(.., |alarm| !alarm.is_local()) {
-            kernel.timers.cancel((handle, alarm));
+            shared.timers.cancel((handle, alarm));
         }
     }
 
-    pub(crate) fn disarm_all<J>(&mut self, kernel: &mut Kernel<A, J>) {
+    pub(crate) fn disarm_all<J>(&mut self, shared: &mut Shared<A, J>) {
         for alarm in std::mem::take(&mut self.armed) {
-            kernel.timers.cancel((self.seat.handle, alarm));
+            shared.timers.cancel((self.seat.handle, alarm));
         }
         if let Some(frozen) = self.frozen.as_mut() {
             frozen.left.clear();
@@ -185,49 +185,49 @@ impl<A: Alarm> Base<A> {
     }
 
     /// Moves the session to another path, which may be up where the one before was down.
-    pub(crate) fn move_to<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time, path: PathId) {
-        self.seat.set_path(&mut kernel.paths, path);
-        self.follow(kernel, now);
+    pub(crate) fn move_to<J>(&mut self, shared: &mut Shared<A, J>, now: Time, path: PathId) {
+        self.seat.set_path(&mut shared.paths, path);
+        self.follow(shared, now);
     }
 
     /// Lets the timers run or stand still as the path's clock does. Silence does not count while
     /// nothing can be sent or nothing can arrive.
-    pub(crate) fn follow<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time) {
-        let clock = kernel.paths.clock(self.seat.path);
+    pub(crate) fn follow<J>(&mut self, shared: &mut Shared<A, J>, now: Time) {
+        let clock = shared.paths.clock(self.seat.path);
         if clock == self.clock() {
             return;
         }
         let waiting = self.thaw(now, Reason::Path);
         if clock != Clock::Running {
-            self.freeze(kernel, now, Reason::Path);
+            self.freeze(shared, now, Reason::Path);
         }
         for (alarm, left) in waiting {
-            self.alarm(kernel, alarm, now, left);
+            self.alarm(shared, alarm, now, left);
         }
     }
 
     /// Stops timers. Those that the path stops, by its clock, keep the time that was left of them,
     /// and others that it stopped before run on. A suspended session loses all but those of this
     /// host alone.
-    pub(crate) fn freeze<J>(&mut self, kernel: &mut Kernel<A, J>, now: Time, reason: Reason) {
-        let (handle, clock) = (self.seat.handle, kernel.paths.clock(self.seat.path));
+    pub(crate) fn freeze<J>(&mut self, shared: &mut Shared<A, J>, now: Time, reason: Reason) {
+        let (handle, clock) = (self.seat.handle, shared.paths.clock(self.seat.path));
         if reason == Reason::User {
             self.is_suspended = true;
-            self.disarm_protocol(kernel);
+            self.disarm_protocol(shared);
             return;
         }
         let frozen = || Frozen { clock, since: now, left: Vec::new() };
         let Frozen { clock: before, left, .. } = self.frozen.get_or_insert_with(frozen);
         *before = clock;
         for alarm in self.armed.extract_if(.., |alarm| !clock.runs(*alarm)) {
-            if let Some(at) = kernel.timers.cancel((handle, alarm)) {
+            if let Some(at) = shared.timers.cancel((handle, alarm)) {
                 left.retain(|(other, _)| *other != alarm);
                 left.push((alarm, at.at.since(now)));
             }
         }
         let running: Vec<_> = left.extract_if(.., |(alarm, _)| clock.runs(*alarm)).collect();
         for (alarm, left) in running {
-            self.arm(kernel, alarm, now + left.max(TICK));
+            self.arm(shared, alarm, now + left.max(TICK));
         }
     }
 

@@ -2,7 +2,7 @@
 //! stand still while a path is down or a session is suspended, and the places where sessions live.
 
 mod admission;
-mod session;
+mod base;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +18,7 @@ use engine::{
 };
 
 pub(crate) use self::admission::{Admission, Place};
-pub(crate) use self::session::{Base, Reason, Seat};
+pub(crate) use self::base::{Base, Reason, Seat};
 use crate::buffers::Buffers;
 use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;
@@ -192,7 +192,7 @@ impl Paths {
 
 /// Paths, effects and timers of an engine with alarms `A` and jobs `J` of its own.
 #[derive(Debug)]
-pub(crate) struct Kernel<A, J = Infallible> {
+pub(crate) struct Shared<A, J = Infallible> {
     pub(crate) paths: Paths,
     pub(crate) replies: Replies,
     pub(crate) effects: VecDeque<Effect>,
@@ -211,7 +211,7 @@ pub(crate) struct Kernel<A, J = Infallible> {
     turn: PathId,
 }
 
-impl<A: Alarm, J> Kernel<A, J> {
+impl<A: Alarm, J> Shared<A, J> {
     pub(crate) fn new(buffers: Buffers) -> Self {
         Self {
             paths: Paths::default(),
@@ -316,7 +316,7 @@ impl<A: Alarm, J> Kernel<A, J> {
     }
 }
 
-impl<A: Alarm, J> Storage for Kernel<A, J> {
+impl<A: Alarm, J> Storage for Shared<A, J> {
     fn room(&mut self) -> &mut Room {
         &mut self.room
     }
@@ -441,7 +441,7 @@ pub(crate) trait Turns {
     type Alarm: Alarm;
     type Job;
 
-    fn kernel(&mut self) -> &mut Kernel<Self::Alarm, Self::Job>;
+    fn shared(&mut self) -> &mut Shared<Self::Alarm, Self::Job>;
 
     /// Where a session sits.
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat>;
@@ -461,20 +461,20 @@ pub(crate) trait Turns {
     /// Gives each path on which something waits one turn, beginning behind the one that had the
     /// last, until one sends.
     fn take_turns(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        let last = self.kernel().turn;
+        let last = self.shared().turn;
         let mut any = false;
         for end in [Bound::Unbounded, Bound::Included(last)] {
             let mut from = match end {
                 Bound::Unbounded => Bound::Excluded(last),
                 Bound::Included(_) | Bound::Excluded(_) => Bound::Unbounded,
             };
-            while let Some(at) = self.kernel().next_ready((from, end)) {
+            while let Some(at) = self.shared().next_ready((from, end)) {
                 any = true;
                 let transmit = self.transmit_on(now, at, tx);
-                self.kernel().paths.looked_at(at);
+                self.shared().paths.looked_at(at);
                 self.after_turn(now);
                 if transmit.is_some() {
-                    self.kernel().turn = at;
+                    self.shared().turn = at;
                     return transmit;
                 }
                 if end == Bound::Included(at) {
@@ -491,9 +491,9 @@ pub(crate) trait Turns {
 
     /// Fills a batch for one path with what is most worth sending.
     fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
-        let kernel = self.kernel();
-        let path = kernel.paths.get(&id).filter(|path| path.can_send())?;
-        if !path.has_work() && !kernel.replies.waits(id) {
+        let shared = self.shared();
+        let path = shared.paths.get(&id).filter(|path| path.can_send())?;
+        if !path.has_work() && !shared.replies.waits(id) {
             return None;
         }
         let mut burst = path.burst(now, tx);
@@ -502,14 +502,14 @@ pub(crate) trait Turns {
         if burst.is_empty() {
             return None;
         }
-        self.kernel().paths.get_mut(&id)?.finish(id, &burst)
+        self.shared().paths.get_mut(&id)?.finish(id, &burst)
     }
 
     /// Lets the sessions of a path send, by the class of what they have, until the batch is full.
     fn emit_sessions(&mut self, id: PathId, burst: &mut Burst<'_>) {
         for class in Class::ALL {
             loop {
-                let path = self.kernel().paths.get_mut(&id);
+                let path = self.shared().paths.get_mut(&id);
                 let Some(handle) = path.and_then(|path| path.dequeue(class)) else { break };
                 let Some(seat) = self.seat(handle).filter(|seat| seat.path == Some(id)) else {
                     continue;
@@ -521,7 +521,7 @@ pub(crate) trait Turns {
                     && self.seat(handle).is_some_and(|seat| seat.back_in_queue(class));
                 if again {
                     // Behind the others if it just sent something.
-                    let paths = &mut self.kernel().paths;
+                    let paths = &mut self.shared().paths;
                     if burst.len() > before {
                         paths.enqueue(id, class, handle);
                     } else {
