@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use engine::{EffectError, Rng, Time};
 use proto::cfdp::{Config, Entity, PutRequest};
-use wire::cfdp::{Checksum, ChecksumType, TransmissionMode};
+use wire::cfdp::TransmissionMode;
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::nodes::{DESTINATION, MTU, Protocol, World, source};
 use crate::script::Script;

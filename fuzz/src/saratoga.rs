@@ -8,7 +8,7 @@ use proto::saratoga::{
     Beacons, ChecksumKind, Config, GetRequest, Limits, Node, Permissions, Put, PutRequest, Remote,
     Timer,
 };
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::nodes::{DESTINATION, PATH, Play, Protocol, destination, play, source};
 use crate::script::Script;

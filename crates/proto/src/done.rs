@@ -5,7 +5,7 @@
 //! the CRC-32C of both; its key names the session.
 
 use bytes::Bytes;
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::recent::Recent;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::FileId;
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::path::Handle;
 use crate::repairs::Repairs;

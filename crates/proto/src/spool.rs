@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, OpenMode};
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::path::Handle;
 use crate::ranges::Ranges;

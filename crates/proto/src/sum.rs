@@ -6,7 +6,7 @@ use bytes::Bytes;
 use engine::FileId;
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
-use wire::cfdp::Checksum;
+use wire::checksum::Checksum;
 
 use crate::path::Handle;
 use crate::storage::Storage;

@@ -34,6 +34,51 @@ macro_rules! codes {
 }
 pub(crate) use codes;
 
+/// Makes an enum of codes whose `Display` is their name, with those that have none.
+macro_rules! named_codes {
+    ($(#[$about:meta])* $name:ident {
+        $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+            /// A code without a name.
+            Other(u8),
+        }
+
+        impl $name {
+            /// The meaning of a code.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Self {
+                match code {
+                    $($value => Self::$variant,)+
+                    other => Self::Other(other),
+                }
+            }
+
+            /// The code on the wire.
+            #[must_use]
+            pub const fn code(self) -> u8 {
+                match self {
+                    $(Self::$variant => $value,)+
+                    Self::Other(code) => code,
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $(Self::$variant => f.write_str($text),)+
+                    Self::Other(code) => write!(f, "code {code}"),
+                }
+            }
+        }
+    };
+}
+pub(crate) use named_codes;
+
 /// What all sets of flags have, which are structures of one number.
 macro_rules! flags {
     ($name:ident) => {

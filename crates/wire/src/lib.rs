@@ -8,6 +8,7 @@ pub mod bp7;
 pub mod bpsec;
 mod cbor;
 pub mod cfdp;
+pub mod checksum;
 mod codes;
 mod cursor;
 pub mod eid;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::cfdp::{
-    Body, Checksum, ChecksumType, ConditionCode, Pdu, TransactionId, TransmissionMode,
-};
+use wire::cfdp::{Body, ConditionCode, Pdu, TransactionId, TransmissionMode};
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::recent::Recent;
 

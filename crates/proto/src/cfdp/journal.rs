@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use engine::{Area, FileName, IndexRequest};
-use wire::cfdp::{Checksum, ChecksumType, ConditionCode, EntityId, TransactionId};
+use wire::cfdp::{ConditionCode, EntityId, TransactionId};
+use wire::checksum::{Checksum, ChecksumType};
 
 use super::closed::Subject;
 use super::core::{Core, Job, Task};

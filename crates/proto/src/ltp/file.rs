@@ -4,7 +4,7 @@
 //! and so that what arrives before it goes straight to where it belongs. Octets: `SLF1`, the size
 //! (8), the CRC-32C of the content (4), the name (UTF-8), the CRC-32C of all that (4).
 
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 const MAGIC: &[u8; 4] = b"SLF1";
 const FIXED: usize = 20;

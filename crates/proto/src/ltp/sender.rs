@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, OpenMode, Time};
-use wire::cfdp::ChecksumType;
+use wire::checksum::ChecksumType;
 use wire::ltp::{
     AGGREGATION_SERVICE, Body, CancelReason, Checkpoint, Data, DataKind, End, SessionId,
 };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
-use wire::cfdp::ChecksumType;
+use wire::checksum::ChecksumType;
 use wire::norm::{
     Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
 };

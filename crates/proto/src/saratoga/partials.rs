@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::FileName;
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 use crate::ranges::Ranges;
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, Time};
-use wire::cfdp::ChecksumType;
+use wire::checksum::ChecksumType;
 use wire::saratoga::{
     Content, Data, Entry, EntryKind, FileChecksum, Metadata, Packet, Request, RequestKind, Status,
     StatusCode, TIMESTAMP_LEN, Timestamp, Width, v0,

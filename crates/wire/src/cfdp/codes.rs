@@ -1,52 +1,8 @@
 //! The small numbers of CFDP and their names (CCSDS 727.0-B-5 §5, SANA registries).
 
-use std::fmt;
+use crate::codes::named_codes;
 
-/// Declares an enumeration of known codes that keeps unknown ones as they came.
-macro_rules! codes {
-    ($(#[$about:meta])* $name:ident {
-        $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
-    }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
-            $($(#[$doc])* $variant,)+
-            /// A code that the book does not name.
-            Other(u8),
-        }
-
-        impl $name {
-            /// The meaning of a code.
-            #[must_use]
-            pub const fn from_code(code: u8) -> Self {
-                match code {
-                    $($value => Self::$variant,)+
-                    other => Self::Other(other),
-                }
-            }
-
-            /// The code on the wire.
-            #[must_use]
-            pub const fn code(self) -> u8 {
-                match self {
-                    $(Self::$variant => $value,)+
-                    Self::Other(code) => code,
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self {
-                    $(Self::$variant => f.write_str($text),)+
-                    Self::Other(code) => write!(f, "code {code}"),
-                }
-            }
-        }
-    };
-}
-
-codes! {
+named_codes! {
     /// Why a PDU was issued, four bits (§5.2.1, table 5-5).
     ConditionCode {
         /// All is well.
@@ -80,7 +36,7 @@ codes! {
     }
 }
 
-codes! {
+named_codes! {
     /// What to do about a fault, four bits (§5.4.4).
     FaultHandler {
         /// Cancel the transaction.
@@ -94,23 +50,7 @@ codes! {
     }
 }
 
-codes! {
-    /// How a file's checksum is computed, four bits (SANA "CFDP Checksum Identifiers").
-    ChecksumType {
-        /// Sum of big-endian 32-bit words (§4.2.2).
-        Modular = 0, "modular";
-        /// CRC-32 of the Proximity-1 link protocol.
-        Proximity1Crc32 = 1, "CRC-32 (Proximity-1)";
-        /// CRC-32C (Castagnoli).
-        Crc32c = 2, "CRC-32C";
-        /// CRC-32 of IEEE 802.3.
-        Crc32 = 3, "CRC-32";
-        /// Always zero.
-        Null = 15, "null";
-    }
-}
-
-codes! {
+named_codes! {
     /// Which PDU an ACK answers, four bits (§5.2.4).
     Acknowledged {
         /// An EOF PDU.
@@ -120,7 +60,7 @@ codes! {
     }
 }
 
-codes! {
+named_codes! {
     /// What the sender of an ACK knows about the transaction, two bits (§5.2.4).
     TransactionStatus {
         /// Known no longer, and it may have existed.
@@ -134,7 +74,7 @@ codes! {
     }
 }
 
-codes! {
+named_codes! {
     /// What became of the delivered file, two bits (§5.2.3).
     FileStatus {
         /// Discarded on purpose.
@@ -148,7 +88,7 @@ codes! {
     }
 }
 
-codes! {
+named_codes! {
     /// What a filestore request asks for, four bits (§5.4.1).
     FilestoreAction {
         /// Create an empty file.

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use super::codes::{
-    Acknowledged, ChecksumType, ConditionCode, DeliveryCode, FileStatus, PromptResponse,
-    RecordContinuation, TransactionStatus, Version,
+    Acknowledged, ConditionCode, DeliveryCode, FileStatus, PromptResponse, RecordContinuation,
+    TransactionStatus, Version,
 };
 use super::header::Header;
 use super::tlv::{IdField, Lv, Tlv, Tlvs, nibbles};
+use crate::checksum::ChecksumType;
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 

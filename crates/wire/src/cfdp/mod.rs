@@ -4,7 +4,6 @@
 //! they differ. Decoding borrows from the input and allocates nothing; encoding writes into a
 //! slice. Values that the book does not name survive decoding and encoding; reserved bits do not.
 
-mod checksum;
 mod codes;
 mod directive;
 mod display;
@@ -20,9 +19,8 @@ use std::ops::Range;
 
 use crc::{Algorithm, Crc, Table};
 
-pub use self::checksum::Checksum;
 pub use self::codes::{
-    Acknowledged, ChecksumType, ConditionCode, DeliveryCode, Direction, FaultHandler, FileStatus,
+    Acknowledged, ConditionCode, DeliveryCode, Direction, FaultHandler, FileStatus,
     FilestoreAction, PromptResponse, RecordContinuation, TransactionStatus, TransmissionMode,
     Version,
 };
@@ -38,6 +36,7 @@ pub use self::tlv::{
 pub use self::user::{TransactionField, UserOperation};
 
 use self::header::Contents;
+pub use crate::checksum::ChecksumType;
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, DecodeErrorKind, EncodeError};
 

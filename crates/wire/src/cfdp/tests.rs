@@ -1,4 +1,4 @@
-//! Tests of the CFDP codec: golden vectors, chosen cases, checksums and the one-line display.
+//! Tests of the CFDP codec: golden vectors, chosen cases and the one-line display.
 
 mod properties;
 
@@ -319,28 +319,8 @@ fn widths() {
 }
 
 #[test]
-fn checksums_of_known_strings() {
-    let cases = [
-        (ChecksumType::Modular, 0x9f68_6a6c),
-        (ChecksumType::Proximity1Crc32, 0x5169_3c0c),
-        (ChecksumType::Crc32c, 0xe306_9283),
-        (ChecksumType::Crc32, 0xcbf4_3926),
-        (ChecksumType::Null, 0),
-    ];
-    for (kind, expected) in cases {
-        assert_eq!(Checksum::of(kind, b"123456789"), Some(expected), "{kind}");
-    }
-    let octets: Vec<u8> = (0..=0x0e).collect();
-    assert_eq!(Checksum::of(ChecksumType::Modular, &octets), Some(0x181c_2015));
-    assert_eq!(Checksum::of(ChecksumType::Other(7), b""), None);
+fn the_crc_of_a_pdu_of_a_known_string() {
     assert_eq!(PDU_CRC.checksum(b"123456789"), 0x29b1);
-}
-
-#[test]
-#[should_panic(expected = "a CRC takes the file in order")]
-fn a_crc_refuses_pieces_out_of_order() {
-    let mut checksum = Checksum::new(ChecksumType::Crc32c).unwrap();
-    checksum.update(1, b"x");
 }
 
 #[test]

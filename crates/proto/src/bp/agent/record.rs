@@ -7,7 +7,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use engine::{Area, FileName};
 use wire::bp7::{CreationTimestamp, Eid};
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 
 use super::super::layer::Content;
 use super::Version;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::{OpenMode, Time};
-use wire::cfdp::ChecksumType;
+use wire::checksum::ChecksumType;
 use wire::ltp::{CancelReason, End};
 
 use super::super::core::Core;

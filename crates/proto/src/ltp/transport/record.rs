@@ -16,7 +16,7 @@
 
 use bytes::Bytes;
 use engine::{FileName, IndexRequest};
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 use wire::ltp::{Extension, Extensions, SessionId};
 use wire::ltpt::Transport;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, OpenMode, Time};
-use wire::cfdp::{Checksum, ChecksumType};
+use wire::checksum::{Checksum, ChecksumType};
 use wire::saratoga::{
     Content, Data, FileChecksum, Metadata, Packet, Request, RequestKind, Status, StatusCode,
     Timestamp, Width,

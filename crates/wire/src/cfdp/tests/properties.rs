@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::encoded;
+use crate::checksum::Checksum;
 
 /// What an arbitrary PDU is made from. It owns the octets that the PDU borrows.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
-//! Checksums over a file (CCSDS 727.0-B-5 §4.2.2, SANA "CFDP Checksum Identifiers").
+//! Checksums over a file: those of CFDP (CCSDS 727.0-B-5 §4.2.2), which other protocols use as well.
 
 use crc::{Algorithm, Crc, Table};
 
-use super::codes::ChecksumType;
+use crate::codes::named_codes;
 
 /// CRC-32 of the Proximity-1 link protocol (CCSDS 211.2-B): not reflected, register empty at the
 /// start.
@@ -18,6 +18,22 @@ const PROXIMITY_1_ALGORITHM: Algorithm<u32> = Algorithm {
 };
 
 static PROXIMITY_1: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&PROXIMITY_1_ALGORITHM);
+
+named_codes! {
+    /// Kind of a file's checksum, four bits (SANA "CFDP Checksum Identifiers").
+    ChecksumType {
+        /// Sum of big-endian 32-bit words (§4.2.2).
+        Modular = 0, "modular";
+        /// CRC-32 of the Proximity-1 link protocol.
+        Proximity1Crc32 = 1, "CRC-32 (Proximity-1)";
+        /// CRC-32C (Castagnoli).
+        Crc32c = 2, "CRC-32C";
+        /// CRC-32 of IEEE 802.3.
+        Crc32 = 3, "CRC-32";
+        /// Always zero.
+        Null = 15, "null";
+    }
+}
 
 impl ChecksumType {
     /// Whether [`Checksum`] can compute it.
@@ -135,4 +151,33 @@ fn partial_word(start: usize, octets: &[u8]) -> u32 {
     let mut word = [0; 4];
     word[start..start + octets.len()].copy_from_slice(octets);
     u32::from_be_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_of_known_strings() {
+        let cases = [
+            (ChecksumType::Modular, 0x9f68_6a6c),
+            (ChecksumType::Proximity1Crc32, 0x5169_3c0c),
+            (ChecksumType::Crc32c, 0xe306_9283),
+            (ChecksumType::Crc32, 0xcbf4_3926),
+            (ChecksumType::Null, 0),
+        ];
+        for (kind, expected) in cases {
+            assert_eq!(Checksum::of(kind, b"123456789"), Some(expected), "{kind}");
+        }
+        let octets: Vec<u8> = (0..=0x0e).collect();
+        assert_eq!(Checksum::of(ChecksumType::Modular, &octets), Some(0x181c_2015));
+        assert_eq!(Checksum::of(ChecksumType::Other(7), b""), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "a CRC takes the file in order")]
+    fn a_crc_refuses_pieces_out_of_order() {
+        let mut checksum = Checksum::new(ChecksumType::Crc32c).unwrap();
+        checksum.update(1, b"x");
+    }
 }
