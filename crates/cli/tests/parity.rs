@@ -1,4 +1,6 @@
 //! The emulator against the simulator: the same scenario and seed take the same time in both.
+//!
+//! A binary of its own, because it measures times, which other tests would change.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -4,6 +4,8 @@
 //! Whatever happens: the run comes to rest with nothing left to do, its memory is bounded by what
 //! it sends, no end claims success without the file, and where
 //! nothing but the link is in the way the file arrives.
+//!
+//! A binary of its own, because it measures the memory of its process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stdout, reason = "what went wrong is told with its seed")]

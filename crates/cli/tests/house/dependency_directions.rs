@@ -1,0 +1,182 @@
+//! The rules of the house that no lint checks: who may depend on whom, and how large a file is.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
+const ARROWS: [(&str, &[&str]); 13] = [
+    ("engine", &[]),
+    ("wire", &[]),
+    ("proto", &["engine", "wire"]),
+    ("link", &["engine", "wire"]),
+    ("pcap", &["engine", "wire"]),
+    ("sim", &["engine", "wire", "proto", "link", "pcap"]),
+    ("rt", &["engine", "wire", "proto"]),
+    ("emu", &["engine", "wire", "link", "pcap", "rt"]),
+    ("transport", &["engine", "wire", "proto"]),
+    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "transport"]),
+    ("control", &["engine", "wire", "proto", "link", "emu", "rt", "transport", "lab"]),
+    ("py", &["wire", "transport", "lab"]),
+    (
+        "cli",
+        &[
+            "engine",
+            "wire",
+            "proto",
+            "link",
+            "pcap",
+            "sim",
+            "emu",
+            "rt",
+            "transport",
+            "lab",
+            "control",
+        ],
+    ),
+];
+/// Crates without clock, socket, file, thread or hidden randomness; and so without variants.
+const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];
+/// Where `unsafe` may be: the crates that talk to the kernel.
+const MAY_BE_UNSAFE: [&str; 2] = ["rt", "emu"];
+/// Put together, so that this file does not hold the word itself.
+const UNSAFE: &str = concat!("un", "safe");
+const LINES_MAX: usize = 1000;
+/// Test binaries of a crate besides one, each of which says why at its beginning.
+const MORE_TEST_BINARIES: [(&str, &[&str]); 2] =
+    [("cli", &["house", "machine", "parity"]), ("lab", &["random_scenarios"])];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The workspace's packages, by the name of their folder below `crates/`.
+fn packages() -> BTreeMap<String, Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+            let folder = manifest.parent().unwrap().file_name().unwrap();
+            (folder.to_str().unwrap().to_owned(), package.clone())
+        })
+        .collect()
+}
+
+fn ours<'a>(package: &'a Value, folders: &'a BTreeMap<String, Value>) -> BTreeSet<&'a str> {
+    let dependencies = package["dependencies"].as_array().unwrap().iter();
+    dependencies
+        .filter_map(|dependency| dependency["path"].as_str())
+        .map(|path| Path::new(path).file_name().unwrap().to_str().unwrap())
+        .filter(|folder| folders.contains_key(*folder))
+        .collect()
+}
+
+#[test]
+fn crates_depend_only_where_the_arrows_point() {
+    let packages = packages();
+    let arrows: BTreeMap<_, _> = ARROWS.into_iter().collect();
+    assert_eq!(packages.keys().map(String::as_str).collect::<BTreeSet<_>>(), {
+        arrows.keys().copied().collect()
+    });
+    for (folder, package) in &packages {
+        let allowed: BTreeSet<_> = arrows[folder.as_str()].iter().copied().collect();
+        let used = ours(package, &packages);
+        assert!(used.is_subset(&allowed), "{folder} may not use {:?}", &used - &allowed);
+    }
+}
+
+#[test]
+fn pure_crates_have_no_features() {
+    let packages = packages();
+    for folder in PURE {
+        let features = packages[folder]["features"].as_object().unwrap();
+        assert!(features.is_empty(), "{folder} has features: {:?}", features.keys());
+    }
+}
+
+/// Each binary links all that its crate uses: time and disk that every build pays for.
+#[test]
+fn integration_tests_of_a_crate_are_one_binary() {
+    let more: BTreeMap<_, _> = MORE_TEST_BINARIES.into_iter().collect();
+    for (folder, package) in packages() {
+        let targets = package["targets"].as_array().unwrap().iter();
+        let tests = targets.filter(|target| target["kind"][0] == "test");
+        let names: Vec<_> = tests.map(|target| target["name"].as_str().unwrap()).collect();
+        let more = more.get(folder.as_str()).copied().unwrap_or_default();
+        let rest: Vec<_> = names.iter().filter(|name| !more.contains(name)).collect();
+        assert!(
+            rest.len() <= 1,
+            "{folder} has the test binaries {rest:?}: make them modules of one"
+        );
+    }
+}
+
+/// Every source file of ours with the given ending, without what tools made.
+fn sources(ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders: Vec<_> =
+        ["crates", "fuzz", "interop", "bench"].iter().map(|name| root().join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy();
+            if path.is_dir() && !name.starts_with('.') && !["target", "out"].contains(&&*name) {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                found.push(path);
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no *.{ending} found");
+    found
+}
+
+#[test]
+fn no_file_is_too_long() {
+    for path in sources("rs").into_iter().chain(sources("py")) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+    }
+}
+
+#[test]
+fn unsafe_code_is_only_where_the_kernel_is_near() {
+    let crates = root().join("crates");
+    for path in sources("rs") {
+        let inside = path.strip_prefix(&crates).ok();
+        let folder = inside.and_then(|rest| rest.iter().next()?.to_str());
+        if folder.is_some_and(|folder| MAY_BE_UNSAFE.contains(&folder)) {
+            continue;
+        }
+        for (index, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+            assert!(words.all(|word| word != UNSAFE), "{}:{}", path.display(), index + 1);
+        }
+    }
+}
+
+#[test]
+fn every_fuzz_target_has_a_corpus() {
+    let fuzz = root().join("fuzz");
+    let mut targets = 0;
+    for entry in fs::read_dir(fuzz.join("fuzz_targets")).unwrap() {
+        let path = entry.unwrap().path();
+        let corpus = fuzz.join("corpora").join(path.with_extension("tar").file_name().unwrap());
+        assert!(corpus.is_file(), "there is no {}", corpus.display());
+        targets += 1;
+    }
+    assert!(targets > 0, "no fuzz targets");
+}

@@ -1,0 +1,5 @@
+//! Rules of the repository that no lint checks. They read files alone, so `make check` runs them
+//! without the other tests.
+
+mod conformance_tables;
+mod dependency_directions;

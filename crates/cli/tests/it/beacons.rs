@@ -1,0 +1,202 @@
+//! Beacons and UDP-Lite by the program itself, in a network namespace that has nothing but a
+//! loopback interface and goes away with its process.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// Set in the namespace.
+const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
+
+/// Runs the test of the whole `name` again in a namespace of its own, a minute at most; `true` if this is that
+/// run.
+fn inside(name: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let setup = "ip link set lo up multicast on && ip route add 224.0.0.0/4 dev lo src 127.0.0.1 && \
+         ip addr add 127.0.0.9/32 dev lo scope link";
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--map-root-user", "timeout", "60", "sh", "-c", script]);
+        command.arg("sh").arg(std::env::current_exe().unwrap()).arg(name);
+        command
+    };
+    if !unshare(setup).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no network namespace can be made here");
+        return false;
+    }
+    let run = format!("{setup} && exec \"$1\" --exact \"$2\" --nocapture");
+    let status = unshare(&run).env(INSIDE, "1").status().unwrap();
+    assert!(status.success());
+    false
+}
+
+fn slowlight(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    command.args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+fn objects(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{output:?}");
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// `slowlight recv`, which does not outlive its test.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    /// What it says instead, if it does not begin.
+    fn start(root: &Path, arguments: &[&str]) -> Result<Self, String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+        command.args(["recv", "--protocol", "saratoga", "--root"]).arg(root).args(arguments);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = String::new();
+        let address = lines.by_ref().map(Result::unwrap).find_map(|line| {
+            said += &line;
+            let (address, _) = line.strip_prefix("receiving on ")?.split_once(' ')?;
+            Some(address.to_owned())
+        });
+        let Some(address) = address else {
+            child.wait().unwrap();
+            return Err(said);
+        };
+        // It shall not stop for want of a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self { child, address })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn peers_are_heard() {
+    if !inside("beacons::peers_are_heard") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (one, two) = (place.path().join("one"), place.path().join("two"));
+    [&one, &two].into_iter().for_each(|root| std::fs::create_dir(root).unwrap());
+    let beacon = ["--beacon", "0.2"];
+    let first = [&["--listen", "127.0.0.1:0", "--entity", "7", "--serve"][..], &beacon].concat();
+    let first = Server::start(&one, &first).unwrap();
+    // The port of the group is in use by those who hear it, and can be had all the same.
+    let second =
+        [&["--listen", ":7542", "--eid", "second \u{1b}", "--interface", "lo"], &beacon[..]];
+    let _second = Server::start(&two, &second.concat()).unwrap();
+
+    let heard = objects(&slowlight(&["peers", "--seconds", "1.5", "--json"]));
+    let [second, other] = heard.as_slice() else { panic!("{heard:?}") };
+    let (second, other) = if other["eid"] == "ipn:7.0" { (second, other) } else { (other, second) };
+    assert_eq!(other["address"], first.address);
+    assert_eq!(other["version"], 1);
+    assert_eq!((&other["sends"], &other["receives"]), (&"yes".into(), &"yes".into()));
+    assert_eq!((&other["streams"], &other["udp_lite"]), (&true.into(), &false.into()));
+    assert_eq!(other["descriptor_bits"], 64);
+    assert!(other["free_kib"].as_u64().unwrap() > 0);
+    assert!(other["beacons"].as_u64().unwrap() >= 2, "{other}");
+    assert_eq!((&second["eid"], &second["sends"]), (&"second \u{1b}".into(), &"not now".into()));
+    assert_eq!(second["address"], "127.0.0.9:7542");
+
+    let text = slowlight(&["peers", "--seconds", "1", "--interface", "lo"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.starts_with("ADDRESS") && text.contains("second \\u{1b}"), "{text}");
+
+    let nobody = slowlight(&["peers", "--seconds", "0.3", "--group", "239.1.1.1"]);
+    assert!(nobody.status.success() && nobody.stdout.is_empty() && nobody.stderr.is_empty());
+}
+
+/// Datagrams of UDP-Lite that left in this namespace.
+fn lite_sent() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/snmp").unwrap();
+    let numbers = text.lines().filter_map(|line| line.strip_prefix("UdpLite: ")).nth(1).unwrap();
+    numbers.split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+#[test]
+fn files_cross_by_udp_lite() {
+    if !inside("beacons::files_cross_by_udp_lite") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (root, here) = (place.path().join("root"), place.path().join("here"));
+    [&root, &here].into_iter().for_each(|root| std::fs::create_dir(root).unwrap());
+    let serves = ["--listen", "127.0.0.1:0", "--serve", "--allow-delete", "--udp-lite"];
+    let server = match Server::start(&root, &serves) {
+        Ok(server) => server,
+        Err(said) => {
+            assert!(said.contains("UDP-Lite is missing; leave out --udp-lite"), "{said}");
+            eprintln!("skipped: {said}");
+            return;
+        }
+    };
+    let content: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    std::fs::write(place.path().join("file"), &content).unwrap();
+    let file = place.path().join("file");
+    let run = |arguments: &[&str]| {
+        let common = ["--protocol", "saratoga", "--timeout", "20 s"];
+        let output = slowlight(&[arguments, &common].concat());
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        lite_sent()
+    };
+
+    let sent = run(&["send", file.to_str().unwrap(), &server.address, "--udp-lite"]);
+    assert_eq!(std::fs::read(root.join("file")).unwrap(), content);
+    assert!(sent >= 137, "200,000 octets in 137 datagrams of 1,472 at most, not {sent}");
+
+    let into = ["--root", here.to_str().unwrap(), "--udp-lite"];
+    let fetched = run(&[&["get", &server.address, "file"], &into[..]].concat());
+    assert_eq!(std::fs::read(here.join("file")).unwrap(), content);
+    assert!(fetched >= sent + 137);
+
+    // What others did not ask for by UDP-Lite, and what is no file's content, goes by UDP.
+    let into = ["--root", here.to_str().unwrap(), "--name", "again"];
+    let plain = run(&[&["get", &server.address, "file"], &into[..]].concat());
+    assert_eq!(std::fs::read(here.join("again")).unwrap(), content);
+    assert_eq!(plain, fetched);
+    assert_eq!(run(&["ls", &server.address, "--udp-lite"]), fetched);
+    assert_eq!(run(&["rm", &server.address, "file", "--udp-lite"]), fetched);
+    assert!(!root.join("file").exists());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let root = std::env::temp_dir();
+    let root = root.to_str().unwrap();
+    let recv = ["recv", "--listen", "127.0.0.1:0", "--root", root];
+    let saratoga = ["--protocol", "saratoga"];
+    let to = ["Cargo.toml", "127.0.0.1:9"];
+    for (arguments, why) in [
+        ([&recv[..], &["--beacon", "1"]].concat(), "--beacon is for Saratoga"),
+        ([&recv[..], &["--protocol", "ltp", "--beacon", "1"]].concat(), "--beacon is for Saratoga"),
+        ([&recv[..], &saratoga, &["--eid", "me"]].concat(), "give --beacon SECONDS"),
+        ([&recv[..], &saratoga, &["--beacon", "0"]].concat(), "from 0.01 to a year"),
+        ([&["send"], &to[..], &["--udp-lite"]].concat(), "--udp-lite is for Saratoga"),
+        ([&["send"], &to[..], &["--protocol", "ltp", "--udp-lite"]].concat(), "is for Saratoga"),
+        ([&["send"], &to[..], &saratoga, &["--udp-lite", "--give"]].concat(), "do not go with"),
+        (vec!["peers", "--group", "127.0.0.1"], "no multicast group"),
+        (vec!["peers", "--group", "ff02::6c"], "name an interface"),
+        (vec!["peers", "--interface", "no-such-one"], "no network interface"),
+    ] {
+        let output = slowlight(&arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}

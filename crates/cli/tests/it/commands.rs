@@ -1,0 +1,522 @@
+//! The commands that need no socket, as a user types them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::guard::guarded;
+
+fn slowlight(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    command.args(args).env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    slowlight(args).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// What a command that must succeed prints.
+fn done(args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", err(&output));
+    out(&output)
+}
+
+/// What a command that is used wrongly says.
+fn misused(args: &[&str]) -> String {
+    let output = run(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {} {}", out(&output), err(&output));
+    assert!(output.stdout.is_empty());
+    err(&output)
+}
+
+fn scenario(name: &str) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "../../scenarios", name].iter().collect();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn three_protocols_are_ranked_over_every_link_with_a_name() {
+    for (link, _) in lab::preset::ALL {
+        let args = ["compare", "--link", link, "--size", "100 kB", "--per", "1e-2", "--runs", "2"];
+        let args = [&args[..], &["--inactivity", "1 d"]].concat();
+        let table = done(&args);
+        let ranking: serde_json::Value =
+            serde_json::from_str(&done(&[&args[..], &["--json"]].concat())).unwrap();
+        let rows = ranking["protocols"].as_array().unwrap();
+        for protocol in ["cfdp", "ltp", "saratoga"] {
+            assert!(table.contains(protocol), "{link}: {table}");
+            let row = rows.iter().find(|row| row["protocol"] == protocol).unwrap();
+            assert_eq!((&row["runs"], &row["completed"]), (&2.into(), &2.into()), "{link}: {row}");
+            let efficiency = row["efficiency"].as_f64().unwrap();
+            // Two round trips at most, where losses are few: no bound is beaten, none is far.
+            assert!((0.1..=1.0).contains(&efficiency), "{link}: {row}");
+        }
+        let goodputs: Vec<f64> =
+            rows.iter().filter_map(|row| row["goodput_bps"]["mean"].as_f64()).collect();
+        assert!(goodputs.is_sorted_by(|a, b| a >= b), "{link}: {goodputs:?}");
+    }
+}
+
+#[test]
+fn options_for_no_protocol_of_a_comparison_are_refused() {
+    for (option, value) in [("--congestion", "vegas"), ("--timestamps", "off")] {
+        let said = misused(&["compare", "--protocol", "cfdp,ltp", option, value]);
+        assert!(said.contains(option) && said.contains("over TCP"), "{said}");
+        done(&[
+            "compare",
+            "--protocol",
+            "cfdp,ftp",
+            option,
+            value,
+            "--size",
+            "10 kB",
+            "--runs",
+            "1",
+        ]);
+    }
+}
+
+#[test]
+fn compare_prints_a_table_or_json() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![7; 50_000]).unwrap();
+    let path = file.path().to_str().unwrap();
+    let args = ["compare", "--link", "geo", "--per", "1e-2", "--runs", "3", "--file", path];
+    let table = done(&args);
+    assert!(table.contains("cfdp") && table.contains("efficiency"), "{table}");
+    for column in ["STR pkts", "STR bytes", "RTS pkts", "RTS bytes"] {
+        assert!(table.contains(column), "{column}: {table}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let long = done(&[&args[..], &["--protocol", "cfdp/extended-b3"]].concat());
+    assert!(long.lines().all(|line| line.chars().count() <= 80), "{long}");
+    let mut more = args.to_vec();
+    more.extend(["--json", "--jobs", "1", "--protocol", "cfdp,cfdp/gsfc-2007"]);
+    let json: serde_json::Value = serde_json::from_str(&done(&more)).unwrap();
+    assert_eq!((&json["slowlight"], &json["seed"]), (&"0.1.0".into(), &1.into()));
+    assert_eq!(json["link"]["hops"][0]["per"], "0.01", "{json}");
+    let rows = json["protocols"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert_eq!((row["runs"].as_u64(), row["completed"].as_u64()), (Some(3), Some(3)));
+        assert_eq!(row["file_bytes"].as_u64(), Some(50_000));
+        assert!(row["goodput_bps"]["mean"].as_f64() > Some(0.0));
+    }
+    let first = rows[0]["goodput_bps"]["mean"].as_f64();
+    assert!(first >= rows[1]["goodput_bps"]["mean"].as_f64(), "ranked by goodput");
+    let one = more.iter().map(|arg| if *arg == "1" { "2" } else { arg }).collect::<Vec<_>>();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(&done(&one)).unwrap(), json);
+}
+
+#[test]
+fn compare_sends_to_several_receivers() {
+    let args = ["compare", "--link", "geo", "--size", "50 kB", "--runs", "2", "--receivers", "3"];
+    let list = ["--protocol", "cfdp/extended-b3,saratoga-blind"];
+    let output = run(&[&args[..], &list[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("over geo to 3 receivers"), "{}", err(&output));
+    let table = out(&output);
+    for text in ["to all", "to each", "3 transfers", "to the group"] {
+        assert!(table.contains(text), "{text}: {table}");
+    }
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+    let json = done(&[&args[..], &list[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["receivers"], 3);
+    let rows = json["protocols"].as_array().unwrap();
+    assert_eq!(
+        (&rows[0]["protocol"], &rows[0]["multicast"]),
+        (&"saratoga-blind".into(), &true.into())
+    );
+    assert_eq!(rows[1]["multicast"], false);
+    let mean = |row: &serde_json::Value, key: &str| row[key]["mean"].as_f64().unwrap();
+    for row in rows {
+        assert!(mean(row, "each_delivered_s") <= mean(row, "delivered_s"), "{row}");
+    }
+    let one = done(&["compare", "--size", "1 kB", "--runs", "1", "--json", "--receivers", "1"]);
+    assert_eq!(one, done(&["compare", "--size", "1 kB", "--runs", "1", "--json"]));
+    assert!(!one.contains("multicast") && !one.contains("each_delivered_s"), "{one}");
+    for wrong in ["0", "1001", "-1"] {
+        assert!(misused(&["compare", "--receivers", wrong]).contains("1..=1000"), "{wrong}");
+    }
+}
+
+#[test]
+fn compare_takes_what_is_odd_but_clear() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".slowlight");
+    std::fs::write(&path, b"not a receiver's working folder").unwrap();
+    let link = ["compare", "--rate", "0 bit/s", "--delay", "0 s", "--runs", "2"];
+    let more = ["--jobs", "60000", "--protocol", "cfdp,cfdp", "--file", path.to_str().unwrap()];
+    let output = run(&[&link[..], &more[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(err(&output).contains("any rate, 0 s"), "{}", err(&output));
+    let table = out(&output);
+    assert_eq!(table.matches("cfdp").count(), 1, "one row: {table}");
+    assert!(!table.contains("NaN"), "{table}");
+}
+
+/// The first row of `compare` over a GEO link.
+fn geo(args: &[&str]) -> serde_json::Value {
+    let link = ["compare", "--link", "geo", "--size", "100 kB", "--runs", "1", "--json"];
+    let json: serde_json::Value = serde_json::from_str(&done(&[&link[..], args].concat())).unwrap();
+    json["protocols"][0].clone()
+}
+
+#[test]
+fn an_outage_at_the_start_counts() {
+    let row = geo(&["--protocol", "cfdp", "--outage", "0 s+30 s"]);
+    let delivered = row["delivered_s"]["mean"].as_f64().unwrap();
+    assert!((30.0..31.0).contains(&delivered), "{row}");
+    assert!((0.9..1.0).contains(&row["efficiency"].as_f64().unwrap()), "{row}");
+}
+
+#[test]
+fn an_outage_of_hours_is_survived() {
+    // What is under way when it begins reaches the receiver within it.
+    let outage = ["--outage", "200 ms+5 h", "--protocol"];
+    assert_eq!(geo(&[&outage[..], &["cfdp"]].concat())["completed"], 1);
+    // Behind the relay nobody is told of it, so the ends must have the patience.
+    let far = ["compare", "--link", "moon-farside", "--size", "100 kB", "--runs", "1"];
+    let args = [&far[..], &["--outage", "1 s+5 h", "--protocol", "cfdp,ltp,saratoga"]].concat();
+    done(&[&args[..], &["--inactivity", "1 d"]].concat());
+}
+
+#[test]
+fn compare_says_what_it_compares() {
+    let args = ["compare", "--size", "1 kB", "--runs", "1", "--protocol", "cfdp"];
+    let outages = ["--outage", "1 min+2 s", "--outage", "10 s+30 s"];
+    let output = run(&[&args[..], &outages, &["--mtu", "500 B", "--queue", "9 packets"]].concat());
+    let header = err(&output);
+    for part in ["down 10 s+30 s, 1 min+2 s", "queue 9 packets", "MTU 500 B", "datagram 472 B"] {
+        assert!(header.contains(part), "{part}: {header}");
+    }
+    assert!(header.contains("both ways"), "{header}");
+    let overlap = ["--outage", "10 s+30 s", "--outage", "20 s+1 s"];
+    let text = misused(&[&args[..], &overlap].concat());
+    assert!(text.contains("--outage \"10 s+30 s\" and \"20 s+1 s\" overlap"), "{text}");
+    let text = misused(&[&args[..], &["--outage", "1 min+0 s"]].concat());
+    assert!(text.contains("--outage") && text.contains("lasts no time"), "{text}");
+}
+
+#[test]
+fn negative_values_are_out_of_range() {
+    for option in ["--rate", "--return-rate"] {
+        assert!(misused(&["compare", option, "-10 Mbit/s"]).contains("out of range"), "{option}");
+    }
+    for option in ["--delay", "--return-delay", "--inactivity"] {
+        assert!(misused(&["compare", option, "-1 s"]).contains("out of range"), "{option}");
+    }
+    for option in ["--size", "--mtu", "--datagram", "--queue"] {
+        assert!(misused(&["compare", option, "-5"]).contains("out of range"), "{option}");
+    }
+    assert!(misused(&["compare", "--outage", "-1 s+1 s"]).contains("out of range"));
+    for args in [["compare", "--seed", "-1"], ["sim", "--seed", "-1"]] {
+        assert!(misused(&args).contains("a seed is a whole number from 0"), "{args:?}");
+    }
+    assert!(misused(&["compare", "--runs", "-1"]).contains("1..=1000000"));
+    assert!(misused(&["compare", "--jobs", "-1"]).contains("1..=65535"));
+}
+
+#[test]
+fn the_options_of_compare_stand_under_their_headings() {
+    let help = done(&["compare", "--help"]);
+    let at = |text: &str| help.find(text).unwrap_or_else(|| panic!("{text}: {help}"));
+    assert!(at("--json") < at("Link:") && at("--runs") < at("Link:"), "{help}");
+    assert!(at("Link:") < at("--outage <") && at("--outage <") < at("Way back"), "{help}");
+}
+
+/// Signals of a process, one bit each, of the kind of `/proc/PID/status` that has this name.
+fn signals(process: &str, kind: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let bits = status.lines().find_map(|line| line.strip_prefix(kind)).unwrap();
+    u64::from_str_radix(bits.trim().trim_start_matches(':').trim(), 16).unwrap()
+}
+
+const HUP: u64 = 1;
+const INT: u64 = 1 << 1;
+const TERM: u64 = 1 << 14;
+
+/// Starts what takes long, waits until it listens for these signals, and sends one; what it said.
+fn stopped(mut command: Command, heard: u64, signal: &str) -> Output {
+    command.args(["compare", "--size", "100 MB", "--per", "0.5", "--runs", "1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut running = guarded(command.env_remove("RUST_LOG"));
+    let id = running.child.id().to_string();
+    while signals(&id, "SigCgt") & heard != heard {
+        assert!(running.child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::yield_now();
+    }
+    // It is the first that would be.
+    assert_eq!(signals(&id, "SigCgt") & HUP, heard & HUP);
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    running.child.wait_with_output().unwrap()
+}
+
+#[test]
+fn whoever_asks_for_the_end_stops_compare() {
+    let hangs_up = HUP & !signals("self", "SigIgn");
+    for (bit, signal) in [(INT, "-INT"), (TERM, "-TERM"), (hangs_up, "-HUP")] {
+        if bit == 0 {
+            continue;
+        }
+        let output = stopped(slowlight(&[]), INT | TERM | hangs_up, signal);
+        assert_eq!((output.status.code(), err(&output)), (Some(130), "stopped\n".to_owned()));
+    }
+    // Who was told to go on without a terminal does.
+    let mut command = Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_slowlight"));
+    let output = stopped(command, INT | TERM, "-INT");
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert!(err(&output).ends_with("stopped\n"), "{}", err(&output));
+}
+
+#[test]
+fn a_trace_that_is_lost_is_told() {
+    for option in ["--trace", "--pcap"] {
+        let output = run(&["sim", &scenario("grc-10mb.toml"), option, "/dev/full"]);
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        assert_eq!(err(&output).matches("No space left").count(), 1, "{}", err(&output));
+    }
+}
+
+#[test]
+fn a_return_path_of_its_own() {
+    let args =
+        ["compare", "--rate", "1 Mbit/s", "--delay", "1 s", "--size", "20 kB", "--runs", "1"];
+    let back = ["--return-rate", "9600 bit/s", "--return-delay", "3 s", "--json"];
+    let json = done(&[&args[..], &back[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mean = |key: &str| report["protocols"][0][key]["mean"].as_f64().unwrap();
+    assert!((1.0..1.5).contains(&mean("delivered_s")), "{json}");
+    assert!((4.0..4.6).contains(&mean("confirmed_s")), "{json}");
+}
+
+#[test]
+fn mistakes_exit_with_2_and_name_the_remedy() {
+    let text = misused(&["compare", "--rate", "10"]);
+    assert!(text.contains("--rate") && text.contains("\"10 Mbit/s\""), "{text}");
+    assert!(misused(&["compare", "--link", "goe"]).contains("did you mean \"geo\"?"));
+    assert!(misused(&["compare", "--protocol", "cdfp"]).contains("did you mean \"cfdp\"?"));
+    assert!(misused(&["compare", "--runs", "0"]).contains("--runs"));
+    assert!(misused(&["compare", "--size", "1 MB", "--file", "x"]).contains("cannot be used"));
+    for arg in ["--per", "--return-ber"] {
+        assert!(misused(&["compare", arg, "-1"]).contains("from 0 to 1"), "{arg}");
+    }
+    assert!(misused(&["compare", "--queue", "0"]).contains("\"1000 packets\""));
+    assert!(misused(&["compare", "--size", "100 TB"]).contains("no memory"));
+    assert!(misused(&["compare", "--file", "no-such-file"]).contains("no-such-file"));
+    assert!(misused(&["links", "mras-near"]).contains("did you mean \"mars-near\"?"));
+    assert!(misused(&["decode", "zz"]).contains("'z' at character 1"));
+    assert!(misused(&["sim", "no-such-scenario.toml"]).contains("no-such-scenario.toml"));
+    misused(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    std::fs::write(&path, "seed = 1\nlinks = []\ntransfers = []\ncolor = 3\n").unwrap();
+    let text = misused(&["sim", path.to_str().unwrap()]);
+    assert!(
+        text.contains("world.toml") && text.contains("line 4") && text.contains("color"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_run_folder_keeps_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let out_dir = folder.path().join("run");
+    let dir = out_dir.to_str().unwrap();
+    let json = done(&["sim", &scenario("far-side.toml"), "--out", dir, "--json", "--seed", "5"]);
+    let read = |name: &str| std::fs::read_to_string(out_dir.join(name)).unwrap();
+    assert_eq!(json.trim_end(), read("metrics.json"));
+    let metrics: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(metrics["seed"], 5);
+    assert_eq!(metrics["transfers"][0]["verified"], true);
+    let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    assert_eq!((&manifest["seed"], &manifest["slowlight"]), (&5.into(), &"0.1.0".into()));
+    assert_eq!(read("scenario.toml"), std::fs::read_to_string(scenario("far-side.toml")).unwrap());
+    assert!(read("trace.tsv").starts_with("sent_s\t"));
+    // The resolved scenario is a scenario: it gives the same metrics.
+    let resolved = out_dir.join("resolved.toml");
+    assert_eq!(done(&["sim", resolved.to_str().unwrap(), "--json"]), json);
+    let lines = done(&["decode", out_dir.join("capture.pcapng").to_str().unwrap()]);
+    assert!(lines.lines().count() > 1000 && lines.contains("File Data"), "{}", lines.len());
+}
+
+#[test]
+fn a_transfer_that_fails_exits_with_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    let link = |from, to| format!("[[links]]\nfrom = \"{from}\"\nto = \"{to}\"\nper = 1\n");
+    let transfer = "[[transfers]]\nfrom = \"a\"\nto = \"b\"\nsize = \"1 kB\"\n";
+    let text = format!("seed = 1\n{}{}{transfer}", link("a", "b"), link("b", "a"));
+    std::fs::write(&path, text).unwrap();
+    let output = run(&["sim", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    assert!(err(&output).contains("file-1 failed: sender:"), "{}", err(&output));
+    assert!(out(&output).contains("failed"));
+}
+
+#[test]
+fn sim_shows_a_bound_that_is_a_mean_as_one() {
+    let output = run(&["sim", &scenario("geo.toml")]);
+    let shown = out(&output).split('~').skip(1).map(|cell| cell.contains('%')).collect::<Vec<_>>();
+    assert_eq!(shown, [false, true], "{}", out(&output));
+    assert!(err(&output).contains("~: losses are drawn"), "{}", err(&output));
+    let output = run(&["sim", &scenario("grc-10kb.toml")]);
+    assert!(!out(&output).contains('~') && out(&output).contains(" %"), "{}", out(&output));
+}
+
+#[test]
+fn a_slip_in_the_name_of_a_node_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("world.toml");
+    let world = |there: &str, back: &str, protocol: &str| {
+        let text = format!(
+            "seed = 1
+            links = [{{ from = \"ground\", to = \"{there}\" }}, {{ from = \"{back}\", to = \"ground\" }}]
+            transfers = [{{ from = \"ground\", to = \"remote\", protocol = \"{protocol}\", size = \"1 kB\" }}]"
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    let path = path.to_str().unwrap();
+    world("remot", "remote", "cfdp");
+    let text = misused(&["sim", path]);
+    assert!(text.contains("no links lead from ground to remote"), "{text}");
+    assert!(text.contains("only one link names \"remot\""), "{text}");
+    world("remote", "remot", "ltp");
+    let text = misused(&["sim", path]);
+    assert!(text.contains("no links lead back from remote to ground, and ltp needs"), "{text}");
+    assert!(text.contains("only one link names \"remot\": did you mean \"remote\"?"), "{text}");
+    // What nobody answers needs no way back.
+    world("remote", "remot", "cfdp-1");
+    done(&["sim", path]);
+}
+
+#[test]
+fn decode_shows_one_line_a_pdu() {
+    let ack = "2800031100650001006606 4001";
+    assert!(done(&["decode", ack]).contains("ACK"));
+    assert_eq!(run(&["decode", "28000311006500"]).status.code(), Some(1));
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.pcapng");
+    std::fs::write(&broken, b"not a capture at all").unwrap();
+    let output = run(&["decode", broken.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("broken.pcapng"), "{}", err(&output));
+}
+
+#[test]
+fn decode_reads_files_of_any_kind() {
+    let vectors = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/cfdp");
+    let (ack, nak) = (format!("{vectors}/ack_eof.hex"), format!("{vectors}/nak.hex"));
+    let line = done(&["decode", &ack]);
+    assert!(line.contains("ACK") && line.lines().count() == 1, "{line}");
+    let folder = tempfile::tempdir().unwrap();
+    let pcap = folder.path().join("run.pcapng");
+    let pcap = pcap.to_str().unwrap();
+    done(&["sim", &scenario("grc-10kb.toml"), "--pcap", pcap]);
+    let alone = done(&["decode", pcap]);
+    let all = done(&["decode", pcap, &ack, &nak]);
+    assert!(all.starts_with(&format!("{pcap}:\n{alone}{ack}:\n")), "{all}");
+    assert!(all.lines().last().is_some_and(|line| line.contains("NAK")), "{all}");
+    for (given, said) in [(pcap, &alone), (&ack, &line)] {
+        let stdin = std::fs::File::open(given).unwrap();
+        let output = slowlight(&["decode", "-"]).stdin(stdin).output().unwrap();
+        assert_eq!((output.status.code(), &out(&output)), (Some(0), said), "{}", err(&output));
+    }
+    assert!(misused(&["decode", vectors]).contains("is a directory"));
+    let output = run(&["decode", pcap, "no-such-file"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("cannot read no-such-file"), "{}", err(&output));
+    // One PDU that is none among others that are.
+    let several = folder.path().join("several.hex");
+    let bad = "# two\n2800031100650001006606 4001\n\n28000311006500\n";
+    std::fs::write(&several, bad).unwrap();
+    let output = run(&["decode", several.to_str().unwrap()]);
+    assert_eq!((output.status.code(), out(&output).lines().count()), (Some(1), 2));
+    let long = format!("{line}7 bytes, not CFDP");
+    assert!(out(&output).starts_with(&long), "{}", out(&output));
+}
+
+#[test]
+fn decode_knows_norm_from_the_others() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/norm");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        // Those that say what they mean.
+        let Some(reads) = text.lines().find_map(|line| line.strip_prefix("# reads: ")) else {
+            continue;
+        };
+        let path = path.to_str().unwrap();
+        assert_eq!(done(&["decode", path]), done(&["decode", "--protocol", "norm", path]));
+        assert_eq!(done(&["decode", path]), format!("{reads}\n"), "{path}");
+        count += 1;
+    }
+    assert!(count >= 25, "{count} messages");
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let pcap = folder.path().join("run.pcapng");
+    done(&["sim", &scenario("grc-10mb.toml"), "--pcap", pcap.to_str().unwrap()]);
+    let mut child = slowlight(&["decode", pcap.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("Metadata"), "{line}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), err(&output)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_turn_failure_into_success() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = folder.path().join("world.toml");
+    let text = "seed = 1
+        links = [{ from = \"a\", to = \"b\", per = \"1\" }, { from = \"b\", to = \"a\" }]
+        transfers = [{ from = \"a\", to = \"b\", size = \"1 kB\" }]";
+    std::fs::write(&world, text).unwrap();
+    let compare = |per| ["compare", "--size", "1 kB", "--runs", "1", "--per", per];
+    let (failing, good) = (compare("1"), compare("0"));
+    let sim = ["sim", world.to_str().unwrap()];
+    for (args, code) in [(&failing[..], 1), (&good, 0), (&sim, 1)] {
+        // The pipe has nobody at its other end from the start.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = slowlight(args).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn lists_completions_and_pages() {
+    let links = done(&["links"]);
+    for name in ["terrestrial", "moon-farside", "grc-10m"] {
+        assert!(links.lines().any(|line| line.starts_with(name)), "{links}");
+    }
+    assert!(done(&["links", "cislunar"]).contains("1.28 s"));
+    assert!(done(&["completions", "bash"]).contains("compare"));
+    let folder = tempfile::tempdir().unwrap();
+    done(&["man", folder.path().to_str().unwrap()]);
+    for page in ["slowlight.1", "slowlight-compare.1", "slowlight-send.1"] {
+        assert!(Path::new(&folder.path().join(page)).exists(), "{page}");
+    }
+}

@@ -1,0 +1,759 @@
+//! Worlds that stay, as users control them: by commands, over the interface, killed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::guard::guarded;
+use crate::wait::wait_for;
+use crate::world::text;
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+
+/// Whether there can be worlds here; says why not.
+fn possible() -> bool {
+    crate::world::possible(true)
+}
+
+/// Runs the program; what it says is in a file, as a world that stays could hold a pipe.
+fn slowlight(arguments: &[&str]) -> Output {
+    Command::new(SLOWLIGHT).arg("emu").args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// A world that ends with the test.
+struct World {
+    name: String,
+}
+
+impl World {
+    fn up(name: &str, options: &[&str]) -> (Self, Output) {
+        let name = format!("test-{name}-{}", std::process::id());
+        let output = slowlight(&[&["up", "--name", &name], options].concat());
+        (Self { name }, output)
+    }
+
+    fn started(name: &str, options: &[&str]) -> Self {
+        let (world, output) = Self::up(name, options);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        world
+    }
+
+    fn run(&self, command: &str, rest: &[&str]) -> Output {
+        slowlight(&[&[command, "--name", &self.name], rest].concat())
+    }
+
+    /// Runs a command that is to be refused as wrong usage; what it says.
+    fn refused(&self, command: &str, rest: &[&str]) -> String {
+        let output = self.run(command, rest);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    fn exec(&self, host: &str, program: &[&str]) -> Output {
+        self.run("exec", &[&[host, "--"], program].concat())
+    }
+
+    fn status(&self) -> Value {
+        let output = self.run("status", &["--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn link(&self, name: &str) -> Value {
+        let world = self.status();
+        let links = world["links"].as_array().unwrap().clone();
+        links.into_iter().find(|link| link["name"] == name).unwrap()
+    }
+
+    fn folder(&self) -> PathBuf {
+        Path::new("/run/slowlight/emu").join(&self.name)
+    }
+
+    fn pid(&self) -> String {
+        fs::read_to_string(self.folder().join("lock")).unwrap().trim().to_owned()
+    }
+
+    /// Asks over the socket; the status and the body.
+    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let stream = UnixStream::connect(self.folder().join("api.sock")).unwrap();
+        exchange(stream, &request(method, path, "", body))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.run("down", &[]);
+    }
+}
+
+fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+fn exchange(mut stream: impl std::io::Read + std::io::Write, request: &str) -> (u16, String) {
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// The milliseconds that one `ping` took.
+fn round_trip(world: &World) -> f64 {
+    let output = world.exec("near", &["ping", "-c", "1", "-W", "5", "far"]);
+    let said = text(&output.stdout);
+    let (_, rest) = said.split_once("time=").unwrap_or_else(|| panic!("{said}"));
+    rest.split_once(" ms").unwrap().0.parse().unwrap()
+}
+
+#[test]
+fn a_world_stays_and_is_changed_while_programs_come_and_go() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("round", &["--delay", "20 ms", "--rate", "8 Mbit/s"]);
+    let before = round_trip(&world);
+    assert!((40.0..60.0).contains(&before), "{before} ms");
+    let output = world.run("set", &["--both", "near:far", "delay=100ms"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let after = round_trip(&world);
+    assert!((200.0..220.0).contains(&after), "{after} ms");
+    // A program's code, input, folder and environment are as without a world.
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "exec", "--name", &world.name, "far", "--", "sh", "-c"]);
+    command.arg("cat; pwd; echo $SLOWLIGHT_PEER $MARK; exit 7").env("MARK", "here");
+    command.current_dir("/usr").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut exec = guarded(&mut command);
+    exec.child.stdin.take().unwrap().write_all(b"said\n").unwrap();
+    let output = exec.child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(text(&output.stdout), "said\n/usr\n10.0.0.2 here\n");
+    assert_eq!(world.exec("far", &["no-such-program"]).status.code(), Some(127));
+    let link = world.link("near:far");
+    assert_eq!(
+        (&link["settings"]["delay"], &link["settings"]["rate"]),
+        (&"100 ms".into(), &"8 Mbit/s".into())
+    );
+    assert!(link["counters"]["delivered"]["packets"].as_u64().unwrap() >= 2, "{link}");
+    let shown = text(&world.run("status", &[]).stdout);
+    assert!(shown.contains("near:far") && shown.contains("10.0.0.1"), "{shown}");
+    let folder = world.folder();
+    assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(folder.join("api.sock")).unwrap().mode() & 0o777, 0o600);
+    assert!(world.run("down", &[]).status.success());
+    assert!(!folder.exists());
+}
+
+#[test]
+fn an_outage_begins_when_it_was_said_to_and_is_told() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("outage", &["--delay", "1 ms"]);
+    let mut events = UnixStream::connect(world.folder().join("api.sock")).unwrap();
+    events.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    events.write_all(request("GET", "/events", "", "").as_bytes()).unwrap();
+    let mut events = BufReader::new(events).lines().map(Result::unwrap);
+    events.find(|line| line.starts_with("HTTP/1.1 200")).unwrap();
+    let begun = world.status()["now"].as_f64().unwrap();
+    let output = world.run("set", &["near:far", "outage=0.3 s+0.5 s"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let mut next = |what: &str| -> Value {
+        let line = events.find(|line| line.starts_with("data: ") && line.contains(what)).unwrap();
+        serde_json::from_str(line.trim_start_matches("data: ")).unwrap()
+    };
+    assert_eq!(next("link-changed")["link"], "near:far");
+    let (down, up) = (next("outage-began"), next("outage-ended"));
+    assert_eq!((&down["link"], &up["link"]), (&"near:far".into(), &"near:far".into()));
+    let at = |event: &Value| event["at"].as_f64().unwrap();
+    assert!((0.3..1.0).contains(&(at(&down) - begun)), "{down}, said at {begun}");
+    assert!((at(&up) - at(&down) - 0.5).abs() < 1e-6, "{down} {up}");
+    assert_eq!(world.link("near:far")["up"], true);
+}
+
+#[test]
+fn a_scenario_stays_in_the_foreground_until_it_is_terminated() {
+    if !possible() {
+        return;
+    }
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/far-side.toml");
+    let output = slowlight(&["up", scenario, "--delay", "1s"]);
+    assert_eq!(output.status.code(), Some(2), "a scenario has its own delays");
+    let world = World { name: format!("test-scenario-{}", std::process::id()) };
+    let folder = tempfile::tempdir().unwrap();
+    let capture = folder.path().join("capture");
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "up", scenario, "--foreground", "--name", &world.name, "--pcap"]);
+    command.arg(&capture).stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut running = guarded(&mut command);
+    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    said.find(|line| line.contains("is up")).unwrap();
+    let status = world.status();
+    let names = |key: &str| -> Vec<String> {
+        let list = status[key].as_array().unwrap().iter();
+        list.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("hosts"), ["earth", "lander", "relay"]);
+    assert!(names("links").contains(&"lander:relay".to_owned()), "{:?}", names("links"));
+    let pid = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(said.any(|line| line.starts_with("lander -> relay: ")), "what became of packets");
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+    assert!(!world.folder().exists());
+    assert_eq!(fs::read_dir(capture).unwrap().count(), 3, "a file a host, complete");
+}
+
+#[test]
+fn several_worlds_have_several_names() {
+    if !possible() {
+        return;
+    }
+    let one = World::started("one", &["--delay", "0 s"]);
+    let two = World::started("two", &["--delay", "10 ms"]);
+    assert!(round_trip(&one) < 20.0 && round_trip(&two) >= 20.0);
+    let output = slowlight(&["up", "--name", &one.name]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("runs already"), "{}", text(&output.stderr));
+    let output = slowlight(&["status"]);
+    let told = text(&output.stderr);
+    assert!(told.contains("--name") && told.contains(&one.name), "{told}");
+    let listed = text(&slowlight(&["list"]).stdout);
+    assert!(listed.contains(&one.name) && listed.contains(&two.name), "{listed}");
+    assert_eq!(slowlight(&["up", "--name", "../x"]).status.code(), Some(2));
+}
+
+#[test]
+fn whatever_is_wrong_is_told_with_what_is_right() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("wrong", &["--delay", "0 s"]);
+    for (what, expected) in [
+        (&["near:fra", "delay=1s"][..], "did you mean \"near:far\"?"),
+        (&["near:far", "dealy=1s"], "did you mean `delay`?"),
+        (&["near:far", "delay=5"], "delay: "),
+        (&["near:far", "per=2"], "per: "),
+        (&["near:far", "mtu=1400B"], "`mtu` cannot change"),
+        (&["near:far", "outage=5 s"], "10 s+30 s"),
+        (&["near:far", "outage=1 s+0 s"], "lasts no time"),
+        (&["near:far"], "KEY=VALUE"),
+        (&["delay=1s"], "FROM:TO"),
+        (&["near", "delay=1s"], "neither a link"),
+        (&["near:far", "drop=[1"], "drop"),
+    ] {
+        let told = world.refused("set", what);
+        assert!(told.contains(expected), "{what:?}: {told}");
+    }
+    assert!(world.run("set", &["near:far", "outage=100 s+10 s"]).status.success());
+    let told = world.refused("set", &["near:far", "outage=105 s+10 s"]);
+    assert!(told.contains("another outage begins in") && told.contains("outages=null"), "{told}");
+    assert!(!told.contains("outages["), "{told}");
+    let told = world.refused("exec", &["fra", "--", "true"]);
+    assert!(told.contains("did you mean \"far\"?"), "{told}");
+    assert_eq!(world.link("near:far")["settings"]["delay"], "0 s", "nothing was changed");
+    let output = slowlight(&["status", "--name", "no-such-world"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains(&world.name), "{}", text(&output.stderr));
+    let output = slowlight(&["up", "--listen", "192.0.2.1:8000"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--listen-anywhere"), "{}", text(&output.stderr));
+    let output = slowlight(&["up", "/no/such.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_address_asks_for_the_token() {
+    if !possible() {
+        return;
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let (_world, output) = World::up("taken", &["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("another program listens there"),
+        "{}",
+        text(&output.stderr)
+    );
+    let (world, output) = World::up("token", &["--listen", "127.0.0.1:0"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let file = world.folder().join("token");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    let token = fs::read_to_string(file).unwrap().trim().to_owned();
+    assert!(text(&output.stderr).contains(&token), "it is told once");
+    let address = world.status()["listen"].as_str().unwrap().to_owned();
+    let ask = |headers: &str| {
+        let stream = TcpStream::connect(&address).unwrap();
+        exchange(stream, &request("GET", "/hosts", headers, "")).0
+    };
+    assert_eq!(ask(""), 401);
+    assert_eq!(ask(&format!("Authorization: Bearer {}0\r\n", &token[1..])), 401);
+    assert_eq!(ask(&format!("Authorization: Bearer {token}\r\n")), 200);
+}
+
+#[test]
+fn captures_and_commands_over_the_interface() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("interface", &["--delay", "5 ms"]);
+    let folder = tempfile::tempdir().unwrap();
+    let body = format!("{{\"folder\": {:?}}}", folder.path());
+    assert_eq!(world.ask("POST", "/capture", &body).0, 201);
+    assert_eq!(world.ask("POST", "/capture", &body).0, 409, "there is one already");
+    let body = r#"{"host": "near", "argv": ["sh", "-c", "ping -c 3 -i 0.1 far; echo to-err >&2; exit 3"]}"#;
+    let (status, answer) = world.ask("POST", "/commands", body);
+    assert_eq!(status, 201, "{answer}");
+    let begun: Value = serde_json::from_str(&answer).unwrap();
+    let path = format!("/commands/{}", begun["id"]);
+    let look = || -> Value { serde_json::from_str(&world.ask("GET", &path, "").1).unwrap() };
+    wait_for("the command to end", || look()["running"] == false);
+    let ended = look();
+    assert_eq!(ended["exit_code"], 3, "{ended}");
+    let output = ended["output"].as_str().unwrap();
+    assert!(output.contains("3 received") && output.contains("to-err"), "{output}");
+    let (status, answer) = world.ask("DELETE", "/capture", "");
+    let captured: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!((status, captured["packets"].as_u64() >= Some(12)), (200, true), "{answer}");
+    assert_eq!(captured["files"].as_array().unwrap().len(), 2, "{answer}");
+    assert_eq!(world.ask("DELETE", "/capture", "").0, 409, "none runs");
+    let body = r#"{"host": "near", "argv": ["sleep", "1000"]}"#;
+    let (_, answer) = world.ask("POST", "/commands", body);
+    let sleeping: Value = serde_json::from_str(&answer).unwrap();
+    let path = format!("/commands/{}", sleeping["id"]);
+    assert_eq!(world.ask("DELETE", &path, "").0, 202);
+    let look = || -> Value { serde_json::from_str(&world.ask("GET", &path, "").1).unwrap() };
+    wait_for("the command to be killed", || look()["exit_code"] == 137);
+    let (status, answer) =
+        world.ask("POST", "/commands", r#"{"host": "near", "argv": ["none-such"]}"#);
+    assert_eq!((status, answer.contains("no such program")), (422, true), "{answer}");
+    let (status, metrics) = world.ask("GET", "/metrics", "");
+    assert_eq!(status, 200);
+    let line = r#"slowlight_link_packets_total{link="near:far",outcome="delivered"} "#;
+    let count = metrics.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+    assert!(count.parse::<u64>().unwrap() >= 3, "{metrics}");
+}
+
+#[test]
+fn transfers_over_the_interface_are_carried_told_and_stopped() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("transfers", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = folder.path().join("mine.toml");
+    let slow = folder.path().join("slow.toml");
+    let server = "server = 'exec python3 -m http.server $PORT'\nready = 'tcp'";
+    let client = "client = 'python3 -c \"import socket,sys; \
+        socket.create_connection((sys.argv[1], int(sys.argv[2])))\" \"$PEER\" \"$PORT\" && \
+        cp \"$FILE\" \"$OUT\"'";
+    fs::write(&adapter, format!("port = 4000\n{server}\n{client}\n")).unwrap();
+    fs::write(&slow, "port = 4000\nclient = 'sleep 600'\n").unwrap();
+    let events = UnixStream::connect(world.folder().join("api.sock")).unwrap();
+    events.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    (&events).write_all(request("GET", "/events", "", "").as_bytes()).unwrap();
+    let mut events = BufReader::new(events).lines().map(Result::unwrap);
+    events.find(|line| line.starts_with("HTTP/1.1 200")).unwrap();
+    // Others use the link all the while.
+    let ping = r#"{"host": "near", "argv": ["ping", "-i", "0.01", "far"]}"#;
+    assert_eq!(world.ask("POST", "/commands", ping).0, 201);
+    let begin = |more: &str| -> u64 {
+        let body = format!("{{\"from\": \"near\", \"to\": \"far\", {more}}}");
+        let (status, answer) = world.ask("POST", "/transfers", &body);
+        assert_eq!(status, 201, "{answer}");
+        let told: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(told["state"], "running", "{told}");
+        told["id"].as_u64().unwrap()
+    };
+    let look = |id: u64| -> Value {
+        serde_json::from_str(&world.ask("GET", &format!("/transfers/{id}"), "").1).unwrap()
+    };
+    let ended = |id: u64| {
+        wait_for("a transfer to end", || look(id)["state"] != "running");
+        look(id)
+    };
+    let own = ["cfdp", "ltp", "saratoga", "norm"]
+        .map(|protocol| begin(&format!("\"protocol\": \"{protocol}\", \"size\": \"100 kB\"")));
+    // Two servers at once, which have one port to begin with.
+    let tools = [(); 2].map(|()| begin(&format!("\"tool\": {adapter:?}, \"file\": {adapter:?}")));
+    let endless = begin(&format!("\"tool\": {slow:?}"));
+    let carriers = ["cfdp", "ltp", "saratoga", "norm", "", ""];
+    for (id, protocol) in own.into_iter().chain(tools).zip(carriers) {
+        let told = ended(id);
+        assert_eq!((&told["state"], &told["why"]), (&"completed".into(), &Value::Null), "{told}");
+        let result = &told["result"];
+        assert_eq!((&result["verified"], &told["to"]), (&true.into(), &"far".into()), "{told}");
+        assert!(result["protocol"] == protocol || result["verdict"] == "identical", "{told}");
+        // 100 kB take 40 ms on the line, and light 20 ms.
+        let seconds = result["delivered_s"].as_f64().unwrap();
+        assert!((0.04..10.0).contains(&seconds), "{told}");
+    }
+    let running = look(endless);
+    assert_eq!((&running["state"], &running["trusted"]), (&"running".into(), &Value::Null));
+    assert_eq!(world.ask("DELETE", &format!("/transfers/{endless}"), "").0, 202);
+    assert_eq!(ended(endless)["state"], "stopped");
+    let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 7);
+    let mut next = |what: &str, id: u64| -> Value {
+        let id = format!("\"id\":{id},");
+        let of =
+            |line: &String| line.starts_with("data: ") && line.contains(what) && line.contains(&id);
+        let line = events.find(of).unwrap();
+        serde_json::from_str(line.trim_start_matches("data: ")).unwrap()
+    };
+    assert_eq!(next("transfer-started", own[0])["from"], "near");
+    assert_eq!(next("transfer-ended", own[0])["state"], "completed");
+    assert_eq!(next("transfer-ended", endless)["state"], "stopped");
+    // One that is under way keeps nobody from ending the world.
+    begin(&format!("\"tool\": {slow:?}"));
+    begin("\"protocol\": \"cfdp\", \"size\": \"100 MB\"");
+    let output = world.run("down", &[]);
+    assert!(output.status.success() && !world.folder().exists(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn servers_of_transfers_have_ports_of_their_own() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("ports", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let tells = folder.path().join("tells.toml");
+    let client =
+        "client = 'echo $PORT $PORT2 > ports; echo \"{\\\"rate\\\": $PORT$PORT2}\"; sleep 1'";
+    fs::write(&tells, format!("port = 4000\nport2 = 4001\ngoodput = '/rate'\n{client}\n")).unwrap();
+    let ask = |more: &str| {
+        world.ask("POST", "/transfers", &format!("{{\"from\": \"near\", \"to\": \"far\", {more}}}"))
+    };
+    let begin = |tool: &str| -> u64 {
+        let (status, answer) = ask(&format!("\"tool\": {tool:?}, \"size\": \"100 kB\""));
+        assert_eq!(status, 201, "{answer}");
+        serde_json::from_str::<Value>(&answer).unwrap()["id"].as_u64().unwrap()
+    };
+    let ended = |id: u64| -> Value {
+        let look = || world.ask("GET", &format!("/transfers/{id}"), "").1;
+        wait_for("a transfer to end", || !look().contains("\"state\":\"running\""));
+        serde_json::from_str(&look()).unwrap()
+    };
+    let tells = tells.to_str().unwrap();
+    // What is refused uses up no number.
+    assert_eq!(ask("\"tool\": \"spc\"").0, 422);
+    let both = [begin(tells), begin(tells)];
+    assert_eq!(both, [1, 2]);
+    let ports = |id| ended(id)["result"]["goodput_bps"].as_f64().unwrap() as u64;
+    let told = both.map(ports);
+    let mut four: Vec<_> = told.iter().flat_map(|two| [two / 10_000, two % 10_000]).collect();
+    four.sort_unstable();
+    assert_eq!(four, [4000, 4001, 4002, 4003], "{told:?}");
+    assert_eq!(ports(begin(tells)), 40_004_001, "they were given back");
+    if !Command::new("nuttcp").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: there is no nuttcp");
+        return;
+    }
+    // Another has its first port, so that the one for control is the one for data by default.
+    let first = folder.path().join("first.toml");
+    fs::write(&first, "port = 5000\nclient = 'echo held; sleep 3'\n").unwrap();
+    begin(first.to_str().unwrap());
+    let both = [begin("nuttcp"), begin("nuttcp")];
+    for id in both.into_iter().chain([begin("nuttcp")]) {
+        let told = ended(id);
+        assert_eq!(told["result"]["verdict"], "measured", "{told}");
+    }
+}
+
+/// Something that is never ready: as long as it is prepared, or its server begins, nothing else does.
+#[test]
+fn a_transfer_that_is_still_prepared_hears_the_end() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("port = 4000\nclient = 'true'\n{text}\n")).unwrap();
+        path
+    };
+    let deaf = adapter("deaf.toml", "server = 'sleep 100'\nready = 'tcp'");
+    let slow = adapter("slow.toml", "prepare = 'sleep 100'");
+    let capture = folder.path().join("capture");
+    let world = World { name: format!("test-prepared-{}", std::process::id()) };
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "up", "--foreground", "--name", &world.name, "--pcap"]).arg(&capture);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut running = guarded(&mut command);
+    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    said.find(|line| line.contains("is up")).unwrap();
+    let begin = |tool: &Path| {
+        let body = format!("{{\"from\": \"near\", \"to\": \"far\", \"tool\": {tool:?}}}");
+        let (status, answer) = world.ask("POST", "/transfers", &body);
+        assert_eq!(status, 201, "{answer}");
+        // So far that it has begun to be prepared.
+        std::thread::sleep(Duration::from_millis(300));
+        format!("/transfers/{}", serde_json::from_str::<Value>(&answer).unwrap()["id"])
+    };
+    for tool in [&deaf, &slow] {
+        let path = begin(tool);
+        let begun = Instant::now();
+        assert_eq!(world.ask("DELETE", &path, "").0, 202);
+        wait_for("it to end", || world.ask("GET", &path, "").1.contains("\"state\":\"stopped\""));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+    begin(&deaf);
+    begin(&slow);
+    let begun = Instant::now();
+    let pid = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(said.any(|line| line.starts_with("near -> far: ")), "what became of packets");
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(fs::read_dir(capture).unwrap().count(), 2, "a file a host, complete");
+}
+
+#[test]
+fn a_transfer_waits_for_its_way_to_come_up() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("down-first", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    for protocol in ["cfdp", "ltp"] {
+        let output = world.run("set", &["--both", "near:far", "outage=0 s+3 s"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = world.run("transfer", &["--size", "100kB", "--protocol", protocol, "--json"]);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["state"], "completed", "{told}");
+        let seconds = told["result"]["delivered_s"].as_f64().unwrap();
+        assert!((0.5..10.0).contains(&seconds), "{told}");
+    }
+}
+
+#[test]
+fn transfers_that_cannot_be_are_refused() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("refused", &[]);
+    for (body, status, why) in [
+        (r#"{"from": "near", "to": "fare"}"#, 404, "did you mean"),
+        (r#"{"from": "near", "to": "near"}"#, 422, "cannot send to itself"),
+        (r#"{"from": "near", "to": "far", "protocol": "cfpd"}"#, 422, "protocol: "),
+        (r#"{"from": "near", "to": "far", "tool": "spc"}"#, 422, "did you mean"),
+        (r#"{"from": "near", "to": "far", "tool": "scp", "protocol": "cfdp"}"#, 422, "not both"),
+        (r#"{"from": "near", "to": "far", "file": "here"}"#, 422, "begin at the root"),
+        (r#"{"from": "near", "to": "far", "file": "/none"}"#, 422, "/none"),
+        (r#"{"from": "near", "to": "far", "file": "/dev/zero"}"#, 422, "is no file"),
+        (r#"{"from": "near", "to": "far", "file": "/usr"}"#, 422, "is no file"),
+        (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
+        (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
+    ] {
+        let (told, answer) = world.ask("POST", "/transfers", body);
+        assert_eq!((told, answer.contains(why)), (status, true), "{body}: {answer}");
+    }
+}
+
+#[test]
+fn a_file_is_carried_by_a_command() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("carry", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("some file");
+    fs::write(&file, [7; 50_000]).unwrap();
+    let output = world.run("transfer", &["--file", file.to_str().unwrap(), "--protocol", "cfdp"]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    assert!(shown.contains("some file near -> far") && shown.contains("verified"), "{shown}");
+    let back = ["--from", "far", "--to", "near", "--size", "10kB", "--protocol", "ltp", "--json"];
+    let output = world.run("transfer", &back);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&told["state"], &told["result"]["file_bytes"]),
+        (&"completed".into(), &10_000.into())
+    );
+    assert_eq!(told["result"]["from"], "far");
+    let doubts = told["doubts"].as_array().unwrap();
+    assert_eq!(told["trusted"], doubts.is_empty(), "{told}");
+    let told = world.refused("transfer", &["--to", "fair"]);
+    assert!(told.contains("did you mean \"far\"?"), "{told}");
+    let told = world.refused("transfer", &["--tool", "iperf"]);
+    assert!(told.contains("iperf3-cubic"), "{told}");
+    // What takes too long fails; what is interrupted is stopped.
+    world.run("set", &["near:far", "rate=8 kbit/s"]);
+    let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("time limit"), "{}", text(&output.stderr));
+    for signal in ["-INT", "-HUP"] {
+        // Also where these tests are to go on without a terminal.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", SLOWLIGHT]);
+        let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
+        let mut exec = guarded(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");
+        wait_for("the transfer to begin", running);
+        let id = exec.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert_eq!(exec.child.wait().unwrap().code(), Some(130), "{signal}");
+        let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
+        assert_eq!(all.as_array().unwrap().last().unwrap()["state"], "stopped", "{signal}");
+    }
+}
+
+#[test]
+fn a_capture_of_the_worlds_own_is_known_to_the_interface() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let captures = folder.path().join("captures");
+    let options = ["--pcap", captures.to_str().unwrap(), "--pcap-files", "3"];
+    let world = World::started("captured", &options);
+    let told: Value = serde_json::from_str(&world.ask("GET", "/capture", "").1).unwrap();
+    assert_eq!(told["running"]["folder"], captures.to_str().unwrap(), "{told}");
+    assert_eq!(
+        (&told["running"]["files"], &told["running"]["file_size"]),
+        (&3.into(), &"256 MiB".into())
+    );
+    let (status, answer) = world.ask("DELETE", "/capture", "");
+    assert_eq!((status, answer.contains("pcapng")), (200, true), "{answer}");
+    assert!(world.ask("GET", "/capture", "").1.contains("null"));
+}
+
+/// What shows that something lives: a file that is written again and again.
+fn lives(file: &Path) -> bool {
+    let now = || fs::read_to_string(file).unwrap_or_default();
+    let before = now();
+    std::thread::sleep(Duration::from_millis(200));
+    now() != before
+}
+
+#[test]
+fn what_a_command_left_in_the_background_dies_with_it_and_with_the_world() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("background", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str| {
+        let file = folder.path().join(name);
+        let daemon = format!("while :; do date +%N > {}; sleep 0.02; done", file.display());
+        // It has another session, another parent and no environment.
+        let argv = ["sh", "-c", &format!("env -i setsid sh -c '{daemon}' > /dev/null 2>&1 &")];
+        let body = serde_json::json!({ "host": "near", "argv": argv }).to_string();
+        let (status, answer) = world.ask("POST", "/commands", &body);
+        assert_eq!(status, 201, "{answer}");
+        let told: Value = serde_json::from_str(&answer).unwrap();
+        let path = format!("/commands/{}", told["id"]);
+        wait_for("the command to end", || {
+            world.ask("GET", &path, "").1.contains("\"running\":false,\"exit_code\":0")
+        });
+        wait_for("what it left to live", || lives(&file));
+        (path, file)
+    };
+    let (path, ended) = start("ended");
+    let (_, other) = start("other");
+    assert_eq!(world.ask("DELETE", &path, "").0, 202);
+    wait_for("what it left to end", || !lives(&ended));
+    wait_for("another command's to live on", || lives(&other));
+    assert!(world.run("down", &[]).status.success());
+    wait_for("the world's processes to end", || !lives(&other));
+}
+
+#[test]
+fn who_kills_exec_kills_its_program() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("orphan", &[]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("alive");
+    let program = format!("while :; do date +%N > {}; sleep 0.02; done", file.display());
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "exec", "--name", &world.name, "near", "--", "sh", "-c", &program]);
+    let mut exec = guarded(&mut command);
+    wait_for("the program to live", || lives(&file));
+    exec.child.kill().unwrap();
+    exec.child.wait().unwrap();
+    wait_for("the program to end", || !lives(&file));
+}
+
+#[test]
+fn nothing_is_left_of_a_world_that_was_killed_or_terminated() {
+    if !possible() {
+        return;
+    }
+    for (signal, name) in [("-KILL", "killed"), ("-TERM", "terminated")] {
+        let world = World::started(name, &[]);
+        let mark = format!("{}.75", 200_000 + std::process::id());
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["emu", "exec", "--name", &world.name, "near", "--", "sleep", &mark]);
+        let mut exec = guarded(&mut command);
+        let sleeps = || {
+            let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+            let mut lines = processes.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+            lines.any(|line| text(&line) == format!("sleep\0{mark}\0"))
+        };
+        wait_for("the program to run", sleeps);
+        assert!(Command::new("kill").args([signal, &world.pid()]).status().unwrap().success());
+        assert_eq!(exec.child.wait().unwrap().code(), Some(137), "it ends with its world");
+        wait_for("everything to be gone", || !sleeps());
+        if signal == "-KILL" {
+            // Whatever comes next removes its folder, a command of another test perhaps.
+            let next = Command::new(SLOWLIGHT).args(["link", "--", "true"]).output().unwrap();
+            assert!(next.status.success(), "{}", text(&next.stderr));
+        }
+        wait_for("the folder to be removed", || !world.folder().exists());
+    }
+}
+
+#[test]
+fn the_lines_of_the_manual_work() {
+    if !possible() {
+        return;
+    }
+    let curl = Command::new("curl").arg("--version").output();
+    if !curl.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no curl");
+        return;
+    }
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/emulator.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let (_, after) = manual.split_once("With curl (a test runs these lines):\n\n```sh\n").unwrap();
+    let (lines, _) = after.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let world = World { name: format!("manual-{}", std::process::id()) };
+    let capture = folder.path().join("capture");
+    let lines = lines.replace("demo-capture", "CAPTURE").replace("demo", &world.name);
+    let lines = lines.replace("/tmp/CAPTURE", &capture.display().to_string());
+    let program = Path::new(SLOWLIGHT).parent().unwrap().display().to_string();
+    let path = format!("{program}:{}", std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &lines]).env("PATH", path).stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    let expected = [
+        "1 Mbit/s",
+        "3 received",
+        "completed",
+        "event: outage-began",
+        "slowlight_link_up",
+        "pcapng",
+    ];
+    for expected in expected {
+        assert!(out.contains(expected), "no {expected:?} in {out}\n{err}");
+    }
+    assert!(fs::read_dir(capture).unwrap().count() == 2 && !world.folder().exists());
+}

@@ -1,0 +1,21 @@
+//! What tests of gateways need of the machine.
+
+use std::process::Command;
+
+/// Servers and clients: `python3 programs.py NAME ...`.
+pub(crate) const PROGRAMS: &str = include_str!("pep/programs.py");
+
+/// Whether there can be worlds with gateways here; says why not.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+pub(crate) fn possible() -> bool {
+    if !crate::world::possible(true) {
+        return false;
+    }
+    for (program, argument) in [("python3", "--version"), ("nft", "--version"), ("ip", "-V")] {
+        if !Command::new(program).arg(argument).output().is_ok_and(|run| run.status.success()) {
+            eprintln!("skipped: there is no {program}");
+            return false;
+        }
+    }
+    true
+}

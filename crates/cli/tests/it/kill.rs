@@ -1,0 +1,293 @@
+//! Either end of a transfer is killed at a random moment and started again: the transfer ends with
+//! the right file, nobody says "done" before that, and nothing else ever has the file's name.
+//!
+//! `SLOWLIGHT_KILLS` is how many transfers are made (6), `SLOWLIGHT_SEED` the first one's seed (1).
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use engine::Rng;
+use serde_json::Value;
+
+use crate::ports::Port;
+
+const FILE_BYTES: usize = 1_500_000;
+/// The file takes about 0.8 s at this rate, longer than the longest wait for a kill.
+const RATE: &str = "16 Mbit/s";
+/// In which time a kill falls, from the start of the ends.
+const KILL_WITHIN_MS: u64 = 1000;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How often a command is given that may fail when the other end is killed.
+const TRIES: u32 = 6;
+
+/// How the file moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Cfdp,
+    CfdpLtp,
+    Ltp,
+    LtpT,
+    SaratogaPut,
+    SaratogaGet,
+}
+
+impl Way {
+    fn protocol(self) -> &'static str {
+        match self {
+            Self::Cfdp => "cfdp",
+            Self::CfdpLtp => "cfdp-ltp",
+            Self::Ltp => "ltp",
+            Self::LtpT => "ltp-t",
+            Self::SaratogaPut | Self::SaratogaGet => "saratoga",
+        }
+    }
+
+    /// Whether a command may fail because the other end forgot a session; given again, it succeeds.
+    fn may_fail(self) -> bool {
+        match self {
+            Self::Cfdp | Self::CfdpLtp | Self::SaratogaPut => false,
+            Self::Ltp | Self::LtpT | Self::SaratogaGet => true,
+        }
+    }
+}
+
+/// One transfer: its directories, its address and its two processes.
+struct Transfer {
+    way: Way,
+    directory: tempfile::TempDir,
+    address: String,
+    content: Vec<u8>,
+    client: Option<Child>,
+    server: Option<Child>,
+    starts: u32,
+    /// A server that is killed and restarted finds its port free.
+    _port: Port,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Which moves one file and ends: it sends, or fetches.
+    Client,
+    /// Which serves until it is killed.
+    Server,
+}
+
+impl Transfer {
+    fn new(way: Way, rng: &mut Rng) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut content = vec![0; FILE_BYTES];
+        rng.fill(&mut content);
+        for name in ["root", "source"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        fs::write(directory.path().join("source/source.bin"), &content).unwrap();
+        let port = Port::reserve();
+        let address = format!("127.0.0.1:{}", port.number);
+        let (client, server, starts) = (None, None, 0);
+        Self { way, directory, address, content, client, server, starts, _port: port }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn start(&mut self, end: End) {
+        self.starts += 1;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+        match end {
+            End::Client if self.way == Way::SaratogaGet => command
+                .args(["get", &self.address, "source.bin", "--name", "received.bin", "--root"])
+                .arg(self.path("root")),
+            End::Client => command
+                .arg("send")
+                .args([self.path("source/source.bin"), self.address.clone().into()])
+                .args(["--rate", RATE, "--entity", "1", "--remote-entity", "2"])
+                .args(["--remote", "received.bin"]),
+            End::Server if self.way == Way::SaratogaGet => command
+                .args(["recv", "--serve", "--rate", RATE, "--listen", &self.address, "--root"])
+                .arg(self.path("source")),
+            End::Server => command
+                .args(["recv", "--entity", "2", "--listen", &self.address, "--root"])
+                .arg(self.path("root")),
+        };
+        if let (Way::Cfdp | Way::CfdpLtp, End::Client) = (self.way, end) {
+            command.args(["--class", "2", "--linger", "100 ms"]);
+            command.arg("--state").arg(self.path("state"));
+        }
+        command.args(["--json", "--protocol", self.way.protocol()]);
+        // A file a process: what the killed one said stays.
+        let out = File::create(self.path(&format!("{}-{end:?}.out", self.starts))).unwrap();
+        let err = File::create(self.path(&format!("{}-{end:?}.err", self.starts))).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
+        *self.child(end) = Some(child);
+    }
+
+    fn child(&mut self, end: End) -> &mut Option<Child> {
+        match end {
+            End::Client => &mut self.client,
+            End::Server => &mut self.server,
+        }
+    }
+
+    /// SIGKILL: the process gets no chance to tidy up.
+    fn kill(&mut self, end: End) {
+        if let Some(mut child) = self.child(end).take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// The client's exit status, if it has ended.
+    fn client_ended(&mut self) -> Option<ExitStatus> {
+        self.client.as_mut().and_then(|child| child.try_wait().unwrap())
+    }
+
+    fn is_right(&self) -> bool {
+        fs::read(self.path("root/received.bin")).is_ok_and(|received| received == self.content)
+    }
+
+    /// Nobody says that it is there before it is, and there is no other file of its name.
+    fn no_wrong_success(&self, seed: u64, story: &str) {
+        if self.said_done() || self.path("root/received.bin").exists() {
+            let way = self.way;
+            assert!(self.is_right(), "{way:?}, seed {seed}: {story}\n{}", self.transcript());
+        }
+    }
+
+    /// Whether any process has said that the file is there.
+    fn said_done(&self) -> bool {
+        let outputs = fs::read_dir(self.directory.path()).unwrap();
+        outputs.map(|entry| entry.unwrap().path()).any(|path| {
+            let is_output = path.extension().is_some_and(|extension| extension == "out");
+            is_output && says_done(&path)
+        })
+    }
+
+    /// Everything the processes said, for the report of a failure.
+    fn transcript(&self) -> String {
+        let mut paths: Vec<_> = fs::read_dir(self.directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        paths.sort();
+        let texts = paths.iter().filter(|path| path.extension().is_some_and(|e| e != "bin"));
+        texts.map(|path| format!("{}:\n{}", path.display(), read_lossy(path))).collect()
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.kill(End::Client);
+        self.kill(End::Server);
+    }
+}
+
+fn read_lossy(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
+}
+
+fn says_done(path: &Path) -> bool {
+    // The last line may be cut short by the kill; it says nothing then.
+    let text = read_lossy(path);
+    let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.any(|outcome| outcome["completed"] == Value::Bool(true))
+}
+
+/// One transfer with one to three kills.
+fn survives(way: Way, seed: u64) {
+    let mut rng = Rng::new(seed, "kill");
+    let mut transfer = Transfer::new(way, &mut rng);
+    transfer.start(End::Server);
+    transfer.start(End::Client);
+    let mut story = String::new();
+    for _ in 0..=rng.below(3) {
+        let end = if rng.below(2) == 0 { End::Client } else { End::Server };
+        let wait = Duration::from_millis(rng.below(KILL_WITHIN_MS));
+        thread::sleep(wait);
+        if transfer.client_ended().is_some() {
+            break;
+        }
+        transfer.kill(end);
+        story += &format!("{end:?} killed after {wait:?}; ");
+        transfer.no_wrong_success(seed, &story);
+        transfer.start(end);
+    }
+    for _ in 1..TRIES {
+        let status = await_client(&mut transfer, seed, &story);
+        if status.success() {
+            break;
+        }
+        let transcript = transfer.transcript();
+        assert!(way.may_fail(), "{way:?}, seed {seed}: {status}: {story}\n{transcript}");
+        story += &format!("{status}; ");
+        transfer.start(End::Client);
+    }
+    let status = await_client(&mut transfer, seed, &story);
+    let transcript = transfer.transcript();
+    let about = format!("{way:?}, seed {seed}: {status}: {story}\n{transcript}");
+    assert!(status.success(), "{about}");
+    assert!(transfer.is_right(), "wrong file: {about}");
+    assert!(transfer.said_done(), "nobody says so: {about}");
+}
+
+/// How the client ends.
+fn await_client(transfer: &mut Transfer, seed: u64, story: &str) -> ExitStatus {
+    let begun = Instant::now();
+    loop {
+        transfer.no_wrong_success(seed, story);
+        if let Some(status) = transfer.client_ended() {
+            return status;
+        }
+        let text = if begun.elapsed() < LIMIT { String::new() } else { transfer.transcript() };
+        let way = transfer.way;
+        assert!(text.is_empty(), "{way:?}, seed {seed} is stuck: {story}\n{text}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    env::var(name).map_or(otherwise, |text| text.parse().expect("a whole number"))
+}
+
+fn all_survive(way: Way) {
+    let first = number("SLOWLIGHT_SEED", 1);
+    for seed in first..first + number("SLOWLIGHT_KILLS", 6) {
+        survives(way, seed);
+    }
+}
+
+#[test]
+fn a_killed_end_goes_on_where_it_was() {
+    all_survive(Way::Cfdp);
+}
+
+#[test]
+fn a_killed_end_of_cfdp_over_ltp_goes_on() {
+    all_survive(Way::CfdpLtp);
+}
+
+#[test]
+fn a_killed_end_of_ltp_is_no_wrong_success() {
+    all_survive(Way::Ltp);
+}
+
+#[test]
+fn a_killed_end_of_ltp_t_is_no_wrong_success() {
+    all_survive(Way::LtpT);
+}
+
+#[test]
+fn a_killed_end_of_a_saratoga_put_goes_on() {
+    all_survive(Way::SaratogaPut);
+}
+
+#[test]
+fn a_killed_end_of_a_saratoga_get_goes_on() {
+    all_survive(Way::SaratogaGet);
+}

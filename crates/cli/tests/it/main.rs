@@ -1,0 +1,30 @@
+//! The program as its users run it: its commands, transfers over real sockets, worlds of the emulator.
+
+mod baseline;
+mod beacons;
+mod bounded;
+mod commands;
+mod control;
+mod emulator;
+mod emulator_refusals;
+mod gateways;
+#[path = "../world/guard.rs"]
+mod guard;
+mod kernel_tcp;
+mod kill;
+mod node;
+mod other_ports;
+mod outside;
+mod path_mtu;
+mod pep;
+mod ports;
+mod rootless;
+mod sockets;
+mod staying;
+mod study;
+mod tools;
+mod topologies;
+#[path = "../world/wait.rs"]
+mod wait;
+#[path = "../world/mod.rs"]
+mod world;

@@ -1,0 +1,182 @@
+//! Files that are longer than one bundle.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use wire::file_part::FilePart;
+
+use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
+use crate::guard::guarded;
+
+/// Octets of a part here, and of a file that has seven of them and a rest.
+const PART: &str = "100 kB";
+const LONG: usize = 750_001;
+
+struct Files {
+    row: Row,
+    file: PathBuf,
+    content: Vec<u8>,
+    inbox: PathBuf,
+}
+
+impl Files {
+    fn new(nodes: usize) -> Self {
+        let row = Row::new(nodes);
+        let content = octets(LONG, 5);
+        let file = row.folder.path().join("image.raw");
+        fs::write(&file, &content).unwrap();
+        let inbox = row.folder.path().join("inbox");
+        fs::create_dir(&inbox).unwrap();
+        Self { row, file, content, inbox }
+    }
+
+    fn asked<'a>(&'a self, to: &'a str) -> [&'a str; 5] {
+        ["send", to, self.file.to_str().unwrap(), "--part", PART]
+    }
+
+    fn receive(&self, n: usize, count: &str) {
+        let inbox = self.inbox.to_str().unwrap();
+        let received = self.row.bp(n, &["recv", "1", inbox, "--count", count]);
+        assert!(received.status.success(), "{}", text(&received));
+    }
+
+    /// Parts of files that are there and not whole.
+    fn pieces(&self) -> usize {
+        let entries = fs::read_dir(self.inbox.join(".slowlight/parts")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().unwrap() == "data").count()
+    }
+
+    /// What the sender remembers.
+    fn remembered(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(self.row.place(1).join("slowlight")) else {
+            return Vec::new();
+        };
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+#[test]
+fn a_long_file_goes_in_several_bundles_and_is_one_again() {
+    let files = Files::new(3);
+    let sent = files.row.bp(1, &files.asked("ipn:3.1"));
+    assert!(sent.status.success(), "{}", text(&sent));
+    assert!(text(&sent).contains("750001 octets in 8 bundles"), "{}", text(&sent));
+    assert!(files.remembered().is_empty(), "it is over");
+    files.receive(3, "1");
+    let place = files.inbox.join("image.raw");
+    assert!(fs::read(&place).unwrap() == files.content, "it is the same file");
+    assert_eq!(files.pieces(), 0);
+    // One of the same name is another file, which does not replace it.
+    fs::write(&place, b"edited").unwrap();
+    let sent = files.row.bp(1, &files.asked("ipn:3.1"));
+    assert!(sent.status.success(), "{}", text(&sent));
+    files.receive(3, "1");
+    assert_eq!(fs::read(&place).unwrap(), b"edited");
+    let named = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let entries = fs::read_dir(&files.inbox).unwrap().map(|entry| entry.unwrap().path());
+    let other = entries.into_iter().find(|path| named(path).starts_with("image.raw.")).unwrap();
+    assert!(fs::read(other).unwrap() == files.content);
+}
+
+/// Node, sender and receiver are killed at any moment; the same commands go on, and the file arrives once.
+#[test]
+fn a_long_file_goes_on_after_each_kill() {
+    let mut files = Files::new(2);
+    let mut receiver = files.row.receiver(2, &files.inbox);
+    for round in 0..6_u64 {
+        let mut sending = Command::new(SLOWLIGHT);
+        sending.arg("bp").args(files.asked("ipn:2.1")).arg("--node");
+        sending.arg(files.row.place(1).join("node.sock"));
+        sending.env("XDG_STATE_HOME", files.row.place(1));
+        let mut sender = guarded(sending.stdout(Stdio::null()).stderr(Stdio::null()));
+        std::thread::sleep(Duration::from_millis(15 + 7 * round));
+        match round % 3 {
+            0 => sender.child.kill().unwrap(),
+            1 => {
+                files.row.kill(1);
+                files.row.start(1);
+            }
+            _ => {
+                receiver.child.kill().unwrap();
+                receiver.child.wait().unwrap();
+                receiver = files.row.receiver(2, &files.inbox);
+            }
+        }
+        sender.child.wait().unwrap();
+    }
+    let sent = files.row.bp(1, &files.asked("ipn:2.1"));
+    assert!(sent.status.success(), "{}", text(&sent));
+    assert!(files.remembered().is_empty(), "it is over");
+    wait_for("the nodes are empty", || {
+        (1..=2).all(|n| files.row.query(n).is_some_and(|node| node["counts"]["bundles"] == 0))
+    });
+    receiver.child.kill().unwrap();
+    receiver.child.wait().unwrap();
+    let place = files.inbox.join("image.raw");
+    assert!(fs::read(place).unwrap() == files.content, "it is the same file");
+    assert_eq!(files.pieces(), 0, "no part is left over");
+}
+
+/// What another application sends and only looks like a part is handed over as it is.
+#[test]
+fn what_only_looks_like_a_part_is_a_payload() {
+    let files = Files::new(1);
+    let header = |part: FilePart<'_>, crc| part.encode(crc).unwrap();
+    let sound = FilePart { transfer: 9, total: 100, offset: 10, name: "log" };
+    let payloads = [
+        // The check is wrong.
+        [header(sound, 1), vec![7; 50]].concat(),
+        // It ends behind the file.
+        [header(sound, 1), vec![7; 91]].concat(),
+        // No file can be so long.
+        [header(FilePart { total: u64::MAX, offset: u64::MAX - 3, ..sound }, 1), vec![7; 3]]
+            .concat(),
+        // There is not even a name.
+        header(sound, 1)[..36].to_vec(),
+    ];
+    for payload in &payloads {
+        let path = files.row.folder.path().join("payload");
+        fs::write(&path, payload).unwrap();
+        let sent = files.row.bp(1, &["send", "ipn:1.1", path.to_str().unwrap()]);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+    files.receive(1, "4");
+    let mut came: Vec<Vec<u8>> = fs::read_dir(&files.inbox)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| fs::read(path).unwrap())
+        .collect();
+    let mut payloads = payloads.to_vec();
+    payloads.sort();
+    came.sort();
+    assert!(came == payloads, "{came:?}");
+    assert_eq!(files.pieces(), 0);
+}
+
+/// While the node has no room for the next part, the sender waits for bundles to go.
+#[test]
+fn a_file_that_is_longer_than_the_store_crosses() {
+    let mut files = Files::new(1);
+    files.row.change(1, "limits.octets = \"300 kB\"", "");
+    let mut receiver = files.row.receiver(1, &files.inbox);
+    let sent = files.row.bp(1, &files.asked("ipn:1.1"));
+    assert!(sent.status.success(), "{}", text(&sent));
+    let place = files.inbox.join("image.raw");
+    wait_for("the file is there", || place.exists());
+    receiver.child.kill().unwrap();
+    receiver.child.wait().unwrap();
+    assert!(fs::read(place).unwrap() == files.content, "it is the same file");
+}
+
+#[test]
+fn parts_that_are_hardly_longer_than_their_headers_are_refused() {
+    let files = Files::new(1);
+    let path = files.file.to_str().unwrap();
+    let refused = files.row.bp(1, &["send", "ipn:1.1", path, "--part", "100 B"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused).contains("--part: a part has 4096 B at least"), "{}", text(&refused));
+}

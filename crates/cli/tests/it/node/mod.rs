@@ -1,0 +1,218 @@
+//! Bundle nodes as processes: files over a relay, nodes that are killed at any moment, a disk that is full.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod entity;
+mod files;
+mod over_ltp;
+mod row;
+mod secured;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use self::row::{Row, SLOWLIGHT, octets, text, wait_for};
+use crate::guard::guarded;
+
+#[test]
+fn files_cross_a_relay_and_nodes_end_in_order() {
+    let mut row = Row::new(3);
+    let outbox = row.folder.path().join("outbox");
+    let inbox = row.folder.path().join("inbox");
+    fs::create_dir(&outbox).unwrap();
+    for (name, len) in [("empty", 0), ("short", 100), ("long", 3_000_000)] {
+        fs::write(outbox.join(name), octets(len, 1)).unwrap();
+        let path = outbox.join(name);
+        let sent = row.bp(1, &["send", "ipn:3.1", path.to_str().unwrap()]);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+    fs::create_dir(&inbox).unwrap();
+    let received = row.bp(3, &["recv", "ipn:3.1", inbox.to_str().unwrap(), "--count", "3"]);
+    assert!(received.status.success(), "{}", text(&received));
+    let contents = |folder: &Path| -> BTreeSet<Vec<u8>> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
+    };
+    assert_eq!(contents(&inbox).len(), 3);
+    assert!(contents(&inbox) == contents(&outbox), "they are the same files");
+    let pinged = row.bp(1, &["ping", "ipn:3.2047", "--count", "5", "--interval", "0 s", "--json"]);
+    let value: Value = serde_json::from_slice(&pinged.stdout).unwrap();
+    assert!(pinged.status.success() && value["answered"] == 5, "{}", text(&pinged));
+    let traced = row.bp(1, &["trace", "ipn:3.2047"]);
+    assert!(
+        traced.status.success() && text(&traced).contains("ipn:3.0: delivered"),
+        "{}",
+        text(&traced)
+    );
+    let hint = "no other node reported; with `reports.forwarding = true`";
+    assert!(text(&traced).contains(hint), "{}", text(&traced));
+    for n in 1..=3 {
+        let child = row.nodes[n - 1].take().unwrap();
+        let killed = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(killed.success());
+        let mut child = child;
+        let begun = Instant::now();
+        let status = child.wait().unwrap();
+        assert!(status.success() && begun.elapsed() < Duration::from_secs(5), "{status}");
+        assert!(!row.place(n).join("node.sock").exists());
+    }
+}
+
+#[test]
+fn a_node_removes_what_its_layers_worked_on_when_it_was_killed() {
+    let mut row = Row::new(1);
+    row.kill(1);
+    let spool = row.place(1).join("store/.slowlight/spool");
+    let left = ["sar-00000007", "norm-0000000000000007", "bp/bundle-0000000000000007-1"];
+    for name in left {
+        fs::write(spool.join(name), octets(1000, 1)).unwrap();
+    }
+    row.start(1);
+    wait_for("the files are gone", || left.iter().all(|name| !spool.join(name).exists()));
+}
+
+/// Every bundle that a node has acknowledged arrives whole, whichever nodes are killed when.
+#[test]
+fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
+    let kills: u64 = match std::env::var("SLOWLIGHT_NODE_KILLS") {
+        Ok(text) => text.parse().expect("SLOWLIGHT_NODE_KILLS is a number"),
+        Err(_) => 6,
+    };
+    let content = |round: u64| octets(100 + (round as usize * 7919) % 300_000, round + 1);
+    let mut row = Row::new(3);
+    let inbox = row.folder.path().join("inbox");
+    let mut receiver = row.receiver(3, &inbox);
+    let mut acknowledged = BTreeMap::new();
+    for round in 0..kills {
+        let path = row.folder.path().join("payload");
+        fs::write(&path, content(round)).unwrap();
+        // Several bundles, and a node that dies while they are on their way.
+        let victim = 1 + (round % 3) as usize;
+        let delay = Duration::from_millis(round.wrapping_mul(37) % 60);
+        let socket = row.place(1).join("node.sock");
+        let mut sending = Command::new(SLOWLIGHT);
+        sending.args(["bp", "send", "ipn:3.1"]).args([&path, &path, &path]);
+        sending.arg("--node").arg(&socket).stdout(Stdio::piped()).stderr(Stdio::null());
+        let sender = guarded(&mut sending);
+        std::thread::sleep(delay);
+        row.kill(victim);
+        let sent = sender.child.wait_with_output().unwrap();
+        let told = String::from_utf8(sent.stdout).unwrap();
+        acknowledged.extend(told.lines().map(|id| (id.to_owned(), round)));
+        row.start(victim);
+        if victim == 3 {
+            receiver.child.wait().unwrap();
+            receiver = row.receiver(3, &inbox);
+        }
+    }
+    let name = |id: &str| -> String {
+        let letters = id.chars();
+        let safe = letters.map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' });
+        format!("bundle-{}", safe.collect::<String>())
+    };
+    let arrived = || -> BTreeSet<String> {
+        let entries = fs::read_dir(&inbox).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let expected: BTreeSet<String> = acknowledged.keys().map(|id| name(id)).collect();
+    assert!(!expected.is_empty(), "some bundles are acknowledged");
+    wait_for("all that was acknowledged arrives", || expected.is_subset(&arrived()));
+    wait_for("nothing is left on the way", || {
+        (1..=3).all(|n| row.query(n).is_some_and(|node| node["counts"]["bundles"] == 0))
+    });
+    receiver.child.kill().unwrap();
+    receiver.child.wait().unwrap();
+    for (id, round) in &acknowledged {
+        assert!(fs::read(inbox.join(name(id))).unwrap() == content(*round), "{id} is damaged");
+    }
+    // A payload is handed over again where its confirmation was lost; to the store it is one bundle.
+    // Files are removed after the records that name them.
+    for n in 1..=3 {
+        let spool = row.place(n).join("store/.slowlight/spool/bp");
+        wait_for("no payload is left", || fs::read_dir(&spool).unwrap().count() == 0);
+    }
+}
+
+#[test]
+fn a_full_disk_stops_acceptance_and_loses_nothing() {
+    crosses_to_a_full_disk(true);
+}
+
+/// The records of bundles that came may have taken the room that is kept for those that go.
+#[test]
+fn a_full_disk_without_room_for_a_record_loses_nothing() {
+    crosses_to_a_full_disk(false);
+}
+
+/// Starts the second node of a row, in a namespace of its own, with a store of 2 MB.
+fn start_with_small_store(row: &mut Row) {
+    row.kill(2);
+    let store = row.place(2).join("store");
+    fs::remove_dir_all(&store).unwrap();
+    fs::create_dir(&store).unwrap();
+    let toml = row.place(2).join("node.toml");
+    let script = format!(
+        "mount -t tmpfs -o size=2m none {} && exec {SLOWLIGHT} node {}",
+        store.display(),
+        toml.display()
+    );
+    let log = fs::File::create(row.place(2).join("log")).unwrap();
+    let spawned = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .stdin(Stdio::null())
+        .stderr(log)
+        .spawn();
+    row.nodes[1] = Some(spawned.unwrap());
+    row.wait_until_ready(2);
+}
+
+/// Six bundles for a node whose disk takes three. When the last blocks are taken, what the node
+/// keeps free for records is still there if `has_reserve`.
+fn crosses_to_a_full_disk(has_reserve: bool) {
+    let mut row = Row::new(2);
+    start_with_small_store(&mut row);
+    let path = row.folder.path().join("payload");
+    fs::write(&path, octets(500_000, 3)).unwrap();
+    let sent = row.bp(1, &["send", "ipn:2.1", &path.to_string_lossy(), &path.to_string_lossy()]);
+    assert!(sent.status.success(), "{}", text(&sent));
+    for _ in 0..4 {
+        let sent = row.bp(1, &["send", "ipn:2.1", &path.to_string_lossy()]);
+        assert!(sent.status.success(), "{}", text(&sent));
+    }
+    wait_for("the neighbour is full", || {
+        let node = row.query(2).unwrap();
+        node["counts"]["refused"].as_u64() > Some(0) && node["trouble"].is_string()
+    });
+    // An application is told the same. Where two came at once and neither fitted, there is room for one until the neighbour tries again.
+    wait_for("an application is refused", || {
+        let refused = row.bp(2, &["send", "ipn:1.1", &path.to_string_lossy()]);
+        let said = text(&refused);
+        let is_so = !refused.status.success();
+        assert!(!is_so || said.contains("o space left"), "{said}");
+        is_so
+    });
+    // Somebody takes the last blocks, too.
+    let pid = row.nodes[1].as_ref().unwrap().id();
+    let inside = format!("/proc/{pid}/root{}", row.place(2).join("store").display());
+    if !has_reserve {
+        // A record that had no room may have had it removed already.
+        let _ = fs::remove_file(format!("{inside}/.slowlight/reserve"));
+    }
+    let mut filler = fs::File::create(format!("{inside}/filler")).unwrap();
+    while filler.write_all(&[0; 512]).is_ok() {}
+    // What applications confirm goes all the same, and then the rest comes.
+    let inbox = row.folder.path().join("inbox");
+    fs::create_dir(&inbox).unwrap();
+    let received = row.bp(2, &["recv", "1", inbox.to_str().unwrap(), "--count", "6"]);
+    assert!(received.status.success(), "{}", text(&received));
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 6);
+    wait_for("nothing is left", || row.query(2).unwrap()["counts"]["bundles"] == 0);
+    let left = || fs::read_dir(format!("{inside}/.slowlight/spool/bp")).unwrap().count();
+    wait_for("no payload is left", || left() == 0);
+}

@@ -1,0 +1,12 @@
+//! What the program does over real sockets on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod carried;
+mod hops;
+mod norm;
+mod operations;
+mod process;
+mod send_recv;
+mod sessions;
+mod settings;

@@ -1,0 +1,60 @@
+//! A world that stays while a test runs programs in it.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::world::text;
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+
+/// How many worlds there were.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+/// A world of a scenario that comes with slowlight, or of a file; it ends with the test.
+pub(crate) struct World {
+    name: String,
+}
+
+impl World {
+    /// Starts the world of a scenario, or of a file whose path is absolute and goes without `.toml`.
+    pub(crate) fn up(scenario: &str) -> Self {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let stem = Path::new(scenario).file_stem().expect("a name").display();
+        let name = format!("test-{stem}-{number}-{}", std::process::id());
+        let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let mut command = Command::new(SLOWLIGHT);
+        command
+            .args(["emu", "up", "--name", &name])
+            .arg(scenarios.join(scenario.to_owned() + ".toml"));
+        let output = command.stdin(Stdio::null()).output().expect("slowlight can be run");
+        let world = Self { name };
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        world
+    }
+
+    pub(crate) fn command(&self, command: &str, rest: &[&str]) -> Command {
+        let mut run = Command::new(SLOWLIGHT);
+        run.args(["emu", command, "--name", &self.name]).args(rest).stdin(Stdio::null());
+        run
+    }
+
+    /// Starts a program on a host.
+    pub(crate) fn start(&self, host: &str, program: &[&str]) -> Child {
+        let mut command = self.command("exec", &[&[host, "--"], program].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("slowlight can be run")
+    }
+
+    /// Runs one that need not succeed; what it says.
+    pub(crate) fn told(&self, host: &str, program: &[&str]) -> String {
+        let output = self.start(host, program).wait_with_output().expect("it ends");
+        text(&output.stdout) + &text(&output.stderr)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = self.command("down", &[]).output();
+    }
+}

@@ -1,0 +1,211 @@
+//! `slowlight study` and `slowlight advise`: results that survive, and what they are told of.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::guard::guarded;
+
+fn slowlight(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slowlight"));
+    command.args(args).current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn run(folder: &Path, args: &[&str]) -> Output {
+    slowlight(folder, args).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const WORLD: &str = r#"
+seed = 1
+[[links]]
+from = "a"
+to = "b"
+link = "geo"
+[[links]]
+from = "b"
+to = "a"
+link = "geo"
+[[transfers]]
+from = "a"
+to = "b"
+size = "300 kB"
+"#;
+
+const STUDY: &str = r#"
+about = "a small one"
+[[editions.own.sheets]]
+name = "small"
+world = "world.toml"
+runs = 20
+[[editions.own.sheets.axes]]
+name = "protocol"
+keys = ["transfers.0.protocol"]
+values = ["cfdp", "ltp", "saratoga"]
+[[editions.own.sheets.axes]]
+name = "per"
+keys = ["links.*.per"]
+values = ["0", "1e-2", "1e-1"]
+"#;
+
+/// A folder with a study of 180 runs.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("world.toml"), WORLD).unwrap();
+    fs::write(folder.path().join("own.toml"), STUDY).unwrap();
+    folder
+}
+
+fn table(folder: &Path, results: &str) -> Vec<u8> {
+    fs::read(folder.join(results).join("small.parquet")).unwrap()
+}
+
+#[test]
+fn tables_are_the_same_octets_for_any_number_of_jobs() {
+    let folder = folder();
+    for (jobs, out) in [("1", "one"), ("3", "three")] {
+        let output =
+            run(folder.path(), &["study", "run", "own.toml", "--jobs", jobs, "--out", out]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(said(&output).contains("180 runs, 0 of them done before; 0 without success"));
+    }
+    let one = table(folder.path(), "one");
+    assert!(one.starts_with(b"PAR1") && one == table(folder.path(), "three"));
+}
+
+/// Runs in the journal that are whole lines.
+fn lines(folder: &Path) -> usize {
+    let journal = fs::read(folder.join("results/own-own/runs.jsonl")).unwrap_or_default();
+    journal.iter().filter(|octet| **octet == b'\n').count().saturating_sub(1)
+}
+
+#[test]
+fn what_was_done_before_a_kill_is_not_done_again() {
+    let whole = folder();
+    assert!(run(whole.path(), &["study", "run", "own.toml", "--out", "all"]).status.success());
+    let expected = table(whole.path(), "all");
+    let folder = folder();
+    let mut before = 0;
+    for kill in 0..20 {
+        let args = ["study", "run", "own.toml", "--resume", "--jobs", "1"];
+        let mut running = guarded(slowlight(folder.path(), &args).stderr(Stdio::piped()));
+        // Killed once some more are done: each time at another place.
+        let until = Instant::now() + Duration::from_secs(60);
+        while lines(folder.path()) < before + 1 + kill % 4 && Instant::now() < until {
+            if running.child.try_wait().unwrap().is_some() {
+                break;
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        running.child.kill().unwrap();
+        let status = running.child.wait().unwrap();
+        assert!(status.signal() == Some(9) || status.success(), "{status}");
+        let now = lines(folder.path());
+        assert!(now >= before, "{now} runs after {before}");
+        before = now;
+    }
+    let output = run(folder.path(), &["study", "run", "own.toml", "--resume"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let told = format!("180 runs, {before} of them done before");
+    assert!(said(&output).contains(&told), "{told}: {}", said(&output));
+    assert_eq!(table(folder.path(), "results/own-own"), expected);
+}
+
+#[test]
+fn results_are_gone_on_with_or_started_over_as_the_user_says() {
+    let folder = folder();
+    let some = ["study", "run", "own.toml", "--filter", "per=0", "--runs", "1"];
+    let output = run(folder.path(), &some);
+    assert!(said(&output).contains("3 runs, 0 of them done before"), "{}", said(&output));
+    let again = run(folder.path(), &some);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(said(&again).contains("has 3 runs; --resume goes on with them, --again starts over"));
+    let more = run(folder.path(), &["study", "run", "own.toml", "--resume", "--runs", "2"]);
+    assert!(said(&more).contains("18 runs, 3 of them done before"), "{}", said(&more));
+    let over = run(folder.path(), &[&some[..], &["--again"]].concat());
+    assert!(said(&over).contains("3 runs, 0 of them done before"), "{}", said(&over));
+    let manifest = fs::read_to_string(folder.path().join("results/own-own/manifest.json")).unwrap();
+    assert!(manifest.contains("\"complete\": false"), "{manifest}");
+}
+
+#[test]
+fn mistakes_are_named() {
+    let folder = folder();
+    let refused = |args: &[&str]| {
+        let output = run(folder.path(), &[&["study", "run"], args].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        said(&output)
+    };
+    assert!(refused(&["grc-2021"]).contains("did you mean \"grc-2012\"?"));
+    assert!(refused(&["own.toml", "--edition", "won"]).contains("did you mean \"own\"?"));
+    assert!(refused(&["own.toml", "--filter", "pre=0"]).contains("did you mean \"per\"?"));
+    assert!(refused(&["own.toml", "--filter", "per=3"]).contains("(values: 0, 1e-2, 1e-1)"));
+    assert!(refused(&["own.toml", "--filter", "per"]).contains("AXIS=LABEL"));
+    assert!(refused(&["own.toml", "--sheet", "smell"]).contains("did you mean \"small\"?"));
+    fs::write(folder.path().join("bad.toml"), STUDY.replace("1e-1", "2")).unwrap();
+    let text = refused(&["bad.toml"]);
+    assert!(text.contains("per = 2") && text.contains("out of range"), "{text}");
+    fs::write(folder.path().join("bad.toml"), STUDY.replace("links.*", "links.9")).unwrap();
+    assert!(refused(&["bad.toml"]).contains("links.9.per: there is no 9"));
+}
+
+#[test]
+fn advice_names_a_transport_and_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["advise", "--link", "geo", "--per", "1e-2", "--size", "200 kB"];
+    let output = run(folder.path(), &[&args[..], &["--text"]].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(text.starts_with("Take ") && text.contains("is next"), "{text}");
+    assert!(text.contains("no transport can take less than"), "{text}");
+    // The commands for both sides follow.
+    let name = text["Take ".len()..].split('.').next().unwrap();
+    for command in ["slowlight recv --protocol", "slowlight send --protocol"] {
+        assert!(text.contains(&format!("{command} {name}")), "{text}");
+    }
+    let output = run(folder.path(), &[&args[..], &["--json"]].concat());
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let best = &json["advice"]["ranking"][0];
+    let sentence = format!("Take {}.", best["protocol"].as_str().unwrap());
+    assert!(text.starts_with(&sentence), "{sentence} {text}");
+    // Its world is one that `sim` runs.
+    fs::write(folder.path().join("best.toml"), json["scenario"].as_str().unwrap()).unwrap();
+    assert!(run(folder.path(), &["sim", "best.toml"]).status.success());
+    for bad in [&["--shared", "--dedicated"][..], &["--budget", "0 s"]] {
+        let refused = run(folder.path(), &[&["advise"], bad].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    }
+}
+
+#[test]
+fn advice_says_who_uses_the_path_and_what_a_deadline_is_worth() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("mine.toml"), "hops = [{ rate = \"10 Mbit/s\" }]").unwrap();
+    let args = ["advise", "--link", "mine.toml", "--size", "200 kB", "--text", "--budget", "2 s"];
+    let ask = |more: &[&str]| {
+        let output = run(folder.path(), &[&args[..], more].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = ask(&[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("counts as shared") && text.contains("--dedicated"), "{text}");
+    let (_, text) = ask(&["--dedicated"]);
+    assert!(text.contains("no congestion control"), "{text}");
+    let (code, text) = ask(&["--dedicated", "--deadline", "1 ms"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.starts_with("No transport meets the deadline of 1 ms"), "{text}");
+    let (code, text) = ask(&["--dedicated", "--deadline", "1 s", "--in-order"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("meets the deadline of 1 s") && text.contains("in order"), "{text}");
+}

@@ -1,0 +1,398 @@
+//! `slowlight emu tools` and `emu compare` as a user runs them, with adapters of the user's own, so
+//! that no program is needed that a machine may lack.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::guard::guarded;
+use crate::world::text;
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+
+/// Whether there can be worlds here; says why not.
+fn possible() -> bool {
+    crate::world::possible(false)
+}
+
+/// Something for the client of an adapter, which needs nothing.
+fn adapter(client: &str) -> String {
+    format!("about = \"made up\"\nport = 4000\nclient = '{client}'\n")
+}
+
+/// A folder of adapters.
+fn adapters(folder: &Path) -> PathBuf {
+    let adapters = folder.join("adapters");
+    fs::create_dir(&adapters).unwrap();
+    let copy = adapter("sleep 0.1; cp \"$FILE\" \"$OUT\"");
+    let needy =
+        adapter("true") + "[[needs]]\nprogram = \"no-such-tool\"\npackage = \"none-such\"\n";
+    let named = [
+        ("copy", copy.as_str()),
+        ("broken", &adapter("echo no way >&2; exit 3")),
+        ("needy", &needy),
+        ("slow", &adapter("exec sleep 60")),
+        ("cfdp", &adapter("true")),
+    ];
+    for (name, text) in named {
+        fs::write(adapters.join(format!("{name}.toml")), text).unwrap();
+    }
+    adapters
+}
+
+fn compare(folder: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "compare", "--size", "100kB", "--rate", "20 Mbit/s", "--delay", "5 ms"]);
+    command.arg("--adapters").arg(folder.join("adapters")).args(more);
+    command
+}
+
+/// What was said, in one.
+fn said(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+#[test]
+fn tools_are_listed_with_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let adapters = adapters(folder.path());
+    let mut command = Command::new(SLOWLIGHT);
+    let output = command.args(["emu", "tools", "--adapters"]).arg(adapters).output().unwrap();
+    let listed = text(&output.stdout);
+    assert!(output.status.success(), "{}", said(&output));
+    let line =
+        |name: &str| listed.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+    assert!(line("copy").trim_end().ends_with("here"), "{listed}");
+    assert!(line("needy").contains("apt-get install none-such"), "{listed}");
+    assert!(line("rsync-daemon").contains("daemon"), "{listed}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    for (more, why) in [
+        (&["--tool", "copy2"][..], "did you mean \"copy\"?"),
+        (&["--tool", "needy"], "apt-get install none-such"),
+        (&["--tool", "cfdp", "--protocol", "cfdp"], "the name of a protocol"),
+        (&["--tool", "copy", "--delays", "soon"], "soon"),
+        (&["--tool", "copy", "--pers", "2"], "--pers"),
+        (&["--tool", "copy", "--delays", "1 s"], "--delay"),
+    ] {
+        let output = compare(folder.path(), more).output().unwrap();
+        assert!(!output.status.success(), "{more:?}");
+        assert!(said(&output).contains(why), "{more:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn tools_and_protocols_are_compared_in_one_table_and_kept() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let out = folder.path().join("out");
+    let who = ["--tool", "copy,broken", "--protocol", "cfdp/gsfc-2007"];
+    let more = [&who[..], &["--pers", "0,1e-2", "--runs", "2", "--out", out.to_str().unwrap()]];
+    let output = compare(folder.path(), &more.concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    let shown = text(&output.stdout);
+    let row = |name: &str| shown.lines().find(|line| line.contains(name)).unwrap();
+    assert!(row("Mbit/s").contains("1e-2") || row("Mbit/s").contains("0.01"), "{shown}");
+    assert_eq!(row("broken").matches("failed").count(), 2, "{shown}");
+    assert!(!row("copy").contains("failed") && !row("cfdp").contains("failed"), "{shown}");
+    assert!(said(&output).contains("exit status: 3: no way"), "{}", said(&output));
+    let results = || fs::read_to_string(out.join("results.jsonl")).unwrap();
+    let first = results();
+    assert_eq!(first.lines().count(), 3 * 2 * 2);
+    for line in first.lines().filter(|line| line.contains("cfdp")) {
+        let result: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(result["verdict"], "identical");
+        let goodput = result["goodput_bps"].as_f64().unwrap();
+        assert!(goodput > 1e5 && goodput < 20e6, "{result}");
+    }
+    // What is there is not done again, but shown; a line that was cut off is.
+    fs::write(out.join("results.jsonl"), &first[..first.len() - 10]).unwrap();
+    let more = [&more.concat()[..], &["--json"]].concat();
+    let again = compare(folder.path(), &more).output().unwrap();
+    let all: Value = serde_json::from_str(&text(&again.stdout)).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 12, "{}", said(&again));
+    // Twelve, those that had failed once more, and the one that was cut off, if it had not.
+    let cut = first.lines().last().unwrap();
+    assert_eq!(results().lines().count(), 12 + 4 + usize::from(!cut.contains("broken")));
+    let other = [&more[..], &["--rate", "10 Mbit/s"]].concat();
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "compare", "--size", "100kB", "--adapters"]);
+    let other = command.arg(folder.path().join("adapters")).args(other).output().unwrap();
+    assert!(said(&other).contains("choose another folder"), "{}", said(&other));
+}
+
+/// A scenario of two hosts with these transfers, in the folder of the adapters.
+fn scenario(folder: &Path, transfers: &str) -> PathBuf {
+    let link = "rate = \"20 Mbit/s\", delay = \"20 ms\"";
+    let text = format!(
+        "seed = 1\nlimits = {{ time = \"30 s\" }}\nlinks = [{{ from = \"a\", to = \"b\", {link} }}, \
+         {{ from = \"b\", to = \"a\", {link} }}]\ntransfers = [\n{transfers}\n]\n"
+    );
+    let path = folder.join("adapters/world.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn slowlight(args: &[&str], scenario: &Path) -> Output {
+    Command::new(SLOWLIGHT).args(args).arg(scenario).output().unwrap()
+}
+
+#[test]
+fn tools_of_a_scenario_are_checked_before_it_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    for (command, transfer, why) in [
+        (&["emu", "run"][..], "tool = \"htp-wget\"", "did you mean \"http-wget\"?"),
+        (&["emu", "run"], "tool = \"needy.toml\"", "apt-get install none-such"),
+        (&["emu", "run"], "tool = \"nobody.toml\"", "nobody.toml"),
+        (&["emu", "run"], "tool = \"copy.toml\", protocol = \"cfdp\"", "not both"),
+        (&["sim"], "tool = \"copy.toml\"", "slowlight emu run"),
+    ] {
+        let transfer = format!("{{ from = \"a\", to = \"b\", {transfer} }}");
+        let output = slowlight(command, &scenario(folder.path(), &transfer));
+        assert_eq!(output.status.code(), Some(2), "{transfer}: {}", said(&output));
+        assert!(said(&output).contains(why), "{transfer}: {}", said(&output));
+    }
+}
+
+#[test]
+fn tools_carry_transfers_of_a_scenario_beside_protocols() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapters = adapters(folder.path());
+    // It has a server, and is over the link: what is written arrives by the receiver's half.
+    let over = "about = \"over the link\"\nport = 4000\nready = \"tcp\"\n\
+        server = 'exec python3 -m http.server --directory \"$IN\" $PORT'\n\
+        client = 'python3 -c \"import socket,sys; socket.create_connection((sys.argv[1], \
+        int(sys.argv[2])))\" \"$PEER\" \"$PORT\" && cp \"$FILE\" \"$OUT\"'\n";
+    fs::write(adapters.join("over.toml"), over).unwrap();
+    let measures = "port = 4000\ngoodput = \"/rate\"\nclient = 'echo \"{\\\"rate\\\": 5e6}\"'\n";
+    fs::write(adapters.join("measures.toml"), measures).unwrap();
+    let one = |more: &str| format!("{{ from = \"a\", to = \"b\", size = \"100 kB\", {more} }},\n");
+    let transfers = [
+        one("tool = \"over.toml\""),
+        one("tool = \"over.toml\", start = \"200 ms\""),
+        one("protocol = \"cfdp\", start = \"100 ms\""),
+        one("tool = \"measures.toml\""),
+        one("tool = \"broken.toml\""),
+    ];
+    let path = scenario(folder.path(), &transfers.concat());
+    let out = folder.path().join("out");
+    let run = ["emu", "run", "--json", "--out", out.to_str().unwrap()];
+    let output = slowlight(&run, &path);
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["ended"], "idle");
+    let verdicts = told["transfers"].as_array().unwrap().iter().map(|one| &one["verdict"]);
+    let wanted = ["identical", "identical", "null", "measured", "failed"];
+    assert_eq!(verdicts.map(|one| one.as_str().unwrap_or("null")).collect::<Vec<_>>(), wanted);
+    let field = |number: usize, key: &str| told["transfers"][number][key].clone();
+    for number in 0..3 {
+        assert_eq!(
+            (field(number, "verified"), field(number, "completed")),
+            (true.into(), true.into())
+        );
+        // To connect takes a round trip, and a file over the link a light time.
+        let seconds = field(number, "delivered_s").as_f64().unwrap();
+        assert!((0.04..10.0).contains(&seconds), "{number}: {seconds}");
+    }
+    assert_eq!((field(0, "protocol"), field(2, "protocol")), ("over".into(), "cfdp".into()));
+    assert_eq!((field(3, "goodput_bps"), field(3, "delivered_s")), (5e6.into(), Value::Null));
+    let failure = field(4, "failure");
+    assert!(failure.as_str().unwrap().contains("exit status: 3: no way"), "{failure}");
+    let kept: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("metrics.json")).unwrap()).unwrap();
+    assert_eq!(kept["transfers"], told["transfers"]);
+    let shown = slowlight(&["emu", "run"], &path);
+    let shown = said(&shown);
+    for word in ["verified", "measured", "failed", "over ", "no way"] {
+        assert!(shown.contains(word), "{word}: {shown}");
+    }
+}
+
+#[test]
+fn nuttcp_measures_twice_at_once() {
+    let here = Command::new("nuttcp").arg("-V").output();
+    if !possible() || !here.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: there is no nuttcp, or there are no worlds");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let one = "{ from = \"a\", to = \"b\", tool = \"nuttcp\", size = \"500 kB\" },\n";
+    let path = scenario(folder.path(), &one.repeat(2));
+    let output = slowlight(&["emu", "run", "--json"], &path);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for number in 0..2 {
+        let rate = told["transfers"][number]["goodput_bps"].as_f64().unwrap();
+        assert!((1e5..20e6).contains(&rate), "{told}");
+    }
+}
+
+#[test]
+fn an_interrupt_ends_what_is_still_prepared() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapters = adapters(folder.path());
+    let deaf = adapter("true") + "server = 'echo > begun; exec sleep 100'\nready = \"tcp\"\n";
+    fs::write(adapters.join("deaf.toml"), deaf).unwrap();
+    let slow = adapter("true") + "prepare = 'exec sleep 100'\n";
+    fs::write(adapters.join("idle.toml"), slow).unwrap();
+    for tool in ["deaf", "idle"] {
+        let transfer = format!("{{ from = \"a\", to = \"b\", tool = \"{tool}.toml\" }}");
+        let path = scenario(folder.path(), &transfer);
+        let capture = folder.path().join(format!("capture-{tool}"));
+        let temporary = folder.path().join(format!("temporary-{tool}"));
+        fs::create_dir(&temporary).unwrap();
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["emu", "run", "--json"]).arg(&path).arg("--pcap").arg(&capture);
+        command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let running = guarded(&mut command);
+        let begun = Instant::now();
+        // The file's folder, and the tool's.
+        while fs::read_dir(&temporary).unwrap().count() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it does not begin");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let begun = Instant::now();
+        let id = running.child.id().to_string();
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        let output = running.child.wait_with_output().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(4), "{tool}: {:?}", begun.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{tool}: {}", said(&output));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["ended"], "cancelled", "{tool}: {told}");
+        assert_eq!(fs::read_dir(&capture).unwrap().count(), 2, "{tool}: a file a host, complete");
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{tool}: something is left");
+    }
+}
+
+#[test]
+fn a_scenario_ends_its_tools_at_its_time() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let transfers = "{ from = \"a\", to = \"b\", tool = \"slow.toml\" }, \
+        { from = \"a\", to = \"b\", tool = \"copy.toml\", start = \"20 s\" }";
+    let path = scenario(folder.path(), transfers);
+    let text = fs::read_to_string(&path).unwrap().replace("30 s", "700 ms");
+    fs::write(&path, text).unwrap();
+    let begun = Instant::now();
+    let output = slowlight(&["emu", "run", "--json"], &path);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{}", said(&output));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(told["ended"], "time limit");
+    let why = |number: usize| told["transfers"][number]["failure"].as_str().unwrap().to_owned();
+    assert!(why(0).contains("stopped") || why(0).contains("not over"), "{}", why(0));
+    assert!(why(1).contains("never asked for"), "{}", why(1));
+}
+
+#[test]
+fn what_a_killed_comparison_left_is_removed_by_the_next_command() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let temporary = folder.path().join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = compare(folder.path(), &["--tool", "slow"]);
+    let command = command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = guarded(command);
+    let left = || fs::read_dir(&temporary).unwrap().count();
+    let begun = Instant::now();
+    // The file's folder, and the tool's.
+    while left() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
+    assert_eq!(left(), 2);
+    let begun = Instant::now();
+    // The kernel ends what is in there a moment later.
+    while left() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let mut list = Command::new(SLOWLIGHT);
+        assert!(list.args(["emu", "list"]).env("TMPDIR", &temporary).status().unwrap().success());
+    }
+}
+
+#[test]
+fn an_interrupted_comparison_keeps_what_it_has() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    adapters(folder.path());
+    let out = folder.path().join("out");
+    let more = ["--tool", "copy,slow", "--jobs", "1", "--out", out.to_str().unwrap()];
+    let mut command = compare(folder.path(), &more);
+    let mut running = guarded(command.stdout(Stdio::null()).stderr(Stdio::piped()));
+    let begun = Instant::now();
+    let results = || fs::read_to_string(out.join("results.jsonl")).unwrap_or_default();
+    while results().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.child.try_wait());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let id = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let output = running.child.wait_with_output().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(40), "it was not waited for what is slow");
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(said(&output).contains("the same command goes on from here"), "{}", said(&output));
+    assert_eq!(results().lines().count(), 1);
+}
+
+/// The server of ssh waits 120 s for a login, which takes some seven round trips: at 10 s one way
+/// that is too long for it. It takes as long to see, so only `SLOWLIGHT_SFTP` has it done.
+#[test]
+fn sftp_works_at_one_second_and_fails_at_ten_where_cfdp_does_not() {
+    if std::env::var_os("SLOWLIGHT_SFTP").is_none() {
+        eprintln!("skipped: this takes minutes; SLOWLIGHT_SFTP=1 asks for it");
+        return;
+    }
+    if !possible() {
+        return;
+    }
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "compare", "--tool", "sftp", "--protocol", "cfdp", "--size", "100kB"]);
+    command.args(["--rate", "8 Mbit/s", "--delays", "1 s,10 s", "--jobs", "4", "--json"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "one fails: {}", said(&output));
+    let all: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let of = |what: &str, delay: &str| {
+        let mut all = all.as_array().unwrap().iter();
+        all.find(|one| one["what"] == what && one["delay"] == delay).unwrap().clone()
+    };
+    let took = |what, delay| of(what, delay)["seconds"].as_f64();
+    assert_eq!(of("sftp", "1 s")["verdict"], "identical", "{all}");
+    assert!((20.0..100.0).contains(&took("sftp", "1 s").unwrap()), "{all}");
+    let late = of("sftp", "10 s");
+    assert_eq!(late["verdict"], "failed", "{all}");
+    assert!(late["why"].as_str().unwrap().contains("Connection closed"), "{late}");
+    for (delay, seconds) in [("1 s", 1.0), ("10 s", 10.0)] {
+        let took = took("cfdp", delay).unwrap();
+        assert!((seconds..seconds + 0.5).contains(&took), "{all}");
+    }
+}

@@ -1,0 +1,190 @@
+//! Processes of the emulator: when they are asked to end, when programs of a world begin, and which of
+//! them a process takes itself for.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::guard::guarded;
+use crate::wait::wait_for;
+use crate::world::{possible, text};
+
+const SLOWLIGHT: &str = env!("CARGO_BIN_EXE_slowlight");
+const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
+
+fn slowlight(arguments: &[&str]) -> Output {
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    guarded(&mut command).child.wait_with_output().unwrap()
+}
+
+/// Starts it, and asks it alone to end once something is as it shall be.
+fn asked(arguments: &[&str], signal: &str, begun: impl FnMut() -> bool) -> Output {
+    // Also where these tests are to go on without a terminal.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", SLOWLIGHT]).args(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let guarded = guarded(&mut command);
+    wait_for("it begins", begun);
+    let pid = guarded.child.id().to_string();
+    assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    let at = Instant::now();
+    let output = guarded.child.wait_with_output().unwrap();
+    assert!(at.elapsed() < Duration::from_secs(10), "it ends after {:?}", at.elapsed());
+    output
+}
+
+#[test]
+fn who_is_asked_alone_ends_programs_and_tells_what_there_was() {
+    if !possible(false) {
+        return;
+    }
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let program = format!("ping -c 1 far > {}; exec sleep 60", path("begun"));
+        let (captures, report) = (path("captures"), path("report.json"));
+        let link = ["link", "--delay", "1 ms", "--pcap", &captures, "--report", &report];
+        let arguments = [&link[..], &["--", "sh", "-c", &program]].concat();
+        let begun = || fs::read_to_string(path("begun")).is_ok_and(|said| said.contains("rtt"));
+        let output = asked(&arguments, signal, begun);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "as the program: {said}");
+        assert!(said.contains("near -> far: 1 of 1 packets arrived;"), "{said}");
+        assert!(fs::read_to_string(&report).unwrap().contains("\"trusted\""));
+        let far = fs::File::open(Path::new(&captures).join("far.pcapng")).unwrap();
+        assert_eq!(pcap::Reader::new(far).unwrap().map(Result::unwrap).count(), 2);
+    }
+}
+
+const SCENARIO: &str = "
+seed = 5
+[[links]]
+from = \"moon\"
+to = \"earth\"
+rate = \"1 Mbit/s\"
+delay = \"10 ms\"
+[[links]]
+from = \"earth\"
+to = \"moon\"
+rate = \"1 Mbit/s\"
+delay = \"10 ms\"
+[[transfers]]
+from = \"moon\"
+to = \"earth\"
+protocol = \"cfdp\"
+size = \"100 MB\"
+";
+
+#[test]
+fn who_is_asked_alone_tells_how_far_transfers_came() {
+    if !possible(false) {
+        return;
+    }
+    for signal in ["-INT", "-TERM"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        fs::write(path("moon.toml"), SCENARIO).unwrap();
+        let (scenario, captures, out) = (path("moon.toml"), path("captures"), path("out"));
+        let arguments = ["emu", "run", &scenario, "--pcap", &captures, "--out", &out];
+        let far = Path::new(&captures).join("earth.pcapng");
+        let begun = || fs::metadata(&far).is_ok_and(|far| far.len() > 100_000);
+        let output = asked(&arguments, signal, begun);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "a transfer failed: {said}");
+        assert!(said.contains("moon -> earth: "), "{said}");
+        let metrics = fs::read_to_string(Path::new(&out).join("metrics.json")).unwrap();
+        assert!(metrics.contains("\"ended\": \"cancelled\""), "{metrics}");
+        let records = pcap::Reader::new(fs::File::open(&far).unwrap()).unwrap();
+        assert!(records.map(Result::unwrap).count() > 50, "none is cut off");
+    }
+}
+
+#[test]
+fn who_is_asked_alone_takes_its_world_away() {
+    if !possible(false) {
+        return;
+    }
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let name = format!("asked-{}", std::process::id());
+        let listed = || text(&slowlight(&["emu", "list"]).stdout).contains(&name);
+        let up = ["emu", "up", "--name", &name, "--delay", "1 ms", "--foreground"];
+        let answers = || slowlight(&["emu", "status", "--name", &name]).status.success();
+        let output = asked(&up, signal, answers);
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{signal}: {said}");
+        assert!(said.contains("near -> far: 0 of 0 packets arrived;"), "{said}");
+        assert!(!listed());
+    }
+}
+
+#[test]
+fn a_program_begins_when_the_server_listens() {
+    if !possible(false) {
+        return;
+    }
+    let fetch = |port: u16| {
+        let url = format!("http://far:{port}/");
+        [
+            "python3".to_owned(),
+            "-c".to_owned(),
+            format!("import urllib.request as u; u.urlopen('{url}')"),
+        ]
+    };
+    let serve = |port: u16| format!("python3 -m http.server {port}");
+    let slow = format!("sleep 0.7; exec {}", serve(8000));
+    let link = ["link", "--delay", "1 ms", "--server", &slow];
+    let program = fetch(8000);
+    let program: Vec<&str> = program.iter().map(String::as_str).collect();
+    let output = slowlight(&[&link[..], &["--"], &program].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // Something listens at once, and what is meant later.
+    let two = format!("{} & sleep 0.7; exec {}", serve(8001), serve(8000));
+    let link = ["link", "--delay", "1 ms", "--server", &two, "--wait-for", "8000"];
+    let output = slowlight(&[&link[..], &["--"], &program].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_server_that_fails_or_listens_nowhere_is_told_of() {
+    if !possible(false) {
+        return;
+    }
+    let output = slowlight(&["link", "--server", "exit 3", "--", "echo", "begun"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("exit code 3, before it listened"));
+    assert!(!text(&output.stdout).contains("begun"));
+    let begun = Instant::now();
+    let output = slowlight(&["link", "--server", "sleep 60", "--", "echo", "begun"]);
+    assert!(output.status.success() && begun.elapsed() < Duration::from_secs(30));
+    assert!(text(&output.stderr).contains("listens nowhere"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("begun"));
+    // What only prepares something has done so.
+    let begun = Instant::now();
+    let output = slowlight(&["link", "--server", "true", "--", "echo", "begun"]);
+    assert!(output.status.success() && !text(&output.stderr).contains("listens nowhere"));
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_variable_from_anywhere_is_not_believed() {
+    if !possible(false) {
+        return;
+    }
+    let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let before = mounts();
+    for stage in ["first", "inner", "0", "2", "99"] {
+        let mut command = Command::new(SLOWLIGHT);
+        command.args(["link", "--delay", "1 ms", "--", "sh", "-c", "ping -c 1 far; echo $$"]);
+        let output = command.env(STAGE, stage).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{stage}: {}", text(&output.stderr));
+        // It is one of the first processes of a namespace of its own.
+        let said = text(&output.stdout);
+        let pid: u32 = said.lines().last().unwrap().parse().unwrap();
+        assert!(pid < 1000 && said.contains("1 received"), "{stage}: {said}");
+    }
+    assert_eq!(mounts(), before);
+}

@@ -1,0 +1,29 @@
+//! Simulated and emulated worlds: each protocol over the links it is for, and what is computed of
+//! them.
+
+mod advise;
+mod bottleneck;
+mod bounds;
+mod bundle_years;
+mod bundles;
+mod carried;
+mod chains;
+mod efficiency;
+mod ftp;
+mod grc;
+mod long_links;
+mod ltp;
+mod ltpt;
+mod node_layers;
+mod norm;
+mod norm_congestion;
+mod overlay;
+mod pep;
+mod programs;
+mod receivers;
+mod runs;
+mod saratoga;
+mod scps_fp;
+mod settings;
+mod tools;
+mod worlds;

@@ -1,0 +1,7 @@
+//! Links packet by packet: errors, outages, order and times.
+
+mod errors;
+mod outages;
+mod random;
+mod reordering;
+mod timing;

@@ -1,0 +1,314 @@
+//! Stories: what one end does, and what the other is to see of it.
+
+use std::time::Duration;
+
+use engine::Time;
+use link::{ErrorKind, ErrorModel};
+use proto::pep;
+use proto::tcp::{Buffer, KeepAlive};
+use slowlight_sim::Action;
+
+use super::talker::Manner;
+use super::world::{CLIENT, GATES, PORT, Plan, SERVER, address};
+
+fn says(count: usize) -> Manner {
+    Manner { says: count, ends: true, ..Manner::default() }
+}
+
+fn dropping(list: Vec<u64>) -> Vec<ErrorModel> {
+    vec![ErrorModel::dropping(ErrorKind::DropList(list))]
+}
+
+#[test]
+fn octets_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
+    for early_accept in [true, false] {
+        let mut plan = Plan::new(says(500_000), says(300_000));
+        plan.early_accept = early_accept;
+        let mut play = plan.build();
+        play.connect(1, PORT);
+        play.run();
+        let (client, server) = (play.talks(CLIENT), play.talks(SERVER));
+        let [client, server] = [client[0], server[0]];
+        assert_eq!((client.heard, server.heard), (300_000, 500_000));
+        assert!(!client.wrong && !server.wrong && !client.reset && !server.reset);
+        let (near, far) = client.ends.unwrap();
+        assert_eq!(server.ends, Some((far, near)), "the server sees the client's own address");
+        // An early answer takes no round trip; else the client waits for the server's.
+        let up_after = client.up_at.since(Time::ZERO);
+        let ten_ms = Duration::from_millis(10);
+        assert_eq!(up_after < ten_ms, early_accept, "{up_after:?}");
+        assert!(up_after < Duration::from_millis(600) + ten_ms, "{up_after:?}");
+        for gate in GATES {
+            let statistics = play.statistics(gate);
+            assert_eq!((statistics.accepted, statistics.completed), (1, 1));
+            assert_eq!(statistics.octets, [500_000, 300_000]);
+        }
+    }
+}
+
+#[test]
+fn a_gateway_without_another_works_and_so_does_none() {
+    for gates in [[true, false], [false, true], [false, false]] {
+        let mut plan = Plan::new(says(200_000), says(100_000));
+        plan.gates = gates;
+        let mut play = plan.build();
+        play.connect(2, PORT);
+        play.run();
+        assert_eq!(play.talks(SERVER).len(), 2);
+        assert!(play.talks(SERVER).iter().all(|talk| talk.heard == 200_000 && !talk.wrong));
+        assert!(play.talks(CLIENT).iter().all(|talk| talk.heard == 100_000 && !talk.wrong));
+    }
+}
+
+#[test]
+fn what_is_lost_is_sent_again_by_the_gateway_before_the_loss() {
+    let mut plan = Plan::new(says(2_000_000), says(0));
+    // Of what crosses to the far side: data in the middle, and what repairs it.
+    plan.wan[0].errors = dropping(vec![100, 101, 300, 310]);
+    let mut play = plan.build();
+    play.connect(1, PORT);
+    play.run();
+    assert_eq!(play.talks(SERVER)[0].heard, 2_000_000);
+    assert!(!play.talks(SERVER)[0].wrong);
+    assert_eq!(play.world.link_stats(play.wan[0]).lost_total().packets, 4);
+    assert_eq!(play.repairs(GATES[0], GATES[0] + 1), 4);
+    assert_eq!((play.repairs(GATES[0], CLIENT), play.repairs(GATES[1], SERVER)), (0, 0));
+}
+
+#[test]
+fn each_side_has_settings_of_its_own() {
+    let mut plan = Plan::new(says(10), Manner::default());
+    plan.lan_options.timestamps = false;
+    let mut play = plan.build();
+    play.connect(1, PORT);
+    play.run_for(Duration::from_secs(3));
+    for gate in GATES {
+        let below = play.gateway(gate).unwrap().below();
+        let infos: Vec<_> = below.connections().map(|id| below.info(id).unwrap()).collect();
+        let with_timestamps = infos.iter().map(|info| info.timestamps).collect::<Vec<_>>();
+        assert_eq!(with_timestamps.iter().filter(|with| **with).count(), 1, "{infos:?}");
+        assert_eq!(with_timestamps.len(), 2);
+        // The connection over the link has the buffer that was asked for.
+        assert!(infos.iter().any(|info| info.timestamps && info.buffers == (1_200_000, 1_200_000)));
+    }
+}
+
+#[test]
+fn a_half_that_has_ended_does_not_end_the_other() {
+    // The server answers only when the client has said and ended all.
+    let server = Manner { waits: true, ..says(400_000) };
+    let mut plan = Plan::new(says(300_000), server.clone());
+    // The client's end is lost on the way, once.
+    plan.wan[0].errors = dropping(vec![210]);
+    for (client, server) in [(says(300_000), server.clone()), (server, says(300_000))] {
+        (plan.client, plan.server) = (client, server);
+        let mut play = plan.build();
+        play.connect(1, PORT);
+        play.run();
+        let all = (play.talks(CLIENT)[0].heard, play.talks(SERVER)[0].heard);
+        assert!(all == (400_000, 300_000) || all == (300_000, 400_000), "{all:?}");
+        for host in [CLIENT, SERVER] {
+            let talk = play.talks(host)[0];
+            assert!(talk.peer_ended && !talk.wrong && !talk.reset);
+        }
+    }
+}
+
+#[test]
+fn a_reset_goes_to_the_other_end_as_one() {
+    for by_server in [true, false] {
+        let resets = Manner { resets_at: Some(100_000), says: 10, ..Manner::default() };
+        let (client, server) = match by_server {
+            true => (says(5_000_000), resets),
+            false => (resets, says(5_000_000)),
+        };
+        let mut play = Plan::new(client, server).build();
+        play.connect(1, PORT);
+        play.run();
+        let (resetting, other) = if by_server { (SERVER, CLIENT) } else { (CLIENT, SERVER) };
+        assert!(play.talks(other)[0].reset);
+        assert!(!play.talks(resetting)[0].wrong);
+        let at = |host: usize| play.talks(host)[0].over_at.unwrap();
+        let took = at(other).since(at(resetting));
+        assert!((300..320).contains(&took.as_millis()), "{took:?}");
+        for gate in GATES {
+            assert_eq!(play.statistics(gate).reset, 1);
+        }
+    }
+}
+
+#[test]
+fn where_nobody_listens_the_client_is_refused_or_reset() {
+    for early_accept in [true, false] {
+        let mut plan = Plan::new(says(1000), says(1000));
+        plan.early_accept = early_accept;
+        let mut play = plan.build();
+        play.connect(1, 99);
+        play.run();
+        let talker = play.talker(CLIENT);
+        // A gateway that answers at once asks behind the client's acknowledgment: that makes two round
+        // trips. Nothing is taken for a success.
+        let round_trips = if early_accept { 2 } else { 1 };
+        let at = if early_accept {
+            let talk = play.talks(CLIENT)[0];
+            assert!(talk.reset && talk.heard == 0);
+            assert_eq!(play.statistics(GATES[0]).accepted, 1);
+            talk.over_at.unwrap()
+        } else {
+            assert!(talker.talks.is_empty());
+            assert_eq!(play.gateway(GATES[0]).unwrap().statistics().turned_away, 0);
+            talker.refused[0].0
+        };
+        let took = at.since(Time::ZERO);
+        let least = 600 * round_trips;
+        assert!((least..least + 20).contains(&took.as_millis()), "{took:?}");
+    }
+}
+
+#[test]
+fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
+    let stops = Manner { stops: Some((50_000, Duration::from_secs(120))), ..says(0) };
+    let mut plan = Plan::new(says(20_000_000), stops);
+    plan.pep.buffer = 200_000;
+    let bounded = Buffer::Fixed(1_000_000);
+    for options in [&mut plan.lan_options, &mut plan.host_options] {
+        options.send_buffer = bounded;
+        options.receive_buffer = bounded;
+    }
+    let mut play = plan.build();
+    play.connect(1, PORT);
+    play.run_for(Duration::from_secs(100));
+    let heard = play.talks(SERVER)[0].heard;
+    assert!((50_000..200_000).contains(&heard), "{heard}");
+    for gate in GATES {
+        let statistics = play.statistics(gate);
+        // A gateway that paused reads on when half of its buffer is free.
+        assert!((100_001..=200_000).contains(&statistics.buffered), "{statistics:?}");
+        // The two connections' buffers, the proxy's, and a piece of each.
+        let memory = play.gateway(gate).unwrap().memory();
+        assert!(memory < 8_000_000, "{memory}");
+    }
+    // Windows are closed all the way back to the client, which is what stops it: beyond the near
+    // gateway are its 1.2 MB, the far gateway's 1.2 MB, 200 kB and 1 MB, the server's 1 MB.
+    let passed_on = play.statistics(GATES[0]).octets[0];
+    assert!(passed_on < 4_700_000, "{passed_on}");
+    play.run();
+    assert_eq!(play.talks(SERVER)[0].heard, 20_000_000);
+    assert!(!play.talks(SERVER)[0].wrong);
+}
+
+#[test]
+fn five_hundred_at_once_and_one_more() {
+    for early_accept in [true, false] {
+        let mut plan = Plan::new(says(20_000), says(10_000));
+        plan.pep.connections = 500;
+        plan.early_accept = early_accept;
+        let mut play = plan.build();
+        play.connect(501, PORT);
+        play.run();
+        let server = play.talks(SERVER);
+        assert_eq!(server.len(), 500);
+        assert!(server.iter().all(|talk| talk.heard == 20_000 && !talk.wrong && !talk.reset));
+        let client = play.talks(CLIENT);
+        let good = client.iter().filter(|talk| talk.heard == 10_000 && !talk.wrong && !talk.reset);
+        assert_eq!(good.count(), 500);
+        let reset = client.iter().filter(|talk| talk.reset).count();
+        assert_eq!(reset + play.talker(CLIENT).refused.len(), 1);
+        // SYNs that the link's queue drops are repeated after a second. Where a connection opens only
+        // when the server accepts, the first ones have ended by then.
+        let open_peak = play.statistics(GATES[0]).open_peak;
+        let least = if early_accept { 500 } else { 400 };
+        assert!((least..=500).contains(&open_peak), "{open_peak}");
+    }
+}
+
+#[test]
+fn a_far_gateway_that_is_switched_off_and_on_leaves_clean_errors() {
+    let mut plan = Plan::new(says(30_000_000), says(0));
+    plan.wan_options.retries = 6;
+    // A server that waits for what comes asks at times whether anybody is there.
+    let keep_alive = KeepAlive { idle: Duration::from_secs(60), ..KeepAlive::default() };
+    plan.host_options.keep_alive = Some(keep_alive);
+    let mut play = plan.build();
+    play.connect(5, PORT);
+    play.run_for(Duration::from_secs(5));
+    let far = play.hosts[GATES[1]];
+    play.world.at(play.world.now(), Action::Crash(far));
+    play.world.at(play.world.now() + Duration::from_secs(10), Action::Restart(far));
+    play.run();
+    // The far gateway does not know them any more; the server is asked by nobody.
+    assert!(play.talks(CLIENT).iter().all(|talk| talk.reset));
+    assert_eq!(play.statistics(GATES[0]).reset, 5);
+    // What the far gateway had passed on is right, and no end was made up for what is missing.
+    for talk in play.talks(SERVER) {
+        assert!(talk.reset && !talk.wrong && !talk.peer_ended && talk.heard > 0);
+    }
+}
+
+#[test]
+fn clients_of_a_far_gateway_that_stays_off_are_told() {
+    let mut plan = Plan::new(says(3_000_000), says(3_000_000));
+    plan.wan_options.retries = 5;
+    plan.lan_options.retries = 5;
+    plan.host_options.retries = 5;
+    let mut play = plan.build();
+    play.connect(5, PORT);
+    play.run_for(Duration::from_secs(3));
+    let far = play.hosts[GATES[1]];
+    play.world.at(play.world.now(), Action::Crash(far));
+    let off_at = play.world.now();
+    play.run();
+    for host in [CLIENT, SERVER] {
+        assert_eq!(play.talks(host).len(), 5);
+        for talk in play.talks(host) {
+            assert!(talk.reset && !talk.wrong);
+            let took = talk.over_at.unwrap().since(off_at);
+            assert!(took < Duration::from_secs(120), "{took:?}");
+        }
+    }
+    // New ones are told, too, in the time that the proxy gives a server.
+    let asked_at = play.world.now();
+    play.connect(1, PORT);
+    play.run();
+    let talks = play.talks(CLIENT);
+    let last = talks.last().unwrap();
+    assert!(last.reset);
+    assert_eq!(last.over_at.unwrap().since(asked_at).as_secs(), 75);
+    assert_eq!(play.statistics(GATES[0]).not_connected, 1);
+}
+
+#[test]
+fn connections_that_nobody_uses_are_ended() {
+    let mut plan = Plan::new(Manner { says: 10, ..Manner::default() }, Manner::default());
+    plan.pep.idle = Some(Duration::from_secs(60));
+    let mut play = plan.build();
+    play.connect(1, PORT);
+    play.run();
+    assert!(play.talks(CLIENT)[0].reset && play.talks(SERVER)[0].reset);
+    let idle: u64 = GATES.map(|gate| play.statistics(gate).idle).into_iter().sum();
+    assert!(idle >= 1);
+    assert!(play.world.now() < Time::from_secs(200), "{}", play.world.now());
+}
+
+#[test]
+fn a_gateways_own_address_is_no_server() {
+    let mut plan = Plan::new(says(10), says(10));
+    plan.pep.own = Vec::new();
+    let mut play = plan.build();
+    let to = std::net::SocketAddr::new(address(GATES[1]).into(), 80);
+    play.world.call(play.hosts[CLIENT], |node, now| {
+        let super::world::Node::Host(host) = node else { panic!("the client is a host") };
+        host.call(now, |talker| talker.connect(to));
+    });
+    play.run();
+    // The near gateway passes it on as any other; the far one refuses to proxy to itself.
+    assert!(play.talks(CLIENT)[0].reset);
+    assert_eq!(play.statistics(GATES[1]).turned_away, 1);
+    assert_eq!(play.statistics(GATES[1]).accepted, 0);
+    let told = play.world.drain_indications();
+    let why = told.iter().filter_map(|(_, _, told)| match told {
+        Some(pep::Indication::TurnedAway { why, .. }) => Some(*why),
+        _ => None,
+    });
+    assert_eq!(why.collect::<Vec<_>>(), [pep::Refusal::Loop]);
+}

@@ -1,0 +1,5 @@
+//! What we encode, read by the decoders of others.
+
+mod corpus;
+mod spacepackets;
+mod tshark;

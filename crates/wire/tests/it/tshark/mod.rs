@@ -1,0 +1,13 @@
+//! Second opinions by the dissectors of tshark.
+#![expect(clippy::disallowed_methods, reason = "the tests talk to another program")]
+#![expect(clippy::disallowed_types, reason = "the tests talk to another program")]
+#![expect(clippy::print_stdout, reason = "a skipped test says why")]
+
+mod ask;
+mod bundle;
+mod cfdp;
+mod ltp;
+mod norm;
+mod ppp;
+mod saratoga;
+mod tcp;
