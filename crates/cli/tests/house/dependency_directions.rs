@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
@@ -23,6 +23,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "transport"]),
     ("control", &["engine", "wire", "proto", "link", "emu", "rt", "transport", "lab"]),
     ("py", &["wire", "transport", "lab"]),
+    ("fuzz", &["engine", "wire", "proto", "pcap", "sim", "rt", "transport", "lab"]),
     (
         "cli",
         &[
@@ -55,7 +56,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The workspace's packages, by the name of their folder below `crates/`.
+/// The workspace's packages, by the name of their folder.
 fn packages() -> BTreeMap<String, Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
