@@ -1,6 +1,6 @@
 """Measures bundle nodes over loopback: how many bundles a second, and how long one takes.
 
-Throughput is that of two nodes in one process (`node_speed`, an example of the crate `lab`), which
+Throughput is that of two nodes in one process (`node_speed`, an example of the crate `service`), which
 an application in the same process feeds. Each line is measured several times: shown are the median,
 the lowest and the highest. The times of `slowlight bp ping` are those of two processes. Beside it
 is dtn7, if that is to be had (`interop/dtn7.py`). By itself it prints these lines and the targets;
@@ -170,7 +170,7 @@ def build(target: Path) -> Path:
     """The program that measures throughput."""
     cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
     subprocess.run(
-        [*cargo, "--package", "slowlight-lab", "--example", "node_speed"], cwd=ROOT, check=True
+        [*cargo, "--package", "slowlight-service", "--example", "node_speed"], cwd=ROOT, check=True
     )
     return target / "release/examples/node_speed"
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use control::node::model::{Delivery, Node};
-use control::node::{Courier, CourierConfig, Handed, News, NodeClient, Outcome, Outgoing};
 use engine::{Effect, Engine as _, Input, Time};
 use proto::ut::{Arrival, Order, OverService, ServiceLayer, Unit};
+use service::api::model::{Delivery, Node};
+use service::api::{Courier, CourierConfig, Handed, News, NodeClient, Outcome, Outgoing};
 use transport::bundles::CfdpUser;
 use transport::quantity::Span;
 use transport::settings::CfdpUserSettings;

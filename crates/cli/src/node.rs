@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
-use control::node::{Hub, Limits, NodeServer, Shared, model};
 use engine::FileName;
-use lab::node::{NodeSpec, Store};
 use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
+use service::api::{Hub, Limits, NodeServer, Shared, model};
+use service::node::{NodeSpec, Store};
 use transport::protocol::Family;
 
 use crate::{session, transfer};

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use engine::Time;
 use rustix::process::{Pid, Signal};
+use service::http::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
@@ -18,7 +19,7 @@ use tokio::process::Child;
 use crate::folder;
 use crate::list::{Entry, List};
 use crate::model::{self, CommandRequest, What};
-use crate::state::{Refusal, State, locked, seconds};
+use crate::state::{State, locked};
 
 /// How much of what a program wrote is kept.
 const OUTPUT_MAX: usize = 64 << 10;
@@ -70,8 +71,8 @@ impl Entry for Record {
             exit_code: self.exit_code,
             output: String::from_utf8_lossy(&bytes).into_owned(),
             output_before: self.dropped,
-            began: seconds(self.began),
-            ended: self.ended.map(seconds),
+            began: self.began.as_secs_f64(),
+            ended: self.ended.map(Time::as_secs_f64),
         }
     }
 }

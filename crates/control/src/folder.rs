@@ -15,8 +15,7 @@ use hyper::Method;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::client::Client;
+use service::http::Client;
 
 /// The most octets of a world's name.
 const NAME_MAX: usize = 40;

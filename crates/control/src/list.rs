@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-
-use crate::state::Refusal;
+use service::http::Refusal;
 
 /// How many are remembered.
 const KEPT: usize = 256;

@@ -11,9 +11,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::model::{Link, World};
 
-/// What `/metrics` is.
-pub(crate) const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfLink {
     link: String,

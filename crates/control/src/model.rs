@@ -373,10 +373,3 @@ impl What {
         }
     }
 }
-
-/// What was wrong with a request.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Problem {
-    /// What, and what to do.
-    pub error: String,
-}

@@ -14,6 +14,7 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use futures_util::stream::{self, Stream};
 use serde_json::{Map, Value};
+use service::http::{METRICS_TYPE, Problem, Refusal};
 use tokio::sync::broadcast::error::RecvError;
 use transport::quantity::Size;
 use transport::quantity::Window;
@@ -21,9 +22,9 @@ use utoipa::OpenApi;
 
 use crate::model::{
     Capture, CaptureReport, CaptureRequest, Command, CommandRequest, Event, Host, Link,
-    OutageRequest, Problem, Transfer, TransferRequest, What, World,
+    OutageRequest, Transfer, TransferRequest, What, World,
 };
-use crate::state::{Refusal, State, locked, seconds};
+use crate::state::{State, locked};
 use crate::{commands, metrics, transfers};
 
 /// Octets of a request.
@@ -351,7 +352,7 @@ async fn get_events(
         let event = match events.recv().await {
             Ok(event) => event,
             Err(RecvError::Lagged(events)) => {
-                Event { at: seconds(state.now()), what: What::Missed { events } }
+                Event { at: state.now().as_secs_f64(), what: What::Missed { events } }
             }
             Err(RecvError::Closed) => return None,
         };
@@ -369,7 +370,7 @@ async fn get_events(
 async fn get_metrics(Shared(state): Running) -> Result<Response, Refusal> {
     let text = metrics::encoded(&state.world()?);
     let text = text.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no text"))?;
-    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
 /// This document.

@@ -1,10 +1,8 @@
 //! Sockets, and who may use them.
 
-use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,25 +11,15 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use axum::serve::Listener;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use lab::scenario::Scenario;
-use tokio::io::{AsyncRead, AsyncWrite};
+use service::http::{Refusal, ServeError, accept, bind_unix};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 
 use crate::model::CaptureRequest;
-use crate::state::{Refusal, State};
+use crate::state::State;
 use crate::{routes, transfers, watch};
 
-/// Clients at a time, of the socket and of the address each, so that strangers at the address keep
-/// nobody from the socket; others wait.
-const CLIENTS_MAX: usize = 64;
-/// How long a client may take for the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Octets of a token before they are written as hexadecimal digits.
 const TOKEN_BYTES: usize = 32;
 
@@ -42,25 +30,6 @@ pub struct Places {
     pub socket: PathBuf,
     /// The address, if it listens on one.
     pub listen: Option<SocketAddr>,
-}
-
-/// Why there is no interface.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// Another program has the port.
-    #[error("{0}: another program listens there; take another port, or 0 for any that is free")]
-    InUse(SocketAddr),
-    /// This user may not have the port, or the machine has no such address.
-    #[error("{0}: {1}; take 127.0.0.1 and a port above 1023")]
-    Address(SocketAddr, io::Error),
-    /// The system refused.
-    #[error("{what}: {error}")]
-    System {
-        /// What was tried.
-        what: String,
-        /// What the system said.
-        error: io::Error,
-    },
 }
 
 fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServeError {
@@ -149,12 +118,6 @@ impl Server {
     }
 }
 
-pub(crate) fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
-    Ok(listener)
-}
-
 fn bind_tcp(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
     let bound = std::net::TcpListener::bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse(address),
@@ -205,39 +168,14 @@ fn unauthorized() -> Response {
     ([(header::WWW_AUTHENTICATE, "Bearer")], refusal).into_response()
 }
 
-/// Answers all who come to one place, so many at a time.
-pub(crate) async fn accept<L: Listener>(mut listener: L, router: Router) {
-    let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
-    loop {
-        let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
-        // It waits a moment by itself where the system has no room for another.
-        let (stream, _) = listener.accept().await;
-        let router = router.clone();
-        tokio::spawn(async move {
-            answer(stream, router).await;
-            drop(permit);
-        });
-    }
-}
-
-/// Answers one client until it goes.
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
-    let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-    let service = TowerToHyperService::new(router);
-    if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
-        tracing::debug!("a client: {error}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
 
     use hyper::Method;
+    use service::http::{CLIENTS_MAX, Client};
 
     use super::*;
-    use crate::client::Client;
     use crate::model;
     use crate::routes::tests::nothing;
 

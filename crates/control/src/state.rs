@@ -4,14 +4,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::Json;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use engine::Time;
 use lab::emulation::tools::Ports;
 use lab::link_spec::LinkSpec;
 use lab::scenario::Scenario;
 use serde_json::{Map, Value};
+use service::http::Refusal;
 use tokio::sync::{Notify, broadcast};
 use transport::quantity::Span;
 use transport::quantity::Window;
@@ -27,29 +26,6 @@ const EVENTS: usize = 1024;
 const FIXED: [&str; 6] = ["from", "to", "link", "mtu", "datagram", "return"];
 /// Outages of a link that may lie ahead.
 const OUTAGES_MAX: usize = 1000;
-
-/// A request that is refused.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) status: StatusCode,
-    pub(crate) error: String,
-}
-
-impl Refusal {
-    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
-        Self { status, error: error.into() }
-    }
-
-    pub(crate) fn wrong(error: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        (self.status, Json(model::Problem { error: self.error })).into_response()
-    }
-}
 
 /// A link's ends, and what it does now.
 #[derive(Debug)]
@@ -87,10 +63,6 @@ pub(crate) struct State {
 /// A lock whose holder cannot have left half a change behind.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn seconds(time: Time) -> f64 {
-    Duration::from_nanos(time.as_nanos()).as_secs_f64()
 }
 
 impl State {
@@ -131,7 +103,7 @@ impl State {
 
     pub(crate) fn tell(&self, at: Time, what: What) {
         // Nobody need listen.
-        let _ = self.events.send(Event { at: seconds(at), what });
+        let _ = self.events.send(Event { at: at.as_secs_f64(), what });
     }
 
     pub(crate) fn listen(&self) -> broadcast::Receiver<Event> {
@@ -152,7 +124,7 @@ impl State {
         Ok(model::World {
             name: self.name.clone(),
             began: self.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-            now: seconds(self.now()),
+            now: self.now().as_secs_f64(),
             real_time: self.world.is_real_time(),
             hosts: self.hosts(),
             links: self.links_of(&report),

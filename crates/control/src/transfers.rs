@@ -12,11 +12,12 @@ use engine::Time;
 use lab::emulation::beside::{self, Wish};
 use lab::metrics::TransferMetrics;
 use lab::scenario::{SIZE, Scenario};
+use service::http::Refusal;
 use transport::quantity::{Size, Span};
 
 use crate::list::{Entry, List};
 use crate::model::{self, TransferRequest, TransferState, What};
-use crate::state::{Refusal, State, locked, seconds};
+use crate::state::{State, locked};
 
 /// Transfers that may be under way at a time.
 const RUNNING_MAX: usize = 8;
@@ -76,8 +77,8 @@ impl Entry for Record {
             bytes: self.bytes,
             state: self.state(),
             why: self.why.clone(),
-            began: seconds(self.began),
-            ended: self.ended.map(seconds),
+            began: self.began.as_secs_f64(),
+            ended: self.ended.map(Time::as_secs_f64),
             trusted: self.ended.map(|_| self.doubts.is_empty()),
             doubts: self.doubts.clone(),
             result: self.result.clone(),

@@ -142,7 +142,7 @@ fn printed_settings_of_nodes_are_valid() {
             let toml = format!(
                 "id = \"ipn:1.0\"\nsocket = \"a.sock\"\nstore.directory = \"a\"\n[[layer]]\n{layer}\n{listen}\n"
             );
-            let read = lab::node::NodeSpec::parse(&toml, "NODE.toml");
+            let read = service::node::NodeSpec::parse(&toml, "NODE.toml");
             assert!(read.is_ok(), "{toml}\n{read:?}");
         }
     }

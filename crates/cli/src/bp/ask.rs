@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use control::node::model::{Bundle, Node, Pong, Report};
 use serde_json::json;
+use service::api::model::{Bundle, Node, Pong, Report};
 use transport::quantity::{Size, Span};
 
 use super::{Place, print};

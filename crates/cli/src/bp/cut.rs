@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
-use control::ClientError;
-use control::node::NodeClient;
-use control::node::model::Node;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
+use service::api::NodeClient;
+use service::api::model::Node;
+use service::http::ClientError;
 use wire::file_part::{FilePart, crc_append};
 
 use super::kept;

@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use control::node::model::Delivery;
 use engine::FileName;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
+use service::api::model::Delivery;
 use tempfile::TempPath;
 use wire::file_part::{FilePart, HEADER_MAX, crc_append};
 

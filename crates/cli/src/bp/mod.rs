@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use control::node::NodeClient;
+use service::api::NodeClient;
 
 /// Options of `bp`.
 #[derive(Debug, clap::Args)]

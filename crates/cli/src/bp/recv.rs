@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::{Bytes, BytesMut};
-use control::node::model::Delivery;
-use control::node::{Coming, NodeClient};
+use service::api::model::Delivery;
+use service::api::{Coming, NodeClient};
 
 use super::join::{Joins, Outcome};
 use super::{Place, kept, print};

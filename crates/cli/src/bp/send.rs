@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use control::ClientError;
-use control::node::NodeClient;
+use service::api::NodeClient;
+use service::http::ClientError;
 use transport::quantity::{Size, Span};
 
 use super::{Place, cut, print};

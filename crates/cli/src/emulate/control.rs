@@ -14,11 +14,12 @@ use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use control::folder::{self, Folder, FolderError};
 use control::model;
-use control::{Client, ClientError, Method, Places, Server, segment};
+use control::{Places, Server};
 use emu::{EnterError, World};
 use lab::emulation;
 use lab::scenario::Scenario;
 use serde_json::{Map, Value, json};
+use service::http::{Client, ClientError, Method, segment};
 use transport::settings::tcp::TcpBuffers;
 use transport::text;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use control::model::{Transfer, TransferRequest, TransferState};
-use control::{Client, Method};
 use lab::{adapter, emulation};
+use service::http::{Client, Method};
 use transport::quantity::{Size, Span};
 
 use super::control::{Which, told};

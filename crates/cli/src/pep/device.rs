@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use lab::gateway::{Gateway, OwnTcp};
 use rt::tun::Tun;
 use serde_json::Value;
+use service::gateway::{Gateway, OwnTcp};
 
 /// Makes it. Its packets are as long as the shortest of the long link's.
 pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, bail};
-use lab::gateway::Gateway;
+use service::gateway::Gateway;
 
 /// Use of IPv6 in this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

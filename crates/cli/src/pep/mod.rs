@@ -20,12 +20,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use emu::Bounds;
 use engine::Time;
-use lab::gateway::{Gateway, KernelTcp};
 use proto::pep::{Indication, Pep};
 use rt::streams::{
     Listening, StreamConfig, StreamDriver, StreamEvent, StreamOptions, allow_descriptors,
 };
 use rt::{Control, Waker};
+use service::gateway::{Gateway, KernelTcp};
 use transport::quantity::{Rate, Size, Span};
 
 use self::proxy::Proxy;

@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::Result;
 use engine::{Engine, Time};
-use lab::gateway::Gateway;
 use proto::pep::{Indication, Pep};
 use proto::stack::{self, OverTcp};
 use proto::tcp::{self, Stack};
+use service::gateway::Gateway;
 
 /// An engine in which a proxy is.
 pub(super) trait Proxy: Engine<Indication = Indication> {

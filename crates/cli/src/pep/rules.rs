@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use lab::gateway::{Gateway, OwnTcp};
+use service::gateway::{Gateway, OwnTcp};
 
 use super::device;
 

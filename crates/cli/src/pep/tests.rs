@@ -1,4 +1,4 @@
-use lab::gateway::Gateway;
+use service::gateway::Gateway;
 
 use super::listening;
 use super::rules::Rules;

@@ -87,7 +87,7 @@ const ANY: &str = "any";
 
 /// Milliseconds from the beginning of 2000 until now, by which lifetimes are told to others.
 pub(super) fn clock() -> u64 {
-    lab::node::milliseconds_since_2000(SystemTime::now())
+    service::node::milliseconds_since_2000(SystemTime::now())
 }
 
 /// What users are told of a block on its way.

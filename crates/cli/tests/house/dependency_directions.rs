@@ -21,7 +21,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
     ("transport", &["engine", "wire", "proto"]),
     ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "transport"]),
-    ("control", &["engine", "wire", "proto", "link", "emu", "rt", "transport", "lab"]),
+    ("service", &["engine", "wire", "proto", "rt", "transport"]),
+    ("control", &["engine", "link", "emu", "transport", "service", "lab"]),
     ("py", &["wire", "transport", "lab"]),
     ("fuzz", &["engine", "wire", "proto", "pcap", "sim", "rt", "transport", "lab"]),
     (
@@ -36,6 +37,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "emu",
             "rt",
             "transport",
+            "service",
             "lab",
             "control",
         ],

@@ -14,7 +14,6 @@ mod grc;
 mod long_links;
 mod ltp;
 mod ltpt;
-mod node_layers;
 mod norm;
 mod norm_congestion;
 mod overlay;

@@ -30,8 +30,7 @@ use super::model::{
 };
 use super::payload::{self, Fault, Pieces, Place};
 use super::{Shared, metrics};
-use crate::metrics::TYPE;
-use crate::state::{Refusal, seconds};
+use crate::http::{METRICS_TYPE, Problem, Refusal};
 
 /// Bundles that are listed at most.
 const LISTED: usize = 10_000;
@@ -129,7 +128,7 @@ impl Shared {
         Ok(Node {
             id: self.node.to_string(),
             pid: std::process::id(),
-            seconds: seconds(now),
+            seconds: now.as_secs_f64(),
             is_ready,
             is_persistent,
             layers: self.layers.clone(),
@@ -193,7 +192,7 @@ async fn prometheus(State(shared): Running) -> Answer<Response> {
     let text = metrics::encoded(&shared.report().await?);
     let text =
         text.map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok(([(header::CONTENT_TYPE, TYPE)], text).into_response())
+    Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
 /// The bundles that are held, the first that came first.
@@ -438,7 +437,7 @@ async fn ping(State(shared): Running, asked: Asked<PingRequest>) -> Answer<Respo
         }
         let line = match ping_once(&mut from, &asked, &to, (run, number)).await {
             Ok(pong) => line_of(&pong),
-            Err(refusal) => line_of(&crate::model::Problem { error: refusal.error }),
+            Err(refusal) => line_of(&Problem { error: refusal.error }),
         };
         Some((Ok::<_, std::io::Error>(line), (from, asked, to, number + 1)))
     });

@@ -15,8 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
 use super::model::{Delivery, Sent};
-use crate::client::{ANSWER_MAX, ClientError, connect, refused, segment, wrong};
-use crate::model::Problem;
+use crate::http::{ANSWER_MAX, ClientError, Problem, connect, refused, segment, wrong};
 
 /// Octets of a body that are read at one time.
 const PIECE: usize = 256 << 10;

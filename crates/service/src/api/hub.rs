@@ -1,7 +1,7 @@
 //! Hands what an agent says to whoever waits for it.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use engine::Time;
@@ -10,8 +10,6 @@ use proto::bp::layer::Content;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use wire::bp7::{BundleId, Eid, Reason, StatusReport};
-
-use crate::state::locked;
 
 /// A bundle for an application.
 #[derive(Debug)]
@@ -55,6 +53,11 @@ impl Hub {
         Self { echo, waiting: Mutex::default() }
     }
 
+    /// The lock; no holder can leave half a change behind.
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes the echo's endpoint for itself: once, when the agent begins.
     pub fn begin(&self, agent: &mut Agent) {
         if let Some(endpoint) = &self.echo
@@ -73,20 +76,20 @@ impl Hub {
                     return;
                 }
                 let delivered = Delivered { delivery, id, payload, at: Instant::now() };
-                if let Some(user) = locked(&self.waiting).users.get(&endpoint) {
+                if let Some(user) = self.waiting().users.get(&endpoint) {
                     // One who has gone is deregistered, and then it waits for the next.
                     let _ = user.send(delivered);
                 }
             }
             Indication::Stored { id } => {
-                if let Some(stored) = locked(&self.waiting).stored.remove(&id) {
+                if let Some(stored) = self.waiting().stored.remove(&id) {
                     let _ = stored.send(Ok(()));
                 }
             }
             Indication::Report { from, report } => {
                 let about =
                     |id: &&BundleId| id.source == report.source && id.creation == report.creation;
-                let waiting = locked(&self.waiting);
+                let waiting = self.waiting();
                 let found = waiting.reports.iter().find(|(id, _)| about(id));
                 if let Some((_, follower)) = found {
                     let _ = follower.send((from, report));
@@ -106,7 +109,7 @@ impl Hub {
             Indication::Deleted { id, reason } => {
                 tracing::info!(%id, %reason, "a bundle was deleted");
                 // Who waits for it to be safe hears that it will not be.
-                if let Some(stored) = locked(&self.waiting).stored.remove(&id) {
+                if let Some(stored) = self.waiting().stored.remove(&id) {
                     let _ = stored.send(Err(reason));
                 }
             }
@@ -118,7 +121,7 @@ impl Hub {
 
     fn trouble(&self, what: String) {
         tracing::warn!("{what}");
-        locked(&self.waiting).trouble = Some(what);
+        self.waiting().trouble = Some(what);
     }
 
     /// An echo. What is a file stays here: nobody needs to ping with so much.
@@ -148,28 +151,28 @@ impl Hub {
     }
 
     pub(crate) fn add_user(&self, endpoint: Eid, user: UnboundedSender<Delivered>) {
-        locked(&self.waiting).users.insert(endpoint, user);
+        self.waiting().users.insert(endpoint, user);
     }
 
     pub(crate) fn remove_user(&self, endpoint: &Eid) {
-        locked(&self.waiting).users.remove(endpoint);
+        self.waiting().users.remove(endpoint);
     }
 
     pub(crate) fn wait_for_store(&self, id: BundleId, stored: oneshot::Sender<Result<(), Reason>>) {
-        locked(&self.waiting).stored.insert(id, stored);
+        self.waiting().stored.insert(id, stored);
     }
 
     pub(crate) fn unfollow(&self, id: &BundleId) {
-        locked(&self.waiting).reports.remove(id);
+        self.waiting().reports.remove(id);
     }
 
     pub(crate) fn follow(&self, id: BundleId, follower: UnboundedSender<Told>) {
-        locked(&self.waiting).reports.insert(id, follower);
+        self.waiting().reports.insert(id, follower);
     }
 
     /// Endpoints with users, and what was wrong last.
     pub(crate) fn state(&self) -> (Vec<Eid>, Option<String>) {
-        let waiting = locked(&self.waiting);
+        let waiting = self.waiting();
         (waiting.users.keys().cloned().collect(), waiting.trouble.clone())
     }
 }

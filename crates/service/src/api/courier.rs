@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use super::client::{Coming, Connection, uri, whole};
 use super::model::Delivery;
-use crate::client::ClientError;
+use crate::http::ClientError;
 
 /// Connections over which bundles are handed in: each waits for the node's disk.
 const SENDERS: usize = 8;

@@ -18,7 +18,7 @@ use engine::Time;
 use proto::bp::agent::{Agent, Indication, SendRequest};
 use rt::node::Node;
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
-use slowlight_lab::node::NodeSpec;
+use service::node::NodeSpec;
 use transport::text;
 use wire::bp7::Eid;
 

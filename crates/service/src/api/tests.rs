@@ -2,13 +2,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use lab::node::NodeSpec;
 use rt::node::Node;
 use rt::{FileStore, StoreConfig, Waker};
 
 use super::model::{Bundle, Pong, Report};
 use super::*;
-use crate::client::ClientError;
+use crate::http::ClientError;
+use crate::node::NodeSpec;
 
 /// A node by itself, with its interface.
 struct Place {

@@ -8,12 +8,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use engine::{FileName, Time};
-use lab::node::NodeSpec;
 use proto::bp::agent::{Agent, Indication, SendRequest};
 use proto::bp::layer::Content;
 use rt::node::Node;
 use rt::{FileStore, StoreConfig, Waker};
-use slowlight_lab as lab;
+use service::node::NodeSpec;
 use wire::bp7::{BundleId, Eid};
 
 const PATIENCE: Duration = Duration::from_secs(60);

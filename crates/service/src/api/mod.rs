@@ -27,7 +27,7 @@ pub use self::client::{Coming, NodeClient};
 pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
 pub use self::hub::Hub;
 
-use crate::server::{ServeError, accept, bind_unix};
+use crate::http::{ServeError, accept, bind_unix};
 
 /// The node whose interface it is.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The interface from the other side.
+//! The client of an interface on a Unix socket.
 
 use std::io;
 use std::os::unix::net::UnixStream as Probe;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use crate::model::Problem;
+use super::Problem;
 
 /// Octets of an answer.
 pub(crate) const ANSWER_MAX: usize = 64 << 20;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Why there was no answer, or none that was hoped for.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The world refused, for this reason.
+    /// The server refused.
     #[error("{error}")]
     Refused {
         /// The status of HTTP.
@@ -46,14 +46,14 @@ pub enum ClientError {
     Answer(String),
 }
 
-/// Asks one world.
+/// Sends requests to one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
 impl Client {
-    /// Of the world with this socket.
+    /// Client of the server with this socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned() }

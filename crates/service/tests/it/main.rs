@@ -1,0 +1,3 @@
+//! Nodes on real sockets.
+
+mod node_layers;
