@@ -89,7 +89,7 @@ def documented(path: str, struct: str) -> dict[str, str]:
 def columns() -> str:
     """The page of the columns of a study's tables."""
     transfer = documented("crates/lab/src/metrics.rs", "TransferMetrics")
-    done = documented("crates/lab/src/study/runner.rs", "Done")
+    done = documented("crates/testbed/src/study/runner.rs", "Done")
     lines = [
         "# Columns of tables",
         "",
@@ -98,7 +98,7 @@ def columns() -> str:
         "| column | kind | what it is |",
         "|---|---|---|",
     ]
-    source = (ROOT / "crates/lab/src/study/table.rs").read_text(encoding="utf-8")
+    source = (ROOT / "crates/testbed/src/study/table.rs").read_text(encoding="utf-8")
     for name, kind, find in COLUMN.findall(source):
         field = re.search(r"row\.(transfer|done)\.(\w+)", find)
         about = OTHERS.get(name)

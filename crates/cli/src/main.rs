@@ -37,9 +37,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use lab::emulation::transfers::TransfersError;
 use lab::run::RunError;
-use lab::study::StudyError;
+use testbed::emulation::transfers::TransfersError;
+use testbed::study::StudyError;
 use transport::SpecError;
 
 #[derive(Debug, Parser)]

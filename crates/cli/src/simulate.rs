@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use comfy_table::Table;
+use lab::adapter::Verdict;
 use lab::metrics::TransferMetrics;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
-use lab::tool::Verdict;
 use serde_json::json;
 use transport::settings::tcp::TcpBuffers;
 

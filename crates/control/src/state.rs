@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use engine::Time;
-use lab::emulation::tools::Ports;
 use lab::link_spec::LinkSpec;
 use lab::scenario::Scenario;
 use serde_json::{Map, Value};
 use service::http::Refusal;
+use testbed::emulation::tools::Ports;
 use tokio::sync::{Notify, broadcast};
 use transport::quantity::Span;
 use transport::quantity::Window;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use engine::Time;
-use lab::emulation::beside::{self, Wish};
 use lab::metrics::TransferMetrics;
 use lab::scenario::{SIZE, Scenario};
 use service::http::Refusal;
+use testbed::emulation::beside::{self, Wish};
 use transport::quantity::{Size, Span};
 
 use crate::list::{Entry, List};

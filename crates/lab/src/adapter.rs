@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use transport::files;
 use transport::text::{self, SpecError};
 
 /// A program of others that carries files or measures a link.
@@ -46,6 +47,20 @@ pub enum Ready {
     Tcp,
     /// A UDP socket.
     Udp,
+}
+
+/// How a transfer by a tool ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The file has arrived, with the same SHA-256.
+    Identical,
+    /// Something else has arrived, though the tool says that all is well.
+    Different,
+    /// No file is left by this tool, which measures only.
+    Measured,
+    /// It has failed, and says so or took too long.
+    Failed,
 }
 
 /// What a tool takes.
@@ -148,20 +163,7 @@ impl Adapters {
     /// The folder or a file in it cannot be read.
     pub fn with(folder: Option<&Path>) -> Result<Self, SpecError> {
         let Some(folder) = folder else { return Ok(Self::default()) };
-        let unreadable =
-            |path: &Path, error| SpecError::Unreadable { path: path.to_owned(), error };
-        let entries = folder.read_dir().map_err(|error| unreadable(folder, error))?;
-        let mut own = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(|error| unreadable(folder, error))?.path();
-            let name = path.file_stem().and_then(|name| name.to_str());
-            if let Some(name) = name.filter(|_| path.extension().is_some_and(|e| e == "toml")) {
-                let read = std::fs::read_to_string(&path);
-                own.push((name.to_owned(), read.map_err(|error| unreadable(&path, error))?));
-            }
-        }
-        own.sort();
-        Ok(Self { folder: Some(folder.to_owned()), own })
+        Ok(Self { folder: Some(folder.to_owned()), own: files::toml_files(folder)? })
     }
 
     /// The names of all, those of the folder first.
@@ -283,43 +285,6 @@ impl NeedText {
     }
 }
 
-impl Adapter {
-    /// Checks that this machine has all that it takes.
-    ///
-    /// # Errors
-    ///
-    /// The first that is missing, and how it is had.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let missing = self.missing();
-        let missing = missing.first();
-        missing.map_or(Ok(()), |need| Err(SpecError::invalid(format!("{}: {need}", self.name))))
-    }
-
-    /// What it takes and this machine lacks.
-    #[must_use]
-    pub fn missing(&self) -> Vec<&Need> {
-        self.needs.iter().filter(|need| !need.is_met()).collect()
-    }
-}
-
-impl Need {
-    fn is_met(&self) -> bool {
-        match self {
-            Self::Program { name, .. } => {
-                let path = std::env::var_os("PATH").unwrap_or_default();
-                let of_system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-                let mut folders = std::env::split_paths(&path).chain(of_system);
-                folders.any(|folder| folder.join(name).is_file())
-            }
-            Self::CongestionControl(name) => {
-                let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-                let available = std::fs::read_to_string(available).unwrap_or_default();
-                available.split_whitespace().any(|known| known == name)
-            }
-        }
-    }
-}
-
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -398,20 +363,5 @@ mod tests {
         }
         let missing = Adapters::with(Some(Path::new("/nowhere"))).unwrap_err().to_string();
         assert!(missing.contains("/nowhere"), "{missing}");
-    }
-
-    #[test]
-    fn what_is_missing_says_where_it_is_had() {
-        let text = "client = \"x\"\nport = 1\nneeds = [{ program = \"no-such-tool\", package = \
-                    \"none-such\" }, { program = \"sh\", package = \"dash\" }, \
-                    { congestion_control = \"psychic\" }]";
-        let folder = folder(&[("x.toml", text)]);
-        let adapter = Adapters::with(Some(folder.path())).unwrap().find("x").unwrap();
-        let missing: Vec<_> = adapter.missing().into_iter().map(Need::to_string).collect();
-        assert_eq!(missing.len(), 2);
-        assert!(missing[0].contains("apt-get install none-such"), "{missing:?}");
-        let error = adapter.check().unwrap_err().to_string();
-        assert!(error.starts_with("x: ") && error.contains("none-such"), "{error}");
-        assert!(missing[1].contains("modprobe tcp_psychic"), "{missing:?}");
     }
 }

@@ -19,23 +19,23 @@ use crate::topology::Topology;
 
 /// The engine of one node.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub struct Part {
     /// The node's number.
-    pub(crate) host: usize,
+    pub host: usize,
     /// The UDP port that it sends from and listens on.
-    pub(crate) port: u16,
+    pub port: u16,
     /// What it is told to be.
-    pub(crate) config: EngineConfig,
+    pub config: EngineConfig,
     /// Whom it reaches, in the order in which it is told.
-    pub(crate) ways: Vec<Way>,
+    pub ways: Vec<Way>,
     /// Its IP interfaces, by the links that they lead over, if it reads and writes whole packets;
     /// then its ways are its own affair.
-    pub(crate) interfaces: Vec<(PathId, usize, PathInfo)>,
+    pub interfaces: Vec<(PathId, usize, PathInfo)>,
 }
 
 /// Whom an engine reaches.
 #[derive(Clone, Debug)]
-pub(crate) enum Way {
+pub enum Way {
     /// A peer.
     Peer {
         /// What the engine calls it.
@@ -72,7 +72,7 @@ pub(crate) enum Way {
 /// # Errors
 ///
 /// When the scenario is not resolved, or an engine cannot be what it says.
-pub(crate) fn parts(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<Part>, SpecError> {
+pub fn parts(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<Part>, SpecError> {
     let cast = Cast { scenario, topology };
     let mut parts = Vec::new();
     for (index, (name, node)) in scenario.nodes.iter().enumerate() {
@@ -272,7 +272,7 @@ impl Cast<'_> {
 
 /// What has to be asked for a transfer, and of which nodes: once where all receivers are sent to as
 /// a group, else for each of them.
-pub(crate) fn requests<'s>(
+pub fn requests<'s>(
     scenario: &'s Scenario,
     transfer: &'s Transfer,
 ) -> Result<Vec<(&'s str, SendRequest)>, SpecError> {
@@ -302,12 +302,12 @@ pub(crate) fn requests<'s>(
 }
 
 /// Checks that there are ways for all transfers.
-pub(crate) fn check_ways(scenario: &Scenario, topology: &Topology<'_>) -> Result<(), SpecError> {
+pub fn check_ways(scenario: &Scenario, topology: &Topology<'_>) -> Result<(), SpecError> {
     scenario.transfers.iter().try_for_each(|transfer| topology.check_ways(scenario, transfer))
 }
 
 /// Puts the files that a node sends into its store, which misbehaves as the scenario says.
-pub(crate) fn fill_store(
+pub fn fill_store(
     store: &mut sim::Store,
     scenario: &Scenario,
     (name, node): (&str, &Node),
@@ -336,7 +336,7 @@ pub(crate) fn fill_store(
 }
 
 /// The interface over a link.
-pub(crate) fn interface(link: usize) -> PathId {
+pub fn interface(link: usize) -> PathId {
     PathId(u32::try_from(link).unwrap_or(u32::MAX))
 }
 
@@ -345,7 +345,12 @@ fn group_path(scenario: &Scenario, number: usize) -> PathId {
     PathId(u32::try_from(scenario.nodes.len() + number).unwrap_or(u32::MAX))
 }
 
-pub(crate) fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {
+/// Name of a transfer's file at its receiver.
+///
+/// # Errors
+///
+/// When it cannot be that of a file.
+pub fn file_name(transfer: &Transfer) -> Result<FileName, SpecError> {
     named(transfer.name.as_deref().unwrap_or_default())
 }
 
@@ -353,7 +358,9 @@ fn named(name: &str) -> Result<FileName, SpecError> {
     FileName::file(name).map_err(|error| SpecError::invalid(format!("{name:?}: {error}")))
 }
 
-pub(crate) fn unresolved(name: &str) -> SpecError {
+/// Error of a scenario with a node `name` that is not resolved.
+#[must_use]
+pub fn unresolved(name: &str) -> SpecError {
     SpecError::invalid(format!("{name}: the scenario is not resolved"))
 }
 

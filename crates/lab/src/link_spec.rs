@@ -724,7 +724,7 @@ impl Burst {
 }
 
 /// A moment of the scenario's clock.
-pub(crate) fn time(at: Span) -> Time {
+pub fn time(at: Span) -> Time {
     Time::ZERO + at.duration()
 }
 

@@ -14,10 +14,10 @@ use sim::HostStats;
 use transport::engines::End;
 use transport::over_tcp::BufferLimits;
 
+use crate::adapter::Verdict;
 use crate::bound::{self, Hop};
 use crate::link_spec::LinkSpec;
 use crate::scenario::Transfer;
-use crate::tool::Verdict;
 
 /// What became of one transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,36 +18,36 @@ use crate::scenario::{Scenario, Transfer};
 use crate::topology::Topology;
 
 /// All that was seen of the transfers of a world. Hosts and links have the scenario's numbers.
-pub(crate) struct Seen {
+pub struct Seen {
     /// What each transfer's sender said to the request; `None` if it was not made.
-    pub(crate) answers: Vec<Option<Result<(), String>>>,
+    pub answers: Vec<Option<Result<(), String>>>,
     /// When files were ready to cross, as clients told, with the files' names.
-    pub(crate) begins: Vec<(Time, usize, String)>,
+    pub begins: Vec<(Time, usize, String)>,
     /// How long keys took to come back, as clients told, with the files' names.
-    pub(crate) latencies: Vec<(usize, String, Latency)>,
+    pub latencies: Vec<(usize, String, Latency)>,
     /// What engines told of the ends of transfers, in the order in which they did.
-    pub(crate) ends: Vec<(Time, usize, End)>,
+    pub ends: Vec<(Time, usize, End)>,
     /// What hosts sent and received.
-    pub(crate) hosts: Vec<HostStats>,
+    pub hosts: Vec<HostStats>,
     /// What hosts sent again, and how often they asked for that.
-    pub(crate) repairs: Vec<Option<(u64, u64)>>,
+    pub repairs: Vec<Option<(u64, u64)>>,
     /// Times for which buffers stopped hosts.
-    pub(crate) buffers: Vec<Option<BufferLimits>>,
+    pub buffers: Vec<Option<BufferLimits>>,
     /// What became of packets.
-    pub(crate) links: Vec<link::Stats>,
+    pub links: Vec<link::Stats>,
     /// Whether nothing but these transfers was carried.
-    pub(crate) alone: bool,
+    pub alone: bool,
 }
 
 impl Seen {
     /// What became of the links.
-    pub(crate) fn links(&self, scenario: &Scenario) -> Vec<LinkMetrics> {
+    pub fn links(&self, scenario: &Scenario) -> Vec<LinkMetrics> {
         let links = scenario.links.iter().zip(&self.links);
         links.map(|(spec, stats)| LinkMetrics::new(spec, stats)).collect()
     }
 
     /// What became of the transfers. `is_there` says whether a host has a file with this content.
-    pub(crate) fn transfers(
+    pub fn transfers(
         &self,
         scenario: &Scenario,
         topology: &Topology<'_>,

@@ -15,7 +15,7 @@ use crate::scenario::{Node, Scenario, Transfer};
 impl Transfer {
     /// The nodes it passes on its way to each receiver, whose entities speak with each other, both
     /// ends included.
-    pub(crate) fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
+    pub fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
         self.to.names().map(|to| {
             let via = self.via.iter().map(String::as_str);
             [self.from.as_str()].into_iter().chain(via).chain([to]).collect()
@@ -23,7 +23,7 @@ impl Transfer {
     }
 
     /// All nodes that take part.
-    pub(crate) fn everybody(&self) -> impl Iterator<Item = &str> {
+    pub fn everybody(&self) -> impl Iterator<Item = &str> {
         let via = self.via.iter().map(String::as_str);
         [self.from.as_str()].into_iter().chain(via).chain(self.to.names())
     }

@@ -1,8 +1,7 @@
 //! One world, from its beginning to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +12,8 @@ use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
 use transport::bundles::BundleMetrics;
 use transport::engines::{AnyEngine, AnyIndication};
+use transport::files;
+use transport::protocol::Family;
 use transport::text::SpecError;
 
 use crate::cast::{self, Part, Way, unresolved};
@@ -93,7 +94,7 @@ pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
 /// # Errors
 ///
 /// When a file cannot be read or held in memory.
-pub(crate) fn contents_within(scenario: &Scenario, most: u64) -> Result<Vec<Bytes>, SpecError> {
+pub fn contents_within(scenario: &Scenario, most: u64) -> Result<Vec<Bytes>, SpecError> {
     let transfers = scenario.transfers.iter().enumerate();
     transfers.map(|(index, transfer)| content(scenario.seed, index, transfer, most)).collect()
 }
@@ -113,14 +114,33 @@ pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
     )))
 }
 
+/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real hosts,
+/// and that there are no gateways that split its connections.
+///
+/// # Errors
+/// The first that is, and what to do.
+pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
+    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.pep.is_some()) {
+        return Err(SpecError::invalid(format!(
+            "nodes.{name}.pep: gateways that split connections run in the simulator: slowlight sim"
+        )));
+    }
+    let is_stream = |transfer: &Transfer| {
+        let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
+        let is_stream = matches!(family, Some(Family::OverTcp | Family::Bundles));
+        transfer.tool.is_none() && is_stream
+    };
+    let Some(index) = scenario.transfers.iter().position(is_stream) else { return Ok(()) };
+    Err(SpecError::invalid(format!(
+        "transfers[{index}]: {} runs in the simulator: slowlight sim; for real programs in the \
+         emulator write tool = \"ftp\" in place of the protocol",
+        scenario.transfers[index].carrier()
+    )))
+}
+
 fn content(seed: u64, index: usize, transfer: &Transfer, most: u64) -> Result<Bytes, SpecError> {
     if let Some(path) = &transfer.file {
-        let mut content = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut content));
-        return match read {
-            Ok(_) => Ok(content.into()),
-            Err(error) => Err(SpecError::Unreadable { path: path.clone(), error }),
-        };
+        return Ok(files::read_within(path, most)?.into());
     }
     let size = transfer.size.unwrap_or(crate::scenario::SIZE).bytes();
     match transfer.content.unwrap_or_default() {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use engine::Rng;
 use serde::{Deserialize, Serialize};
 use transport::engines::{EngineConfig, SaratogaConfig};
+use transport::files;
 use transport::mib::Class;
 use transport::overlay::Overlay;
 use transport::protocol::{Carried, Family, Kind, Protocol};
@@ -233,7 +234,7 @@ impl Transfer {
     /// The file's size; 0 for a file that cannot be looked at.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.file {
-            Some(path) => std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
+            Some(path) => files::length(path),
             None => self.size.unwrap_or(SIZE).bytes(),
         }
     }

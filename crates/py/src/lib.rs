@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lab::run::{self, Recorders, RunError};
 use lab::scenario::Scenario;
-use lab::study::results::{self, Of};
-use lab::study::table::{Values, table};
-use lab::study::{
-    self, Done, Filter, Given, How, Journal, JournalError, Selection, Source, Study, StudyError,
-};
 use pyo3::exceptions::{PyIndexError, PyKeyboardInterrupt, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use testbed::study::results::{self, Of};
+use testbed::study::table::{Values, table};
+use testbed::study::{
+    self, Done, Filter, Given, How, Journal, JournalError, Selection, Source, Study, StudyError,
+};
 use transport::SpecError;
 
 fn refused(error: impl std::fmt::Display) -> PyErr {

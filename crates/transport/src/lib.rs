@@ -7,6 +7,7 @@ pub mod bundles;
 pub mod carried;
 pub mod contact_plan;
 pub mod engines;
+pub mod files;
 pub mod mib;
 pub mod over_tcp;
 pub mod overlay;

@@ -15,13 +15,14 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use emu::{Bounds, Stage, World};
-use lab::adapter::{Adapter, Adapters};
-use lab::emulation::transfers;
+use lab::adapter::{Adapter, Adapters, Verdict};
 use lab::preset::Preset;
-use lab::scratch::Scratch;
-use lab::tool::{Job, Outcome, Verdict};
-use lab::{compare, content, emulation, tool};
+use lab::{compare, content};
 use serde::{Deserialize, Serialize};
+use testbed::emulation::transfers;
+use testbed::scratch::Scratch;
+use testbed::tool::{Job, Outcome};
+use testbed::{emulation, tool};
 use transport::protocol::{Family, Protocol};
 use transport::quantity::{Probability, Size, Span};
 use transport::settings::tcp::TcpBuffers;
@@ -195,7 +196,7 @@ impl Args {
         let mut contenders = BTreeMap::new();
         for name in tools {
             let adapter = adapters.find(name)?;
-            adapter.check()?;
+            tool::check(&adapter)?;
             order.push(name.clone());
             contenders.insert(name.clone(), Contender::Tool(adapter));
         }

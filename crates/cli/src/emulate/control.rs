@@ -16,10 +16,10 @@ use control::folder::{self, Folder, FolderError};
 use control::model;
 use control::{Places, Server};
 use emu::{EnterError, World};
-use lab::emulation;
 use lab::scenario::Scenario;
 use serde_json::{Map, Value, json};
 use service::http::{Client, ClientError, Method, segment};
+use testbed::emulation;
 use transport::settings::tcp::TcpBuffers;
 use transport::text;
 
@@ -194,7 +194,7 @@ pub(super) fn remove_dead() {
     if let Err(error) = emu::restore_forwarding() {
         tracing::warn!("the machine still forwards packets: {error}");
     }
-    if let Err(error) = lab::scratch::remove_dead() {
+    if let Err(error) = testbed::scratch::remove_dead() {
         tracing::warn!("temporary files of a run that was killed: {error}");
     }
 }

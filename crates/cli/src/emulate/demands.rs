@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 use emu::{Bounds, Misfit, Plan, Report};
-use lab::account::{self, Account};
 use lab::scenario::Scenario;
+use testbed::account::{self, Account};
 use transport::quantity::{Size, Span};
 
 use super::baseline::Baseline;

@@ -18,8 +18,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, anyhow};
 use emu::{CaptureLimits, Requests, User, World};
-use lab::emulation;
 use lab::scenario::Scenario;
+use testbed::emulation;
 use transport::quantity::Size;
 use transport::settings::tcp::TcpBuffers;
 

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, anyhow, bail};
 use emu::{HostPlan, Name, Plan, Range, Stage, Uplink, World};
-use lab::emulation::{self, ENDS};
 use lab::scenario::Scenario;
+use testbed::emulation::{self, ENDS};
 use transport::text;
 
 use crate::Usage;

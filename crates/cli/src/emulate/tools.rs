@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use lab::adapter::Adapters;
+use testbed::tool;
 
 /// Options of `emu tools`.
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     table.load_style(NOTHING);
     for name in adapters.names() {
         let adapter = adapters.find(name)?;
-        let missing = adapter.missing().first().map(ToString::to_string);
+        let missing = tool::missing(&adapter).first().map(ToString::to_string);
         let state = missing.unwrap_or_else(|| "here".to_owned());
         table.add_row([adapter.name, adapter.about, state]);
     }

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use control::model::{Transfer, TransferRequest, TransferState};
-use lab::{adapter, emulation};
+use lab::adapter;
 use service::http::{Client, Method};
+use testbed::emulation;
 use transport::quantity::{Size, Span};
 
 use super::control::{Which, told};

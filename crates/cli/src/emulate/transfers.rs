@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use emu::{Stage, World};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::account::Account;
-use lab::emulation;
-use lab::emulation::transfers::{self, Progress};
 use lab::run::{self, Run};
 use lab::scenario::Scenario;
+use testbed::account::Account;
+use testbed::emulation;
+use testbed::emulation::transfers::{self, Progress};
 
 use super::{RunArgs, ended};
 use crate::{Usage, show, simulate};
@@ -48,7 +48,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         simulate::prepare(folder, &args.scenario, &scenario)?;
     }
     let contents = run::contents(&scenario)?;
-    transfers::refuse_streams(&scenario)?;
+    run::refuse_streams(&scenario)?;
     emu::name_hosts(&plan.hosts, &[]).context("naming the hosts in /etc/hosts")?;
     let world = World::start(&plan)?;
     super::limit_tcp_buffers(&world, &scenario, args.tcp_buffers)?;

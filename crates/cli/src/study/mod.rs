@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::Context as _;
-use lab::study::results::{self, Of};
-use lab::study::{
+use testbed::study::results::{self, Of};
+use testbed::study::{
     self, BUILT_IN, Done, Filter, Finished, How, Journal, Place, Selection, Sheet, Study,
     StudyError,
 };

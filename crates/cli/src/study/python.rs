@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
-use lab::study::Filter;
+use testbed::study::Filter;
 
 /// Options of `study report`.
 #[derive(Debug, clap::Args)]

@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
@@ -20,10 +20,11 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("rt", &["engine", "wire", "proto"]),
     ("emu", &["engine", "wire", "link", "pcap", "rt"]),
     ("transport", &["engine", "wire", "proto"]),
-    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "emu", "rt", "transport"]),
+    ("lab", &["engine", "wire", "proto", "link", "pcap", "sim", "transport"]),
+    ("testbed", &["engine", "link", "sim", "emu", "rt", "transport", "lab"]),
     ("service", &["engine", "wire", "proto", "rt", "transport"]),
-    ("control", &["engine", "link", "emu", "transport", "service", "lab"]),
-    ("py", &["wire", "transport", "lab"]),
+    ("control", &["engine", "link", "emu", "transport", "service", "lab", "testbed"]),
+    ("py", &["transport", "lab", "testbed"]),
     ("fuzz", &["engine", "wire", "proto", "pcap", "sim", "rt", "transport", "lab"]),
     (
         "cli",
@@ -39,6 +40,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "transport",
             "service",
             "lab",
+            "testbed",
             "control",
         ],
     ),

@@ -1,4 +1,4 @@
-//! Simulated and emulated worlds: each protocol over the links it is for, and what is computed of
+//! Simulated worlds: each protocol over the links it is for, and what is computed of
 //! them.
 
 mod advise;
@@ -24,5 +24,4 @@ mod runs;
 mod saratoga;
 mod scps_fp;
 mod settings;
-mod tools;
 mod worlds;

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use lab::tool::Verdict;
+use lab::adapter::Verdict;
 
 use super::Done;
 
@@ -83,7 +83,7 @@ pub(super) fn explain(done: &[Done]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use lab::tool::Outcome;
+    use testbed::tool::Outcome;
 
     use super::super::Case;
     use super::*;

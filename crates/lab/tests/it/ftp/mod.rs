@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 
 use lab::compare::Plan;
 use lab::content;
-use lab::emulation::transfers::refuse_streams;
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
@@ -374,11 +373,11 @@ fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
 #[test]
 fn real_hosts_refuse_it_and_say_what_to_do() {
     let scenario = Scenario::parse(&world("ftp/reno", "1 kB", GEO, ""), "world").unwrap();
-    let refused = refuse_streams(&scenario.resolved().unwrap()).unwrap_err().to_string();
+    let refused = run::refuse_streams(&scenario.resolved().unwrap()).unwrap_err().to_string();
     assert!(refused.contains("ftp/reno runs in the simulator"), "{refused}");
     assert!(refused.contains("tool = \"ftp\""), "{refused}");
     let other = Scenario::parse(&world("cfdp", "1 kB", GEO, ""), "world").unwrap();
-    refuse_streams(&other.resolved().unwrap()).unwrap();
+    run::refuse_streams(&other.resolved().unwrap()).unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Programs of others, run by their [adapters](crate::adapter) between hosts of the emulator.
+//! Programs of others, run by their [adapters](lab::adapter) between hosts of the emulator.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
@@ -9,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use emu::Host;
+use lab::adapter::{Adapter, Need, Ready, Verdict};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use transport::text::SpecError;
 
-use crate::adapter::{Adapter, Ready};
 use crate::scratch::Scratch;
 
 /// How long a server may take until it is ready.
@@ -69,18 +71,37 @@ pub struct Outcome {
     pub why: Option<String>,
 }
 
-/// How a transfer by a tool ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Verdict {
-    /// The file has arrived, with the same SHA-256.
-    Identical,
-    /// Something else has arrived, though the tool says that all is well.
-    Different,
-    /// No file is left by this tool, which measures only.
-    Measured,
-    /// It has failed, and says so or took too long.
-    Failed,
+/// Checks that this machine has all that a tool takes.
+///
+/// # Errors
+///
+/// The first that is missing, and how to install it.
+pub fn check(adapter: &Adapter) -> Result<(), SpecError> {
+    let missing = missing(adapter);
+    let error = |need: &&Need| SpecError::invalid(format!("{}: {need}", adapter.name));
+    missing.first().map(error).map_or(Ok(()), Err)
+}
+
+/// What a tool takes and this machine lacks.
+#[must_use]
+pub fn missing(adapter: &Adapter) -> Vec<&Need> {
+    adapter.needs.iter().filter(|need| !is_met(need)).collect()
+}
+
+fn is_met(need: &Need) -> bool {
+    match need {
+        Need::Program { name, .. } => {
+            let path = env::var_os("PATH").unwrap_or_default();
+            let of_system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+            let mut folders = env::split_paths(&path).chain(of_system);
+            folders.any(|folder| folder.join(name).is_file())
+        }
+        Need::CongestionControl(name) => {
+            let available = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+            let available = fs::read_to_string(available).unwrap_or_default();
+            available.split_whitespace().any(|known| known == name)
+        }
+    }
 }
 
 /// The SHA-256 of a file.
@@ -374,11 +395,29 @@ pub(crate) fn listens(host: &Host, ready: Ready, port: u16) -> io::Result<bool> 
 
 #[cfg(test)]
 mod tests {
+    use lab::adapter::Adapters;
+
     use super::*;
 
     #[test]
     fn tools_are_told_a_little_less_than_links_have_but_never_nothing() {
         let told = [8_000_000, 100, 99, 20, 1, u64::MAX].map(told_of);
         assert_eq!(told, [7_600_000, 95, 94, 19, 1, 17_524_406_870_024_074_034]);
+    }
+
+    #[test]
+    fn what_is_missing_says_where_it_is_had() {
+        let text = "client = \"x\"\nport = 1\nneeds = [{ program = \"no-such-tool\", package = \
+                    \"none-such\" }, { program = \"sh\", package = \"dash\" }, \
+                    { congestion_control = \"psychic\" }]";
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("x.toml"), text).unwrap();
+        let adapter = Adapters::with(Some(folder.path())).unwrap().find("x").unwrap();
+        let missing: Vec<_> = missing(&adapter).into_iter().map(Need::to_string).collect();
+        assert_eq!(missing.len(), 2);
+        assert!(missing[0].contains("apt-get install none-such"), "{missing:?}");
+        let error = check(&adapter).unwrap_err().to_string();
+        assert!(error.starts_with("x: ") && error.contains("none-such"), "{error}");
+        assert!(missing[1].contains("modprobe tcp_psychic"), "{missing:?}");
     }
 }

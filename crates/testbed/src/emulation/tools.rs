@@ -13,20 +13,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use emu::World;
 use engine::Time;
+use lab::adapter::{self, Adapter, Ready, Verdict};
+use lab::bound::{self, Hop};
+use lab::cast;
+use lab::link_spec::time;
+use lab::metrics::TransferMetrics;
+use lab::scenario::{Scenario, Transfer};
+use lab::topology::Topology;
 use rt::Clock;
 use sha2::{Digest as _, Sha256};
 use transport::text::SpecError;
 
 use super::transfers::TransfersError;
-use crate::adapter::{self, Adapter, Ready};
-use crate::bound::{self, Hop};
-use crate::cast;
-use crate::link_spec::time;
-use crate::metrics::TransferMetrics;
-use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
-use crate::tool::{self, Job, Outcome, Verdict};
-use crate::topology::Topology;
+use crate::tool::{self, Job, Outcome};
 
 /// How often it is looked whether it is time to begin, or all shall end.
 const LOOK: Duration = Duration::from_millis(25);
@@ -72,7 +72,7 @@ pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     for (index, transfer) in scenario.transfers.iter().enumerate() {
         let Some(tool) = &transfer.tool else { continue };
         let told = |error| SpecError::invalid(format!("transfers[{index}].tool: {error}"));
-        adapter::named(tool).and_then(|adapter| adapter.check()).map_err(told)?;
+        adapter::named(tool).and_then(|adapter| tool::check(&adapter)).map_err(told)?;
     }
     Ok(())
 }
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn what_is_simulated_has_no_tools() {
         let scenario = resolved("{ from = \"a\", to = \"b\", tool = \"iperf3-cubic\" }").unwrap();
-        let told = crate::run::refuse_tools(&scenario).unwrap_err().to_string();
+        let told = lab::run::refuse_tools(&scenario).unwrap_err().to_string();
         assert!(told.contains("iperf3-cubic") && told.contains("slowlight emu run"), "{told}");
         let told = scenario.to_toml().unwrap();
         let again = Scenario::parse(&told, "again").unwrap().resolved().unwrap();

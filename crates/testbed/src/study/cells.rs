@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lab::scenario::Scenario;
 use transport::text::{self, SpecError};
 
 use super::axes::{set_all, toml_of};
 use super::{Given, Sheet, Source, Value};
-use crate::scenario::Scenario;
 
 /// One value of each axis of a sheet.
 #[derive(Clone, Debug, PartialEq, Eq)]

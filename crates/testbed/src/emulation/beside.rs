@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use emu::World;
 use engine::Time;
+use lab::cast;
+use lab::groups::Receivers;
+use lab::metrics::TransferMetrics;
+use lab::run;
+use lab::scenario::{Capture, Limits, Node, Scenario, Transfer};
+use lab::topology::Topology;
 use transport::protocol::{Kind, Protocol};
 use transport::quantity::{Size, Span};
 use transport::text::SpecError;
 
 use super::tools::Ports;
 use super::transfers::{self, Progress, TransfersError};
-use crate::cast;
-use crate::groups::Receivers;
-use crate::metrics::TransferMetrics;
-use crate::run;
-use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::topology::Topology;
 
 /// The UDP ports of engines: behind those that systems give to programs, and far enough from
 /// each other in time that nothing of one transfer reaches another.

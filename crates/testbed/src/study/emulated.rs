@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use emu::World;
+use lab::adapter;
+use lab::run;
+use lab::scenario::{Node, Scenario};
 use transport::protocol::Family;
 use transport::quantity::Span;
 use transport::text::SpecError;
 
 use super::{Done, StudyError};
 use crate::account::{self, Account};
-use crate::adapter;
 use crate::emulation;
 use crate::emulation::transfers::{self, TransfersError};
-use crate::run;
-use crate::scenario::{Node, Scenario};
 
 /// A world of a study as the emulator has it.
 #[derive(Debug)]

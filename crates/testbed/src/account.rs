@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use emu::{Bounds, Doubt, Report};
+use lab::link_spec::LinkSpec;
+use lab::scenario::{Limits, Scenario};
 use link::{LossCause, Stats};
 use serde::Serialize;
-
-use crate::link_spec::LinkSpec;
-use crate::scenario::{Limits, Scenario};
 
 /// What the emulator did in a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::Rng;
+use lab::metrics::TransferMetrics;
+use lab::run::{self, Recorders, RunError};
+use lab::scenario::Scenario;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -17,9 +20,6 @@ use super::emulated::{self, Emulated};
 use super::journal::{Journal, JournalError};
 use super::{Cell, Edition, Sheet, Source, cells};
 use crate::emulation::transfers::TransfersError;
-use crate::metrics::TransferMetrics;
-use crate::run::{self, Recorders, RunError};
-use crate::scenario::Scenario;
 
 /// What became of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

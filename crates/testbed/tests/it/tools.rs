@@ -10,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use emu::World;
-use slowlight_lab::adapter::{Adapter, Adapters};
-use slowlight_lab::emulation;
-use slowlight_lab::link_spec::LinkSpec;
-use slowlight_lab::preset::Preset;
-use slowlight_lab::tool::{self, Job, Outcome, Verdict};
+use lab::adapter::{Adapter, Adapters, Verdict};
+use lab::link_spec::LinkSpec;
+use lab::preset::Preset;
+use testbed::emulation;
+use testbed::tool::{self, Job, Outcome};
 
 const BYTES: usize = 300_000;
 
@@ -72,7 +72,7 @@ fn each_tool_that_is_here_carries_a_file() {
     thread::scope(|scope| {
         for name in adapters.names() {
             let adapter = adapters.find(name).unwrap();
-            if let Some(missing) = adapter.missing().first() {
+            if let Some(missing) = tool::missing(&adapter).first() {
                 eprintln!("{name}: left out: {missing}");
                 continue;
             }

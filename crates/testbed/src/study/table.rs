@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use lab::metrics::TransferMetrics;
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -15,7 +16,6 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 use super::{Done, Finished, Job, Number, Sheet};
-use crate::metrics::TransferMetrics;
 
 /// A column with its name. Rows without a value have `None`.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,24 +13,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use emu::{Host, Report, World};
 use engine::{PathId, PathInfo, Time};
+use lab::cast::{self, Part, Way};
+use lab::link_spec::time;
+use lab::metrics::TransferMetrics;
+use lab::outcome::Seen;
+use lab::run::{self, Run};
+use lab::scenario::{Scenario, Transfer};
+use lab::topology::Topology;
 use link::Rate;
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 use transport::engines::AnyEngine;
-use transport::protocol::Family;
 use transport::text::SpecError;
 
 use super::actor::{Act, Actor, Back, Known};
 use super::tools::{self, Errand, Ports, Ties};
-use crate::cast::{self, Part, Way};
-use crate::link_spec::time;
-use crate::metrics::TransferMetrics;
-use crate::outcome::Seen;
-use crate::run::Run;
-use crate::scenario::{Scenario, Transfer};
 use crate::scratch::Scratch;
 use crate::tool::Outcome;
-use crate::topology::Topology;
 
 /// How often hosts are asked whether they are done.
 const LOOK: Duration = Duration::from_millis(25);
@@ -115,30 +114,6 @@ struct Player<'a> {
     paced: bool,
 }
 
-/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real hosts,
-/// and that there are no gateways that split its connections.
-///
-/// # Errors
-/// The first that is, and what to do.
-pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
-    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.pep.is_some()) {
-        return Err(SpecError::invalid(format!(
-            "nodes.{name}.pep: gateways that split connections run in the simulator: slowlight sim"
-        )));
-    }
-    let is_stream = |transfer: &Transfer| {
-        let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
-        let is_stream = matches!(family, Some(Family::OverTcp | Family::Bundles));
-        transfer.tool.is_none() && is_stream
-    };
-    let Some(index) = scenario.transfers.iter().position(is_stream) else { return Ok(()) };
-    Err(SpecError::invalid(format!(
-        "transfers[{index}]: {} runs in the simulator: slowlight sim; for real programs in the \
-         emulator write tool = \"ftp\" in place of the protocol",
-        scenario.transfers[index].carrier()
-    )))
-}
-
 /// Runs the transfers of a resolved scenario in `world`, which was made of its
 /// [`plan`](super::plan), until all is over, the scenario's time is, or `cancelled` is set.
 /// `progress` is called every now and then.
@@ -198,7 +173,7 @@ fn carry_out(
     cancelled: &AtomicBool,
     progress: impl FnMut(Progress),
 ) -> Result<Run, TransfersError> {
-    refuse_streams(scenario)?;
+    run::refuse_streams(scenario)?;
     let topology = Topology::new(scenario)?;
     cast::check_ways(scenario, &topology)?;
     let (own, own_contents) = own(scenario, contents);

@@ -9,13 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use lab::link_spec::LinkSpec;
+use lab::preset::Preset;
+use lab::scenario::{Capture, Limits, Node, Scenario, Transfer};
+use lab::topology::Topology;
 use transport::settings::tcp::TcpBuffers;
 use transport::text::SpecError;
-
-use crate::link_spec::LinkSpec;
-use crate::preset::Preset;
-use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
-use crate::topology::Topology;
 
 /// What packets on their way may take, unless said otherwise.
 pub const MEMORY: u64 = 1 << 30;

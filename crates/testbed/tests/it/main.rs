@@ -1,0 +1,3 @@
+//! Programs of others in emulated worlds.
+
+mod tools;
