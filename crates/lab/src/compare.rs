@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rayon::prelude::*;
 use serde::Serialize;
 use transport::over_tcp::BufferLimits;
 use transport::protocol::{Carried, Protocol};
@@ -27,6 +26,7 @@ use transport::text::SpecError;
 use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, TransferMetrics};
+use crate::parallel;
 use crate::preset::{self, Preset};
 use crate::run::{self, Recorders, RunError};
 use crate::scenario::{Capture, Limits, Node, Scenario, Transfer};
@@ -428,10 +428,6 @@ pub(crate) fn measure(
     cancelled: &AtomicBool,
     done: &(dyn Fn() + Sync),
 ) -> Result<Option<Vec<TransferMetrics>>, RunError> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(plan.jobs.unwrap_or(0).min(tasks.len()))
-        .build()
-        .map_err(std::io::Error::other)?;
     let one = |(protocol, run): &(&Protocol, u32)| {
         if cancelled.load(Ordering::Relaxed) {
             return Ok(None);
@@ -441,8 +437,7 @@ pub(crate) fn measure(
         done();
         Ok(metrics)
     };
-    let all = || tasks.par_iter().with_max_len(1).map(one).collect::<Result<_, RunError>>();
-    pool.install(all)
+    parallel::map(plan.jobs, tasks, one)
 }
 
 /// The means of what runs have.

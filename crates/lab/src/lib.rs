@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod outcome;
 pub mod overlay;
 pub mod packets;
+mod parallel;
 pub mod pep;
 pub mod preset;
 pub mod run;

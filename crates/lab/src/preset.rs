@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use transport::files;
 use transport::text::{self, SpecError};
 
 use crate::link_spec::LinkSpec;
@@ -64,7 +65,7 @@ impl Preset {
             return Self::parse(text, name);
         }
         let path = Path::new(name);
-        if path.exists() {
+        if files::exists(path) {
             return Self::parse(&text::read_text(path)?, name);
         }
         let near = text::did_you_mean(name, ALL.iter().map(|(known, _)| *known));

@@ -20,6 +20,12 @@ pub fn read_within(path: &Path, most: u64) -> Result<Vec<u8>, SpecError> {
     }
 }
 
+/// Whether there is a file at `path`.
+#[must_use]
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
 /// Length of the file at `path` in bytes; 0 if there is none.
 #[must_use]
 pub fn length(path: &Path) -> u64 {

@@ -15,6 +15,7 @@ use crate::bound::{self, Hop};
 use crate::compare::{self, Plan};
 use crate::link_spec::{LinkSpec, time};
 use crate::metrics::TransferMetrics;
+use crate::parallel;
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use crate::stats::{Summary, mean};
@@ -177,7 +178,7 @@ impl<'a> Field<'a> {
         // Others may be ranked at the same time.
         let memory = if self.question.is_controlled() { MEMORY_MAX / 2 } else { MEMORY_MAX };
         let at_once = usize::try_from(memory / copies.max(1)).unwrap_or(1);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = parallel::cores();
         plan.jobs = Some(plan.jobs.unwrap_or(cores).min(at_once).max(1));
         let batch = self.fitting(&costs, |index, _| index < FINALISTS);
         if !self.whole(&plan, &batch, cancelled)? {

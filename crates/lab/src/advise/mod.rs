@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::compare::Plan;
 use crate::link_spec::LinkSpec;
+use crate::parallel;
 use crate::preset::{Preset, Sharing};
 use crate::run::RunError;
 use crate::scenario::Scenario;
@@ -200,10 +201,7 @@ fn both<A, B: Send>(
     if question.jobs == Some(1) || question.copies() > MEMORY_MAX / 2 {
         return (first(), second());
     }
-    std::thread::scope(|scope| {
-        let second = scope.spawn(second);
-        (first(), second.join().expect("simulations return their errors"))
-    })
+    parallel::both(first, second)
 }
 
 impl Question {
