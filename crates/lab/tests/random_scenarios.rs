@@ -23,8 +23,7 @@ use transport::protocol::Family;
 use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
 use transport::settings::{
-    self, Code, End, Estimate, FileSum, LtpSettings, NormSettings, OverTcpSettings,
-    SaratogaSettings, Settings, Switch,
+    self, Changes, LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
 };
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
@@ -156,7 +155,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
     // Long enough for most worlds; a timer that is too short for its world runs into its limit.
     let timer = |rng: &mut Rng| {
         let seconds = spread(rng, 300.0, 3_000.0) as u64;
-        rng.chance(0.3).then(|| mib::Timer::Fixed(Span(std::time::Duration::from_secs(seconds))))
+        rng.chance(0.3).then(|| Span(std::time::Duration::from_secs(seconds)))
     };
     // Who waits for so long before he asks again must be waited for.
     let inactivity = Some(Span(std::time::Duration::from_secs(86_400)));
@@ -164,45 +163,48 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
     match family {
         Family::Cfdp | Family::CfdpLtp => None,
         Family::Ltp => {
-            let remote = settings::ltp::Remote {
-                checkpoint_every: rng
-                    .chance(0.3)
-                    .then(|| Switch::On(Size(spread(rng, 1e3, 1e6) as u64))),
-                checkpoint_interval: rng.chance(0.3).then(|| Switch::On(every(rng))),
-                report_gaps: rng.chance(0.4).then_some(true),
-                checkpoint_timer: timer(rng),
-                report_timer: timer(rng),
-                inactivity: inactivity.map(mib::Timer::Fixed),
-                segment_max: rng.chance(0.2).then(|| Switch::On(Size(64 + rng.below(1_000)))),
-                repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
-                ..settings::ltp::Remote::default()
-            };
-            let cookies = rng.chance(0.3).then_some(true);
-            let default = Some(remote);
-            Some(LtpSettings { cookies, default, ..LtpSettings::default() }.into())
+            let mut ltp = LtpSettings::default();
+            let size = |rng: &mut Rng| Size(spread(rng, 1e3, 1e6) as u64);
+            maybe(&mut ltp, &["default", "checkpoint_every"], rng.chance(0.3).then(|| size(rng)));
+            maybe(
+                &mut ltp,
+                &["default", "checkpoint_interval"],
+                rng.chance(0.3).then(|| every(rng)),
+            );
+            maybe(&mut ltp, &["default", "report_gaps"], rng.chance(0.4).then_some(true));
+            maybe(&mut ltp, &["default", "checkpoint_timer"], timer(rng));
+            maybe(&mut ltp, &["default", "report_timer"], timer(rng));
+            maybe(&mut ltp, &["default", "inactivity"], inactivity);
+            let segment = rng.chance(0.2).then(|| Size(64 + rng.below(1_000)));
+            maybe(&mut ltp, &["default", "segment_max"], segment);
+            let copies = rng.chance(0.3).then(|| 1 + rng.below(4));
+            maybe(&mut ltp, &["default", "repair_copies"], copies);
+            maybe(&mut ltp, &["cookies"], rng.chance(0.3).then_some(true));
+            Some(ltp.into())
         }
         Family::Saratoga => {
-            let remote = settings::saratoga::Remote {
-                status_interval: rng.chance(0.5).then(|| match rng.below(3) {
-                    0 => Switch::Off,
-                    1 => Switch::On(mib::Timer::Auto),
-                    _ => Switch::On(mib::Timer::Fixed(every(rng))),
-                }),
-                voluntary_interval: rng.chance(0.3).then(|| Switch::On(every(rng))),
-                answer_timer: timer(rng),
-                inactivity: inactivity.map(mib::Timer::Fixed),
-                payload_max: rng.chance(0.2).then(|| Switch::On(Size(40 + rng.below(1_000)))),
-                repair_copies: rng.chance(0.3).then(|| 1 + rng.below(4) as u32),
-                ..settings::saratoga::Remote::default()
-            };
-            let checksum = rng.chance(0.5).then(|| match rng.below(4) {
-                0 => FileSum::None,
-                1 => FileSum::Crc32,
-                2 => FileSum::Md5,
-                _ => FileSum::Sha1,
+            let mut peer = SaratogaSettings::default();
+            let status = rng.chance(0.5).then(|| match rng.below(3) {
+                0 => "off".to_owned(),
+                1 => "auto".to_owned(),
+                _ => every(rng).to_string(),
             });
-            let default = Some(remote);
-            Some(SaratogaSettings { checksum, default, ..SaratogaSettings::default() }.into())
+            maybe(&mut peer, &["default", "status_interval"], status);
+            maybe(
+                &mut peer,
+                &["default", "voluntary_interval"],
+                rng.chance(0.3).then(|| every(rng)),
+            );
+            maybe(&mut peer, &["default", "answer_timer"], timer(rng));
+            maybe(&mut peer, &["default", "inactivity"], inactivity);
+            let payload = rng.chance(0.2).then(|| Size(40 + rng.below(1_000)));
+            maybe(&mut peer, &["default", "payload_max"], payload);
+            let copies = rng.chance(0.3).then(|| 1 + rng.below(4));
+            maybe(&mut peer, &["default", "repair_copies"], copies);
+            let checksums = ["none", "crc32", "md5", "sha1"];
+            let checksum = rng.chance(0.5).then(|| checksums[rng.below(4) as usize]);
+            maybe(&mut peer, &["checksum"], checksum);
+            Some(peer.into())
         }
         Family::Norm => Some(norm_settings(rng).into()),
         Family::OverTcp => Some(ftp_settings(rng).into()),
@@ -227,28 +229,54 @@ fn ftp_settings(rng: &mut Rng) -> OverTcpSettings {
 
 fn norm_settings(rng: &mut Rng) -> NormSettings {
     // Four codes, with blocks that each can have.
-    let code = [Code::None, Code::Rs8, Code::Rs8Old, Code::Rs16][rng.below(4) as usize];
-    let is_large = code == Code::Rs16;
-    let most = if is_large { 500 } else { 150 };
-    let parity = rng.below(most / 2) as u16;
-    let sender = settings::norm::Sender {
-        segment_size: rng.chance(0.3).then(|| Switch::On(40 + 2 * rng.below(450) as u16)),
-        fec: Some(code),
-        block_len: Some(1 + rng.below(most) as u16),
-        parity: Some(parity),
-        auto_parity: Some(rng.below(u64::from(parity) + 1) as u16),
-        info_every: Some(rng.below(10) as u32),
-        fti_in_data: rng.chance(0.3).then_some(false),
-        backoff: rng.chance(0.3).then(|| Switch::On(rng.below(7) as u8)),
-        end: rng.chance(0.3).then_some(End::Flush),
-        ..settings::norm::Sender::default()
-    };
-    let limits = rng.chance(0.2).then(|| settings::norm::Limits {
-        assembly: Some(Size(4 << 20)),
-        ..settings::norm::Limits::default()
-    });
-    let sender = Some(sender);
-    NormSettings { sender, limits, ..NormSettings::default() }
+    let code = ["none", "rs8", "rs8-129", "rs16"][rng.below(4) as usize];
+    let most = if code == "rs16" { 500 } else { 150 };
+    let parity = rng.below(most / 2);
+    let mut norm = NormSettings::default();
+    let segment = rng.chance(0.3).then(|| 40 + 2 * rng.below(450));
+    maybe(&mut norm, &["sender", "segment_size"], segment);
+    maybe(&mut norm, &["sender", "fec"], Some(code));
+    maybe(&mut norm, &["sender", "block_len"], Some(1 + rng.below(most)));
+    maybe(&mut norm, &["sender", "parity"], Some(parity));
+    maybe(&mut norm, &["sender", "auto_parity"], Some(rng.below(parity + 1)));
+    maybe(&mut norm, &["sender", "info_every"], Some(rng.below(10)));
+    maybe(&mut norm, &["sender", "fti_in_data"], rng.chance(0.3).then_some(false));
+    maybe(&mut norm, &["sender", "backoff"], rng.chance(0.3).then(|| rng.below(7)));
+    maybe(&mut norm, &["sender", "end"], rng.chance(0.3).then_some("flush"));
+    maybe(&mut norm, &["limits", "assembly"], rng.chance(0.2).then_some(Size(4 << 20)));
+    norm
+}
+
+/// A value as it is written.
+trait Written {
+    fn written(self) -> toml::Value;
+}
+
+macro_rules! written {
+    ($($type:ty, |$value:ident| $written:expr;)+) => {$(
+        impl Written for $type {
+            fn written(self) -> toml::Value {
+                let $value = self;
+                $written.into()
+            }
+        }
+    )+};
+}
+
+written! {
+    Size, |size| size.to_string();
+    Span, |span| span.to_string();
+    bool, |flag| flag;
+    u64, |number| number as i64;
+    &str, |word| word;
+    String, |word| word;
+}
+
+/// Sets a value, if there is one.
+fn maybe<C>(changes: &mut Changes<C>, path: &[&str], value: Option<impl Written>) {
+    if let Some(value) = value {
+        changes.set(path, value.written());
+    }
 }
 
 fn faults(rng: &mut Rng) -> StoreFaults {
@@ -350,7 +378,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         let other = other_settings(seed, family);
         // Flushes without acknowledgements end when they were sent, heard or not.
         gentle &= !matches!(&other, Some(Settings::Norm(norm))
-            if norm.sender.as_ref().and_then(|sender| sender.end) == Some(End::Flush));
+            if norm.get(&["sender", "end"]).is_some());
         nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
         links.iter_mut().for_each(|link| link.on_error = None);
     }
@@ -389,13 +417,10 @@ fn near_link(rng: &mut Rng) -> LinkSpec {
 
 /// A receiver in a group, and whether it does all it can.
 fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
-    let receiver = settings::norm::Receiver {
-        silent: rng.chance(0.03).then_some(true),
-        unicast_nack: rng.chance(0.3).then_some(true),
-        ..settings::norm::Receiver::default()
-    };
-    let mut is_well = receiver.silent.is_none();
-    let mib = NormSettings { receiver: Some(receiver), ..shared.clone() };
+    let mut mib = shared.clone();
+    maybe(&mut mib, &["receiver", "silent"], rng.chance(0.03).then_some(true));
+    maybe(&mut mib, &["receiver", "unicast_nack"], rng.chance(0.3).then_some(true));
+    let mut is_well = mib.get(&["receiver", "silent"]).is_none();
     let mut node = Node { mib: Some(mib.into()), ..Node::default() };
     if rng.chance(0.03) {
         node.store = Some(faults(rng));
@@ -418,16 +443,17 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let mut rng = Rng::new(seed, "random group");
     let rng = &mut rng;
     let mut shared = norm_settings(rng);
-    let sender = shared.sender.as_mut().unwrap();
-    let count = 2 + rng.below(7) as u32;
+    let count = 2 + rng.below(7);
     let senders: &[&str] = if rng.chance(0.3) { &["s1", "s2"] } else { &["s1"] };
     // Else one that is not heard of is not waited for, and success claimed without it. Senders are
     // in the group, too, and receive from each other.
-    sender.receivers = Some(count + senders.len() as u32 - 1);
-    sender.group_size = rng.chance(0.3).then(|| Estimate::Said(1 + rng.below(1_000) as u32));
-    sender.collect = rng.chance(0.3).then_some(true);
-    sender.tail_parity = rng.chance(0.3).then_some(false);
-    let mut gentle = sender.end != Some(End::Flush);
+    let receivers = count + senders.len() as u64 - 1;
+    maybe(&mut shared, &["sender", "receivers"], Some(receivers));
+    let group = rng.chance(0.3).then(|| 1 + rng.below(1_000));
+    maybe(&mut shared, &["sender", "group_size"], group);
+    maybe(&mut shared, &["sender", "collect"], rng.chance(0.3).then_some(true));
+    maybe(&mut shared, &["sender", "tail_parity"], rng.chance(0.3).then_some(false));
+    let mut gentle = shared.get(&["sender", "end"]).is_none();
     let mut links = Vec::new();
     let mut both = |spec: LinkSpec, from: &str, to: &str, back: LinkSpec| {
         for (spec, from, to) in [(spec, from, to), (LinkSpec { drop: None, ..back }, to, from)] {

@@ -24,6 +24,7 @@ mod replies;
 mod routing;
 pub mod saratoga;
 mod session;
+pub mod settings;
 mod source;
 mod spool;
 pub mod stack;

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, OpenMode};
 
 use crate::path::Handle;
+use crate::settings;
 
 /// An engine's side of its files. Each of the effects is answered to the transfer `handle`.
 pub(crate) trait Storage {
@@ -97,19 +98,15 @@ impl Room {
     }
 }
 
-/// When the progress of a reception is saved. A restart loses what came after the last time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JournalPolicy {
-    /// Whether anything is saved at all.
-    pub enabled: bool,
-    /// After this many new bytes.
-    pub bytes: u64,
-    /// After this time, if there are new bytes.
-    pub interval: Duration,
-}
-
-impl Default for JournalPolicy {
-    fn default() -> Self {
-        Self { enabled: true, bytes: 64 << 20, interval: Duration::from_secs(2) }
+settings! {
+    /// Journal of receptions. A restart loses what came after the last entry.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct JournalPolicy {
+        /// Whether progress is saved at all.
+        pub enabled: bool as Flag = true,
+        /// Bytes received since the last entry after which progress is saved.
+        pub bytes: u64 as Size = 64 << 20,
+        /// Time since the last entry after which progress is saved, if there are new bytes.
+        pub interval: Duration as Span = Duration::from_secs(2),
     }
 }

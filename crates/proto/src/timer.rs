@@ -17,11 +17,12 @@ pub(crate) fn inactivity(reply: Duration) -> Duration {
     Duration::from_secs(3600) + reply * 8
 }
 
-/// How long a timer runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Duration of a timer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timer {
-    /// As long as the light time, the measured answers and the data under way suggest, longer
+    /// As long as the light time, the measured replies and the data under way suggest, longer
     /// with each expiry in a row.
+    #[default]
     Auto,
     /// Always this long.
     Fixed(Duration),

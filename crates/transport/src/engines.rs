@@ -21,8 +21,6 @@ use crate::overlay::Overlay;
 use crate::protocol::{Family, Kind, Protocol};
 use crate::quantity::Span;
 use crate::records::Record;
-use crate::settings::norm as norm_settings;
-use crate::settings::saratoga::Remotes;
 use crate::settings::{
     BundlesSettings, CfdpLtpSettings, LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings,
     Settings,
@@ -157,6 +155,9 @@ pub struct NormConfig {
     pub paths: BTreeMap<u64, PathId>,
 }
 
+/// Settings for other peers, by name.
+pub type Remotes = BTreeMap<String, saratoga::Remote>;
+
 /// What a Saratoga peer is told, and of others what it is not told before there are paths to them.
 #[derive(Clone, Debug, Default)]
 pub struct SaratogaConfig {
@@ -284,9 +285,7 @@ impl EngineConfig {
             (Settings::Cfdp(mib), Self::Cfdp(config)) => mib.apply(config),
             (Settings::Ltp(settings), Self::Ltp(config)) => settings.apply(config),
             (Settings::CfdpLtp(settings), Self::CfdpLtp(config)) => settings.apply(config),
-            (Settings::Saratoga(settings), Self::Saratoga(peer)) => {
-                settings.apply(&mut peer.config, &mut peer.remotes)
-            }
+            (Settings::Saratoga(settings), Self::Saratoga(peer)) => settings.apply(peer),
             (Settings::Norm(settings), Self::Norm(node)) => settings.apply(&mut node.config),
             (Settings::OverTcp(settings), Self::OverTcp(node)) => settings.apply(node),
             (Settings::Bundles(settings), Self::Bundles(node)) => settings.apply(node),
@@ -378,7 +377,7 @@ impl EngineConfig {
             Self::Cfdp(config) => Mib::of(config).into(),
             Self::Ltp(config) => LtpSettings::of(config).into(),
             Self::CfdpLtp(config) => CfdpLtpSettings::of(config).into(),
-            Self::Saratoga(peer) => SaratogaSettings::of(&peer.config, &peer.remotes).into(),
+            Self::Saratoga(peer) => SaratogaSettings::of(peer).into(),
             Self::Norm(node) => NormSettings::of(&node.config).into(),
             Self::OverTcp(node) => OverTcpSettings::of(node).into(),
             Self::Bundles(node) => BundlesSettings::of(node).into(),
@@ -471,8 +470,8 @@ impl EngineConfig {
     /// whom to wait for, and as how large a group they act.
     pub fn set_receivers(&mut self, count: u32, settings: Option<&Settings>) {
         let Self::Norm(node) = self else { return };
-        let said = match settings {
-            Some(Settings::Norm(settings)) => settings.sender.clone().unwrap_or_default(),
+        let is_given = |key: &str| match settings {
+            Some(Settings::Norm(settings)) => settings.get(&["sender", key]).is_some(),
             Some(
                 Settings::Unread(_)
                 | Settings::Cfdp(_)
@@ -482,13 +481,13 @@ impl EngineConfig {
                 | Settings::OverTcp(_)
                 | Settings::Bundles(_),
             )
-            | None => norm_settings::Sender::default(),
+            | None => false,
         };
         let sender = &mut node.config.sender;
-        if said.receivers.is_none() {
+        if !is_given("receivers") {
             sender.receivers = count;
         }
-        if said.group_size.is_none() {
+        if !is_given("group_size") {
             sender.group_size = Some(sender.group_size.unwrap_or_default().max(count));
         }
     }

@@ -98,7 +98,7 @@ pub enum QuantityError {
 }
 
 /// One kind of quantity counted in whole steps of its smallest unit.
-struct Kind {
+pub(crate) struct Kind {
     name: &'static str,
     example: &'static str,
     /// Two units that who wrote none may have meant.
@@ -110,7 +110,7 @@ struct Kind {
     aliases: &'static [(&'static str, u128)],
 }
 
-const RATE: Kind = Kind {
+pub(crate) const RATE: Kind = Kind {
     name: "a rate",
     example: "10 Mbit/s",
     like: ["bit/s", "Mbit/s"],
@@ -134,7 +134,7 @@ const RATE: Kind = Kind {
     ],
 };
 
-const SPAN: Kind = Kind {
+pub(crate) const SPAN: Kind = Kind {
     name: "a time",
     example: "250 ms",
     like: ["ms", "s"],
@@ -151,7 +151,7 @@ const SPAN: Kind = Kind {
     aliases: &[("µs", 1_000), ("sec", 1_000_000_000)],
 };
 
-const SIZE: Kind = Kind {
+pub(crate) const SIZE: Kind = Kind {
     name: "a size",
     example: "10 MB",
     like: ["B", "MB"],
@@ -176,12 +176,12 @@ impl Kind {
     }
 
     /// How it is written, for messages.
-    fn expected(&self) -> String {
+    pub(crate) fn expected(&self) -> String {
         format!("{} as a string, like {:?}", self.name, self.example)
     }
 
     /// The value of `text` in smallest units, to the nearest.
-    fn parse(&self, text: &str) -> Result<u64, QuantityError> {
+    pub(crate) fn parse(&self, text: &str) -> Result<u64, QuantityError> {
         let text = text.trim();
         let (number, unit) = split_number(text);
         let not_a_number = || QuantityError::NotANumber {
@@ -238,7 +238,7 @@ impl Kind {
     }
 
     /// What is wrong with a number that stands alone.
-    fn no_unit(&self, number: &str) -> QuantityError {
+    pub(crate) fn no_unit(&self, number: &str) -> QuantityError {
         let text = number.to_owned();
         if number.starts_with('-') {
             return QuantityError::OutOfRange { text, kind: self.name, range: self.range };

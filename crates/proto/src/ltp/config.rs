@@ -3,71 +3,73 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use engine::PathId;
+use engine::{FileName, PathId};
 use wire::ltp::SessionId;
 
 use super::auth::Authentication;
 use super::file::Description;
 use super::indication::Cause;
 use super::sender::least_segment;
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, DATAGRAM_MIN};
+use crate::settings::form::Leaf;
+use crate::settings::{Base, Field, Kind, Remotes, Value, Visited, Visitor};
 use crate::timer;
 pub use crate::timer::Timer;
+use crate::{settings, words};
 
 /// The client service of files, from the range for private use.
 pub const FILE_SERVICE: u64 = 64;
 
-/// The settings of one engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The engine's own number.
-    pub engine: u64,
-    /// What is known of other engines, by their numbers.
-    pub remotes: BTreeMap<u64, Remote>,
-    /// What holds for all others.
-    pub default_remote: Remote,
-    /// The client service that takes blocks here, and that sends name; data for another is answered
-    /// by a cancellation, UNREACH.
-    pub service: u64,
-    /// How a file is a block.
-    pub format: Format,
-    /// Whether a receiver puts a cookie into what it says, without which it hears nothing more of the
-    /// session once the sender has it (RFC 5327 §2.2). Cookies of others are always sent back.
-    pub cookies: bool,
-    /// How small units of client data share a block (CCSDS 734.1-B, service data aggregation); `None`
-    /// neither sends nor takes such blocks.
-    pub aggregation: Option<Aggregation>,
-    /// Whether it is written down that a sender was told of a part of a block, so that a later run of
-    /// this engine cancels the session. Without that, a sender may take a block for delivered of which
-    /// each run had a part.
-    pub journal: bool,
-    /// Whether and how this engine speaks LTP-T: what it sends goes to its destination over other engines, and
-    /// it passes on what comes for others.
-    pub transport: Option<super::transport::Config>,
-    /// Bounds on what the engine holds.
-    pub limits: Limits,
-    /// Octets that the numbers of own sessions take on the wire, from 4 to 10.
-    pub session_octets: u32,
-    /// How much of a path's rate may be made up for when the driver comes late.
-    pub catch_up: Duration,
-}
-
-/// When a block of gathered units is sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aggregation {
-    /// Before the block has more octets; a unit that is larger goes alone.
-    pub size: usize,
-    /// When its first unit has waited so long.
-    pub age: Duration,
-}
-
-impl Default for Aggregation {
-    fn default() -> Self {
-        Self { size: 16 << 10, age: Duration::from_secs(1) }
+settings! {
+    /// Settings of one engine.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Config [more: Self::visit_others] {
+        /// Number of the engine (§3.1). `recv` has 2 if it is not given.
+        pub engine: u64 as Number = 1,
+        /// Settings of other engines, by their numbers.
+        pub remotes: BTreeMap<u64, Remote> = BTreeMap::new(),
+        /// Settings of all others.
+        pub default_remote: Remote = Remote::default(),
+        /// Client service that takes blocks here, and that sends name (§3.2.1). Data for another is
+        /// cancelled (UNREACH).
+        pub service: u64 as Number = FILE_SERVICE,
+        /// Content of a block: `described`, a file and its description; or `{ raw = "NAME" }`, a
+        /// file alone, which gets this name.
+        pub format: Format as FormatForm = Format::Described,
+        /// Whether a receiver puts a cookie into its segments (RFC 5327 §2.2). From then on it takes
+        /// no segment of the session without it. Cookies of others are always sent back.
+        pub cookies: bool as Flag = false,
+        /// Aggregation of small units of client data in a block (CCSDS 734.1-B); `off` neither sends
+        /// nor takes such blocks.
+        pub aggregation: Option<Aggregation> as Off<Table> = None,
+        /// Whether reports of a part of a block are recorded, so that a later run of this engine
+        /// cancels the session. Without that, a sender may take a block for delivered of which each
+        /// run had a part.
+        pub journal: bool as Flag = true,
+        /// LTP-T, if the engine speaks it: blocks go to their destination over other engines, and
+        /// those for others are forwarded.
+        pub transport: Option<super::transport::Config> = None,
+        /// Bounds on what the engine holds.
+        pub limits: Limits as Table = Limits::default(),
+        /// Bytes of the numbers of own sessions, from 4 to 10 (§9.1).
+        pub session_octets: u32 as Number = 4,
+        /// Time by which a late driver may catch up with a path's rate. Over sockets it is 10 ms.
+        pub catch_up: Duration as Span = Duration::ZERO,
     }
 }
 
-/// How a file is a block.
+settings! {
+    /// Time and size at which a block of gathered units is sent.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Aggregation {
+        /// Most bytes of a block of units. A unit that is larger goes alone.
+        pub size: usize as Size = 16 << 10,
+        /// Most time that the first unit of a block waits.
+        pub age: Duration as Span = Duration::from_secs(1),
+    }
+}
+
+/// Content of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The last segment of the block describes the file before it: its name, size and checksum. A
@@ -81,22 +83,31 @@ pub enum Format {
     },
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            engine: 1,
-            remotes: BTreeMap::new(),
-            default_remote: Remote::default(),
-            service: FILE_SERVICE,
-            format: Format::Described,
-            cookies: false,
-            aggregation: None,
-            journal: true,
-            transport: None,
-            limits: Limits::default(),
-            session_octets: 4,
-            catch_up: Duration::ZERO,
-        }
+/// Form of a [`Format`].
+#[derive(Debug)]
+struct FormatForm;
+
+impl Leaf<Format> for FormatForm {
+    fn kind() -> Kind {
+        Kind::from(Base::Named("raw", Box::new(Base::Text))).or("described")
+    }
+
+    fn get(format: &Format) -> Option<Value> {
+        Some(match format {
+            Format::Described => Value::Word("described"),
+            Format::Raw { name } => Value::Named("raw", Box::new(Value::Text(name.clone()))),
+        })
+    }
+
+    fn set(format: &mut Format, value: Value) -> Result<(), String> {
+        let Value::Named(_, name) = value else {
+            *format = Format::Described;
+            return Ok(());
+        };
+        let Value::Text(name) = *name else { return Err(".raw is a name".to_owned()) };
+        FileName::file(&name).map_err(|error| format!(".raw {name:?}: {error}"))?;
+        *format = Format::Raw { name };
+        Ok(())
     }
 }
 
@@ -105,6 +116,19 @@ impl Config {
     #[must_use]
     pub fn remote(&self, id: u64) -> &Remote {
         self.remotes.get(&id).unwrap_or(&self.default_remote)
+    }
+
+    fn visit_others(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let field = &Field { key: "transport", doc: &[" LTP-T."], bound: None };
+        match &mut self.transport {
+            Some(transport) => visitor.table(field, transport)?,
+            None => {
+                let why = " is of LTP-T; the protocol with it is called ltp-t";
+                visitor.absent(field, &mut super::transport::Config::default(), why)?;
+            }
+        }
+        let Self { default_remote: default, remotes, .. } = self;
+        visitor.peers(&mut Remotes { default, remotes })
     }
 
     /// Bytes of the least datagram over which a file of this name and size can be sent to the
@@ -131,61 +155,70 @@ impl Config {
     }
 }
 
-/// Settings for one remote engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// The path to it; `None` answers where its segments came from and otherwise uses the one path
-    /// there is.
-    pub path: Option<PathId>,
-    /// From where its segments are taken, if a path is set. Replies go there in any case.
-    pub pin: Pin,
-    /// Most octets of the block in a segment; `None` fills the datagram.
-    pub segment_max: Option<usize>,
-    /// Most octets in a segment; `None` fills the path's MTU.
-    pub datagram_max: Option<usize>,
-    /// Octets of red data after which a checkpoint is set before the end of the red part; `None`
-    /// sets none.
-    pub checkpoint_every: Option<u64>,
-    /// Time after which the first new red segment is a checkpoint, counted from the one before or
-    /// from the first segment; `None` sets none.
-    pub checkpoint_interval: Option<Duration>,
-    /// Whether a receiver reports a gap as soon as later data shows it, before a checkpoint asks
-    /// (RFC 5326 §6.11, asynchronous reports).
-    pub report_gaps: bool,
-    /// The keys with which segments are authenticated (RFC 5327 §2.1), in both directions; what comes
-    /// without is dropped. `None` sends none and does not look. Whoever names an engine of which
-    /// nothing is said falls under [`Config::default_remote`], which must have keys, too, if nobody
-    /// else is to be heard.
-    pub authentication: Option<Authentication>,
-    /// Time to wait for the report on a checkpoint.
-    pub checkpoint_timer: Timer,
-    /// Time to wait for the acknowledgement of a report.
-    pub report_timer: Timer,
-    /// Time to wait for the acknowledgement of a cancellation.
-    pub cancel_timer: Timer,
-    /// Retransmissions of a checkpoint, report or cancellation before it is given up. `None`
-    /// retransmits checkpoints and reports until [`Remote::inactivity`] is over, and a cancellation
-    /// 30 times, or three times if the peer's silence is its reason.
-    pub retransmission_limit: Option<u32>,
-    /// Reports in a row that bring nothing new before a session is cancelled.
-    pub cycle_limit: u32,
-    /// Most copies of a repair that are sent at once, where a round trip costs more than they do.
-    pub repair_copies: u32,
-    /// Silence after which a session is given up: at a sender, of a receiver from which a report is
-    /// expected. `Auto` is one hour and eight reply times.
-    pub inactivity: Timer,
-    /// The round trip assumed before it is known or measured.
-    pub initial_rtt: Duration,
-    /// Rate in bit/s in place of the path's own; `Some(0)` does not pace.
-    pub rate_bps: Option<u64>,
-    /// Without a rate, octets of new red data that are sent beyond what reports told of; checkpoints
-    /// ask for those. A block with a green part does not heed it: nobody reports on that.
-    pub unpaced_window: Option<u64>,
-    /// Least time between two segments, to reproduce an engine that sent one a tick of its clock.
-    pub interval: Duration,
-    /// Time this host takes to answer a checkpoint or a report, to reproduce one that was measured.
-    pub host_delay: Duration,
+settings! {
+    /// Settings for one remote engine.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Remote {
+        /// The path to it; `None` replies where its segments came from and otherwise uses the one
+        /// path there is.
+        pub path: Option<PathId> = None,
+        /// Origin of its segments, if its address is given: `off` (anywhere), `host` (any port of
+        /// its host) or `address` (that address and port). Replies go there in any case.
+        pub pin: Pin as Word = Pin::Host,
+        /// Most bytes of the block in a segment; `off` fills the datagram (§6.1). A file's
+        /// description is in one segment: 20 bytes and its name.
+        pub segment_max: Option<usize> as Off<Size> [Least(SEGMENT_MIN)] = None,
+        /// Most bytes in a segment; `off` fills the path's MTU (§6.1).
+        pub datagram_max: Option<usize> as Off<Size> [Least(DATAGRAM_MIN)] = None,
+        /// Bytes of red data after which a checkpoint is set; `off` sets one at the end of the red
+        /// part alone (§6.2).
+        pub checkpoint_every: Option<u64> as Off<Size> [Least(1)] = None,
+        /// Time after which the first new red segment is a checkpoint, or `off` (§6.2). It counts
+        /// from the one before or from the first segment.
+        pub checkpoint_interval: Option<Duration> as Off<Span> [Interval] = None,
+        /// Whether a receiver reports a gap as soon as later data shows it, before a checkpoint
+        /// requests that (§6.11, asynchronous reports).
+        pub report_gaps: bool as Flag = false,
+        /// Keys shared with it, in both directions, or `off` (RFC 5327 §2.1). What comes without is
+        /// dropped; `off` sends none and does not look. An engine without settings of its own falls
+        /// under [`Config::default_remote`], which must have keys, too, to exclude all others.
+        pub authentication: Option<Authentication> as Keys = None,
+        /// Time to wait for the report on a checkpoint (§6.2, §6.7); `auto` measures the round trip.
+        pub checkpoint_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Time to wait for the acknowledgement of a report (§6.3, §6.8).
+        pub report_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Time to wait for the acknowledgement of a cancellation (§6.15, §6.16).
+        pub cancel_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Retransmissions of a checkpoint, report or cancellation before it is given up (RLEXC;
+        /// §6.7, §6.8, §6.16). `off` retransmits checkpoints and reports until `inactivity` is over,
+        /// and a cancellation 30 times, or three times if the peer's silence is its reason.
+        pub retransmission_limit: Option<u32> as Off<Number> = None,
+        /// Reports in a row without new data before a session is cancelled (RXMTCYCEXC, §6.22).
+        pub cycle_limit: u32 as Number = 30,
+        /// Most copies of a repair that are sent at once, where a round trip costs more than they
+        /// do; 1 sends none.
+        pub repair_copies: u32 as Number = 4,
+        /// Silence after which a session is given up; `auto` is one hour and eight reply times. A
+        /// sender counts from when it first waited for a report.
+        pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Round trip assumed before it is known (`--delay`) or measured (§6.2).
+        pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
+        /// Rate in place of the path's own; `"0"` does not pace.
+        pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
+        /// Bytes of new red data sent without a rate beyond what reports confirmed; `off` has no
+        /// bound. Over sockets it is 16 MiB. Checkpoints request reports on them. A block with a
+        /// green part does not heed it: nobody reports on that.
+        pub unpaced_window: Option<u64> as Off<Size> = None,
+        /// Least time between two segments, to reproduce an engine that sent one a tick of its clock.
+        pub interval: Duration as Span = Duration::ZERO,
+        /// Time this host takes to reply to a checkpoint or a report, to reproduce one that was
+        /// measured.
+        pub host_delay: Duration as Span = Duration::ZERO,
+    }
 }
+
+/// Least bytes of a segment: what describes a file, with a short name, must fit one.
+const SEGMENT_MIN: u64 = 64;
 
 /// From where segments of an engine are taken whose address is known. An engine is its number;
 /// some listen on one port and send from another.
@@ -199,32 +232,7 @@ pub enum Pin {
     Address,
 }
 
-impl Default for Remote {
-    fn default() -> Self {
-        Self {
-            path: None,
-            pin: Pin::Host,
-            segment_max: None,
-            datagram_max: None,
-            checkpoint_every: None,
-            checkpoint_interval: None,
-            report_gaps: false,
-            authentication: None,
-            checkpoint_timer: Timer::Auto,
-            report_timer: Timer::Auto,
-            cancel_timer: Timer::Auto,
-            retransmission_limit: None,
-            cycle_limit: 30,
-            repair_copies: 4,
-            inactivity: Timer::Auto,
-            initial_rtt: Duration::from_secs(1),
-            rate_bps: None,
-            unpaced_window: None,
-            interval: Duration::ZERO,
-            host_delay: Duration::ZERO,
-        }
-    }
-}
+words!(Pin { "off" = Self::Off, "host" = Self::Host, "address" = Self::Address });
 
 /// Retransmissions of a cancellation where no limit is set.
 const CANCELS_MAX: u32 = 30;
@@ -249,42 +257,29 @@ impl Remote {
     }
 }
 
-/// Bounds on what an engine holds. What happens at each bound is said with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Sessions under way. A request beyond it is refused; a peer's is cancelled.
-    pub sessions: usize,
-    /// Sessions of one path. More are cancelled.
-    pub sessions_per_path: usize,
-    /// Sessions that are over and remembered, so that late segments begin nothing. The oldest is
-    /// forgotten.
-    pub closed: usize,
-    /// Gaps tracked in a session. Data that would open one more is dropped and asked for later.
-    pub gaps: usize,
-    /// The same for all receptions together.
-    pub gaps_total: usize,
-    /// Octets of a block. Data beyond it is dropped.
-    pub block: u64,
-    /// Octets of a block of units. A request beyond it is refused, data is dropped.
-    pub units: usize,
-    /// The same for all such blocks together: those that are gathered, sent and received.
-    pub units_total: usize,
-    /// Buffers between the store and the paths.
-    pub buffers: Buffers,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            sessions: 1000,
-            sessions_per_path: 750,
-            closed: 4096,
-            gaps: 65_536,
-            gaps_total: 1 << 20,
-            block: 1 << 40,
-            units: 64 << 10,
-            units_total: 8 << 20,
-            buffers: Buffers::default(),
-        }
+settings! {
+    /// Bounds on what an engine holds, with what happens at each.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Sessions under way (§9.1). A request beyond it is refused; a peer's is cancelled.
+        pub sessions: usize as Number [Least(1)] = 1000,
+        /// Sessions of one path, once half of all are under way (§9.1). More are cancelled.
+        pub sessions_per_path: usize as Number [Least(1)] = 750,
+        /// Sessions that are over and remembered, so that late segments begin nothing (§6.20). The
+        /// oldest is forgotten.
+        pub closed: usize as Number = 4096,
+        /// Gaps tracked in a session. Data that would open one more is dropped and requested later.
+        pub gaps: usize as Number = 65_536,
+        /// Gaps tracked in all receptions together.
+        pub gaps_total: usize as Number = 1 << 20,
+        /// Bytes of a block (§9.1). Data beyond it is dropped.
+        pub block: u64 as Size = 1 << 40,
+        /// Bytes of a block of units (CCSDS 734.1-B). A request beyond it is refused, data is
+        /// dropped.
+        pub units: usize as Size = 64 << 10,
+        /// Bytes of all blocks of units together: those that are gathered, sent and received.
+        pub units_total: usize as Size = 8 << 20,
+        /// Buffers between the store and the paths.
+        pub buffers: Buffers as Inline = Buffers::default(),
     }
 }

@@ -7,44 +7,34 @@ use engine::PathId;
 use wire::norm::Scheme;
 
 use crate::buffers::Buffers;
+use crate::settings::form::{Form, Many};
+use crate::settings::{Field, Visited, Visitor};
 use crate::timer::Timer;
+use crate::{settings, visit, words};
 
 /// The greatest round trip that messages can name.
 pub(crate) const GRTT_MOST: Duration = Duration::from_secs(1000);
 
-/// Settings of a node.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Its number, `NormNodeId`; 0 lets it choose one at random.
-    pub node: u32,
-    /// Paths that are multicast groups.
-    pub groups: Vec<PathId>,
-    /// How it sends.
-    pub sender: SenderConfig,
-    /// How it receives.
-    pub receiver: ReceiverConfig,
-    /// Rates, in bit/s, in place of those of the paths; 0 sends as fast as the driver takes.
-    pub rate_bps: BTreeMap<PathId, u64>,
-    /// The same for all other paths.
-    pub rate_all_bps: Option<u64>,
-    /// How far behind its rate a driver may come and make up for that.
-    pub catch_up: Duration,
-    /// Bounds.
-    pub limits: Limits,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            node: 0,
-            groups: Vec::new(),
-            sender: SenderConfig::default(),
-            receiver: ReceiverConfig::default(),
-            rate_bps: BTreeMap::new(),
-            rate_all_bps: None,
-            catch_up: Duration::from_millis(2),
-            limits: Limits::default(),
-        }
+settings! {
+    /// Settings of a node.
+    #[derive(Clone, Debug)]
+    pub struct Config [check: Self::check_code] {
+        /// Number of the node, `NormNodeId`; 0 chooses one at random.
+        pub node: u32 as Number = 0,
+        /// Paths that are multicast groups.
+        pub groups: Vec<PathId> = Vec::new(),
+        /// How it sends.
+        pub sender: SenderConfig as Table = SenderConfig::default(),
+        /// How it receives.
+        pub receiver: ReceiverConfig as Table = ReceiverConfig::default(),
+        /// Rates, in bit/s, in place of those of the paths; 0 sends as fast as the driver takes.
+        pub rate_bps: BTreeMap<PathId, u64> = BTreeMap::new(),
+        /// Rate in place of those of all other paths; `"0"` does not pace.
+        pub rate_all_bps("rate"): Option<u64> as Maybe<Rate> = None,
+        /// Time by which a late driver may catch up with a path's rate.
+        pub catch_up: Duration as Span = Duration::from_millis(2),
+        /// Bounds on what the node holds.
+        pub limits: Limits as Table = Limits::default(),
     }
 }
 
@@ -55,6 +45,10 @@ impl Config {
     /// What is wrong with them.
     pub fn check(&self) -> Result<(), String> {
         super::coding::Coding::new(&self.sender).map(drop)
+    }
+
+    fn check_code(&mut self) -> Result<(), String> {
+        Self::check(self)
     }
 
     /// Bytes of the least datagram with which a file can be sent.
@@ -83,89 +77,62 @@ impl Config {
     }
 }
 
-/// How a node sends.
-#[derive(Clone, Debug)]
-pub struct SenderConfig {
-    /// Octets of a segment; `None` makes them as long as the path takes, and 0xffff at most.
-    pub segment_size: Option<u16>,
-    /// The code (RFC 5740 §4.2.1, `fec_id`): [`Scheme::ReedSolomon8`],
-    /// [`Scheme::SmallBlockSystematic`], [`Scheme::ReedSolomonM`] with 16 bits, or
-    /// [`Scheme::NoCode`].
-    pub fec: Scheme,
-    /// Most source segments of a block.
-    pub block_len: u16,
-    /// Parity segments that a block has for repairs; those sent unasked are among them.
-    pub parity: u16,
-    /// Parity segments sent with each block unasked.
-    pub auto_parity: u16,
-    /// With parity that is sent unasked, NORM_INFO goes out again before each so many blocks, so
-    /// that its loss does not cost a round of repairs. 0 sends it once.
-    pub info_every: u32,
-    /// Whether each NORM_DATA carries the FEC object transmission information, so that a receiver
-    /// that begins late needs no other message.
-    pub fti_in_data: bool,
-    /// `K` of the back-off, 0 to 15; `None` stands for 0 towards one receiver, and
-    /// in a group for 1, 2 or 4, as that is thought to have up to 200, up to 2000 or more.
-    pub backoff: Option<u8>,
-    /// The group's size that is told to receivers; `None` tells what is estimated from how soon
-    /// they answer probes, and at least as many as were heard of (RFC 5740 §5.5.4).
-    pub group_size: Option<u32>,
-    /// Whether requests of a group are collected for `K` + 1 greatest round trips before they are
-    /// answered (RFC 5740 §5.4.1); else each is at once, and later ones get what they ask for beyond
-    /// that.
-    pub collect: bool,
-    /// Whether the last blocks are sent with as much parity as those before lacked, and repairs at
-    /// the end with some more than was asked for, so that no round of repairs is waited for in vain.
-    pub tail_parity: bool,
-    /// How often what may be lost is repeated: `NORM_ROBUST_FACTOR`.
-    pub robust_factor: u32,
-    /// Whether the rate follows what receivers report (RFC 5740 §5.5.2), within that of the path.
-    pub congestion_control: bool,
-    /// The greatest round trip in the group, until one was measured.
-    pub grtt_initial: Duration,
-    /// Whether the light time that the path tells takes the place of `grtt_initial`.
-    pub grtt_of_path: bool,
-    /// Most that the greatest round trip may be.
-    pub grtt_max: Duration,
-    /// Least time between two probes of the round trip.
-    pub probe_interval_min: Duration,
-    /// Most time between two of them.
-    pub probe_interval_max: Duration,
-    /// How it ends.
-    pub end: EndGame,
-    /// Receivers that must be heard before [`EndGame::Acknowledged`] is over; 0 waits for those
-    /// that were heard of.
-    pub receivers: u32,
-    /// With [`EndGame::Acknowledged`], silence after which a receiver is given up that was sent
-    /// everything, counted from its last message. [`Timer::Auto`] is an hour and eight round trips.
-    pub patience: Timer,
-}
-
-impl Default for SenderConfig {
-    fn default() -> Self {
-        Self {
-            segment_size: None,
-            fec: Scheme::ReedSolomon8,
-            block_len: 64,
-            parity: 32,
-            auto_parity: 0,
-            info_every: 8,
-            fti_in_data: true,
-            backoff: None,
-            group_size: None,
-            collect: false,
-            tail_parity: true,
-            robust_factor: 20,
-            congestion_control: false,
-            grtt_initial: Duration::from_millis(500),
-            grtt_of_path: true,
-            grtt_max: GRTT_MOST,
-            probe_interval_min: Duration::from_secs(1),
-            probe_interval_max: Duration::from_secs(30),
-            end: EndGame::Acknowledged,
-            receivers: 0,
-            patience: Timer::Auto,
-        }
+settings! {
+    /// How a node sends.
+    #[derive(Clone, Debug)]
+    pub struct SenderConfig {
+        /// Bytes of a segment; `off` makes them as long as the path takes, and 0xffff at most.
+        pub segment_size: Option<u16> as Off<Number> [Least(1)] = None,
+        /// Code of the blocks (RFC 5740 §4.2.1, `fec_id`): `rs8` (id 5), `rs8-129` (id 129), `rs16`
+        /// (id 2, m = 16) or `none` (id 0).
+        pub fec: Scheme as Word = Scheme::ReedSolomon8,
+        /// Most source segments of a block.
+        pub block_len: u16 as Number = 64,
+        /// Parity segments that a block has for repairs; those sent unprompted are among them.
+        pub parity: u16 as Number = 32,
+        /// Parity segments sent unprompted with each block.
+        pub auto_parity: u16 as Number = 0,
+        /// Blocks after which NORM_INFO is sent again, where parity is sent unprompted, so that its
+        /// loss does not cost a round of repairs. 0 sends it once.
+        pub info_every: u32 as Number = 8,
+        /// Whether each NORM_DATA carries the FEC object transmission information, so that a
+        /// receiver that begins late needs no other message.
+        pub fti_in_data: bool as Flag = true,
+        /// `K` of the back-off, 0 to 15. `off` is 0 towards one receiver, and in a group 1, 2 or 4,
+        /// as that is thought to have up to 200, up to 2000 or more.
+        pub backoff: Option<u8> as Off<Number> [Most(15)] = None,
+        /// Size of the group that is sent to receivers. `auto` is estimated from how soon they reply
+        /// to probes, and at least as many as were received from (RFC 5740 §5.5.4).
+        pub group_size: Option<u32> as Auto<Number> = None,
+        /// Whether NACKs of a group are collected for `K` + 1 greatest round trips before repairs
+        /// are sent (RFC 5740 §5.4.1). Else each is served at once, and later ones get what they
+        /// request beyond that.
+        pub collect: bool as Flag = false,
+        /// Whether the last blocks are sent with as much parity as those before lacked, and repairs
+        /// at the end with some more than was requested, so that a last round of repairs is rare.
+        pub tail_parity: bool as Flag = true,
+        /// Repetitions of what may be lost: `NORM_ROBUST_FACTOR`.
+        pub robust_factor: u32 as Number [Least(1)] = 20,
+        /// Whether the rate follows what receivers report (RFC 5740 §5.5.2), within that of the path.
+        pub congestion_control: bool as Flag = false,
+        /// Greatest round trip in the group, until one was measured.
+        pub grtt_initial: Duration as Span [Interval] = Duration::from_millis(500),
+        /// Whether the light time of the path takes the place of `grtt_initial`.
+        pub grtt_of_path: bool as Flag = true,
+        /// Limit of the greatest round trip.
+        pub grtt_max: Duration as Span [Interval] = GRTT_MOST,
+        /// Least time between two probes of the round trip.
+        pub probe_interval_min: Duration as Span [Interval] = Duration::from_secs(1),
+        /// Most time between two of them.
+        pub probe_interval_max: Duration as Span [Interval] = Duration::from_secs(30),
+        /// End of a transfer: `acknowledged` by all receivers, or after a `flush`.
+        pub end: EndGame as Word = EndGame::Acknowledged,
+        /// Receivers that must be known before [`EndGame::Acknowledged`] is over; 0 waits for those
+        /// that were received from.
+        pub receivers: u32 as Number = 0,
+        /// Silence after which `acknowledged` gives up a receiver that was sent everything. It counts
+        /// from its last message; `auto` is an hour and eight round trips.
+        pub patience: Timer as Auto<Span> [Interval] = Timer::Auto,
     }
 }
 
@@ -181,42 +148,48 @@ pub enum EndGame {
     Acknowledged,
 }
 
-/// How a node receives.
-#[derive(Clone, Debug)]
-pub struct ReceiverConfig {
-    /// Whether it receives at all.
-    pub enabled: bool,
-    /// Whether it never sends anything: losses are repaired only by parity that is sent unasked,
-    /// and by what others ask for.
-    pub silent: bool,
-    /// Whether NACKs go to the sender alone instead of to the group.
-    pub unicast_nack: bool,
-    /// A sender that is silent for twice so many of the greatest round trip is asked for what is
-    /// missing, after an hour at the most, and again after each such time: `NORM_ROBUST_FACTOR`.
-    pub robust_factor: u32,
-    /// Silence after which objects are given up, counted from the sender's last message.
-    /// [`Timer::Auto`] is an hour and eight round trips.
-    pub inactivity: Timer,
-    /// Silence after which a stream is given up of which nothing is missing, if that is longer: its
-    /// sender probes the round trip from time to time as long as it is there.
-    pub stream_silence: Duration,
-    /// What is received of a sender that began before (RFC 5740 §5.2).
-    pub sync: SyncPolicy,
-    /// What is asked for.
-    pub nacking: Nacking,
-    /// When something is asked for.
-    pub repair_boundary: RepairBoundary,
-    /// Whether objects that are no files are stored as files, too, named by their numbers.
-    pub store_data: bool,
-    /// Whether streams are received, and where one is begun. Who receives them must fetch them: what
-    /// nobody fetches keeps all else from being received.
-    pub streams: Option<Join>,
+settings! {
+    /// How a node receives.
+    #[derive(Clone, Debug)]
+    pub struct ReceiverConfig {
+        /// Whether it receives at all.
+        pub enabled: bool as Flag = true,
+        /// Whether it never sends anything: losses are repaired only by parity that is sent
+        /// unprompted, and by what others request.
+        pub silent: bool as Flag = false,
+        /// Whether NACKs go to the sender alone instead of to the group.
+        pub unicast_nack: bool as Flag = false,
+        /// Greatest round trips, halved, of a sender's silence after which missing data is requested:
+        /// `NORM_ROBUST_FACTOR`. That is after an hour at the most, and again after each such time.
+        pub robust_factor: u32 as Number = 20,
+        /// Silence after which objects are given up; `auto` is an hour and eight round trips. It
+        /// counts from the sender's last message.
+        pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Silence after which a stream is given up of which nothing is missing, if that is longer:
+        /// its sender probes the round trip from time to time as long as it is there.
+        pub stream_silence: Duration as Span [Interval] = Duration::from_secs(3600),
+        /// Begin of what is received of a sender that began before (RFC 5740 §5.2): `current` (the
+        /// next object), `object` (the one under way) or `all` that the sender still has.
+        pub sync: SyncPolicy as Word = SyncPolicy::Object,
+        /// Requests for missing data: `normal` (everything), `info` (NORM_INFO) or `none`.
+        pub nacking: Nacking as Word = Nacking::Normal,
+        /// Time of requests: when a later `block` begins, or a later `object`.
+        pub repair_boundary: RepairBoundary as Word = RepairBoundary::Block,
+        /// Whether objects that are no files are stored as files, too, named by their numbers. `recv`
+        /// stores them.
+        pub store_data: bool as Flag = false,
+        /// Begin of streams: at their `beginning`, if that is to be had, or where they are first
+        /// `heard`; `off` receives none. The application must fetch them: what nobody fetches keeps
+        /// all else from being received.
+        pub streams: Option<Join> as Off<Word> = None,
+    }
 }
 
 /// Where a stream is begun to be received that was under way before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
     /// At its beginning if the sender may still have that, else at the first block that is heard of.
+    #[default]
     Beginning,
     /// At the first block that is heard of, as the reference library has it.
     Heard,
@@ -258,59 +231,59 @@ pub enum RepairBoundary {
     Object,
 }
 
-impl Default for ReceiverConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            silent: false,
-            unicast_nack: false,
-            robust_factor: 20,
-            inactivity: Timer::Auto,
-            stream_silence: Duration::from_secs(3600),
-            sync: SyncPolicy::Object,
-            nacking: Nacking::Normal,
-            repair_boundary: RepairBoundary::Block,
-            store_data: false,
-            streams: None,
-        }
+settings! {
+    /// Bounds of a node.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Senders that are received from.
+        pub senders: usize as Number [Least(1)] = 64,
+        /// Objects under way, of each sender.
+        pub objects: usize as Number [Least(1)] = 256,
+        /// Receivers that a sender remembers.
+        pub receivers: usize as Number [Least(1)] = 1000,
+        /// Bytes of an object.
+        pub object: u64 as Size = 1 << 40,
+        /// Bytes of a stream that are kept, sent or received.
+        pub stream: usize as Size = 16 << 20,
+        /// Bytes of blocks received in part, in all objects. Segments of files beyond it go to the
+        /// file as they come, and parity is of no use.
+        pub assembly: usize as Size [Least(1 << 20)] = 128 << 20,
+        /// Buffers between the store and the paths.
+        pub buffers: Buffers as BuffersForm = Buffers::default(),
+        /// Blocks of an object that are remembered as repaired.
+        pub repairs: usize as Number = 65_536,
+        /// Commands of the application that a sender repeats at one time, and questions that wait.
+        pub commands: usize as Number = 16,
     }
 }
 
-/// Bounds of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Senders that are received from.
-    pub senders: usize,
-    /// Objects under way, of each sender.
-    pub objects: usize,
-    /// Receivers that a sender remembers.
-    pub receivers: usize,
-    /// Octets of an object.
-    pub object: u64,
-    /// Octets of a stream that are kept, sent or received.
-    pub stream: usize,
-    /// Octets of blocks that came in part, in all objects.
-    pub assembly: usize,
-    /// Buffers between the store and the paths.
-    pub buffers: Buffers,
-    /// Blocks of an object of which it is remembered that they were repaired.
-    pub repairs: usize,
-    /// Commands of the application that a sender repeats at one time, and questions that wait.
-    pub commands: usize,
-}
+words!(Scheme {
+    "none" = Self::NoCode,
+    "rs8" = Self::ReedSolomon8,
+    "rs8-129" = Self::SmallBlockSystematic,
+    "rs16" = Self::ReedSolomonM,
+});
+words!(EndGame { "flush" = Self::Flush, "acknowledged" = Self::Acknowledged });
+words!(SyncPolicy { "current" = Self::Current, "object" = Self::Object, "all" = Self::All });
+words!(Nacking { "normal" = Self::Normal, "info" = Self::InfoOnly, "none" = Self::None });
+words!(RepairBoundary { "block" = Self::Block, "object" = Self::Object });
+words!(Join { "beginning" = Self::Beginning, "heard" = Self::Heard });
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            senders: 64,
-            objects: 256,
-            receivers: 1000,
-            object: 1 << 40,
-            stream: 16 << 20,
-            assembly: 128 << 20,
-            buffers: Buffers::default(),
-            repairs: 65_536,
-            commands: 16,
+/// Buffers of a node, which collects no writes and has replies of other bounds.
+struct BuffersForm;
+
+impl Form<Buffers, Many> for BuffersForm {
+    fn visit(_: &Field, buffers: &mut Buffers, visitor: &mut dyn Visitor) -> Visited {
+        visit! { visitor;
+            /// Bytes of received data that wait to be written.
+            "write_buffer": buffers.write_buffer as Size [Least(65_535)],
+            /// Bytes read ahead of what is sent, for each object.
+            "read_ahead": buffers.read_ahead as Size [Least(65_536)],
+            /// Limit of all objects together, which share it equally.
+            "read_ahead_total": buffers.read_ahead_total as Size,
+            /// Bytes requested in one read.
+            "read_piece": buffers.read_piece as Size [Least(65_536)],
         }
+        Ok(())
     }
 }

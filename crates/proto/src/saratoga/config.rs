@@ -10,8 +10,11 @@ use wire::saratoga::Width;
 pub use crate::storage::JournalPolicy;
 pub use crate::timer::Timer;
 
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, DATAGRAM_MIN};
+use crate::settings::form::{Leaf, Span};
+use crate::settings::{Kind, Peers, Settings, Value, Visited, Visitor};
 use crate::sum::Sum;
+use crate::{numbers, settings, words};
 
 /// The version that a peer speaks; it understands no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,53 +27,36 @@ pub enum Version {
     V1,
 }
 
-/// The settings of one peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The version it speaks.
-    pub version: Version,
-    /// Its name, as beacons tell it.
-    pub eid: String,
-    /// What is known of other peers, by the paths to them.
-    pub remotes: BTreeMap<PathId, Remote>,
-    /// What holds for all others.
-    pub default_remote: Remote,
-    /// The widest descriptor it takes. A longer file is refused.
-    pub descriptor: Width,
-    /// The checksum that goes with files.
-    pub checksum: ChecksumKind,
-    /// What others may ask for here.
-    pub permissions: Permissions,
-    /// Whether and where it says that it is there.
-    pub beacons: Option<Beacons>,
-    /// Whether DATA may come by UDP-Lite, and the content of files that are sent to those who take
-    /// that may be damaged: they go without a checksum. [`super::lite`] says to the driver what
-    /// goes by UDP-Lite.
-    pub udp_lite: bool,
-    /// When the progress of a reception is saved, so that it can go on after a restart.
-    pub journal: JournalPolicy,
-    /// Bounds on what the peer holds.
-    pub limits: Limits,
-    /// How much of a path's rate may be made up for when the driver comes late.
-    pub catch_up: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            version: Version::V1,
-            eid: String::new(),
-            remotes: BTreeMap::new(),
-            default_remote: Remote::default(),
-            descriptor: Width::W64,
-            checksum: ChecksumKind::Crc32,
-            permissions: Permissions::default(),
-            beacons: None,
-            udp_lite: false,
-            journal: JournalPolicy::default(),
-            limits: Limits::default(),
-            catch_up: Duration::ZERO,
-        }
+settings! {
+    /// Settings of one peer.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Config [check: Self::check_version] {
+        /// Version of the peer: 0 is for `saratoga-get` alone, and with `checksum = "none"` (§4).
+        pub version: Version as Numbered = Version::V1,
+        /// Name in beacons (§4.1). The default is `ipn:N.0`, with N of `--entity` or of the node.
+        pub eid: String as Text = String::new(),
+        /// Settings of other peers, by the paths to them.
+        pub remotes: BTreeMap<PathId, Remote> = BTreeMap::new(),
+        /// Settings of all others.
+        pub default_remote: Remote = Remote::default(),
+        /// Bits of the widest descriptor (§4.2). A longer file is refused.
+        pub descriptor: Width as Numbered = Width::W64,
+        /// Checksum of files: `none`, `crc32` (CRC-32C), `md5` or `sha1` (§4.3).
+        pub checksum: ChecksumKind as Word = ChecksumKind::Crc32,
+        /// Requests of other peers that are served.
+        pub permissions: Permissions as Table = Permissions::default(),
+        /// Beacons, and the paths that they take.
+        pub beacons: Option<Beacons> as Off<BeaconInterval> [Interval] = None,
+        /// Whether DATA may come by UDP-Lite, and the content of files that are sent to those who
+        /// take that may be damaged: they go without a checksum. [`super::lite`] says to the driver
+        /// what goes by UDP-Lite.
+        pub udp_lite: bool = false,
+        /// Journal, by which a reception resumes after a restart.
+        pub journal: JournalPolicy as Table = JournalPolicy::default(),
+        /// Bounds on what the peer holds.
+        pub limits: Limits as Table = Limits::default(),
+        /// Time by which a late driver may catch up with a path's rate. Over sockets it is 10 ms.
+        pub catch_up: Duration as Span = Duration::ZERO,
     }
 }
 
@@ -80,7 +66,64 @@ impl Config {
     pub fn remote(&self, path: PathId) -> &Remote {
         self.remotes.get(&path).unwrap_or(&self.default_remote)
     }
+
+    fn check_version(&mut self) -> Result<(), String> {
+        if self.version == Version::V0 && self.checksum != ChecksumKind::None {
+            return Err(
+                "version 0 sends no checksum: write checksum = \"none\" beside it".to_owned()
+            );
+        }
+        Ok(())
+    }
 }
+
+/// Settings of a peer, and those of others by name until drivers know the paths to them.
+#[derive(Debug)]
+pub struct Named<'a> {
+    /// Settings of the peer.
+    pub config: &'a mut Config,
+    /// Settings of others.
+    pub remotes: &'a mut BTreeMap<String, Remote>,
+}
+
+impl Settings for Named<'_> {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        self.config.visit(visitor)?;
+        visitor.peers(self)
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.config.check()
+    }
+}
+
+impl Peers for Named<'_> {
+    fn default(&mut self) -> &mut dyn Settings {
+        &mut self.config.default_remote
+    }
+
+    fn each(
+        &mut self,
+        visit: &mut dyn FnMut(Option<String>, &mut dyn Settings) -> Visited,
+    ) -> Visited {
+        self.config.remotes.values_mut().try_for_each(|remote| visit(None, remote))?;
+        self.remotes.iter_mut().try_for_each(|(name, remote)| visit(Some(name.clone()), remote))
+    }
+
+    fn entry(&mut self, name: &str) -> Result<&mut dyn Settings, String> {
+        let remote = self.config.default_remote.clone();
+        Ok(self.remotes.entry(name.to_owned()).or_insert(remote))
+    }
+}
+
+numbers!(Version, "version is 0 or 1" { 0 = Version::V0, 1 = Version::V1 });
+
+numbers!(Width, "a descriptor has 16, 32, 64 or 128 bits" {
+    16 = Width::W16,
+    32 = Width::W32,
+    64 = Width::W64,
+    128 = Width::W128,
+});
 
 /// The checksum of a file. MD5 and SHA-1 find what happened by accident; whoever means harm can
 /// make another file with the same sum.
@@ -96,6 +139,13 @@ pub enum ChecksumKind {
     /// SHA-1.
     Sha1,
 }
+
+words!(ChecksumKind {
+    "none" = Self::None,
+    "crc32" = Self::Crc32,
+    "md5" = Self::Md5,
+    "sha1" = Self::Sha1,
+});
 
 impl ChecksumKind {
     /// The checksum of nothing yet.
@@ -121,26 +171,23 @@ pub enum Congestion {
     Tfrc,
 }
 
-/// What others may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permissions {
-    /// Put files here, in place of those that have their names.
-    pub put: bool,
-    /// Get files, and list directories.
-    pub get: bool,
-    /// Delete files: by itself, or with a get.
-    pub delete: bool,
-}
+words!(Congestion { "off" = Self::Off, "tfrc" = Self::Tfrc });
 
-impl Default for Permissions {
-    /// Put, and nothing else.
-    fn default() -> Self {
-        Self { put: true, get: false, delete: false }
+settings! {
+    /// Requests of other peers that are served.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Permissions {
+        /// Put files here, in place of those with their names (§4.2).
+        pub put: bool as Flag = true,
+        /// Get files, and list directories (§4.2). True in a scenario, and with `--serve`.
+        pub get: bool as Flag = false,
+        /// Delete files: by itself, or with a get (§4.2, §6.1.4). True with `--allow-delete`.
+        pub delete: bool as Flag = false,
     }
 }
 
-/// Where and how often a peer says that it is there (draft-wood-tsvwg-saratoga-22 §4.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Paths and interval of beacons (draft-wood-tsvwg-saratoga-22 §4.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beacons {
     /// The paths, which may be groups.
     pub paths: Vec<PathId>,
@@ -148,106 +195,94 @@ pub struct Beacons {
     pub interval: Duration,
 }
 
-/// Settings for one other peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// Most octets of a file in a DATA packet; `None` fills the datagram.
-    pub payload_max: Option<usize>,
-    /// Most octets in a packet; `None` fills the path's MTU.
-    pub datagram_max: Option<usize>,
-    /// The narrowest descriptor to use.
-    pub descriptor_min: Width,
-    /// Time between two requests for a STATUS while new data is sent: `Timer::Auto` is half of the
-    /// time that an answer takes. `None` asks only at the end.
-    pub status_interval: Option<Timer>,
-    /// Time between two STATUS that nobody asked for, while data comes. `None` sends one at the
-    /// beginning, one at the end, and others only after silence.
-    pub voluntary_interval: Option<Duration>,
-    /// Time to wait for the reply to a request before it is sent again. Of `Timer::Auto`, later
-    /// waits are half of the first, and at least 250 ms.
-    pub request_timer: Timer,
-    /// Time to wait for a STATUS before the sender requests it again, with later waits as of
-    /// `request_timer`. A silent receiver sends a STATUS after twice this time, and less often later.
-    pub answer_timer: Timer,
-    /// Silence after which a session is given up: `Timer::Auto` is an hour and eight reply times,
-    /// at 22 minutes of light 6 h 53.
-    pub inactivity: Timer,
-    /// Most copies of a repair that are sent at once, where a round trip costs more than they do,
-    /// and of data whose reply a thin return link delays.
-    pub repair_copies: u32,
-    /// The round trip assumed before it is known or measured.
-    pub initial_rtt: Duration,
-    /// Rate in bit/s in place of the path's own; `Some(0)` does not pace.
-    pub rate_bps: Option<u64>,
-    /// Without a rate, octets of new data that are sent beyond what the receiver told of.
-    pub unpaced_window: Option<u64>,
-    /// Least time between two packets.
-    pub interval: Duration,
-    /// At a path's rate, each packet takes at least the time of one with so many octets, to reproduce
-    /// a sender that paced packets and not octets.
-    pub pace_as: Option<usize>,
-    /// Whether the rate follows the losses on the way.
-    pub congestion: Congestion,
-}
+/// Beacons by their interval.
+#[derive(Debug)]
+struct BeaconInterval;
 
-impl Default for Remote {
-    fn default() -> Self {
-        Self {
-            payload_max: None,
-            datagram_max: None,
-            descriptor_min: Width::W16,
-            status_interval: Some(Timer::Auto),
-            voluntary_interval: None,
-            request_timer: Timer::Auto,
-            answer_timer: Timer::Auto,
-            inactivity: Timer::Auto,
-            repair_copies: 4,
-            initial_rtt: Duration::from_secs(1),
-            rate_bps: None,
-            unpaced_window: None,
-            interval: Duration::ZERO,
-            pace_as: None,
-            congestion: Congestion::Off,
-        }
+impl Leaf<Beacons> for BeaconInterval {
+    fn kind() -> Kind {
+        Span::kind()
+    }
+
+    fn get(beacons: &Beacons) -> Option<Value> {
+        Span::get(&beacons.interval)
+    }
+
+    fn set(beacons: &mut Beacons, value: Value) -> Result<(), String> {
+        Span::set(&mut beacons.interval, value)
     }
 }
 
-/// Bounds on what a peer holds. What happens at each bound is said with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Sessions under way, of which an eighth is kept for this node's own. Beyond that, a half-open
-    /// session makes room; if there is none, requests are refused, here and to others.
-    pub sessions: usize,
-    /// Sessions of one path, once half of all are under way. Beyond that, one of the same path makes
-    /// room; if there is none, more are refused.
-    pub sessions_per_path: usize,
-    /// Sessions that are over and remembered, to answer those who ask again. The oldest is
-    /// forgotten.
-    pub closed: usize,
-    /// Files that came in part and may go on. The one that waited longest is deleted.
-    pub partials: usize,
-    /// Gaps tracked in a session. Data that would open one more is dropped, and asked for later.
-    pub gaps: usize,
-    /// Octets of a file. Longer ones are refused.
-    pub file: u64,
-    /// Octets of a directory's listing that is received, and of all that are sent at one time.
-    /// Those beyond are refused.
-    pub directory: u64,
-    /// Buffers between the store and the paths.
-    pub buffers: Buffers,
+settings! {
+    /// Settings for one other peer.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Remote {
+        /// Most bytes of a file in a DATA packet; `off` fills the datagram (§4.4).
+        pub payload_max: Option<usize> as Off<Size> [Least(1)] = None,
+        /// Most bytes in a packet; `off` fills the path's MTU.
+        pub datagram_max: Option<usize> as Off<Size> [Least(DATAGRAM_MIN)] = None,
+        /// Bits of the narrowest descriptor to use (§4.3).
+        pub descriptor_min: Width as Numbered = Width::W16,
+        /// Time between two requests for a STATUS while new data is sent (§4.4). `auto` is half of
+        /// the time that an answer takes; `off` requests one at the end alone.
+        pub status_interval: Option<Timer> as Off<Auto<Span>> [Interval] = Some(Timer::Auto),
+        /// Time between two unprompted STATUS while data comes (§4.5). `off` sends one at the
+        /// beginning, one at the end, and others only after silence.
+        pub voluntary_interval: Option<Duration> as Off<Span> [Interval] = None,
+        /// Time to wait for the reply to a request before it is sent again (§4.2). Of `auto`, which
+        /// measures the round trip, later waits are half of the first, and at least 250 ms.
+        pub request_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Time to wait for a STATUS before the sender requests it again (§6.1.1), with later waits
+        /// as of `request_timer`. A silent receiver sends a STATUS after twice this time, and less
+        /// often later.
+        pub answer_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Silence after which a session is given up; `auto` is an hour and eight reply times. At 22
+        /// minutes of light that is 6 h 53.
+        pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// Most copies of a repair that are sent at once, where a round trip costs more than they
+        /// do, and of data whose reply a thin return link delays; 1 sends none.
+        pub repair_copies: u32 as Number = 4,
+        /// Round trip assumed before it is known (`--delay`) or measured.
+        pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
+        /// Rate in place of the path's own; `"0"` does not pace.
+        pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
+        /// Bytes of new data sent without a rate beyond what the receiver reported; `off` has no
+        /// bound. Over sockets it is 16 MiB.
+        pub unpaced_window: Option<u64> as Off<Size> = None,
+        /// Least time between two packets.
+        pub interval: Duration as Span = Duration::ZERO,
+        /// Size of a packet whose time each packet takes at least at a rate, to reproduce a sender
+        /// that paced packets and not bytes.
+        pub pace_as: Option<usize> as Off<Size> = None,
+        /// Congestion control: `off`, or `tfrc` (RFC 5348).
+        pub congestion: Congestion as Word = Congestion::Off,
+    }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            sessions: 1000,
-            sessions_per_path: 750,
-            closed: 4096,
-            partials: 1000,
-            gaps: 65_536,
-            file: 1 << 40,
-            directory: 16 << 20,
-            buffers: Buffers::default(),
-        }
+settings! {
+    /// Bounds on what a peer holds, with what happens at each.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Sessions under way, of which an eighth is kept for this node's own. Beyond that, a
+        /// half-open session makes room; if there is none, requests are refused, here and to others.
+        pub sessions: usize as Number [Least(1)] = 1000,
+        /// Sessions of one path, once half of all are under way. Beyond that, one of the same path
+        /// makes room; if there is none, more are refused.
+        pub sessions_per_path: usize as Number [Least(1)] = 750,
+        /// Sessions that are over and remembered, to reply to repeated requests. The oldest is
+        /// forgotten.
+        pub closed: usize as Number = 4096,
+        /// Files received in part that may resume. The one that waited longest is deleted.
+        pub partials: usize as Number = 1000,
+        /// Gaps tracked in a session (§4.5). Data that would open one more is dropped, and requested
+        /// later.
+        pub gaps: usize as Number = 65_536,
+        /// Bytes of a file (§4.5). Longer ones are refused.
+        pub file: u64 as Size = 1 << 40,
+        /// Bytes of a directory's listing that is received, and of all that are sent at one time
+        /// (§5). Those beyond are refused.
+        pub directory: u64 as Size = 16 << 20,
+        /// Buffers between the store and the paths.
+        pub buffers: Buffers as Inline = Buffers::default(),
     }
 }

@@ -40,8 +40,8 @@ use wire::saratoga::{
 };
 
 pub use self::config::{
-    Beacons, ChecksumKind, Config, Congestion, JournalPolicy, Limits, Permissions, Remote, Timer,
-    Version,
+    Beacons, ChecksumKind, Config, Congestion, JournalPolicy, Limits, Named, Permissions, Remote,
+    Timer, Version,
 };
 pub use self::indication::{
     About, Failure, Finished, GetRequest, Indication, Limit, Listed, PacketCounts, Put, PutRequest,

@@ -11,9 +11,9 @@ use proto::bp::saratogacl::SaratogaCl;
 use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
+use transport::engines::Remotes;
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::bundles::over_saratoga;
-use transport::settings::saratoga::Remotes;
 use transport::settings::{NormSettings, SaratogaSettings};
 use transport::text::SpecError;
 
@@ -78,7 +78,7 @@ impl OverFiles<SaratogaSettings> {
 
     pub(super) fn check_saratoga(&self) -> Result<(), SpecError> {
         self.check(self.name())?;
-        if self.settings.as_ref().is_some_and(|settings| !settings.remotes.is_empty()) {
+        if self.settings.as_ref().is_some_and(|settings| settings.get(&["remotes"]).is_some()) {
             return Err(SpecError::invalid(format!(
                 "layer {}: settings.remotes is not for nodes; write settings.default",
                 self.name()

@@ -73,7 +73,7 @@ impl OverLtp {
             return invalid(format!("layer {name}: {NO_ENGINE}"));
         }
         check_datagrams(name, (self.datagram, self.rate), self.window)?;
-        if self.settings.engine.is_some() {
+        if self.settings.get(&["engine"]).is_some() {
             return invalid(format!("layer {name}: write `engine` beside `settings`, not in it"));
         }
         self.ltp(node, (self.datagram, None)).map(drop)

@@ -29,10 +29,10 @@ use wire::mtcp::Framing;
 /// The port at which neighbours are awaited (RFC 9174 §3.1).
 pub(crate) use wire::udpcl::PORT;
 
+use crate::engines::Remotes;
 use crate::engines::{End, Send, no_path};
 use crate::over_tcp::{OverTcpConfig, meet, take_place};
 use crate::protocol::{Kind, Protocol};
-use crate::settings::saratoga::Remotes;
 use crate::text::SpecError;
 
 /// The service of a node to which files come.

@@ -10,13 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::carried::{CfdpUserSettings, UtSettings};
 use super::form::{Form, Switch, table};
-use super::ltp::LtpSettings;
-use super::norm::NormSettings;
-use super::saratoga::SaratogaSettings;
 use super::tcp::TcpSettings;
-use super::{at_least, not_often, some};
+use super::{LtpSettings, NormSettings, SaratogaSettings, at_least, not_often, some};
 use crate::bundles::{self, BundlesConfig};
 use crate::contact_plan::{self, Format};
+use crate::engines::{Remotes, SaratogaConfig};
 use crate::mib::Mib;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
@@ -402,7 +400,11 @@ impl BundlesSettings {
             saratogacl: Some(FileclSettings::of(&config.saratogacl)),
             normcl: Some(FileclSettings::of(&config.normcl)),
             norm: Some(NormSettings::of(&config.normcl.engine)),
-            saratoga: Some(SaratogaSettings::of(&config.saratogacl.engine, &config.remotes)),
+            saratoga: Some(SaratogaSettings::of(&SaratogaConfig {
+                config: config.saratogacl.engine.clone(),
+                remotes: config.remotes.clone(),
+                ..SaratogaConfig::default()
+            })),
         }
     }
 
@@ -434,9 +436,15 @@ impl BundlesSettings {
 pub fn over_saratoga(
     settings: &SaratogaSettings,
     config: &mut saratoga::Config,
-    remotes: &mut super::saratoga::Remotes,
+    remotes: &mut Remotes,
 ) -> Result<(), SpecError> {
-    settings.apply(config, remotes)?;
+    let mut peer = SaratogaConfig {
+        config: std::mem::take(config),
+        remotes: std::mem::take(remotes),
+        ..SaratogaConfig::default()
+    };
+    settings.apply(&mut peer)?;
+    (*config, *remotes) = (peer.config, peer.remotes);
     if config.version == saratoga::Version::V0 {
         return Err(SpecError::invalid("version is 0, which knows no bundles; write version = 1"));
     }

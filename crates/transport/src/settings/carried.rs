@@ -5,8 +5,8 @@ use std::path::Path;
 use proto::ut;
 use serde::{Deserialize, Serialize};
 
+use super::LtpSettings;
 use super::form::{Form, table};
-use super::ltp::LtpSettings;
 use super::some;
 use crate::bundles::CfdpUser;
 use crate::carried::CfdpLtpConfig;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use proto::ltp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::text::SpecError;
+use toml::Value;
 
 /// The keys shared with an engine (see [`ltp::Authentication`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,34 +163,41 @@ impl Key {
 }
 
 impl Authentication {
-    /// What an engine is told; `table` is where this stands.
-    pub(super) fn value(&self, table: &str) -> Result<ltp::Authentication, SpecError> {
-        let told = |key: &Key, what: &str| {
-            key.value()
-                .map_err(|why| SpecError::invalid(format!("{table}.authentication.{what}: {why}")))
-        };
+    /// The keys themselves.
+    ///
+    /// # Errors
+    ///
+    /// The rest of a message that begins with the path to this table.
+    pub(super) fn value(&self) -> Result<ltp::Authentication, String> {
+        let read = |key: &Key, name: &str| key.value().map_err(|why| format!(".{name}: {why}"));
         for (index, one) in self.accepted.iter().enumerate() {
             let mut others = self.accepted[..index].iter().chain([&self.key]);
             if others.any(|other| (other.suite, &other.id) == (one.suite, &one.id)) {
-                return Err(SpecError::invalid(format!(
-                    "{table}.authentication.accepted: two keys have one suite and one id; give \
-                     each an id of its own"
-                )));
+                let why = "two keys have one suite and one id; give each an id of its own";
+                return Err(format!(".accepted: {why}"));
             }
         }
-        let accepted = self.accepted.iter().map(|key| told(key, "accepted"));
+        let accepted = self.accepted.iter().map(|key| read(key, "accepted"));
         Ok(ltp::Authentication {
-            key: told(&self.key, "key")?,
+            key: read(&self.key, "key")?,
             accepted: accepted.collect::<Result<_, _>>()?,
         })
     }
+}
 
-    /// Finds key files beside the file in `folder` that names them.
-    pub(super) fn place(&mut self, folder: &Path) {
-        for key in std::iter::once(&mut self.key).chain(&mut self.accepted) {
-            if let Some(file) = &mut key.file {
-                let beside = folder.join(&*file);
-                *file = std::path::absolute(&beside).unwrap_or(beside);
+/// Finds the key files of a table relative to `folder`.
+pub(super) fn place(keys: &mut toml::Table, folder: &Path) {
+    for (_, value) in keys.iter_mut() {
+        let one = std::slice::from_mut(value);
+        let keys = match one {
+            [Value::Array(keys)] => keys.as_mut_slice(),
+            _ => one,
+        };
+        for key in keys.iter_mut().filter_map(Value::as_table_mut) {
+            if let Some(Value::String(file)) = key.get_mut("file") {
+                let placed = folder.join(&*file);
+                let placed = std::path::absolute(&placed).unwrap_or(placed);
+                *file = placed.to_string_lossy().into_owned();
             }
         }
     }

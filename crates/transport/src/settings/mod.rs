@@ -3,41 +3,65 @@
 //! One file or table is for one protocol, and does not say which: whoever reads it knows. In a
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
+mod apply;
 pub mod bundles;
 pub mod carried;
+pub mod changes;
 pub mod form;
 pub mod keys;
-pub mod ltp;
-pub mod norm;
 pub mod over_tcp;
 pub mod pep;
-pub mod saratoga;
+mod read;
 pub mod scps;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
+mod value;
+mod walk;
+mod write;
 
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use proto::settings::{Visited, Visitor};
+use proto::{ltp, norm, saratoga};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::bundles::BundlesSettings;
 pub use self::carried::{CfdpLtpSettings, CfdpUserSettings, UtSettings};
-pub use self::form::{Bits, Code, End, Estimate, FileSum, Switch, Version};
+pub use self::changes::Changes;
+pub use self::form::Switch;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
-pub use self::ltp::LtpSettings;
-pub use self::norm::NormSettings;
 pub use self::over_tcp::OverTcpSettings;
 pub use self::pep::PepSettings;
-pub use self::saratoga::SaratogaSettings;
 use self::tcp::{TcpBuffers, TcpSettings};
+use crate::engines::SaratogaConfig;
 use crate::mib::{Mib, Timer};
 use crate::protocol::Family;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
+
+/// Changes of an LTP engine.
+pub type LtpSettings = Changes<ltp::Config>;
+
+/// Changes of a NORM node.
+pub type NormSettings = Changes<norm::Config>;
+
+/// Changes of a Saratoga peer, and of what it knows of others.
+pub type SaratogaSettings = Changes<SaratogaConfig>;
+
+impl proto::settings::Settings for SaratogaConfig {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let Self { config, remotes, .. } = self;
+        saratoga::Named { config, remotes }.visit(visitor)
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.config.check()
+    }
+}
 
 /// What a user says about an engine.
 #[derive(Clone, Debug, PartialEq)]
@@ -337,9 +361,6 @@ impl<'de> Deserialize<'de> for Settings {
     }
 }
 
-/// The least that a datagram may be bounded to: some packets are of one piece.
-const DATAGRAM_MIN: u64 = 64;
-
 /// Checks the least value of a size.
 ///
 /// # Errors
@@ -353,9 +374,6 @@ pub fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecEr
         Some(_) | None => Ok(()),
     }
 }
-
-/// The least that may wait to be written: the data of one datagram, which is dropped whole.
-const BUFFER_MIN: u64 = 65_535;
 
 fn some(key: &str, given: Option<usize>) -> Result<(), SpecError> {
     match given {
@@ -391,9 +409,4 @@ pub(crate) fn not_at_once(key: &str, given: Option<Timer>) -> Result<(), SpecErr
         Some(Timer::Fixed(span)) => not_often(key, Some(span)),
         Some(Timer::Auto) | None => Ok(()),
     }
-}
-
-fn file_name(key: &str, name: &str) -> Result<(), SpecError> {
-    let checked = engine::FileName::file(name);
-    checked.map(drop).map_err(|error| SpecError::invalid(format!("{key} {name:?}: {error}")))
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use proto::{ltp as l, saratoga as s};
 
 use super::*;
+use crate::engines::Remotes;
 
 const ANY: Duration = Duration::from_millis(1_234);
 
@@ -65,7 +66,7 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
 }
 
 /// The same for Saratoga.
-fn strange_saratoga() -> (s::Config, saratoga::Remotes) {
+fn strange_saratoga() -> SaratogaConfig {
     let remote = s::Remote {
         payload_max: Some(901),
         datagram_max: Some(902),
@@ -114,70 +115,64 @@ fn strange_saratoga() -> (s::Config, saratoga::Remotes) {
         },
         catch_up: ANY,
     };
-    (config, [("7".to_owned(), s::Remote { rate_bps: Some(0), ..remote })].into())
+    let remotes = [("7".to_owned(), s::Remote { rate_bps: Some(0), ..remote })].into();
+    SaratogaConfig { config, remotes, ..SaratogaConfig::default() }
 }
 
 fn written<T: Serialize>(settings: &T) -> String {
     toml::to_string(settings).unwrap()
 }
 
-fn ltp_again(config: &l::Config, base: &l::Config) -> l::Config {
-    let settings = LtpSettings::of(config);
+/// A configuration that is written out, read and applied to `base`.
+fn again<C: proto::settings::Settings + Default + Clone>(config: &C, base: &C) -> C {
+    let settings = Changes::of(config);
     let text = written(&settings);
-    let read: LtpSettings = text::parse(&text, "again").unwrap();
+    let read: Changes<C> = text::parse(&text, "again").unwrap();
     assert_eq!(read, settings, "{text}");
     let mut again = base.clone();
     read.apply(&mut again).unwrap();
     again
 }
 
-fn saratoga_again(
-    config: &s::Config,
-    remotes: &saratoga::Remotes,
-    base: &s::Config,
-) -> (s::Config, saratoga::Remotes) {
-    let settings = SaratogaSettings::of(config, remotes);
-    let text = written(&settings);
-    let read: SaratogaSettings = text::parse(&text, "again").unwrap();
-    assert_eq!(read, settings, "{text}");
-    let (mut again, mut others) = (base.clone(), saratoga::Remotes::new());
-    read.apply(&mut again, &mut others).unwrap();
-    (again, others)
+fn saratoga_again(peer: &SaratogaConfig, base: &s::Config) -> (s::Config, Remotes) {
+    let base = SaratogaConfig { config: base.clone(), ..SaratogaConfig::default() };
+    let SaratogaConfig { config, remotes, .. } = again(peer, &base);
+    (config, remotes)
 }
 
 #[test]
 fn every_setting_is_written_and_reaches_the_engine() {
     let strange = strange_ltp(None);
-    assert_eq!(ltp_again(&strange, &l::Config::default()), strange);
+    assert_eq!(again(&strange, &l::Config::default()), strange);
     let usual = l::Config { remotes: strange.remotes.clone(), ..l::Config::default() };
     let base = l::Config {
         default_remote: l::Remote { rate_bps: None, ..strange.default_remote.clone() },
         remotes: std::collections::BTreeMap::new(),
         ..strange
     };
-    assert_eq!(ltp_again(&usual, &base), usual);
+    assert_eq!(again(&usual, &base), usual);
 
-    let (strange, others) = strange_saratoga();
-    let again = saratoga_again(&strange, &others, &s::Config::default());
-    assert_eq!(again, (strange.clone(), others.clone()));
-    let usual = s::Config::default();
-    let default_remote = s::Remote { rate_bps: None, ..strange.default_remote.clone() };
-    let base = s::Config { default_remote, ..strange };
-    assert_eq!(saratoga_again(&usual, &others, &base), (usual, others));
+    let strange = strange_saratoga();
+    let SaratogaConfig { config, remotes, .. } = strange.clone();
+    assert_eq!(saratoga_again(&strange, &s::Config::default()), (config.clone(), remotes.clone()));
+    let usual = SaratogaConfig { config: s::Config::default(), ..strange };
+    let default_remote = s::Remote { rate_bps: None, ..config.default_remote.clone() };
+    let base = s::Config { default_remote, ..config };
+    assert_eq!(saratoga_again(&usual, &base), (usual.config, remotes));
 }
 
 #[test]
 fn profiles_are_written_out_whole() {
     for name in crate::engines::LTP_PROFILES {
         let config = l::profile(name).unwrap();
-        assert_eq!(ltp_again(&config, &l::Config::default()), config, "{name}");
-        assert_eq!(ltp_again(&config, &config), config, "{name}");
+        assert_eq!(again(&config, &l::Config::default()), config, "{name}");
+        assert_eq!(again(&config, &config), config, "{name}");
     }
     for name in crate::engines::SARATOGA_PROFILES {
         let config = s::profile(name).unwrap();
-        let none = saratoga::Remotes::new();
-        let again = saratoga_again(&config, &none, &s::Config::default());
-        assert_eq!(again, (config, none), "{name}");
+        let peer = SaratogaConfig { config: config.clone(), ..SaratogaConfig::default() };
+        let again = saratoga_again(&peer, &s::Config::default());
+        assert_eq!(again, (config, Remotes::new()), "{name}");
     }
 }
 
@@ -238,14 +233,16 @@ fn saratoga_remotes() -> impl Strategy<Value = s::Remote> {
     let often = (1_000_000..u64::MAX).prop_map(Duration::from_nanos);
     let times = (proptest::option::of(often), spans(), spans());
     let timers = (proptest::option::of(timers()), timers(), timers(), timers());
-    let width = prop_oneof![Just(16_u64), Just(32), Just(64), Just(128)];
+    use s::packet::Width;
+    let width =
+        prop_oneof![Just(Width::W16), Just(Width::W32), Just(Width::W64), Just(Width::W128)];
     (sizes, times, timers, width, any::<(u32, bool)>()).prop_map(
-        |(sizes, times, timers, bits, other)| {
+        |(sizes, times, timers, width, other)| {
             let (copies, heeds) = other;
             s::Remote {
                 payload_max: sizes.0,
                 datagram_max: sizes.1,
-                descriptor_min: Bits::deserialize(toml::Value::Integer(bits as i64)).unwrap().0,
+                descriptor_min: width,
                 status_interval: timers.0,
                 voluntary_interval: times.0,
                 request_timer: timers.1,
@@ -282,7 +279,7 @@ proptest! {
         let engine = u64::from(engine);
         let config =
             l::Config { engine, cookies, default_remote, remotes, aggregation, ..Default::default() };
-        prop_assert_eq!(ltp_again(&config, &l::Config::default()), config);
+        prop_assert_eq!(again(&config, &l::Config::default()), config);
     }
 
     #[test]
@@ -292,13 +289,14 @@ proptest! {
         eid in "\\PC*",
     ) {
         let rate = default_remote.rate_bps;
-        let others: saratoga::Remotes = others
+        let remotes: Remotes = others
             .into_iter()
             .map(|(name, one)| (name, s::Remote { rate_bps: one.rate_bps.or(rate), ..one }))
             .collect();
         let config = s::Config { eid, default_remote, ..s::Config::default() };
-        let again = saratoga_again(&config, &others, &s::Config::default());
-        prop_assert_eq!(again, (config, others));
+        let peer = SaratogaConfig { config, remotes, ..SaratogaConfig::default() };
+        let again = saratoga_again(&peer, &s::Config::default());
+        prop_assert_eq!(again, (peer.config, peer.remotes));
     }
 }
 
@@ -531,22 +529,21 @@ fn example(manual: &'static str, begin: &str) -> &'static str {
 #[test]
 fn the_manuals_have_every_key_with_its_default() {
     let text = include_str!("../../../../docs/ltp.md");
-    let told: LtpSettings = text::parse(&manual(text), "docs/ltp.md").unwrap();
+    let given: LtpSettings = text::parse(&manual(text), "docs/ltp.md").unwrap();
     let aggregation = Some(l::Aggregation::default());
     let usual = LtpSettings::of(&l::Config { aggregation, ..l::Config::default() });
-    assert_eq!(written(&told), written(&usual));
+    assert_eq!(written(&given), written(&usual));
     // These have no default that can be written.
     assert!(["| `rate` |", "| `authentication` |"].iter().all(|key| text.contains(key)));
     let mut shown: LtpSettings = text::parse(example(text, "engine = 7\n"), "docs").unwrap();
     // Nobody has the key file of the example.
-    shown.remotes.values_mut().for_each(|remote| remote.authentication = None);
+    shown.set(&["remotes", "2", "authentication"], "off");
     shown.apply(&mut l::Config::default()).unwrap();
 
     let text = include_str!("../../../../docs/saratoga.md");
-    let told: SaratogaSettings = text::parse(&manual(text), "docs/saratoga.md").unwrap();
-    let none = saratoga::Remotes::new();
-    assert_eq!(written(&told), written(&SaratogaSettings::of(&s::Config::default(), &none)));
+    let given: SaratogaSettings = text::parse(&manual(text), "docs/saratoga.md").unwrap();
+    assert_eq!(written(&given), written(&SaratogaSettings::of(&SaratogaConfig::default())));
     assert!(text.contains("| `rate` |"));
     let shown: SaratogaSettings = text::parse(example(text, "eid = "), "docs").unwrap();
-    shown.apply(&mut s::Config::default(), &mut saratoga::Remotes::new()).unwrap();
+    shown.apply(&mut SaratogaConfig::default()).unwrap();
 }

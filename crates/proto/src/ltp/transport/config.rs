@@ -5,29 +5,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::routing::contacts::ContactPlan;
+use crate::settings;
 
-/// The settings of one engine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// The next engine on the way to others.
-    pub routing: Routing,
-    /// Engines that may pass a block on that is sent here; one that comes without such a number may pass
-    /// so many more.
-    pub hops: u8,
-    /// Time after which a block that is sent here is of no use any more.
-    pub lifetime: Duration,
-    /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`], by which lifetimes are told to others.
-    pub clock: u64,
-    /// Whether a block goes on while it arrives, and not only when all of it is here.
-    pub cut_through: bool,
-    /// Time after which a hop that failed is tried again; twice as long after each further failure.
-    pub retry: Duration,
-    /// The longest of these times.
-    pub retry_max: Duration,
-    /// Time after which one that is refused for want of room is asked to try again; whole seconds.
-    pub retry_after: Duration,
-    /// Bounds on what the engine keeps for others.
-    pub limits: Limits,
+settings! {
+    /// Settings of one engine.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Config [check: Self::order_retries] {
+        /// The next engine on the way to others.
+        pub routing: Routing =
+            Routing::Static { to: BTreeMap::new(), otherwise: Otherwise::Itself },
+        /// Engines that may forward a block from here; one that comes without such a number may pass
+        /// so many more.
+        pub hops: u8 as Number = 16,
+        /// Time for which a block from here is of use.
+        pub lifetime: Duration as Span [Interval] = Duration::from_secs(24 * 3600),
+        /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`], for lifetimes in
+        /// segments.
+        pub clock: u64 = 0,
+        /// Whether a block is forwarded while it arrives, and not only when all of it is here.
+        pub cut_through: bool as Flag = true,
+        /// Time after which a failed hop is tried again; twice as long after each further failure.
+        pub retry: Duration as Span [Interval] = Duration::from_secs(1),
+        /// The longest of these times.
+        pub retry_max: Duration as Span [Interval] = Duration::from_secs(600),
+        /// Time after which a peer that is refused for want of room may try again; whole seconds.
+        pub retry_after: Duration as Span [Seconds] = Duration::from_secs(10),
+        /// Bounds on what the engine keeps for others.
+        pub limits: Limits as Table = Limits::default(),
+    }
+}
+
+impl Config {
+    fn order_retries(&mut self) -> Result<(), String> {
+        self.retry_max = self.retry_max.max(self.retry);
+        Ok(())
+    }
 }
 
 /// How the next engine on the way is found.
@@ -67,36 +79,17 @@ impl PartialEq for Plan {
 
 impl Eq for Plan {}
 
-/// Bounds on what an engine keeps for others. What happens at each is said with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Transfers under way: from here, through here and to here. More are refused for want of room.
-    pub transfers: usize,
-    /// Octets of blocks for others that arrive or are kept. More are refused for want of room.
-    pub storage: u64,
-    /// Transfers that are over and remembered, so that a hop that is tried again brings nothing twice. The
-    /// oldest is forgotten.
-    pub finished: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            routing: Routing::Static { to: BTreeMap::new(), otherwise: Otherwise::Itself },
-            hops: 16,
-            lifetime: Duration::from_secs(24 * 3600),
-            clock: 0,
-            cut_through: true,
-            retry: Duration::from_secs(1),
-            retry_max: Duration::from_secs(600),
-            retry_after: Duration::from_secs(10),
-            limits: Limits::default(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { transfers: 1000, storage: 16 << 30, finished: 4096 }
+settings! {
+    /// Bounds on what an engine keeps for others, with what happens at each.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Transfers under way: from here, through here and to here. More are refused for want of
+        /// room.
+        pub transfers: usize as Number [Least(1)] = 1000,
+        /// Bytes of blocks for others that arrive or are kept. More are refused for want of room.
+        pub storage: u64 as Size = 16 << 30,
+        /// Transfers that are over and remembered, so that a hop that is tried again brings nothing
+        /// twice. The oldest is forgotten.
+        pub finished: usize as Number = 4096,
     }
 }

@@ -1,0 +1,491 @@
+//! Forms in which users write the values of settings.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use wire::cfdp::Width;
+
+use super::{Base, Field, Kind, Optional, Setting, Settings, Value, Visited, Visitor};
+use crate::ltp::Authentication;
+use crate::timer;
+
+/// Form of a field of type `T`, one value ([`OneValue`]) or many ([`Many`]).
+pub trait Form<T, M> {
+    /// Visits the field.
+    ///
+    /// # Errors
+    ///
+    /// When the visitor stops.
+    fn visit(field: &Field, place: &mut T, visitor: &mut dyn Visitor) -> Visited;
+}
+
+/// Marker of forms of one value.
+#[derive(Debug)]
+pub struct OneValue;
+
+/// Marker of forms of many values.
+#[derive(Debug)]
+pub struct Many;
+
+/// Form of a field with one value.
+pub trait Leaf<T> {
+    /// Kind of the values.
+    fn kind() -> Kind;
+
+    /// The value of a field; `None` where leaving it out says the same.
+    fn get(place: &T) -> Option<Value>;
+
+    /// Sets a field to a value of the kind.
+    ///
+    /// # Errors
+    ///
+    /// The rest of a message that begins with the key.
+    fn set(place: &mut T, value: Value) -> Result<(), String>;
+}
+
+struct Slot<'a, T, F>(&'a mut T, PhantomData<F>);
+
+impl<T, F: Leaf<T>> Setting for Slot<'_, T, F> {
+    fn kind(&self) -> Kind {
+        F::kind()
+    }
+
+    fn get(&self) -> Option<Value> {
+        F::get(self.0)
+    }
+
+    fn set(&mut self, value: Value) -> Result<(), String> {
+        F::set(self.0, value)
+    }
+}
+
+impl<T, F: Leaf<T>> Form<T, OneValue> for F {
+    fn visit(field: &Field, place: &mut T, visitor: &mut dyn Visitor) -> Visited {
+        visitor.value(field, &mut Slot::<T, F>(place, PhantomData))
+    }
+}
+
+/// A setting that has no effect; `why` follows its key in the message to users that set it.
+#[derive(Debug)]
+pub struct Absent<F, T> {
+    why: &'static str,
+    form: PhantomData<(F, T)>,
+}
+
+impl<T, F: Leaf<T>> Absent<F, T> {
+    /// A setting of this form.
+    #[must_use]
+    pub const fn new(why: &'static str) -> Self {
+        Self { why, form: PhantomData }
+    }
+}
+
+impl<T, F: Leaf<T>> Setting for Absent<F, T> {
+    fn kind(&self) -> Kind {
+        F::kind()
+    }
+
+    fn get(&self) -> Option<Value> {
+        None
+    }
+
+    fn set(&mut self, _: Value) -> Result<(), String> {
+        Err(self.why.to_owned())
+    }
+}
+
+/// Error of a value that is not of the kind; drivers give none.
+fn foreign<T>(value: &Value) -> Result<T, String> {
+    Err(format!(" has no value like {value:?}"))
+}
+
+/// Yes or no.
+#[derive(Debug)]
+pub struct Flag;
+
+impl Leaf<bool> for Flag {
+    fn kind() -> Kind {
+        Base::Flag.into()
+    }
+
+    fn get(place: &bool) -> Option<Value> {
+        Some(Value::Flag(*place))
+    }
+
+    fn set(place: &mut bool, value: Value) -> Result<(), String> {
+        let Value::Flag(flag) = value else { return foreign(&value) };
+        *place = flag;
+        Ok(())
+    }
+}
+
+/// A number without unit.
+#[derive(Debug)]
+pub struct Number;
+
+/// Bytes.
+#[derive(Debug)]
+pub struct Size;
+
+macro_rules! integers {
+    ($($type:ty),+) => {$(
+        impl Leaf<$type> for Number {
+            fn kind() -> Kind {
+                #[expect(clippy::unnecessary_cast, reason = "u64 is one of the types")]
+                let most = <$type>::MAX as u64;
+                Base::Number { least: 0, most, name: stringify!($type) }.into()
+            }
+
+            #[expect(clippy::unnecessary_cast, reason = "u64 is one of the types")]
+            fn get(place: &$type) -> Option<Value> {
+                Some(Value::Number(*place as u64))
+            }
+
+            fn set(place: &mut $type, value: Value) -> Result<(), String> {
+                let Value::Number(number) = value else { return foreign(&value) };
+                *place = <$type>::try_from(number).unwrap_or(<$type>::MAX);
+                Ok(())
+            }
+        }
+
+        impl Leaf<$type> for Size {
+            fn kind() -> Kind {
+                Base::Size.into()
+            }
+
+            #[expect(clippy::unnecessary_cast, reason = "u64 is one of the types")]
+            fn get(place: &$type) -> Option<Value> {
+                Some(Value::Size(*place as u64))
+            }
+
+            fn set(place: &mut $type, value: Value) -> Result<(), String> {
+                let Value::Size(bytes) = value else { return foreign(&value) };
+                *place = <$type>::try_from(bytes).unwrap_or(<$type>::MAX);
+                Ok(())
+            }
+        }
+    )+};
+}
+
+integers!(u8, u16, u32, u64, usize);
+
+/// Any text.
+#[derive(Debug)]
+pub struct Text;
+
+impl Leaf<String> for Text {
+    fn kind() -> Kind {
+        Base::Text.into()
+    }
+
+    fn get(place: &String) -> Option<Value> {
+        Some(Value::Text(place.clone()))
+    }
+
+    fn set(place: &mut String, value: Value) -> Result<(), String> {
+        let Value::Text(text) = value else { return foreign(&value) };
+        *place = text;
+        Ok(())
+    }
+}
+
+/// A time.
+#[derive(Debug)]
+pub struct Span;
+
+impl Leaf<Duration> for Span {
+    fn kind() -> Kind {
+        Base::Span.into()
+    }
+
+    fn get(place: &Duration) -> Option<Value> {
+        Some(Value::Span(*place))
+    }
+
+    fn set(place: &mut Duration, value: Value) -> Result<(), String> {
+        let Value::Span(span) = value else { return foreign(&value) };
+        *place = span;
+        Ok(())
+    }
+}
+
+/// Bits a second.
+#[derive(Debug)]
+pub struct Rate;
+
+impl Leaf<u64> for Rate {
+    fn kind() -> Kind {
+        Base::Rate.into()
+    }
+
+    fn get(place: &u64) -> Option<Value> {
+        Some(Value::Rate(*place))
+    }
+
+    fn set(place: &mut u64, value: Value) -> Result<(), String> {
+        let Value::Rate(rate) = value else { return foreign(&value) };
+        *place = rate;
+        Ok(())
+    }
+}
+
+/// A value, or `off` for `None`.
+#[derive(Debug)]
+pub struct Off<F>(PhantomData<F>);
+
+/// The word for `None`.
+pub const OFF: &str = "off";
+
+impl<T: Default, F: Leaf<T>> Leaf<Option<T>> for Off<F> {
+    fn kind() -> Kind {
+        F::kind().or(OFF)
+    }
+
+    fn get(place: &Option<T>) -> Option<Value> {
+        place.as_ref().map_or(Some(Value::Word(OFF)), F::get)
+    }
+
+    fn set(place: &mut Option<T>, value: Value) -> Result<(), String> {
+        if value == Value::Word(OFF) {
+            *place = None;
+            return Ok(());
+        }
+        F::set(place.get_or_insert_default(), value)
+    }
+}
+
+/// 0 is `off`.
+impl Leaf<u32> for Off<Number> {
+    fn kind() -> Kind {
+        <Number as Leaf<u32>>::kind().or(OFF)
+    }
+
+    fn get(place: &u32) -> Option<Value> {
+        Some(if *place == 0 { Value::Word(OFF) } else { Value::Number((*place).into()) })
+    }
+
+    fn set(place: &mut u32, value: Value) -> Result<(), String> {
+        if value == Value::Word(OFF) {
+            *place = 0;
+            return Ok(());
+        }
+        Number::set(place, value)
+    }
+}
+
+/// A value; `None` is written by leaving the key out.
+#[derive(Debug)]
+pub struct Maybe<F>(PhantomData<F>);
+
+impl<T: Default, F: Leaf<T>> Leaf<Option<T>> for Maybe<F> {
+    fn kind() -> Kind {
+        F::kind()
+    }
+
+    fn get(place: &Option<T>) -> Option<Value> {
+        place.as_ref().and_then(F::get)
+    }
+
+    fn set(place: &mut Option<T>, value: Value) -> Result<(), String> {
+        F::set(place.get_or_insert_default(), value)
+    }
+}
+
+/// A value, or `auto` for one that is estimated.
+#[derive(Debug)]
+pub struct Auto<F>(PhantomData<F>);
+
+const AUTO: &str = "auto";
+
+impl Leaf<timer::Timer> for Auto<Span> {
+    fn kind() -> Kind {
+        Kind::from(Base::Span).or(AUTO)
+    }
+
+    fn get(place: &timer::Timer) -> Option<Value> {
+        Some(match place {
+            timer::Timer::Auto => Value::Word(AUTO),
+            timer::Timer::Fixed(span) => Value::Span(*span),
+        })
+    }
+
+    fn set(place: &mut timer::Timer, value: Value) -> Result<(), String> {
+        *place = match value {
+            Value::Word(_) => timer::Timer::Auto,
+            Value::Span(span) => timer::Timer::Fixed(span),
+            other => return foreign(&other),
+        };
+        Ok(())
+    }
+}
+
+impl Leaf<Option<u32>> for Auto<Number> {
+    fn kind() -> Kind {
+        <Number as Leaf<u32>>::kind().or(AUTO)
+    }
+
+    fn get(place: &Option<u32>) -> Option<Value> {
+        Some(place.map_or(Value::Word(AUTO), |number| Value::Number(number.into())))
+    }
+
+    fn set(place: &mut Option<u32>, value: Value) -> Result<(), String> {
+        if value == Value::Word(AUTO) {
+            *place = None;
+            return Ok(());
+        }
+        Number::set(place.get_or_insert_default(), value)
+    }
+}
+
+/// A value of an enum, by a word.
+#[derive(Debug)]
+pub struct Word;
+
+/// Words for the values of an enum.
+pub trait Words: Sized {
+    /// The words with their values.
+    fn words() -> Vec<(&'static str, Self)>;
+}
+
+/// The word for a value, if it has one.
+pub fn word_of<T: Words + PartialEq>(value: &T) -> Option<&'static str> {
+    T::words().into_iter().find(|(_, other)| other == value).map(|(word, _)| word)
+}
+
+/// The value of a word.
+pub fn value_of<T: Words>(word: &str) -> Option<T> {
+    T::words().into_iter().find(|(other, _)| *other == word).map(|(_, value)| value)
+}
+
+impl<T: Words + PartialEq> Leaf<T> for Word {
+    fn kind() -> Kind {
+        Kind { base: None, words: T::words().into_iter().map(|(word, _)| word).collect() }
+    }
+
+    fn get(place: &T) -> Option<Value> {
+        word_of(place).map(Value::Word)
+    }
+
+    fn set(place: &mut T, value: Value) -> Result<(), String> {
+        let Value::Word(word) = value else { return foreign(&value) };
+        let Some(known) = value_of(word) else { return foreign(&value) };
+        *place = known;
+        Ok(())
+    }
+}
+
+/// A value of an enum, by a number.
+#[derive(Debug)]
+pub struct Numbered;
+
+/// Numbers for the values of an enum.
+pub trait Numbers: Copy + PartialEq + 'static {
+    /// Begin of the message about other numbers.
+    const WHAT: &'static str;
+    /// The numbers with their values.
+    const NUMBERS: &'static [(u64, Self)];
+    /// The numbers.
+    const KNOWN: &'static [u64];
+}
+
+impl<T: Numbers> Leaf<T> for Numbered {
+    fn kind() -> Kind {
+        Base::OneOf(T::KNOWN, T::WHAT).into()
+    }
+
+    fn get(place: &T) -> Option<Value> {
+        let known = T::NUMBERS.iter().find(|(_, value)| value == place);
+        known.map(|(number, _)| Value::Number(*number))
+    }
+
+    fn set(place: &mut T, value: Value) -> Result<(), String> {
+        let known = T::NUMBERS.iter().find(|(number, _)| value == Value::Number(*number));
+        let Some((_, known)) = known else { return foreign(&value) };
+        *place = *known;
+        Ok(())
+    }
+}
+
+/// Bytes of a field of CFDP, from 1 to 8.
+#[derive(Debug)]
+pub struct Octets;
+
+impl Leaf<Width> for Octets {
+    fn kind() -> Kind {
+        <Number as Leaf<u8>>::kind()
+    }
+
+    fn get(place: &Width) -> Option<Value> {
+        Some(Value::Number(place.octets() as u64))
+    }
+
+    fn set(place: &mut Width, value: Value) -> Result<(), String> {
+        let Value::Number(octets) = value else { return foreign(&value) };
+        let width = u8::try_from(octets).ok().and_then(Width::new);
+        *place = width.ok_or_else(|| format!(" is {octets}; it must be from 1 to 8"))?;
+        Ok(())
+    }
+}
+
+/// Keys of LTP. They are not given away.
+#[derive(Debug)]
+pub struct Keys;
+
+impl Leaf<Option<Authentication>> for Keys {
+    fn kind() -> Kind {
+        Kind::from(Base::Keys).or(OFF)
+    }
+
+    fn get(_: &Option<Authentication>) -> Option<Value> {
+        None
+    }
+
+    fn set(place: &mut Option<Authentication>, value: Value) -> Result<(), String> {
+        *place = match value {
+            Value::Word(_) => None,
+            Value::Keys(keys) => Some(keys),
+            other => return foreign(&other),
+        };
+        Ok(())
+    }
+}
+
+/// A table of settings.
+#[derive(Debug)]
+pub struct Table;
+
+impl<T: Settings> Form<T, Many> for Table {
+    fn visit(field: &Field, place: &mut T, visitor: &mut dyn Visitor) -> Visited {
+        visitor.table(field, place)
+    }
+}
+
+impl<T: Settings + Default> Form<Option<T>, Many> for Off<Table> {
+    fn visit(field: &Field, place: &mut Option<T>, visitor: &mut dyn Visitor) -> Visited {
+        visitor.optional(field, place)
+    }
+}
+
+impl<T: Settings + Default> Optional for Option<T> {
+    fn on(&mut self) -> &mut dyn Settings {
+        self.get_or_insert_default()
+    }
+
+    fn off(&mut self) {
+        *self = None;
+    }
+
+    fn is_on(&self) -> bool {
+        self.is_some()
+    }
+}
+
+/// Settings that stand in the table around them.
+#[derive(Debug)]
+pub struct Inline;
+
+impl<T: Settings> Form<T, Many> for Inline {
+    fn visit(_: &Field, place: &mut T, visitor: &mut dyn Visitor) -> Visited {
+        place.visit(visitor)
+    }
+}

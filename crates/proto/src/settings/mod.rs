@@ -1,0 +1,302 @@
+//! Settings, each declared in one place: name, type, unit, default, bound and documentation.
+//!
+//! The macro [`settings!`](crate::settings!) declares a struct of settings and its defaults.
+//! A field with a form (`as Size`) is a setting that users see; one without is for drivers alone.
+//! All else is made from that by a [`Visitor`]: reading and writing TOML, the manual's tables.
+
+mod declare;
+pub mod form;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ltp::Authentication;
+
+/// End of a visit before all settings were visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop;
+
+/// Result of a visit.
+pub type Visited = Result<(), Stop>;
+
+/// A table of settings.
+pub trait Settings {
+    /// Visits each setting in the order of the declaration.
+    ///
+    /// # Errors
+    ///
+    /// When the visitor stops.
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited;
+
+    /// Checks what concerns several settings, once all of a table are set. Settings that follow
+    /// from others are adjusted.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong; it begins with the key that it is about.
+    fn check(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Declaration of a setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Key of the setting in its table.
+    pub key: &'static str,
+    /// Lines of its documentation.
+    pub doc: &'static [&'static str],
+    /// Bound of its value.
+    pub bound: Option<Bound>,
+}
+
+/// Bound of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Least number, or number of bytes.
+    Least(u64),
+    /// Greatest number.
+    Most(u64),
+    /// Both.
+    Range(u64, u64),
+    /// Time of at least 1 ms: at shorter intervals, packets that are sent unprompted fill a link.
+    Interval,
+    /// Whole seconds, at least one.
+    Seconds,
+}
+
+impl Bound {
+    /// Least time between packets that are sent unprompted.
+    pub const INTERVAL_MIN: Duration = Duration::from_millis(1);
+}
+
+/// Visits the settings of a table.
+pub trait Visitor {
+    /// Visits a value.
+    ///
+    /// # Errors
+    ///
+    /// To stop.
+    fn value(&mut self, field: &Field, setting: &mut dyn Setting) -> Visited;
+
+    /// Visits a table in this table.
+    ///
+    /// # Errors
+    ///
+    /// To stop.
+    fn table(&mut self, field: &Field, table: &mut dyn Settings) -> Visited;
+
+    /// Visits a table that may be `off`.
+    ///
+    /// # Errors
+    ///
+    /// To stop.
+    fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited;
+
+    /// Visits a table that has no effect here; `why` follows its key in the message to users that
+    /// set it.
+    ///
+    /// # Errors
+    ///
+    /// To stop.
+    fn absent(&mut self, field: &Field, table: &mut dyn Settings, why: &str) -> Visited;
+
+    /// Visits settings of peers: `default` for all, and `remotes` for some.
+    ///
+    /// # Errors
+    ///
+    /// To stop.
+    fn peers(&mut self, peers: &mut dyn Peers) -> Visited;
+}
+
+/// A setting with a value.
+pub trait Setting {
+    /// Kind of its values.
+    fn kind(&self) -> Kind;
+
+    /// Its value; `None` where leaving it out says the same.
+    fn get(&self) -> Option<Value>;
+
+    /// Changes it.
+    ///
+    /// # Errors
+    ///
+    /// The rest of a message that begins with its key.
+    fn set(&mut self, value: Value) -> Result<(), String>;
+}
+
+/// A table that may be `off`.
+pub trait Optional {
+    /// The table, switched on if it is off.
+    fn on(&mut self) -> &mut dyn Settings;
+
+    /// Switches it off.
+    fn off(&mut self);
+
+    /// Whether it is on.
+    fn is_on(&self) -> bool;
+}
+
+/// Settings of peers.
+pub trait Peers {
+    /// Settings of peers that have none of their own.
+    fn default(&mut self) -> &mut dyn Settings;
+
+    /// Visits those of each other peer, with its name where it has one.
+    ///
+    /// # Errors
+    ///
+    /// When the visitor stops.
+    fn each(
+        &mut self,
+        visit: &mut dyn FnMut(Option<String>, &mut dyn Settings) -> Visited,
+    ) -> Visited;
+
+    /// Settings of a peer by name; those of `default` if it had none.
+    ///
+    /// # Errors
+    ///
+    /// When no peer has such a name.
+    fn entry(&mut self, name: &str) -> Result<&mut dyn Settings, String>;
+}
+
+/// Settings of peers in a map.
+#[derive(Debug)]
+pub struct Remotes<'a, K, R> {
+    /// Settings of all others.
+    pub default: &'a mut R,
+    /// Settings of these.
+    pub remotes: &'a mut BTreeMap<K, R>,
+}
+
+/// Name of a peer.
+pub trait Name: Ord + Sized + ToString {
+    /// The name that is written so.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    fn parse(text: &str) -> Result<Self, String>;
+}
+
+impl Name for String {
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Name for u64 {
+    fn parse(text: &str) -> Result<Self, String> {
+        number(text, "a remote entity has a number")
+    }
+}
+
+/// The number that is a key of a table; `expected` explains keys.
+fn number(text: &str, expected: &str) -> Result<u64, String> {
+    let number: u64 = text.parse().map_err(|_| expected.to_owned())?;
+    // Else one entity could be named twice.
+    let shortest = number.to_string();
+    if shortest == text { Ok(number) } else { Err(format!("write it as {shortest}")) }
+}
+
+impl<K: Name, R: Settings + Clone> Peers for Remotes<'_, K, R> {
+    fn default(&mut self) -> &mut dyn Settings {
+        self.default
+    }
+
+    fn each(
+        &mut self,
+        visit: &mut dyn FnMut(Option<String>, &mut dyn Settings) -> Visited,
+    ) -> Visited {
+        let mut remotes = self.remotes.iter_mut();
+        remotes.try_for_each(|(name, remote)| visit(Some(name.to_string()), remote))
+    }
+
+    fn entry(&mut self, name: &str) -> Result<&mut dyn Settings, String> {
+        let entry = self.remotes.entry(K::parse(name)?);
+        Ok(entry.or_insert_with(|| self.default.clone()))
+    }
+}
+
+/// A value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Yes or no.
+    Flag(bool),
+    /// A number without unit.
+    Number(u64),
+    /// Any text.
+    Text(String),
+    /// Bytes.
+    Size(u64),
+    /// A time.
+    Span(Duration),
+    /// Bits a second.
+    Rate(u64),
+    /// One of the words of a setting.
+    Word(&'static str),
+    /// A value with a name, as in `{ raw = "x" }`.
+    Named(&'static str, Box<Self>),
+    /// Numbers by numbers.
+    Numbers(BTreeMap<u64, u64>),
+    /// Keys of LTP.
+    Keys(Authentication),
+}
+
+/// Kind of the values of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Values besides words.
+    pub base: Option<Base>,
+    /// Words.
+    pub words: Vec<&'static str>,
+}
+
+/// Kind of values that are not words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// Yes or no.
+    Flag,
+    /// A number without unit.
+    Number {
+        /// The least.
+        least: u64,
+        /// The greatest.
+        most: u64,
+        /// Its type in messages.
+        name: &'static str,
+    },
+    /// One of these numbers; a refusal begins with the text.
+    OneOf(&'static [u64], &'static str),
+    /// Any text.
+    Text,
+    /// Bytes.
+    Size,
+    /// A time.
+    Span,
+    /// Bits a second.
+    Rate,
+    /// A value with a name.
+    Named(&'static str, Box<Self>),
+    /// Numbers by numbers; the text is about other keys.
+    Numbers(&'static str),
+    /// Keys of LTP.
+    Keys,
+    /// A file, relative to the one that names it.
+    File,
+}
+
+impl From<Base> for Kind {
+    fn from(base: Base) -> Self {
+        Self { base: Some(base), words: Vec::new() }
+    }
+}
+
+impl Kind {
+    /// The same, or a word.
+    #[must_use]
+    pub fn or(mut self, word: &'static str) -> Self {
+        self.words.push(word);
+        self
+    }
+}

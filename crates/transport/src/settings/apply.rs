@@ -1,0 +1,110 @@
+//! Changing settings as a table says.
+
+use proto::settings::form::OFF;
+use proto::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor};
+use toml::{Table, Value};
+
+use super::read::{DEFAULT, REMOTES};
+use super::value;
+
+/// Changes `settings` as a table that was [read](super::read::read) says; `path` is the path to it.
+///
+/// # Errors
+///
+/// What is wrong with it, with the path of the key.
+pub(super) fn apply(table: &Table, settings: &mut dyn Settings, path: &str) -> Result<(), String> {
+    let mut applier = Applier { table, path, error: None };
+    let visited = settings.visit(&mut applier);
+    match (visited, applier.error) {
+        (Err(Stop), Some(error)) => return Err(error),
+        (Err(Stop), None) | (Ok(()), _) => {}
+    }
+    settings.check().map_err(|error| below(path, &error))
+}
+
+/// The path of a key, or a message that begins with it, in the table at `path`.
+fn below(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+}
+
+struct Applier<'a> {
+    table: &'a Table,
+    path: &'a str,
+    error: Option<String>,
+}
+
+impl Applier<'_> {
+    fn finish(&mut self, applied: Result<(), String>) -> Visited {
+        applied.map_err(|error| {
+            self.error = Some(error);
+            Stop
+        })
+    }
+
+    fn table_at(&mut self, key: &str, settings: &mut dyn Settings) -> Visited {
+        let Some(given) = self.table.get(key) else { return Ok(()) };
+        let path = below(self.path, key);
+        let applied = match given {
+            Value::Table(table) => apply(table, settings, &path),
+            _ => Err(format!("{path} is a table")),
+        };
+        self.finish(applied)
+    }
+}
+
+impl Visitor for Applier<'_> {
+    fn value(&mut self, field: &Field, setting: &mut dyn Setting) -> Visited {
+        let Some(given) = self.table.get(field.key) else { return Ok(()) };
+        let path = below(self.path, field.key);
+        let kind = setting.kind();
+        let applied = value::read(&kind, given)
+            .map_err(|error| if error.starts_with('.') { error } else { format!(": {error}") })
+            .and_then(|value| {
+                field.bound.map_or(Ok(()), |bound| value::check(bound, &value))?;
+                setting.set(value)
+            });
+        self.finish(applied.map_err(|rest| format!("{path}{rest}")))
+    }
+
+    fn table(&mut self, field: &Field, table: &mut dyn Settings) -> Visited {
+        self.table_at(field.key, table)
+    }
+
+    fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited {
+        match self.table.get(field.key) {
+            None => Ok(()),
+            Some(Value::String(word)) if word == OFF => {
+                table.off();
+                Ok(())
+            }
+            Some(_) => self.table_at(field.key, table.on()),
+        }
+    }
+
+    fn absent(&mut self, field: &Field, _: &mut dyn Settings, why: &str) -> Visited {
+        let path = below(self.path, field.key);
+        let given = self.table.contains_key(field.key);
+        self.finish(if given { Err(format!("{path}{why}")) } else { Ok(()) })
+    }
+
+    fn peers(&mut self, peers: &mut dyn Peers) -> Visited {
+        self.table_at(DEFAULT, peers.default())?;
+        if self.table.contains_key(DEFAULT) {
+            peers.each(&mut |_, remote| self.table_at(DEFAULT, remote))?;
+        }
+        let Some(Value::Table(remotes)) = self.table.get(REMOTES) else { return Ok(()) };
+        let path = below(self.path, REMOTES);
+        for name in remotes.keys() {
+            let mut of_one = Applier { table: remotes, path: &path, error: None };
+            let visited = match peers.entry(name) {
+                Ok(remote) => of_one.table_at(name, remote),
+                Err(why) => of_one.finish(Err(format!("{path}.{name}: {why}"))),
+            };
+            if let Err(stop) = visited {
+                self.error = of_one.error;
+                return Err(stop);
+            }
+        }
+        Ok(())
+    }
+}
