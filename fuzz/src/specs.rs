@@ -2,7 +2,6 @@
 
 use lab::preset::Preset;
 use lab::scenario::Scenario;
-use transport::engines::EngineConfig;
 use transport::protocol::Protocol;
 use transport::settings::Settings;
 use transport::text;
@@ -34,12 +33,12 @@ pub fn mib(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for name in ["cfdp", "ltp", "saratoga"] {
         let protocol: Protocol = name.parse().expect("it is a protocol");
-        let family = protocol.kind.family();
-        let Ok(settings) = Settings::parse(text, "fuzz", &[], family) else { continue };
-        let Ok(config) = EngineConfig::new(&protocol, 1, Some(&settings)) else { continue };
-        let all = config.settings();
+        let adapter = protocol.kind.adapter();
+        let Ok(settings) = Settings::parse(text, "fuzz", &[], adapter) else { continue };
+        let Ok(config) = transport::configure(&protocol, 1, Some(&settings)) else { continue };
+        let all = config.settings().expect("what was read can be written");
         let written = all.to_toml().expect("what was read can be written");
-        let again = Settings::parse(&written, "fuzz", &[], family).expect("it was written");
+        let again = Settings::parse(&written, "fuzz", &[], adapter).expect("it was written");
         assert_eq!(again, all);
     }
 }

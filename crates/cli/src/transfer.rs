@@ -198,7 +198,7 @@ impl Options {
         if protocol.kind.family() != Family::CfdpLtp {
             return Ok(EngineConfig::Cfdp(Box::new(self.entity(given, default)?)));
         }
-        let mut config = EngineConfig::new(&protocol, default, None)?;
+        let mut config = EngineConfig::new(&protocol, default)?;
         if let EngineConfig::CfdpLtp(told) = &mut config {
             told.cfdp.sequence_width = Width::FOUR;
             let ltp = &mut told.below.ltp;

@@ -82,3 +82,31 @@ pub trait Engine: Send {
     /// When to call [`Engine::handle_timeout`] next, and why.
     fn poll_timeout(&self) -> Option<Deadline>;
 }
+
+impl<E: Engine + ?Sized> Engine for Box<E> {
+    type Indication = E::Indication;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        (**self).handle_input(now, input);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        (**self).handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        (**self).poll_transmit(now, tx)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        (**self).poll_effect()
+    }
+
+    fn poll_indication(&mut self) -> Option<Self::Indication> {
+        (**self).poll_indication()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        (**self).poll_timeout()
+    }
+}

@@ -7,11 +7,11 @@ use std::net::Ipv4Addr;
 use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
 use proto::ltpt::Otherwise;
-use transport::engines::{EngineConfig, Send as SendRequest};
 use transport::overlay::Overlay;
 use transport::protocol::Kind;
 use transport::quantity::Size;
 use transport::text::SpecError;
+use transport::{Configuration, SendRequest};
 
 use crate::overlay::{self, Hop, hops};
 use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
@@ -25,7 +25,7 @@ pub struct Part {
     /// The UDP port that it sends from and listens on.
     pub port: u16,
     /// What it is told to be.
-    pub config: EngineConfig,
+    pub config: Box<dyn Configuration>,
     /// Whom it reaches, in the order in which it is told.
     pub ways: Vec<Way>,
     /// Its IP interfaces, by the links that they lead over, if it reads and writes whole packets;
@@ -92,14 +92,16 @@ impl Cast<'_> {
         let Some(protocol) = &node.protocol else { return Ok(None) };
         let entity = node.entity.ok_or_else(|| unresolved(name))?;
         let port = node.port.ok_or_else(|| unresolved(name))?;
-        let mut config = EngineConfig::new(protocol, entity, node.mib.as_ref())?;
-        config.set_inactivity(node.inactivity);
+        let mut config = transport::configure(protocol, entity, node.mib.as_ref())?;
+        if let Some(silence) = node.inactivity {
+            config.set_inactivity(silence.duration());
+        }
         let is_incoming = |t: &&Transfer| t.to.names().any(|to| to == name);
         let incoming = scenario.transfers.iter().find(is_incoming);
         if let Some(file) = incoming.and_then(|transfer| transfer.name.as_deref()) {
             config.set_file_name(file);
         }
-        let interfaces = self.interfaces(index, node, &mut config);
+        let interfaces = self.interfaces(index, node, config.as_mut());
         let mut ways = Vec::new();
         let tree = topology.tree(index);
         let shares = self.shares(name)?;
@@ -130,7 +132,7 @@ impl Cast<'_> {
             }
         }
         config.set_routes(self.next_engines(name)?, Otherwise::Itself);
-        self.join_groups(index, node, &mut config, &mut ways)?;
+        self.join_groups(index, node, config.as_mut(), &mut ways)?;
         Ok(Some(Part { host: index, port, config, ways, interfaces }))
     }
 
@@ -139,7 +141,7 @@ impl Cast<'_> {
         &self,
         index: usize,
         node: &Node,
-        config: &mut EngineConfig,
+        config: &mut dyn Configuration,
     ) -> Vec<(PathId, usize, PathInfo)> {
         if !config.has_interfaces() {
             return Vec::new();
@@ -189,7 +191,7 @@ impl Cast<'_> {
         &self,
         index: usize,
         node: &Node,
-        config: &mut EngineConfig,
+        config: &mut dyn Configuration,
         ways: &mut Vec<Way>,
     ) -> Result<(), SpecError> {
         let Self { scenario, topology } = self;
@@ -286,14 +288,16 @@ pub fn requests<'s>(
             (transfer.from.as_str(), receiver)
         };
         let request = SendRequest {
-            source: file_name(transfer)?,
-            name: transfer.name.clone().unwrap_or_default(),
-            destination: scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
             group: group.map(|number| group_path(scenario, number)),
-            kind: protocol.kind,
             records: transfer.records.clone().unwrap_or_default(),
             class: scenario.class(transfer, receiver),
             overlay: transfer.overlay,
+            ..SendRequest::new(
+                file_name(transfer)?,
+                transfer.name.as_deref().unwrap_or_default(),
+                scenario.nodes[other].entity.ok_or_else(|| unresolved(other))?,
+                protocol.kind,
+            )
         };
         Ok((begins, request))
     };

@@ -11,7 +11,7 @@ use link::LossCause;
 use proto::programs::Latency;
 use serde::{Deserialize, Serialize};
 use sim::HostStats;
-use transport::engines::End;
+use transport::Ended;
 use transport::over_tcp::BufferLimits;
 
 use crate::adapter::Verdict;
@@ -205,7 +205,7 @@ pub(crate) struct Watch<'a> {
     /// Whether all of the file crosses: the bound is of that.
     pub(crate) is_whole: bool,
     pub(crate) latency: Option<Latency>,
-    pub(crate) at_sender: Vec<(Time, End)>,
+    pub(crate) at_sender: Vec<(Time, Ended)>,
     pub(crate) sender: HostStats,
     /// Segments that it sent as repairs.
     pub(crate) repairs: Option<u64>,
@@ -221,7 +221,7 @@ pub(crate) struct ReceiverWatch {
     /// What broke off goes on under the same name.
     pub(crate) restarts: bool,
     pub(crate) verified: bool,
-    pub(crate) told: Vec<(Time, End)>,
+    pub(crate) told: Vec<(Time, Ended)>,
     pub(crate) stats: HostStats,
     /// How often it asked for repairs.
     pub(crate) nacks: Option<u64>,
@@ -234,7 +234,7 @@ pub(crate) struct ReceiverWatch {
 impl ReceiverWatch {
     /// When it claimed to have the file: the last time, since one that broke off may look whole.
     fn claimed(&self) -> Option<Time> {
-        let mut claims = self.told.iter().filter(|(_, end)| end.success).map(|(at, _)| *at);
+        let mut claims = self.told.iter().filter(|(_, end)| end.is_success()).map(|(at, _)| *at);
         if self.restarts { claims.next_back() } else { claims.next() }
     }
 
@@ -253,10 +253,9 @@ impl Watch<'_> {
         let delivered_at = delivered.and_then(|times| times.into_iter().max());
         // A sender may end well without knowing that the file is there.
         let ended = |knows: bool| {
-            let mut ends = self
-                .at_sender
-                .iter()
-                .filter(|(_, end)| end.success && self.reliable && (end.is_confirmed || !knows));
+            let mut ends = self.at_sender.iter().filter(|(_, end)| {
+                end.is_success() && self.reliable && (end.is_confirmed || !knows)
+            });
             ends.nth(self.requests.max(1) - 1).map(|(at, _)| *at)
         };
         let (ended_at, confirmed_at) = (ended(false), ended(true));
@@ -361,9 +360,9 @@ impl Watch<'_> {
             Some(Err(why)) => return format!("refused: {why}"),
             Some(Ok(())) => {}
         }
-        let said = |ends: &[(Time, End)], who: &str| match ends.last() {
-            Some((_, end)) if end.success => format!("{who}: success"),
-            Some((_, end)) => format!("{who}: {}", end.why),
+        let said = |ends: &[(Time, Ended)], who: &str| match ends.last() {
+            Some((_, Ended { result: Ok(()), .. })) => format!("{who}: success"),
+            Some((_, Ended { result: Err(why), .. })) => format!("{who}: {why}"),
             None => format!("{who}: never ended"),
         };
         let mut receivers = self.receivers.iter().zip(transfer.to.names());
@@ -389,7 +388,8 @@ impl Watch<'_> {
         };
         if self.reliable {
             // Of several requests, one that failed says more than one that did not.
-            let failed = self.at_sender.iter().find(|(_, end)| !end.success && self.requests > 1);
+            let failed =
+                self.at_sender.iter().find(|(_, end)| !end.is_success() && self.requests > 1);
             let sender = match failed {
                 Some(end) => said(std::slice::from_ref(end), "sender"),
                 None => said(&self.at_sender, "sender"),

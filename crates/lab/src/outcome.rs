@@ -5,7 +5,7 @@ use engine::{FileName, Time};
 use sim::HostStats;
 
 use proto::programs::Latency;
-use transport::engines::End;
+use transport::Ended;
 use transport::over_tcp::BufferLimits;
 use transport::overlay::Overlay;
 use transport::protocol::{Carried, Kind};
@@ -26,7 +26,7 @@ pub struct Seen {
     /// How long keys took to come back, as clients told, with the files' names.
     pub latencies: Vec<(usize, String, Latency)>,
     /// What engines told of the ends of transfers, in the order in which they did.
-    pub ends: Vec<(Time, usize, End)>,
+    pub ends: Vec<(Time, usize, Ended)>,
     /// What hosts sent and received.
     pub hosts: Vec<HostStats>,
     /// What hosts sent again, and how often they asked for that.
@@ -145,7 +145,7 @@ impl Seen {
         host: usize,
         at_sender: bool,
         alone: bool,
-    ) -> Vec<(Time, End)> {
+    ) -> Vec<(Time, Ended)> {
         let name = transfer.name.as_deref().unwrap_or_default();
         // That the first waypoint has the file does not mean that the receiver has it. By LTP-T nobody says more.
         let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
@@ -156,9 +156,9 @@ impl Seen {
                 && end.at_sender == at_sender
                 // A reception that failed early may not know its file's name.
                 && (end.name == name || alone && end.name.is_empty())
-                && (!by_report || end.is_report || !end.success)
+                && (!by_report || end.is_report || !end.is_success())
         });
-        let known = |end: End| End { is_confirmed: end.is_confirmed && !by_first, ..end };
+        let known = |end: Ended| Ended { is_confirmed: end.is_confirmed && !by_first, ..end };
         of_transfer.cloned().map(|(at, _, end)| (at, known(end))).collect()
     }
 }

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use transport::mib::{self, Mib};
+use transport::adapter::Adapter;
 use transport::overlay::Overlay;
-use transport::protocol::{Family, Kind};
-use transport::settings::{BundlesSettings, Settings};
+use transport::protocol::Kind;
+use transport::settings::Settings;
 use transport::text::SpecError;
 
 use crate::scenario::{Node, Scenario, Transfer};
@@ -104,7 +104,7 @@ pub(crate) fn settle(
                 route(nodes, at, to, next)?;
             }
             if let Some(from) = from {
-                permit(nodes, at, from, transfer.overlay);
+                permit(nodes, at, from, transfer.overlay)?;
             }
         }
     }
@@ -123,14 +123,9 @@ fn route(
     next: &str,
 ) -> Result<(), SpecError> {
     let (to_entity, next_entity) = (entity(nodes, to), entity(nodes, next));
-    let Some(settings) = settings_of(nodes, at) else { return Ok(()) };
-    let known = match settings.bundles_mut() {
-        Some(bundles) => bundles.routes.insert(to_entity.to_string(), next_entity),
-        None => settings.cfdp_mut().and_then(|mib| {
-            let routes = &mut mib.user_operations.get_or_insert_default().routes;
-            routes.insert(to_entity.to_string(), next_entity)
-        }),
-    };
+    let known = settings_of(nodes, at, |adapter, settings| {
+        adapter.add_route(settings, to_entity, next_entity)
+    })?;
     match known {
         Some(other) if other != next_entity => Err(SpecError::invalid(format!(
             "two ways lead from {at} to {to}: by {next}, entity {next_entity}, and by entity {other}"
@@ -140,31 +135,24 @@ fn route(
 }
 
 /// At `at`, what comes from `from` is handed on, unless the scenario says otherwise.
-fn permit(nodes: &mut BTreeMap<String, Node>, at: &str, from: &str, overlay: Option<Overlay>) {
+fn permit(
+    nodes: &mut BTreeMap<String, Node>,
+    at: &str,
+    from: &str,
+    overlay: Option<Overlay>,
+) -> Result<(), SpecError> {
     let from = entity(nodes, from);
-    // Bundle nodes hand on whatever comes.
-    let Some(mib) = settings_of(nodes, at).and_then(Settings::cfdp_mut) else { return };
-    let remote = mib.remotes.entry(from.to_string()).or_default();
-    let permissions: &mut mib::Permissions = remote.permissions.get_or_insert_default();
-    match overlay.unwrap_or(Overlay::Sfo) {
-        Overlay::Sfo => permissions.store_and_forward.get_or_insert(true),
-        Overlay::Extended => permissions.relay.get_or_insert(true),
-    };
+    let overlay = overlay.unwrap_or(Overlay::Sfo);
+    settings_of(nodes, at, |adapter, settings| adapter.permit(settings, from, overlay)).map(drop)
 }
 
-fn settings_of<'a>(nodes: &'a mut BTreeMap<String, Node>, name: &str) -> Option<&'a mut Settings> {
-    let node = nodes.get_mut(name)?;
-    let family = node.protocol.as_ref().map(|protocol| protocol.kind.family());
-    Some(node.mib.get_or_insert_with(|| match family {
-        Some(Family::Bundles) => BundlesSettings::default().into(),
-        Some(
-            Family::Cfdp
-            | Family::Ltp
-            | Family::CfdpLtp
-            | Family::Saratoga
-            | Family::Norm
-            | Family::OverTcp,
-        )
-        | None => Mib::default().into(),
-    }))
+/// Changes the settings of a node by the adapter of its protocol.
+fn settings_of<T: Default>(
+    nodes: &mut BTreeMap<String, Node>,
+    name: &str,
+    change: impl FnOnce(&dyn Adapter, &mut Settings) -> Result<T, SpecError>,
+) -> Result<T, SpecError> {
+    let Some(node) = nodes.get_mut(name) else { return Ok(T::default()) };
+    let kind = node.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+    change(kind.adapter(), node.mib.get_or_insert_default())
 }

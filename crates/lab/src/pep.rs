@@ -9,10 +9,10 @@ use engine::{
 use proto::stack::{Gateway, GatewayConfig};
 use proto::tcp::{Counts, Route};
 use serde::Serialize;
-use transport::engines::{AnyEngine, AnyIndication};
 use transport::settings::PepSettings;
 use transport::settings::pep::buffer_for;
 use transport::text::SpecError;
+use transport::{Event, Transport};
 
 use crate::cast::{interface, unresolved};
 use crate::link_spec::LinkSpec;
@@ -238,7 +238,7 @@ impl SideMetrics {
 /// What runs on a node: an engine that speaks a protocol, or a gateway.
 #[derive(Debug)]
 pub(crate) enum Actor {
-    Engine(AnyEngine),
+    Engine(Box<dyn Transport>),
     Gateway(Box<GatewayNode>),
 }
 
@@ -293,17 +293,17 @@ impl GatewayNode {
 
 impl Actor {
     /// The engine, if it speaks a protocol.
-    pub(crate) fn engine(&self) -> Option<&AnyEngine> {
+    pub(crate) fn engine(&self) -> Option<&dyn Transport> {
         match self {
-            Self::Engine(engine) => Some(engine),
+            Self::Engine(engine) => Some(engine.as_ref()),
             Self::Gateway(_) => None,
         }
     }
 
     /// The engine, to ask something of it.
-    pub(crate) fn engine_mut(&mut self) -> Option<&mut AnyEngine> {
+    pub(crate) fn engine_mut(&mut self) -> Option<&mut dyn Transport> {
         match self {
-            Self::Engine(engine) => Some(engine),
+            Self::Engine(engine) => Some(engine.as_mut()),
             Self::Gateway(_) => None,
         }
     }
@@ -318,7 +318,7 @@ impl Actor {
 }
 
 impl Engine for Actor {
-    type Indication = AnyIndication;
+    type Indication = Event;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match self {
@@ -348,7 +348,7 @@ impl Engine for Actor {
         }
     }
 
-    fn poll_indication(&mut self) -> Option<AnyIndication> {
+    fn poll_indication(&mut self) -> Option<Event> {
         match self {
             Self::Engine(engine) => engine.poll_indication(),
             Self::Gateway(node) => {

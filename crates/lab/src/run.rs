@@ -10,8 +10,8 @@ use engine::Time;
 use serde::Serialize;
 use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
+use transport::Event;
 use transport::bundles::BundleMetrics;
-use transport::engines::{AnyEngine, AnyIndication};
 use transport::files;
 use transport::protocol::Family;
 use transport::text::SpecError;
@@ -394,7 +394,8 @@ impl<'a> Stage<'a> {
                 world.now() > Time::ZERO && world.engine(host).is_none()
             };
             // An engine that just began may wait for its store.
-            let is_ready = |actor: &mut Actor| actor.engine().is_none_or(AnyEngine::is_ready);
+            let is_ready =
+                |actor: &mut Actor| actor.engine().is_none_or(|engine| engine.is_ready());
             while !crashed(&self.world) && !self.world.call(host, |actor, _| is_ready(actor)) {
                 if self.world.step().is_none() {
                     break;
@@ -404,7 +405,9 @@ impl<'a> Stage<'a> {
                 Err(format!("{begins} was down"))
             } else {
                 self.world.call(host, |actor, now| match actor.engine_mut() {
-                    Some(engine) => engine.send(now, &request),
+                    Some(engine) => {
+                        engine.send(now, &request).map(drop).map_err(|error| error.to_string())
+                    }
                     None => Err(format!("{begins} is a gateway")),
                 })
             };
@@ -438,16 +441,9 @@ impl<'a> Stage<'a> {
 
     /// What bundle nodes did, by the names of their nodes.
     fn bundle_nodes(&self) -> BTreeMap<String, BundleMetrics> {
-        let of = |host: &HostId| match self.world.engine(*host)?.engine()? {
-            AnyEngine::Bundles(node) => {
-                Some((self.world.host_name(*host).to_owned(), node.metrics()))
-            }
-            AnyEngine::Cfdp(_)
-            | AnyEngine::Ltp(_)
-            | AnyEngine::CfdpLtp(_)
-            | AnyEngine::Saratoga(..)
-            | AnyEngine::Norm(..)
-            | AnyEngine::OverTcp(_) => None,
+        let of = |host: &HostId| {
+            let metrics = self.world.engine(*host)?.engine()?.bundle_metrics()?;
+            Some((self.world.host_name(*host).to_owned(), metrics))
         };
         self.hosts.iter().filter_map(of).collect()
     }
@@ -458,26 +454,24 @@ impl<'a> Stage<'a> {
         let index: BTreeMap<_, _> =
             hosts.clone().zip(0..).map(|(host, index)| (*host, index)).collect();
         let told = self.world.drain_indications();
-        let begin = |(at, host, told): &(Time, HostId, AnyIndication)| {
-            Some((*at, *index.get(host)?, told.begins()?.to_owned()))
-        };
-        let begins = told.iter().filter_map(begin).collect();
-        let latency = |(_, host, told): &(Time, HostId, AnyIndication)| {
-            let (name, latency) = told.latency()?;
-            Some((*index.get(host)?, name.to_owned(), latency))
-        };
-        let latencies = told.iter().filter_map(latency).collect();
-        let end = |(at, host, told): (Time, HostId, AnyIndication)| {
-            Some((at, *index.get(&host)?, told.end()?))
-        };
+        let (mut begins, mut latencies, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, host, event) in told {
+            let Some(host) = index.get(&host).copied() else { continue };
+            ends.extend(event.end().map(|end| (at, host, end)));
+            if let Event::Begins(name) = event {
+                begins.push((at, host, name));
+            } else if let Event::Latency(name, latency) = event {
+                latencies.push((host, name, latency));
+            }
+        }
         let engine = |host: &HostId| self.world.engine(*host).and_then(Actor::engine);
-        let repairs = |host: &HostId| engine(host).and_then(AnyEngine::repairs);
-        let buffers = |host: &HostId| engine(host).and_then(AnyEngine::buffer_limits);
+        let repairs = |host: &HostId| engine(host)?.repairs();
+        let buffers = |host: &HostId| engine(host)?.buffer_limits();
         Seen {
             answers: self.answers.clone(),
             begins,
             latencies,
-            ends: told.into_iter().filter_map(end).collect(),
+            ends,
             hosts: hosts.clone().map(|host| self.world.host_stats(*host).clone()).collect(),
             repairs: hosts.clone().map(repairs).collect(),
             buffers: hosts.map(buffers).collect(),

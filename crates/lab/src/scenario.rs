@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use engine::Rng;
 use serde::{Deserialize, Serialize};
-use transport::engines::{EngineConfig, SaratogaConfig};
 use transport::files;
 use transport::mib::Class;
 use transport::overlay::Overlay;
@@ -312,7 +311,7 @@ impl Scenario {
             let protocol = speaker.and_then(|node| node.protocol.as_ref());
             if let (Some(mib), Some(protocol)) = (&mut node.mib, protocol) {
                 let keys = ["nodes", name, "mib"];
-                *mib = Settings::parse(text, origin, &keys, protocol.kind.family())?;
+                *mib = Settings::parse(text, origin, &keys, protocol.kind.adapter())?;
             }
         }
         Ok(scenario)
@@ -412,8 +411,8 @@ impl Scenario {
         }
         let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());
         let receiver = self.nodes.get(receiver).and_then(|node| node.entity);
-        let mib = mib.and_then(Settings::mib);
-        mib.and_then(|mib| mib.class(receiver)).unwrap_or_else(|| kind.class())
+        let class = mib.and_then(|mib| kind.adapter().class(mib, receiver));
+        class.unwrap_or_else(|| kind.class())
     }
 
     /// Whether a transfer repeats what is lost, whoever lost it, and its sender hears of its end.
@@ -453,7 +452,7 @@ impl Scenario {
                     "nodes.{name}.mib: {name} speaks no protocol, so it needs no settings"
                 )));
             };
-            let read = mib.interpreted(protocol.kind.family());
+            let read = mib.interpreted(protocol.kind.adapter());
             node.mib = Some(read.map_err(|error| of_node(name, &error))?);
         }
         Ok(())
@@ -470,7 +469,7 @@ impl Scenario {
                 Some(mib) => mib.limit_tcp_buffers(buffers),
                 None => {
                     let tcp = TcpSettings { buffers: Some(buffers), ..TcpSettings::default() };
-                    node.mib = Settings::of_tcp(protocol.kind.family(), tcp);
+                    node.mib = Settings::of_tcp(protocol.kind.adapter(), &tcp);
                 }
             }
         }
@@ -481,27 +480,23 @@ impl Scenario {
         for (name, node) in &mut self.nodes {
             let entity = node.entity.unwrap_or_default();
             let Some(protocol) = &node.protocol else { continue };
-            let config = EngineConfig::new(protocol, entity, node.mib.as_ref());
+            let config = transport::configure(protocol, entity, node.mib.as_ref());
             let mut config = config.map_err(|error| of_node(name, &error))?;
-            config.set_inactivity(node.inactivity);
+            if let Some(silence) = node.inactivity {
+                config.set_inactivity(silence.duration());
+            }
             let to_group = |t: &&Transfer| t.from == *name && t.is_multicast();
             let receivers = self.transfers.iter().filter(to_group).map(|t| t.to.0.len()).max();
             if let Some(count) = receivers.and_then(|count| u32::try_from(count).ok()) {
                 config.set_receivers(count, node.mib.as_ref());
             }
-            if let EngineConfig::Saratoga(peer) = &config {
-                check_peer(name, peer)?;
+            let below = |error: SpecError| error.below(&format!("nodes.{name}.mib"));
+            config.check_simulated().map_err(below)?;
+            let mut all = config.settings().map_err(|error| of_node(name, &error))?;
+            if let Some(given) = &node.mib {
+                all.add_keys_of(given);
             }
-            node.mib = Some(match (config.settings(), &node.mib) {
-                (Settings::Ltp(all), Some(Settings::Ltp(given))) => all.with_keys_of(given).into(),
-                (Settings::Bundles(all), Some(Settings::Bundles(given))) => {
-                    all.with_keys_of(given).into()
-                }
-                (Settings::CfdpLtp(all), Some(Settings::CfdpLtp(given))) => {
-                    all.with_keys_of(given).into()
-                }
-                (all, _) => all,
-            });
+            node.mib = Some(all);
         }
         Ok(())
     }
@@ -683,21 +678,6 @@ impl Scenario {
 
 fn of_node(name: &str, error: &SpecError) -> SpecError {
     SpecError::invalid(format!("nodes.{name}.mib: {error}"))
-}
-
-/// Whether settings of Saratoga are such as a world can have.
-fn check_peer(name: &str, peer: &SaratogaConfig) -> Result<(), SpecError> {
-    if let Some(other) = peer.remotes.keys().find(|other| other.parse::<u64>().is_err()) {
-        return Err(SpecError::invalid(format!(
-            "nodes.{name}.mib.remotes.{other}: in a scenario, a peer is called by its number"
-        )));
-    }
-    if peer.config.beacons.is_some() {
-        return Err(SpecError::invalid(format!(
-            "nodes.{name}.mib.beacons: a world with beacons never comes to rest"
-        )));
-    }
-    Ok(())
 }
 
 fn resolve_link(link: LinkSpec) -> Result<LinkSpec, SpecError> {

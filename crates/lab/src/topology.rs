@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use engine::{PathInfo, PathKind, Time};
-use transport::engines::EngineConfig;
 use transport::quantity::Size;
 use transport::text::{self, SpecError};
 
@@ -211,7 +210,7 @@ impl<'a> Topology<'a> {
         let (Some(protocol), Some(route)) = (&transfer.protocol, route) else { return Ok(()) };
         let (sender, receiver) = (&scenario.nodes[near], &scenario.nodes[far]);
         let entity = |node: &Node| node.entity.unwrap_or_default();
-        let config = EngineConfig::new(protocol, entity(sender), sender.mib.as_ref())?;
+        let config = transport::configure(protocol, entity(sender), sender.mib.as_ref())?;
         let name = transfer.name.as_deref().unwrap_or_default();
         let least = config.least_datagram(entity(receiver), name, transfer.bytes())?;
         let narrow = route.iter().map(|link| &self.links[*link]).min_by_key(|link| link.pace.mtu);

@@ -180,7 +180,7 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
             let copies = rng.chance(0.3).then(|| 1 + rng.below(4));
             maybe(&mut ltp, &["default", "repair_copies"], copies);
             maybe(&mut ltp, &["cookies"], rng.chance(0.3).then_some(true));
-            Some(ltp.into())
+            Settings::of(&ltp).ok()
         }
         Family::Saratoga => {
             let mut peer = SaratogaSettings::default();
@@ -204,10 +204,10 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
             let checksums = ["none", "crc32", "md5", "sha1"];
             let checksum = rng.chance(0.5).then(|| checksums[rng.below(4) as usize]);
             maybe(&mut peer, &["checksum"], checksum);
-            Some(peer.into())
+            Settings::of(&peer).ok()
         }
-        Family::Norm => Some(norm_settings(rng).into()),
-        Family::OverTcp => Some(ftp_settings(rng).into()),
+        Family::Norm => Settings::of(&norm_settings(rng)).ok(),
+        Family::OverTcp => Settings::of(&ftp_settings(rng)).ok(),
         Family::Bundles => None,
     }
 }
@@ -352,7 +352,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     let mut nodes = std::collections::BTreeMap::new();
     let mut gentle = true;
     for name in ["a", "b"] {
-        let mut node = Node { mib: Some(mib.clone().into()), ..Node::default() };
+        let mut node = Node { mib: Settings::of(&mib).ok(), ..Node::default() };
         if rng.chance(0.15) {
             node.store = Some(faults(rng));
             gentle = false;
@@ -366,10 +366,11 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     if damage {
         // Without a CRC of its own CFDP trusts UDP's checksum, which misses some damage.
         for node in nodes.values_mut() {
-            let mib = node.mib.as_mut().and_then(Settings::cfdp_mut).unwrap();
+            let mut mib: Mib = node.mib.as_ref().unwrap().typed().unwrap();
             let remote = mib.default.as_mut().unwrap();
             remote.crc = Some(true);
             remote.checksum = Some(mib::Checksum::Crc32c);
+            node.mib = Settings::of(&mib).ok();
         }
         links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
     }
@@ -377,8 +378,9 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         // These trust UDP's checksum.
         let other = other_settings(seed, family);
         // Flushes without acknowledgements end when they were sent, heard or not.
-        gentle &= !matches!(&other, Some(Settings::Norm(norm))
-            if norm.get(&["sender", "end"]).is_some());
+        let norm = other.as_ref().filter(|_| family == Family::Norm);
+        let ends = |norm: &Settings| norm.below("sender").is_some_and(|it| it.has("end"));
+        gentle &= !norm.is_some_and(ends);
         nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
         links.iter_mut().for_each(|link| link.on_error = None);
     }
@@ -421,7 +423,7 @@ fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     maybe(&mut mib, &["receiver", "silent"], rng.chance(0.03).then_some(true));
     maybe(&mut mib, &["receiver", "unicast_nack"], rng.chance(0.3).then_some(true));
     let mut is_well = mib.get(&["receiver", "silent"]).is_none();
-    let mut node = Node { mib: Some(mib.into()), ..Node::default() };
+    let mut node = Node { mib: Settings::of(&mib).ok(), ..Node::default() };
     if rng.chance(0.03) {
         node.store = Some(faults(rng));
         is_well = false;
@@ -481,7 +483,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
         nodes.insert(member.clone(), node);
     }
     for sender in senders {
-        let mut node = Node { mib: Some(shared.clone().into()), ..Node::default() };
+        let mut node = Node { mib: Settings::of(&shared).ok(), ..Node::default() };
         if rng.chance(0.05) {
             node.crashes = crashes(rng);
             gentle = false;

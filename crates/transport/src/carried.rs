@@ -4,7 +4,9 @@ use engine::{Engine as _, Time};
 use proto::cfdp;
 use proto::ut::{self, Below, Carried};
 
-use crate::engines::{AnyEngine, Send, ltp_config};
+use crate::adapter::ltp::ltp_config;
+use crate::contract::SendRequest;
+use crate::engines::AnyEngine;
 use crate::protocol::Protocol;
 use crate::text::SpecError;
 
@@ -69,7 +71,7 @@ pub fn cfdp_ltp_config(protocol: &Protocol) -> Result<CfdpLtpConfig, SpecError> 
 }
 
 /// A request to send a file by CFDP.
-pub(crate) fn put_request(send: &Send) -> cfdp::PutRequest {
+pub(crate) fn put_request(send: &SendRequest) -> cfdp::PutRequest {
     cfdp::PutRequest {
         destination: send.destination,
         source: Some(send.source.clone()),

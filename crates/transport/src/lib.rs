@@ -3,10 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 pub mod bundles;
 pub mod carried;
 pub mod contact_plan;
+pub mod contract;
 pub mod engines;
+pub mod event;
 pub mod files;
 pub mod mib;
 pub mod over_tcp;
@@ -17,4 +20,9 @@ pub mod records;
 pub mod settings;
 pub mod text;
 
+pub use adapter::configure;
+pub use contract::{
+    CfdpUser, Configuration, Process, Progress, RequestError, Role, SendRequest, Streams, Transport,
+};
+pub use event::{Ended, Event, StreamEvent, TransferId};
 pub use text::SpecError;

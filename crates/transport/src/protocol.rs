@@ -10,6 +10,7 @@ use proto::programs::Tool;
 use proto::saratoga::Put;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::adapter::{self, Adapter};
 use crate::mib::Class;
 use crate::text::{self, SpecError};
 
@@ -152,6 +153,70 @@ impl Kind {
         self.row().family
     }
 
+    /// Operations on its settings, and its configuration.
+    #[must_use]
+    pub fn adapter(self) -> &'static dyn Adapter {
+        adapter::of(self.family())
+    }
+
+    /// Whether its transport is a CFDP entity, over datagrams or blocks.
+    #[must_use]
+    pub fn is_entity(self) -> bool {
+        matches!(self.family(), Family::Cfdp | Family::CfdpLtp)
+    }
+
+    /// Whether it sends to multicast groups, streams, and messages to applications.
+    #[must_use]
+    pub fn has_groups(self) -> bool {
+        self.family() == Family::Norm
+    }
+
+    /// Whether peers fetch, list and delete files, announce themselves by beacons, and may use
+    /// UDP-Lite.
+    #[must_use]
+    pub fn has_directories(self) -> bool {
+        self.family() == Family::Saratoga
+    }
+
+    /// Whether engines have numbers by which peers are known.
+    #[must_use]
+    pub fn has_peer_numbers(self) -> bool {
+        matches!(self.family(), Family::Cfdp | Family::CfdpLtp | Family::Ltp)
+    }
+
+    /// Whether blocks pass over other engines, by routes.
+    #[must_use]
+    pub fn has_relays(self) -> bool {
+        self == Self::LtpT
+    }
+
+    /// Whether the MIB, and not the name, sets the transmission class.
+    #[must_use]
+    pub fn leaves_class_to_mib(self) -> bool {
+        matches!(self, Self::Cfdp | Self::CfdpLtp)
+    }
+
+    /// Whether it runs over sockets, rather than in the simulator only.
+    #[must_use]
+    pub fn has_sockets(self) -> bool {
+        !matches!(self.family(), Family::OverTcp | Family::Bundles)
+    }
+
+    /// Prefixes of working files of receptions that cannot resume after a restart, each with the
+    /// prefix of the records that keep some of them.
+    #[must_use]
+    pub fn spool_prefixes(self) -> &'static [(&'static str, &'static str)] {
+        match self.family() {
+            Family::Cfdp => &[("rx-", "cfdp-")],
+            // Of LTP-T, records say what is kept for other engines.
+            Family::Ltp => &[("ltp-", ""), ("ltpt-", "")],
+            Family::CfdpLtp => &[("rx-", "cfdp-"), ("ltp-", "")],
+            Family::Saratoga => &[("sar-", "")],
+            Family::Norm => &[("norm-", "")],
+            Family::OverTcp | Family::Bundles => &[],
+        }
+    }
+
     /// The protocol that its packets are of: that of the layer below bundles, or of the LTP below
     /// CFDP; [`Family::Bundles`] where bundles are over TCP or in datagrams.
     #[must_use]
@@ -266,7 +331,7 @@ impl FromStr for Protocol {
             )));
         };
         let protocol = Self { kind, profile };
-        crate::engines::check_profile(&protocol)?;
+        adapter::check_profile(&protocol)?;
         Ok(protocol)
     }
 }

@@ -340,7 +340,7 @@ fn settings(
     rights: Rights,
 ) -> Result<(EngineConfig, PathInfo)> {
     let protocol = options.full_protocol()?;
-    let mut config = EngineConfig::new(&protocol, given.unwrap_or(default), None)?;
+    let mut config = EngineConfig::new(&protocol, given.unwrap_or(default))?;
     match &mut config {
         EngineConfig::Ltp(config) => {
             if let Some(transport) = config.transport.as_mut() {

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use indicatif::ProgressBar;
 use proto::{ltpt, saratoga};
+use transport::Configuration as _;
 use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
 use transport::protocol::Kind;
 
@@ -144,7 +145,9 @@ fn peers(config: &mut EngineConfig, has_group: bool) -> Result<Vec<SocketAddr>> 
     let named = super::named(config)?;
     let EngineConfig::Saratoga(peers) = config else { return Ok(Vec::new()) };
     for (index, (_, name)) in named.iter().enumerate() {
-        peers.set_path(name, PathId(u32::try_from(index)?));
+        let path = PathId(u32::try_from(index)?);
+        peers.use_named(name, path);
+        peers.add_beacon(path, None);
     }
     ensure!(
         peers.config.beacons.is_none() || has_group || !named.is_empty(),

@@ -15,7 +15,9 @@ use lab::link_spec::{
 use lab::metrics::TransferMetrics;
 use lab::preset::Preset;
 use lab::run::{self, Recorders};
+use transport::mib::Mib;
 use transport::quantity::{Probability, Rate, Size, Span, Window};
+use transport::settings::Settings;
 
 fn millis(millis: u64) -> Span {
     Span(std::time::Duration::from_millis(millis))
@@ -160,9 +162,10 @@ fn no_small_file_beats_the_bound() {
         let mut scenario =
             plan(vec![link], &content, seed).scenario(&"cfdp".parse().unwrap(), seed);
         for node in scenario.as_mut().unwrap().nodes.values_mut() {
-            let mib = node.mib.as_mut().and_then(transport::settings::Settings::cfdp_mut).unwrap();
+            let mut mib: Mib = node.mib.as_ref().unwrap().typed().unwrap();
             let remote = mib.default.as_mut().unwrap();
             remote.segment_max = Some(Size(40 + rng.below(400)));
+            node.mib = Settings::of(&mib).ok();
         }
         let scenario = scenario.unwrap();
         let run =

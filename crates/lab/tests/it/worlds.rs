@@ -130,7 +130,8 @@ fn the_end_is_told_whatever_a_mib_says() {
     let world = Scenario::parse(text, "world").unwrap().resolved().unwrap();
     assert!(play(&world).succeeded());
     // What is written out is what was run.
-    let mib = world.nodes["b"].mib.as_ref().and_then(transport::settings::Settings::cfdp).unwrap();
+    let mib = world.nodes["b"].mib.as_ref().unwrap();
+    let mib: transport::mib::Mib = mib.typed().unwrap();
     let resolved = mib.indications.unwrap();
     assert_eq!(resolved.transaction_finished, Some(true));
 }

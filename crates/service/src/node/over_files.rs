@@ -11,7 +11,7 @@ use proto::bp::saratogacl::SaratogaCl;
 use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
-use transport::engines::Remotes;
+use transport::adapter::saratoga::Remotes;
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::bundles::over_saratoga;
 use transport::settings::{NormSettings, SaratogaSettings};

@@ -12,7 +12,7 @@ use engine::{
 };
 use link::Outages;
 use sim::{HEADERS_LEN, HostStats, Store};
-use transport::engines::{AnyEngine, AnyIndication, End, EngineConfig, Send as SendRequest};
+use transport::{Configuration, Ended, Event, SendRequest, Transport};
 
 /// What happens to a node at a moment of the plan.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub(crate) struct Sight {
     /// What it sent and received.
     pub(crate) stats: HostStats,
     /// What it told of the ends of transfers.
-    pub(crate) ends: Vec<(Time, End)>,
+    pub(crate) ends: Vec<(Time, Ended)>,
     /// What it said to requests, by the numbers of their transfers.
     pub(crate) answers: Vec<(usize, Result<(), String>)>,
     /// Datagrams and deadlines that it was handed.
@@ -83,8 +83,8 @@ pub(crate) struct Sight {
 pub(crate) struct Actor {
     name: String,
     seed: u64,
-    config: EngineConfig,
-    engine: Option<AnyEngine>,
+    config: Box<dyn Configuration>,
+    engine: Option<Box<dyn Transport>>,
     restarts: u32,
     store: Store,
     ways: Vec<Known>,
@@ -112,7 +112,7 @@ impl Actor {
     pub(crate) fn new(
         name: &str,
         seed: u64,
-        config: EngineConfig,
+        config: Box<dyn Configuration>,
         store: Store,
         ways: Vec<Known>,
         stranger: PathInfo,
@@ -152,8 +152,8 @@ impl Actor {
     }
 
     /// The engine, while there is one.
-    pub(crate) fn engine(&self) -> Option<&AnyEngine> {
-        self.engine.as_ref()
+    pub(crate) fn engine(&self) -> Option<&dyn Transport> {
+        self.engine.as_deref()
     }
 
     /// The store.
@@ -168,7 +168,7 @@ impl Actor {
 
     /// Whether it does nothing more unless something arrives.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let quiet = |engine: &AnyEngine| engine.poll_timeout().is_none();
+        let quiet = |engine: &Box<dyn Transport>| engine.poll_timeout().is_none();
         let done = self.began && self.plan.is_empty() && self.asked.is_empty();
         let quiet = done && self.store.next().is_none() && self.engine.as_ref().is_none_or(quiet);
         quiet && !self.waits_for_a_way()
@@ -262,7 +262,7 @@ impl Actor {
             self.hand_in(now, Input::Done(ticket, answer));
             any = true;
         }
-        while let Some(effect) = self.engine.as_mut().and_then(AnyEngine::poll_effect) {
+        while let Some(effect) = self.engine.as_mut().and_then(Engine::poll_effect) {
             self.carry_out(now, effect);
             any = true;
         }
@@ -316,7 +316,7 @@ impl Actor {
         }
         let Some((transfer, request)) = self.asked.pop_front() else { return false };
         let answer = match &mut self.engine {
-            Some(engine) => engine.send(now, &request),
+            Some(engine) => engine.send(now, &request).map(drop).map_err(|error| error.to_string()),
             None => Err(format!("{} was down", self.name)),
         };
         self.sight.answers.push((transfer, answer));
@@ -364,7 +364,7 @@ impl Actor {
 }
 
 impl Engine for Actor {
-    type Indication = AnyIndication;
+    type Indication = Event;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         if !self.began {
@@ -429,7 +429,7 @@ impl Engine for Actor {
         self.effects.pop_front()
     }
 
-    fn poll_indication(&mut self) -> Option<AnyIndication> {
+    fn poll_indication(&mut self) -> Option<Event> {
         let told = self.engine.as_mut()?.poll_indication()?;
         self.sight.ends.extend(told.end().map(|end| (self.now, end)));
         Some(told)
@@ -445,7 +445,7 @@ impl Engine for Actor {
             of(self.plan.front().map(|(at, _)| *at), "the plan of the world"),
             of(self.change, "a link changes"),
         ];
-        let engine = self.engine.as_ref().and_then(AnyEngine::poll_timeout);
+        let engine = self.engine.as_ref().and_then(Engine::poll_timeout);
         own.into_iter().chain([engine]).flatten().min_by_key(|deadline| deadline.at)
     }
 }
@@ -466,7 +466,7 @@ mod tests {
     /// A sender of a kilobyte whose way is down from 10 ms to 50 ms, asked for it at 20 ms.
     fn sender() -> Actor {
         let protocol: Protocol = "cfdp".parse().unwrap();
-        let mut config = EngineConfig::new(&protocol, 1, None).unwrap();
+        let mut config = transport::configure(&protocol, 1, None).unwrap();
         config.set_path(2, PathId(7));
         let name = FileName::file("file").unwrap();
         let mut store = Store::new(Rng::new(1, "store"));
@@ -476,16 +476,7 @@ mod tests {
         let outages = vec![outages];
         let way = Known { path: PathId(7), info: info.clone(), outages, back: None };
         let mut actor = Actor::new("a", 1, config, store, vec![way], info);
-        let request = SendRequest {
-            source: name,
-            name: "file".to_owned(),
-            destination: 2,
-            group: None,
-            kind: protocol.kind,
-            records: Vec::new(),
-            class: transport::mib::Class::Acknowledged,
-            overlay: None,
-        };
+        let request = SendRequest::new(name, "file", 2, protocol.kind);
         actor.plan(at(20), Act::Ask(0, Box::new(request)));
         actor
     }
@@ -573,7 +564,7 @@ mod tests {
         }
         assert!(turn(&mut actor, at(50)) >= 3, "metadata, data and the end");
         let ack = |actor: &Actor| {
-            actor.engine().and_then(AnyEngine::poll_timeout).is_some_and(|next| next.why == "ack")
+            actor.engine().and_then(Engine::poll_timeout).is_some_and(|next| next.why == "ack")
         };
         assert!(ack(&actor), "it waits for the ACK of the EOF");
         turn(&mut actor, at(160));

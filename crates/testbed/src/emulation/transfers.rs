@@ -23,7 +23,6 @@ use lab::topology::Topology;
 use link::Rate;
 use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
-use transport::engines::AnyEngine;
 use transport::text::SpecError;
 
 use super::actor::{Act, Actor, Back, Known};
@@ -201,7 +200,7 @@ fn carry_out(
     }
     let names: Vec<_> = scenario.nodes.keys().collect();
     let under_way = actors.iter().map(|(host, actor)| {
-        (names[*host].clone(), actor.engine().map_or(0, AnyEngine::under_way))
+        (names[*host].clone(), actor.engine().map_or(0, |engine| engine.under_way()))
     });
     Ok(Run {
         seed: scenario.seed,
@@ -607,7 +606,7 @@ fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -
             .map(|host| of_host(host).map(|actor| actor.sight().stats.clone()).unwrap_or_default())
             .collect(),
         repairs: (0..scenario.nodes.len())
-            .map(|host| of_host(host).and_then(Actor::engine).and_then(AnyEngine::repairs))
+            .map(|host| of_host(host).and_then(Actor::engine)?.repairs())
             .collect(),
         buffers: vec![None; scenario.nodes.len()],
         links: report.links.iter().map(|link| link.stats.clone()).collect(),

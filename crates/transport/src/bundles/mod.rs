@@ -4,24 +4,22 @@
 //! opened when bundles wait for them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
-use proto::bp::agent::{self, Agent, Entry, LinkRef, Pattern, Routing, Version};
+use engine::{PathId, Rng};
+use proto::bp::agent::{self, Entry, Pattern, Routing, Version};
 use proto::bp::contacts::ContactPlan;
-use proto::bp::files::{self, Files};
-use proto::bp::layer::{Command, Layer, LinkId};
+use proto::bp::files;
+use proto::bp::layer::{Layer, LinkId};
 use proto::bp::ltpcl::{self, Ltpcl};
-use proto::bp::node::{Node, Paths};
 use proto::bp::normcl::{self, NormCl};
 use proto::bp::routes::{self, Router};
 use proto::bp::saratogacl::{self, SaratogaCl};
 use proto::bp::tcpcl::{self, Peer, Tcpcl};
 use proto::bp::udpcl::{self, Udpcl};
 use proto::stack::{self, OverTcp};
-use proto::ut::{self, OverBundles};
+use proto::ut;
 use proto::{cfdp, tcp};
 use serde::{Deserialize, Serialize};
 use wire::bp7::Eid;
@@ -29,9 +27,8 @@ use wire::mtcp::Framing;
 /// The port at which neighbours are awaited (RFC 9174 §3.1).
 pub(crate) use wire::udpcl::PORT;
 
-use crate::engines::Remotes;
-use crate::engines::{End, Send, no_path};
-use crate::over_tcp::{OverTcpConfig, meet, take_place};
+use crate::adapter::saratoga::Remotes;
+use crate::over_tcp::OverTcpConfig;
 use crate::protocol::{Kind, Protocol};
 use crate::text::SpecError;
 
@@ -49,7 +46,7 @@ pub fn epoch() -> SystemTime {
 }
 
 /// The only layer of a node.
-const LAYER: usize = 0;
+pub(crate) const LAYER: usize = 0;
 
 /// What carries the bundles of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +177,7 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     let Some(name) = protocol.profile.as_deref().filter(|name| *name != "default") else {
         return Ok(config);
     };
-    let unknown = |known: &[&str]| crate::engines::no_profile(protocol, name, known);
+    let unknown = |known: &[&str]| crate::adapter::no_profile(protocol, name, known);
     match config.carrier {
         Carrier::Tcp if name == "dtn2-2.5" && protocol.kind == Kind::BpTcpcl3 => config.be_dtn2(),
         Carrier::Tcp => {
@@ -196,10 +193,10 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
             config.files.version = Version::Six;
         }
         Carrier::Udp => return Err(unknown(&["default", "dtn2-2007"])),
-        Carrier::Ltp => config.ltpcl.ltp = crate::engines::ltp_config(protocol)?,
-        Carrier::Norm => config.normcl.engine = crate::engines::norm_config(protocol)?,
+        Carrier::Ltp => config.ltpcl.ltp = crate::adapter::ltp::ltp_config(protocol)?,
+        Carrier::Norm => config.normcl.engine = crate::adapter::norm::norm_config(protocol)?,
         Carrier::Saratoga => {
-            config.saratogacl.engine = crate::engines::saratoga_config(protocol)?;
+            config.saratogacl.engine = crate::adapter::saratoga::saratoga_config(protocol)?;
         }
     }
     Ok(config)
@@ -221,7 +218,7 @@ fn carrier(kind: Kind) -> Carrier {
 }
 
 /// A node of the `ipn` scheme.
-fn node(number: u64) -> Eid {
+pub(crate) fn node(number: u64) -> Eid {
     Eid::Ipn { node: number, service: 0 }
 }
 
@@ -246,26 +243,11 @@ impl BundlesConfig {
         self.idle = Some(Duration::from_secs(30));
     }
 
-    /// Says where this host is, and where neighbours find it.
-    pub(crate) fn set_own(&mut self, address: Ipv4Addr, port: u16) {
-        take_place(&mut self.streams, address, port);
-    }
-
-    /// Says where the neighbour of a path is, and over which interface it is reached.
-    pub(crate) fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
-        meet(&mut self.streams, path, remote, by);
-    }
-
-    /// Says how long what is sent is of use.
-    pub(crate) fn set_lifetime(&mut self, lifetime: Duration) {
-        self.files.lifetime = lifetime;
-    }
-
-    fn link(number: u64) -> LinkId {
+    pub(crate) fn link(number: u64) -> LinkId {
         LinkId(u32::try_from(number).unwrap_or(u32::MAX) & (LinkId::CAME.0 - 1))
     }
 
-    fn routing(&self) -> Routing {
+    pub(crate) fn routing(&self) -> Routing {
         let neighbours = self.paths.keys().map(|number| (*number, *number));
         let routes = self.routes.iter().map(|(to, via)| (*to, *via));
         let entry = |(to, via)| Entry { to: Pattern::Node(node(to)), via: node(via) };
@@ -294,7 +276,7 @@ impl BundlesConfig {
         self.paths.iter().map(|(number, path)| (Self::link(*number), *number, *path))
     }
 
-    fn layer(&self, me: Eid, mut of: impl FnMut(&str) -> Rng) -> Box<dyn Layer> {
+    pub(crate) fn layer(&self, me: Eid, mut of: impl FnMut(&str) -> Rng) -> Box<dyn Layer> {
         match self.carrier {
             Carrier::Tcp => {
                 Box::new(OverTcp::new(self.streams.clone(), self.stream_layer(me), of("tcp")))
@@ -312,7 +294,7 @@ impl BundlesConfig {
             }
             Carrier::Norm => {
                 let mut layer = self.normcl.clone();
-                layer.engine.node = crate::engines::norm_node(self.entity);
+                layer.engine.node = crate::adapter::norm::norm_node(self.entity);
                 layer.peers = self.links().map(|(link, _, path)| (link, path)).collect();
                 Box::new(NormCl::new(layer, of("norm")))
             }
@@ -327,280 +309,6 @@ impl BundlesConfig {
                 Box::new(SaratogaCl::new(layer, of("saratoga")))
             }
         }
-    }
-
-    /// An engine so configured.
-    #[must_use]
-    pub fn build(&self, mut rng: Rng) -> BundlesEngine {
-        let mut of = |name: &str| Rng::new(rng.next_u64(), name);
-        let me = node(self.entity);
-        let mut agent = self.agent.clone();
-        agent.node = me.clone();
-        agent.routing = self.routing();
-        for number in self.paths.keys() {
-            let link = Self::link(*number);
-            agent.links.insert(LinkRef { layer: LAYER, link }, node(*number));
-        }
-        let agent = Agent::new(agent, of("agent"));
-        let is_streams = self.carrier == Carrier::Tcp;
-        let own = if is_streams {
-            self.interfaces.clone()
-        } else {
-            self.paths.values().copied().collect()
-        };
-        let known = own.into_iter().map(|path| (path, LAYER)).collect();
-        let datagrams = (!is_streams).then_some(LAYER);
-        let paths = Paths { known, datagrams, ..Paths::default() };
-        let layer = self.layer(me, &mut of);
-        let node = Node::new(agent, vec![layer], paths);
-        BundlesEngine {
-            user: self.user(node, of("files")),
-            is_planned: self.plan.is_some(),
-            idle: self.idle,
-            links: self.paths.keys().map(|number| (*number, Link::Closed)).collect(),
-            neighbours: self.paths.keys().copied().collect(),
-            routes: self.routes.keys().copied().collect(),
-        }
-    }
-}
-
-impl BundlesConfig {
-    /// Who sends and receives files on a node.
-    fn user(&self, node: Node, rng: Rng) -> User {
-        let Some(CfdpUser { cfdp, ut, service }) = &self.cfdp else {
-            let endpoint = Eid::Ipn { node: self.entity, service: SERVICE };
-            let files = files::Config { endpoint, ..self.files.clone() };
-            return User::Files(Box::new(Files::new(node, files, rng)));
-        };
-        let cfdp = cfdp::Config { entity: self.entity, ..cfdp.clone() };
-        let peers = self.paths.keys().chain(self.routes.keys()).copied().collect();
-        let ut = ut::Config { peers, ..ut.clone() };
-        let files::Config { lifetime, version, custody, .. } = self.files;
-        let below = ut::BundlesConfig { service: *service, lifetime, version, custody };
-        User::Cfdp(Box::new(OverBundles::over_bundles(cfdp, ut, &below, node, rng)))
-    }
-}
-
-/// What a bundle node's user tells.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Told {
-    /// Who puts files into bundles.
-    Files(files::Indication),
-    /// The CFDP entity.
-    Cfdp(cfdp::Indication),
-}
-
-/// Who sends and receives files on a node.
-#[derive(Debug)]
-enum User {
-    Files(Box<Files>),
-    Cfdp(Box<OverBundles>),
-}
-
-impl User {
-    fn node(&self) -> &Node {
-        match self {
-            Self::Files(files) => files.node(),
-            Self::Cfdp(entity) => entity.node(),
-        }
-    }
-
-    fn command(&mut self, now: Time, command: Command) {
-        match self {
-            Self::Files(files) => files.node_mut().command(now, LAYER, command),
-            Self::Cfdp(entity) => entity.with_node(now, |node| node.command(now, LAYER, command)),
-        }
-    }
-
-    fn under_way(&self) -> usize {
-        match self {
-            Self::Files(files) => files.under_way(),
-            Self::Cfdp(entity) => crate::carried::carried_under_way(entity),
-        }
-    }
-}
-
-impl Engine for User {
-    type Indication = Told;
-
-    fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        match self {
-            Self::Files(files) => files.handle_input(now, input),
-            Self::Cfdp(entity) => entity.handle_input(now, input),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Files(files) => files.handle_timeout(now),
-            Self::Cfdp(entity) => entity.handle_timeout(now),
-        }
-    }
-
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        match self {
-            Self::Files(files) => files.poll_transmit(now, tx),
-            Self::Cfdp(entity) => entity.poll_transmit(now, tx),
-        }
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect> {
-        match self {
-            Self::Files(files) => files.poll_effect(),
-            Self::Cfdp(entity) => entity.poll_effect(),
-        }
-    }
-
-    fn poll_indication(&mut self) -> Option<Told> {
-        match self {
-            Self::Files(files) => files.poll_indication().map(Told::Files),
-            Self::Cfdp(entity) => crate::carried::carried_told(entity).map(Told::Cfdp),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        match self {
-            Self::Files(files) => files.poll_timeout(),
-            Self::Cfdp(entity) => entity.poll_timeout(),
-        }
-    }
-}
-
-/// A link to a neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
-    Closed,
-    Open,
-    /// Nothing was to be sent over it since.
-    Idle(Time),
-}
-
-/// A bundle node.
-#[derive(Debug)]
-pub struct BundlesEngine {
-    user: User,
-    /// The agent opens and closes links itself, by its contact plan.
-    is_planned: bool,
-    idle: Option<Duration>,
-    links: BTreeMap<u64, Link>,
-    neighbours: BTreeSet<u64>,
-    routes: BTreeSet<u64>,
-}
-
-impl BundlesEngine {
-    /// The agent.
-    #[must_use]
-    pub fn agent(&self) -> &Agent {
-        self.user.node().agent()
-    }
-
-    /// Whether it can be asked to send.
-    pub(crate) fn is_ready(&self) -> bool {
-        let user = match &self.user {
-            User::Files(_) => true,
-            User::Cfdp(entity) => entity.entity().is_restored(),
-        };
-        user && self.agent().is_ready()
-    }
-
-    /// What it did.
-    #[must_use]
-    pub fn metrics(&self) -> BundleMetrics {
-        BundleMetrics::new(&self.agent().statistics())
-    }
-
-    /// Files, or of a node that only forwards bundles, with which it has something to do.
-    pub(crate) fn under_way(&self) -> usize {
-        self.user.under_way().max(self.agent().statistics().bundles)
-    }
-
-    pub(crate) fn send(&mut self, now: Time, send: &Send) -> Result<(), String> {
-        let number = send.destination;
-        let knows = self.neighbours.contains(&number) || self.routes.contains(&number);
-        if !knows && !self.is_planned {
-            return Err(no_path(number));
-        }
-        let sent = match &mut self.user {
-            User::Files(files) => {
-                let to = Eid::Ipn { node: number, service: SERVICE };
-                let sent = files.send(now, send.source.clone(), &send.name, &to);
-                sent.map(drop).map_err(|error| error.to_string())
-            }
-            User::Cfdp(entity) => {
-                let put = entity.put(now, crate::carried::put_request(send));
-                put.map(drop).map_err(|error| error.to_string())
-            }
-        };
-        self.keep_links(now);
-        sent
-    }
-
-    /// Opens links over which something is to be sent, and closes those over which nothing is.
-    fn keep_links(&mut self, now: Time) {
-        if self.is_planned {
-            return;
-        }
-        let wanted = self.agent().wanted();
-        for number in self.neighbours.clone() {
-            let (neighbour, link) = (node(number), BundlesConfig::link(number));
-            let is_up = self.agent().reaches(&neighbour);
-            let state = self.links.get(&number).copied().unwrap_or(Link::Closed);
-            let over = |since: Time| self.idle.is_some_and(|idle| since + idle <= now);
-            let (state, command) = match (state, wanted.contains(&neighbour)) {
-                // A link that the neighbour opened serves as well.
-                (Link::Closed, true) if !is_up => (Link::Open, Some(Command::Open { link })),
-                (Link::Closed, _) => (Link::Closed, None),
-                (Link::Open | Link::Idle(_), true) => (Link::Open, None),
-                // It is not tried again for nothing.
-                (Link::Open | Link::Idle(_), false) if !is_up => {
-                    (Link::Closed, Some(Command::Close { link }))
-                }
-                (Link::Open, false) => (Link::Idle(now), None),
-                (Link::Idle(since), false) if over(since) => {
-                    (Link::Closed, Some(Command::Close { link }))
-                }
-                (Link::Idle(since), false) => (Link::Idle(since), None),
-            };
-            self.links.insert(number, state);
-            if let Some(command) = command {
-                self.user.command(now, command);
-            }
-        }
-    }
-}
-
-impl Engine for BundlesEngine {
-    type Indication = Told;
-
-    fn handle_input(&mut self, now: Time, input: Input<'_>) {
-        self.user.handle_input(now, input);
-        self.keep_links(now);
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        self.user.handle_timeout(now);
-        self.keep_links(now);
-    }
-
-    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        self.user.poll_transmit(now, tx)
-    }
-
-    fn poll_effect(&mut self) -> Option<Effect> {
-        self.user.poll_effect()
-    }
-
-    fn poll_indication(&mut self) -> Option<Told> {
-        self.user.poll_indication()
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        let idle = self.links.values().filter_map(|link| match link {
-            Link::Idle(since) => Some(*since + self.idle?),
-            Link::Closed | Link::Open => None,
-        });
-        let idle = idle.map(|at| Deadline { at, why: "a link that is not used" });
-        idle.chain(self.user.poll_timeout()).min_by_key(|deadline| deadline.at)
     }
 }
 
@@ -634,7 +342,7 @@ pub struct BundleMetrics {
 }
 
 impl BundleMetrics {
-    fn new(statistics: &agent::Statistics) -> Self {
+    pub(crate) fn new(statistics: &agent::Statistics) -> Self {
         Self {
             sourced: statistics.sourced,
             received: statistics.received,
@@ -650,27 +358,4 @@ impl BundleMetrics {
             octets_peak: statistics.octets_peak,
         }
     }
-}
-
-/// The end of a transfer, if it tells of one.
-#[must_use]
-pub fn end(told: &files::Indication) -> Option<End> {
-    let (at_sender, name, result, is_confirmed) = match told {
-        files::Indication::Sent { name, result, is_reported, .. } => {
-            (true, name, result, *is_reported)
-        }
-        files::Indication::Received { name, result, .. } => (false, name, result, true),
-        files::Indication::Bundles(_) => return None,
-    };
-    Some(End {
-        at_sender,
-        name: name.clone(),
-        success: result.is_ok(),
-        is_confirmed,
-        is_report: false,
-        why: match result {
-            Ok(()) => "no error".to_owned(),
-            Err(failure) => failure.to_string(),
-        },
-    })
 }

@@ -47,7 +47,7 @@ fn a_mib_changes_what_it_names() {
 
 #[test]
 fn what_is_written_out_is_what_was() {
-    for name in crate::engines::CFDP_PROFILES {
+    for name in crate::adapter::cfdp::CFDP_PROFILES {
         let config = cfdp::profile(name).unwrap();
         let mib = Mib::of(&config);
         let text = toml::to_string(&mib).unwrap();

@@ -12,9 +12,9 @@ use super::carried::{CfdpUserSettings, UtSettings};
 use super::form::{Form, Switch, table};
 use super::tcp::TcpSettings;
 use super::{LtpSettings, NormSettings, SaratogaSettings, at_least, not_often, some};
+use crate::adapter::saratoga::{Remotes, SaratogaConfig};
 use crate::bundles::{self, BundlesConfig};
 use crate::contact_plan::{self, Format};
-use crate::engines::{Remotes, SaratogaConfig};
 use crate::mib::Mib;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
@@ -405,25 +405,6 @@ impl BundlesSettings {
                 remotes: config.remotes.clone(),
                 ..SaratogaConfig::default()
             })),
-        }
-    }
-
-    /// With the keys that `given` has, and where it has them.
-    #[must_use]
-    pub fn with_keys_of(mut self, given: &Self) -> Self {
-        if let Some(given) = &given.ltp {
-            self.ltp = self.ltp.map(|ltp| ltp.with_keys_of(given));
-        }
-        self
-    }
-
-    /// Finds the contact plan beside the file in `folder` that names it.
-    pub(crate) fn place(&mut self, folder: &Path) {
-        if let Some(path) = &mut self.contact_plan {
-            *path = folder.join(&*path);
-        }
-        if let Some(ltp) = &mut self.ltp {
-            ltp.place(folder);
         }
     }
 }

@@ -157,22 +157,6 @@ impl CfdpLtpSettings {
             ..Self::of_fields(&config.below)
         }
     }
-
-    /// With the keys that `given` has, and where it has them.
-    #[must_use]
-    pub fn with_keys_of(mut self, given: &Self) -> Self {
-        if let Some(given) = &given.ltp {
-            self.ltp = self.ltp.map(|ltp| ltp.with_keys_of(given));
-        }
-        self
-    }
-
-    /// Finds the files they name beside the file in `folder` that names them.
-    pub(crate) fn place(&mut self, folder: &Path) {
-        if let Some(ltp) = &mut self.ltp {
-            ltp.place(folder);
-        }
-    }
 }
 
 /// What a user says about a CFDP entity that is an application of a bundle node; what is left out stays as it is.

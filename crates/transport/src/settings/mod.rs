@@ -37,9 +37,9 @@ pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 pub use self::over_tcp::OverTcpSettings;
 pub use self::pep::PepSettings;
 use self::tcp::{TcpBuffers, TcpSettings};
-use crate::engines::SaratogaConfig;
-use crate::mib::{Mib, Timer};
-use crate::protocol::Family;
+use crate::adapter::Adapter;
+use crate::adapter::saratoga::SaratogaConfig;
+use crate::mib::Timer;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
 
@@ -63,52 +63,41 @@ impl proto::settings::Settings for SaratogaConfig {
     }
 }
 
-/// What a user says about an engine.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Settings {
-    /// A table whose protocol is not known yet.
-    Unread(Unread),
-    /// The management information base of a CFDP entity.
-    Cfdp(Box<Mib>),
-    /// The settings of an LTP engine.
-    Ltp(Box<LtpSettings>),
-    /// The settings of a CFDP entity over LTP.
-    CfdpLtp(Box<CfdpLtpSettings>),
-    /// The settings of a Saratoga peer.
-    Saratoga(Box<SaratogaSettings>),
-    /// The settings of a NORM node.
-    Norm(Box<NormSettings>),
-    /// The settings of a node over TCP: FTP, or a program that is modelled.
-    OverTcp(Box<OverTcpSettings>),
-    /// The settings of a bundle node.
-    Bundles(Box<BundlesSettings>),
+/// Settings of a transport as TOML; the adapter of its protocol knows the keys.
+#[derive(Clone, Default)]
+pub struct Settings {
+    table: toml::Table,
+    /// Protocol that they were read for; `None` while that is not known.
+    adapter: Option<&'static dyn Adapter>,
 }
 
-/// A table whose protocol is not known yet.
-#[derive(Clone, PartialEq)]
-pub struct Unread(toml::Table);
+/// Settings are the same if they say the same, whoever reads them.
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        self.table == other.table
+    }
+}
 
-/// Without what it holds, which may be secret.
-impl fmt::Debug for Unread {
+/// Without values, which may be secret.
+impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.table.keys()).finish()
     }
 }
 
 impl Settings {
-    /// Reads the file at `path`, which is for `family`.
+    /// Settings that a structure holds.
     ///
     /// # Errors
     ///
-    /// What is wrong with the file.
-    pub fn read(path: &Path, family: Family) -> Result<Self, SpecError> {
-        let text = text::read_text(path)?;
-        let mut settings = Self::parse(&text, &path.display().to_string(), &[], family)?;
-        settings.place(path.parent().unwrap_or(Path::new("")));
-        Ok(settings)
+    /// A number is too large for TOML.
+    pub fn of(settings: &impl Serialize) -> Result<Self, SpecError> {
+        let table = toml::Table::try_from(settings);
+        let table = table.map_err(|error| SpecError::invalid(error.to_string()))?;
+        Ok(Self { table, adapter: None })
     }
 
-    /// Reads the table that `keys` lead to in `text`, which came from `origin`, for `family`.
+    /// Reads the table that `keys` lead to in `text`, which came from `origin`, for a protocol.
     ///
     /// # Errors
     ///
@@ -117,50 +106,57 @@ impl Settings {
         text: &str,
         origin: &str,
         keys: &[&str],
-        family: Family,
+        adapter: &'static dyn Adapter,
     ) -> Result<Self, SpecError> {
-        Ok(match family {
-            Family::Cfdp => Self::Cfdp(text::parse_at(text, origin, keys)?),
-            Family::Ltp => Self::Ltp(text::parse_at(text, origin, keys)?),
-            Family::CfdpLtp => Self::CfdpLtp(text::parse_at(text, origin, keys)?),
-            Family::Saratoga => Self::Saratoga(text::parse_at(text, origin, keys)?),
-            Family::Norm => Self::Norm(text::parse_at(text, origin, keys)?),
-            Family::OverTcp => Self::OverTcp(text::parse_at(text, origin, keys)?),
-            Family::Bundles => Self::Bundles(text::parse_at(text, origin, keys)?),
-        })
+        adapter.parse(text, origin, keys)?;
+        Ok(Self { table: text::parse_at(text, origin, keys)?, adapter: Some(adapter) })
     }
 
-    /// These settings as those of an engine of `family`.
+    /// These settings as those of a protocol.
     ///
     /// # Errors
     ///
-    /// When they are for another, or wrong.
-    pub fn interpreted(self, family: Family) -> Result<Self, SpecError> {
-        match (self, family) {
-            (Self::Unread(Unread(table)), Family::Cfdp) => Ok(Self::Cfdp(interpret(table)?)),
-            (Self::Unread(Unread(table)), Family::Ltp) => Ok(Self::Ltp(interpret(table)?)),
-            (Self::Unread(Unread(table)), Family::CfdpLtp) => Ok(Self::CfdpLtp(interpret(table)?)),
-            (Self::Unread(Unread(table)), Family::Saratoga) => {
-                Ok(Self::Saratoga(interpret(table)?))
-            }
-            (Self::Unread(Unread(table)), Family::Norm) => Ok(Self::Norm(interpret(table)?)),
-            (Self::Unread(Unread(table)), Family::OverTcp) => Ok(Self::OverTcp(interpret(table)?)),
-            (Self::Unread(Unread(table)), Family::Bundles) => Ok(Self::Bundles(interpret(table)?)),
-            (settings @ Self::Cfdp(_), Family::Cfdp)
-            | (settings @ Self::Ltp(_), Family::Ltp)
-            | (settings @ Self::CfdpLtp(_), Family::CfdpLtp)
-            | (settings @ Self::Saratoga(_), Family::Saratoga)
-            | (settings @ Self::Norm(_), Family::Norm)
-            | (settings @ Self::OverTcp(_), Family::OverTcp)
-            | (settings @ Self::Bundles(_), Family::Bundles) => Ok(settings),
-            (Self::Cfdp(_), _) => Err(foreign("CFDP")),
-            (Self::Ltp(_), _) => Err(foreign("LTP")),
-            (Self::CfdpLtp(_), _) => Err(foreign("CFDP over LTP")),
-            (Self::Saratoga(_), _) => Err(foreign("Saratoga")),
-            (Self::Norm(_), _) => Err(foreign("NORM")),
-            (Self::OverTcp(_), _) => Err(foreign("FTP and programs over TCP")),
-            (Self::Bundles(_), _) => Err(foreign("bundle nodes")),
+    /// They are for another, or wrong.
+    pub fn interpreted(self, adapter: &'static dyn Adapter) -> Result<Self, SpecError> {
+        if let Some(other) = self.adapter.filter(|other| other.title() != adapter.title()) {
+            return Err(SpecError::invalid(format!("these settings are for {}", other.title())));
         }
+        adapter.check(&self)?;
+        Ok(Self { adapter: Some(adapter), ..self })
+    }
+
+    /// The settings as a structure.
+    ///
+    /// # Errors
+    ///
+    /// A key does not exist, or a value is wrong.
+    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
+        let read = self.table.clone().try_into();
+        read.map_err(|error| SpecError::invalid(text::message(&error)))
+    }
+
+    /// Whether there is a value of this key.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// The table below a key, if there is one.
+    #[must_use]
+    pub fn below(&self, key: &str) -> Option<Self> {
+        let table = self.table.get(key)?.as_table()?.clone();
+        Some(Self { table, adapter: None })
+    }
+
+    /// The table below a key, to change it.
+    pub(crate) fn below_mut(&mut self, key: &str) -> Option<&mut toml::Table> {
+        let table = || toml::Value::Table(toml::Table::new());
+        self.table.entry(key).or_insert_with(table).as_table_mut()
+    }
+
+    /// The same settings with another table.
+    pub(crate) fn replaced(&mut self, by: Self) {
+        self.table = by.table;
     }
 
     /// The settings as TOML, without secrets.
@@ -172,192 +168,121 @@ impl Settings {
         toml::to_string(self).map_err(|error| SpecError::invalid(error.to_string()))
     }
 
-    /// The MIB, if these are settings of CFDP, over whatever.
+    /// Settings of TCP's connections, if there are any.
     #[must_use]
-    pub fn mib(&self) -> Option<&Mib> {
-        match self {
-            Self::Cfdp(mib) => Some(mib),
-            Self::CfdpLtp(settings) => settings.cfdp.as_ref(),
-            Self::Bundles(settings) => settings.cfdp.as_ref(),
-            Self::Unread(_)
-            | Self::Ltp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_)
-            | Self::OverTcp(_) => None,
-        }
+    pub fn tcp(&self) -> Option<TcpSettings> {
+        self.below(TCP)?.typed().ok()
     }
 
-    /// The MIB, if these are settings of CFDP over UDP.
+    /// Settings of a protocol with these settings of TCP's connections; `None` for a protocol
+    /// without TCP.
     #[must_use]
-    pub fn cfdp(&self) -> Option<&Mib> {
-        match self {
-            Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_)
-            | Self::Ltp(_)
-            | Self::CfdpLtp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_)
-            | Self::OverTcp(_)
-            | Self::Bundles(_) => None,
-        }
-    }
-
-    /// The same, to change it.
-    pub fn cfdp_mut(&mut self) -> Option<&mut Mib> {
-        match self {
-            Self::Cfdp(mib) => Some(mib),
-            Self::Unread(_)
-            | Self::Ltp(_)
-            | Self::CfdpLtp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_)
-            | Self::OverTcp(_)
-            | Self::Bundles(_) => None,
-        }
-    }
-
-    /// The settings of TCP's connections, if these are settings of a node over TCP or of a bundle
-    /// node.
-    #[must_use]
-    pub fn tcp(&self) -> Option<&TcpSettings> {
-        match self {
-            Self::OverTcp(settings) => settings.tcp.as_ref(),
-            Self::Bundles(settings) => settings.tcp.as_ref(),
-            Self::Unread(_)
-            | Self::Cfdp(_)
-            | Self::Ltp(_)
-            | Self::CfdpLtp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_) => None,
-        }
-    }
-
-    /// Settings of `family` with these settings of TCP's connections; `None` for a family without
-    /// TCP.
-    #[must_use]
-    pub fn of_tcp(family: Family, tcp: TcpSettings) -> Option<Self> {
-        match family {
-            Family::OverTcp => Some(OverTcpSettings::of_tcp(tcp).into()),
-            Family::Bundles => {
-                Some(BundlesSettings { tcp: Some(tcp), ..BundlesSettings::default() }.into())
-            }
-            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => None,
-        }
+    pub fn of_tcp(adapter: &'static dyn Adapter, tcp: &TcpSettings) -> Option<Self> {
+        let tcp = Self::of(tcp).ok().filter(|_| adapter.has_tcp())?;
+        let table = [(TCP.to_owned(), toml::Value::Table(tcp.table))].into_iter().collect();
+        Some(Self { table, adapter: Some(adapter) })
     }
 
     /// Limits the growth of TCP's buffers, in place of what the settings said; nothing changes for
     /// protocols without TCP.
     pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
-        let tcp = match self {
-            Self::OverTcp(settings) => &mut settings.tcp,
-            Self::Bundles(settings) => &mut settings.tcp,
-            Self::Unread(_)
-            | Self::Cfdp(_)
-            | Self::Ltp(_)
-            | Self::CfdpLtp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_) => return,
-        };
-        tcp.get_or_insert_default().limit_buffers(buffers);
-    }
-
-    /// The settings of a bundle node, if they are such, to change them.
-    pub fn bundles_mut(&mut self) -> Option<&mut BundlesSettings> {
-        match self {
-            Self::Bundles(settings) => Some(settings),
-            Self::Unread(_)
-            | Self::Cfdp(_)
-            | Self::Ltp(_)
-            | Self::CfdpLtp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_)
-            | Self::OverTcp(_) => None,
+        if !self.adapter.is_some_and(Adapter::has_tcp) {
+            return;
+        }
+        let mut tcp = self.tcp().unwrap_or_default();
+        tcp.limit_buffers(buffers);
+        if let (Ok(tcp), Some(table)) = (Self::of(&tcp), self.below_mut(TCP)) {
+            *table = tcp.table;
         }
     }
 
-    /// Finds the files they name beside the file in `folder` that names them.
+    /// Finds the files they name relative to `folder`, where the file that names them is.
     pub fn place(&mut self, folder: &Path) {
-        match self {
-            Self::Ltp(settings) => settings.place(folder),
-            Self::CfdpLtp(settings) => settings.place(folder),
-            Self::Bundles(settings) => settings.place(folder),
-            Self::Unread(_)
-            | Self::Cfdp(_)
-            | Self::Saratoga(_)
-            | Self::Norm(_)
-            | Self::OverTcp(_) => {}
+        if let Some(adapter) = self.adapter {
+            adapter.place(&mut self.table, folder);
+        }
+    }
+
+    /// All settings, with the keys that `given` has, and where it has them.
+    pub fn add_keys_of(&mut self, given: &Self) {
+        if let Some(adapter) = given.adapter {
+            adapter.add_keys(&mut self.table, &given.table);
+            self.adapter = Some(adapter);
         }
     }
 }
 
-fn interpret<T: DeserializeOwned>(table: toml::Table) -> Result<T, SpecError> {
-    table.try_into().map_err(|error| SpecError::invalid(text::message(&error)))
-}
+/// Key of the settings of TCP's connections.
+const TCP: &str = "tcp";
 
-fn foreign(protocol: &str) -> SpecError {
-    SpecError::invalid(format!("these settings are for {protocol}"))
-}
+/// Key of a table with keys of authentication, and the one that is never written.
+const AUTHENTICATION: &str = "authentication";
+const SECRET: &str = "secret";
 
-impl From<Mib> for Settings {
-    fn from(mib: Mib) -> Self {
-        Self::Cfdp(Box::new(mib))
+/// Adds tables of authentication keys to settings, where `given` has them.
+pub(crate) fn add_keys(all: &mut toml::Table, given: &toml::Table) {
+    for (key, value) in given {
+        if key == AUTHENTICATION {
+            all.insert(key.clone(), value.clone());
+        } else if let toml::Value::Table(given) = value
+            && let Some(all) = all.get_mut(key).and_then(toml::Value::as_table_mut)
+        {
+            add_keys(all, given);
+        }
     }
 }
 
-impl From<LtpSettings> for Settings {
-    fn from(settings: LtpSettings) -> Self {
-        Self::Ltp(Box::new(settings))
+/// Makes the paths of key files in a table of settings relative to `folder`.
+pub(crate) fn place_keys(settings: &mut toml::Table, folder: &Path) {
+    for (key, value) in settings.iter_mut() {
+        match value.as_table_mut() {
+            Some(table) if key == AUTHENTICATION => place_files(table, folder),
+            Some(table) => place_keys(table, folder),
+            None => {}
+        }
     }
 }
 
-impl From<CfdpLtpSettings> for Settings {
-    fn from(settings: CfdpLtpSettings) -> Self {
-        Self::CfdpLtp(Box::new(settings))
+fn place_files(keys: &mut toml::Table, folder: &Path) {
+    for (key, value) in keys.iter_mut() {
+        if let toml::Value::String(file) = value
+            && key == "file"
+        {
+            let path = folder.join(&*file);
+            let path = std::path::absolute(&path).unwrap_or(path);
+            *file = path.to_string_lossy().into_owned();
+        } else if let toml::Value::Table(table) = value {
+            place_files(table, folder);
+        } else if let toml::Value::Array(keys) = value {
+            let tables = keys.iter_mut().filter_map(toml::Value::as_table_mut);
+            tables.for_each(|table| place_files(table, folder));
+        }
     }
 }
 
-impl From<SaratogaSettings> for Settings {
-    fn from(settings: SaratogaSettings) -> Self {
-        Self::Saratoga(Box::new(settings))
+fn without_secrets(table: &mut toml::Table) {
+    table.remove(SECRET);
+    for (_, value) in table.iter_mut() {
+        if let toml::Value::Table(table) = value {
+            without_secrets(table);
+        } else if let toml::Value::Array(values) = value {
+            values.iter_mut().filter_map(toml::Value::as_table_mut).for_each(without_secrets);
+        }
     }
 }
 
-impl From<NormSettings> for Settings {
-    fn from(settings: NormSettings) -> Self {
-        Self::Norm(Box::new(settings))
-    }
-}
-
-impl From<BundlesSettings> for Settings {
-    fn from(settings: BundlesSettings) -> Self {
-        Self::Bundles(Box::new(settings))
-    }
-}
-
-impl From<OverTcpSettings> for Settings {
-    fn from(settings: OverTcpSettings) -> Self {
-        Self::OverTcp(Box::new(settings))
-    }
-}
-
+/// Without secrets.
 impl Serialize for Settings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Unread(Unread(table)) => table.serialize(serializer),
-            Self::Cfdp(mib) => mib.serialize(serializer),
-            Self::Ltp(settings) => settings.serialize(serializer),
-            Self::CfdpLtp(settings) => settings.serialize(serializer),
-            Self::Saratoga(settings) => settings.serialize(serializer),
-            Self::Norm(settings) => settings.serialize(serializer),
-            Self::OverTcp(settings) => settings.serialize(serializer),
-            Self::Bundles(settings) => settings.serialize(serializer),
-        }
+        let mut table = self.table.clone();
+        without_secrets(&mut table);
+        table.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Settings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        toml::Table::deserialize(deserializer).map(|table| Self::Unread(Unread(table)))
+        toml::Table::deserialize(deserializer).map(|table| Self { table, adapter: None })
     }
 }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use transport::engines::{AnyEngine, EngineConfig};
-use transport::protocol::Family;
+use proto::ltp::Node;
+use transport::Configuration as _;
+use transport::adapter::ltp::ltp_config;
+use transport::protocol::Kind;
 use transport::settings::Settings;
 use wire::ltp::{Body, Data, End, Extension, Segment};
 
@@ -155,34 +157,26 @@ fn silence_ends_a_reception_after_the_time_that_is_set() {
 }
 
 /// An engine with these settings.
-fn engine(settings: &str) -> AnyEngine {
-    let settings = Settings::parse(settings, "test", &[], Family::Ltp).unwrap();
-    let mut config = EngineConfig::new(&"ltp".parse().unwrap(), 1, Some(&settings)).unwrap();
+fn engine(settings: &str) -> Node {
+    let settings = Settings::parse(settings, "test", &[], Kind::Ltp.adapter()).unwrap();
+    let mut config = ltp_config(&"ltp".parse().unwrap()).unwrap();
+    config.apply(&settings).unwrap();
+    config.set_entity(1);
     config.set_path(2, PathId(0));
-    config.build(Rng::new(1, "test"))
+    Node::new(config, Rng::new(1, "test"))
 }
 
 #[test]
 fn units_share_a_block_as_long_and_as_large_as_said() {
-    let send = |engine: &mut AnyEngine| match engine {
-        AnyEngine::Ltp(node) => node.send_data(Time::ZERO, 2, 9, &[7; 60]),
-        AnyEngine::Cfdp(_)
-        | AnyEngine::CfdpLtp(_)
-        | AnyEngine::Saratoga(..)
-        | AnyEngine::Norm(..)
-        | AnyEngine::OverTcp(_)
-        | AnyEngine::Bundles(_) => {
-            panic!("it is of LTP")
-        }
-    };
+    let send = |node: &mut Node| node.send_data(Time::ZERO, 2, 9, &[7; 60]);
     assert!(send(&mut engine("aggregation = \"off\"")).is_err());
     assert!(send(&mut engine("[aggregation]\n[limits]\nunits = \"50 B\"")).is_err());
     let mut node = engine("aggregation = { size = \"100 B\", age = \"5 s\" }");
     send(&mut node).unwrap();
-    assert_eq!(node.under_way(), 0);
+    assert_eq!(node.sessions().count(), 0);
     assert_eq!(node.poll_timeout().unwrap().at, Time::ZERO + Duration::from_secs(5));
     send(&mut node).unwrap();
-    assert_eq!(node.under_way(), 1);
+    assert_eq!(node.sessions().count(), 1);
 }
 
 #[test]

@@ -3,10 +3,9 @@
 
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
-use transport::mib::Mib;
 use transport::protocol::{Carried, Kind, Protocol};
 use transport::settings::Settings;
-use transport::settings::tcp::{TcpBuffers, TcpSettings};
+use transport::settings::tcp::TcpBuffers;
 use transport::text::{self, SpecError};
 
 const WORLD: &str = "seed = 1
@@ -36,7 +35,7 @@ fn buffers_of_all_protocols_over_tcp_have_one_default_and_one_limit() {
         };
         let most = |scenario: &Scenario| {
             let mib = scenario.nodes["a"].mib.as_ref();
-            mib.and_then(Settings::tcp).and_then(TcpSettings::most_buffers)
+            mib.and_then(Settings::tcp)?.most_buffers()
         };
         let Some(before) = most(&parsed().resolved().unwrap()) else { continue };
         assert_eq!(before, TcpBuffers::Unlimited.most(), "{name}");
@@ -91,7 +90,8 @@ fn a_scenarios_settings_are_those_of_the_protocol() {
     assert!(text.contains("nodes.a.mib: ") && text.contains("did you mean `cookies`?"), "{text}");
     // What was read for one protocol is not for another.
     let mut other = Scenario::parse(&WORLD.replace("PROTOCOL", "ltp"), "world.toml").unwrap();
-    other.nodes.entry("a".to_owned()).or_default().mib = Some(Mib::default().into());
+    other.nodes.entry("a".to_owned()).or_default().mib =
+        Settings::parse("", "test", &[], Kind::Cfdp.adapter()).ok();
     let text = other.resolved().unwrap_err().to_string();
     assert!(text.contains("nodes.a.mib: these settings are for CFDP"), "{text}");
 }

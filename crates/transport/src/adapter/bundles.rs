@@ -1,0 +1,395 @@
+//! Files, or CFDP, in bundles: a bundle node with one convergence layer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
+use proto::bp::agent::{Agent, LinkRef};
+use proto::bp::files::{self, Files};
+use proto::bp::layer::Command;
+use proto::bp::node::{Node, Paths};
+use proto::cfdp;
+use proto::ut::{self, OverBundles};
+use wire::bp7::Eid;
+
+use super::cfdp::tell_of_ends;
+use super::cfdp_over_ltp::event;
+use super::{Adapter, settings_are};
+use crate::bundles::{self, BundleMetrics, BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
+use crate::carried::{carried_under_way, put_request};
+use crate::contract::{Configuration, RequestError, SendRequest, Transport};
+use crate::event::{Ended, Event, TransferId};
+use crate::mib::Class;
+use crate::over_tcp;
+use crate::protocol::Protocol;
+use crate::settings::{BundlesSettings, Settings, add_keys, place_keys};
+use crate::text::SpecError;
+
+/// Adapter of a bundle node's protocol.
+pub(super) struct Bundles;
+
+impl Adapter for Bundles {
+    fn title(&self) -> &'static str {
+        "bundle nodes"
+    }
+
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        _entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError> {
+        Ok(Box::new(bundles::config(protocol)?))
+    }
+
+    settings_are!(BundlesSettings);
+
+    fn place(&self, settings: &mut toml::Table, folder: &Path) {
+        if let Some(toml::Value::String(path)) = settings.get_mut("contact_plan") {
+            *path = folder.join(&*path).to_string_lossy().into_owned();
+        }
+        place_keys(settings, folder);
+    }
+
+    fn add_keys(&self, all: &mut toml::Table, given: &toml::Table) {
+        add_keys(all, given);
+    }
+
+    fn has_tcp(&self) -> bool {
+        true
+    }
+
+    fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
+        super::cfdp::class(&settings.below("cfdp")?, remote)
+    }
+
+    fn add_route(
+        &self,
+        settings: &mut Settings,
+        to: u64,
+        next: u64,
+    ) -> Result<Option<u64>, SpecError> {
+        let too_large = |_| SpecError::invalid(format!("{next} is too large for a number"));
+        let next = i64::try_from(next).map_err(too_large)?;
+        let Some(routes) = settings.below_mut("routes") else { return Ok(None) };
+        let known = routes.insert(to.to_string(), toml::Value::Integer(next));
+        Ok(known.and_then(|known| u64::try_from(known.as_integer()?).ok()))
+    }
+}
+
+impl Configuration for BundlesConfig {
+    fn build(&self, mut rng: Rng) -> Box<dyn Transport> {
+        let mut of = |name: &str| Rng::new(rng.next_u64(), name);
+        let me = node(self.entity);
+        let mut agent = self.agent.clone();
+        agent.node = me.clone();
+        agent.routing = self.routing();
+        for number in self.paths.keys() {
+            let link = Self::link(*number);
+            agent.links.insert(LinkRef { layer: LAYER, link }, node(*number));
+        }
+        let agent = Agent::new(agent, of("agent"));
+        let is_streams = self.carrier == Carrier::Tcp;
+        let own = if is_streams {
+            self.interfaces.clone()
+        } else {
+            self.paths.values().copied().collect()
+        };
+        let known = own.into_iter().map(|path| (path, LAYER)).collect();
+        let datagrams = (!is_streams).then_some(LAYER);
+        let paths = Paths { known, datagrams, ..Paths::default() };
+        let layer = self.layer(me, &mut of);
+        let node = Node::new(agent, vec![layer], paths);
+        Box::new(BundleTransport {
+            user: user(self, node, of("files")),
+            is_planned: self.plan.is_some(),
+            idle: self.idle,
+            links: self.paths.keys().map(|number| (*number, Link::Closed)).collect(),
+            neighbours: self.paths.keys().copied().collect(),
+            routes: self.routes.keys().copied().collect(),
+        })
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &Bundles
+    }
+
+    fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        settings.typed::<BundlesSettings>()?.apply(self)
+    }
+
+    fn settings(&self) -> Result<Settings, SpecError> {
+        Settings::of(&BundlesSettings::of(self))
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some(self.entity)
+    }
+
+    fn set_entity(&mut self, entity: u64) {
+        self.entity = entity;
+        if let Some(user) = &mut self.cfdp {
+            user.cfdp.entity = entity;
+            tell_of_ends(&mut user.cfdp);
+        }
+    }
+
+    fn set_path(&mut self, entity: u64, path: PathId) {
+        self.paths.insert(entity, path);
+    }
+
+    fn set_inactivity(&mut self, silence: Duration) {
+        // Neighbours may be silent for long: what is given up is the bundle.
+        self.files.lifetime = silence;
+    }
+
+    fn has_interfaces(&self) -> bool {
+        self.carrier == Carrier::Tcp
+    }
+
+    fn set_own(&mut self, (address, port): (Ipv4Addr, u16), interfaces: &[PathId]) {
+        over_tcp::take_place(&mut self.streams, address, port);
+        self.interfaces = interfaces.iter().copied().collect();
+    }
+
+    fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
+        over_tcp::meet(&mut self.streams, path, remote, by);
+    }
+}
+
+/// User of a node that sends and receives files.
+fn user(config: &BundlesConfig, node: Node, rng: Rng) -> User {
+    let Some(CfdpUser { cfdp, ut, service }) = &config.cfdp else {
+        let endpoint = Eid::Ipn { node: config.entity, service: SERVICE };
+        let files = files::Config { endpoint, ..config.files.clone() };
+        return User::Files(Box::new(Files::new(node, files, rng)));
+    };
+    let cfdp = cfdp::Config { entity: config.entity, ..cfdp.clone() };
+    let peers = config.paths.keys().chain(config.routes.keys()).copied().collect();
+    let ut = ut::Config { peers, ..ut.clone() };
+    let files::Config { lifetime, version, custody, .. } = config.files;
+    let below = ut::BundlesConfig { service: *service, lifetime, version, custody };
+    User::Cfdp(Box::new(OverBundles::over_bundles(cfdp, ut, &below, node, rng)))
+}
+
+/// User of a node that sends and receives files.
+#[derive(Debug)]
+enum User {
+    Files(Box<Files>),
+    Cfdp(Box<OverBundles>),
+}
+
+impl User {
+    fn node(&self) -> &Node {
+        match self {
+            Self::Files(files) => files.node(),
+            Self::Cfdp(entity) => entity.node(),
+        }
+    }
+
+    fn command(&mut self, now: Time, command: Command) {
+        match self {
+            Self::Files(files) => files.node_mut().command(now, LAYER, command),
+            Self::Cfdp(entity) => entity.with_node(now, |node| node.command(now, LAYER, command)),
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        match self {
+            Self::Files(files) => files.under_way(),
+            Self::Cfdp(entity) => carried_under_way(entity),
+        }
+    }
+}
+
+impl Engine for User {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        match self {
+            Self::Files(files) => files.handle_input(now, input),
+            Self::Cfdp(entity) => entity.handle_input(now, input),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Files(files) => files.handle_timeout(now),
+            Self::Cfdp(entity) => entity.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        match self {
+            Self::Files(files) => files.poll_transmit(now, tx),
+            Self::Cfdp(entity) => entity.poll_transmit(now, tx),
+        }
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        match self {
+            Self::Files(files) => files.poll_effect(),
+            Self::Cfdp(entity) => entity.poll_effect(),
+        }
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        match self {
+            Self::Files(files) => files.poll_indication().map(of_files),
+            Self::Cfdp(entity) => entity.poll_indication().map(event),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        match self {
+            Self::Files(files) => files.poll_timeout(),
+            Self::Cfdp(entity) => entity.poll_timeout(),
+        }
+    }
+}
+
+/// A link to a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Closed,
+    Open,
+    /// Nothing was to be sent over it since.
+    Idle(Time),
+}
+
+/// A bundle node.
+#[derive(Debug)]
+struct BundleTransport {
+    user: User,
+    /// The agent opens and closes links itself, by its contact plan.
+    is_planned: bool,
+    idle: Option<Duration>,
+    links: BTreeMap<u64, Link>,
+    neighbours: BTreeSet<u64>,
+    routes: BTreeSet<u64>,
+}
+
+impl BundleTransport {
+    fn agent(&self) -> &Agent {
+        self.user.node().agent()
+    }
+
+    /// Opens links over which something is to be sent, and closes those over which nothing is.
+    fn keep_links(&mut self, now: Time) {
+        if self.is_planned {
+            return;
+        }
+        let wanted = self.agent().wanted();
+        for number in self.neighbours.clone() {
+            let (neighbour, link) = (node(number), BundlesConfig::link(number));
+            let is_up = self.agent().reaches(&neighbour);
+            let state = self.links.get(&number).copied().unwrap_or(Link::Closed);
+            let over = |since: Time| self.idle.is_some_and(|idle| since + idle <= now);
+            let (state, command) = match (state, wanted.contains(&neighbour)) {
+                // A link that the neighbour opened serves as well.
+                (Link::Closed, true) if !is_up => (Link::Open, Some(Command::Open { link })),
+                (Link::Closed, _) => (Link::Closed, None),
+                (Link::Open | Link::Idle(_), true) => (Link::Open, None),
+                // It is not tried again for nothing.
+                (Link::Open | Link::Idle(_), false) if !is_up => {
+                    (Link::Closed, Some(Command::Close { link }))
+                }
+                (Link::Open, false) => (Link::Idle(now), None),
+                (Link::Idle(since), false) if over(since) => {
+                    (Link::Closed, Some(Command::Close { link }))
+                }
+                (Link::Idle(since), false) => (Link::Idle(since), None),
+            };
+            self.links.insert(number, state);
+            if let Some(command) = command {
+                self.user.command(now, command);
+            }
+        }
+    }
+}
+
+impl Engine for BundleTransport {
+    type Indication = Event;
+
+    fn handle_input(&mut self, now: Time, input: Input<'_>) {
+        self.user.handle_input(now, input);
+        self.keep_links(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.user.handle_timeout(now);
+        self.keep_links(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
+        self.user.poll_transmit(now, tx)
+    }
+
+    fn poll_effect(&mut self) -> Option<Effect> {
+        self.user.poll_effect()
+    }
+
+    fn poll_indication(&mut self) -> Option<Event> {
+        self.user.poll_indication()
+    }
+
+    fn poll_timeout(&self) -> Option<Deadline> {
+        let idle = self.links.values().filter_map(|link| match link {
+            Link::Idle(since) => Some(*since + self.idle?),
+            Link::Closed | Link::Open => None,
+        });
+        let idle = idle.map(|at| Deadline { at, why: "a link that is not used" });
+        idle.chain(self.user.poll_timeout()).min_by_key(|deadline| deadline.at)
+    }
+}
+
+impl Transport for BundleTransport {
+    fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        let number = request.destination;
+        let knows = self.neighbours.contains(&number) || self.routes.contains(&number);
+        if !knows && !self.is_planned {
+            return Err(RequestError::no_path(number));
+        }
+        let sent = match &mut self.user {
+            User::Files(files) => {
+                let to = Eid::Ipn { node: number, service: SERVICE };
+                let sent = files.send(now, request.source.clone(), &request.name, &to);
+                sent.map(|file| TransferId::new(file.0)).map_err(RequestError::new)
+            }
+            User::Cfdp(entity) => super::cfdp::sent(entity.put(now, put_request(request))),
+        };
+        self.keep_links(now);
+        sent
+    }
+
+    /// Files, or of a node that only forwards them, bundles.
+    fn under_way(&self) -> usize {
+        self.user.under_way().max(self.agent().statistics().bundles)
+    }
+
+    fn is_ready(&self) -> bool {
+        let user = match &self.user {
+            User::Files(_) => true,
+            User::Cfdp(entity) => entity.entity().is_restored(),
+        };
+        user && self.agent().is_ready()
+    }
+
+    fn bundle_metrics(&self) -> Option<BundleMetrics> {
+        Some(BundleMetrics::new(&self.agent().statistics()))
+    }
+}
+
+fn of_files(indication: files::Indication) -> Event {
+    match indication {
+        files::Indication::Sent { file, name, result, is_reported } => {
+            let end = Ended::new(TransferId::new(file.0), true, name, &result);
+            Ended { is_confirmed: is_reported, ..end }.into()
+        }
+        files::Indication::Received { name, result, .. } => {
+            Ended::new(TransferId::default(), false, name, &result).into()
+        }
+        files::Indication::Bundles(_) => Event::Update,
+    }
+}

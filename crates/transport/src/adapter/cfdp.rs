@@ -1,0 +1,327 @@
+//! CFDP: an entity whose PDUs are datagrams.
+
+use std::time::Duration;
+
+use engine::{Engine as _, PathId, Rng, Time};
+use proto::cfdp::{self, Entity, Indication};
+use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId, Width};
+
+use super::{Adapter, engine_in, no_profile, settings_are};
+use crate::carried::{put_request, transactions};
+use crate::contract::{
+    CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
+};
+use crate::event::{Ended, Event, TransferId};
+use crate::mib::{Class, Mib};
+use crate::overlay::Overlay;
+use crate::protocol::Protocol;
+use crate::settings::Settings;
+use crate::text::SpecError;
+
+/// Configuration of an entity.
+#[derive(Clone, Debug)]
+struct EntityConfiguration {
+    config: cfdp::Config,
+    has_profile: bool,
+}
+
+/// Profiles of CFDP.
+pub const CFDP_PROFILES: &[&str] = &["default", "gsfc-2007", "extended-b3"];
+
+/// CFDP configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// There is no such profile.
+pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
+    let Some(name) = &protocol.profile else { return Ok(cfdp::Config::default()) };
+    cfdp::profile(name).ok_or_else(|| no_profile(protocol, name, CFDP_PROFILES))
+}
+
+/// Makes an entity indicate the end of each transaction, whatever its MIB says: a command has no
+/// other report of a file.
+pub fn tell_of_ends(config: &mut cfdp::Config) {
+    config.indications.transaction_finished = true;
+}
+
+/// Adapter of the protocol.
+pub(super) struct Cfdp;
+
+impl Adapter for Cfdp {
+    fn title(&self) -> &'static str {
+        "CFDP"
+    }
+
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        _entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError> {
+        let config = cfdp_config(protocol)?;
+        Ok(Box::new(EntityConfiguration { config, has_profile: protocol.profile.is_some() }))
+    }
+
+    settings_are!(Mib);
+
+    fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
+        class(settings, remote)
+    }
+
+    fn add_route(
+        &self,
+        settings: &mut Settings,
+        to: u64,
+        next: u64,
+    ) -> Result<Option<u64>, SpecError> {
+        let mut mib: Mib = settings.typed()?;
+        let routes = &mut mib.user_operations.get_or_insert_default().routes;
+        let known = routes.insert(to.to_string(), next);
+        settings.replaced(Settings::of(&mib)?);
+        Ok(known)
+    }
+
+    fn permit(
+        &self,
+        settings: &mut Settings,
+        from: u64,
+        overlay: Overlay,
+    ) -> Result<(), SpecError> {
+        let mut mib: Mib = settings.typed()?;
+        let remote = mib.remotes.entry(from.to_string()).or_default();
+        let permissions = remote.permissions.get_or_insert_default();
+        match overlay {
+            Overlay::Sfo => permissions.store_and_forward.get_or_insert(true),
+            Overlay::Extended => permissions.relay.get_or_insert(true),
+        };
+        settings.replaced(Settings::of(&mib)?);
+        Ok(())
+    }
+}
+
+impl Configuration for EntityConfiguration {
+    fn build(&self, rng: Rng) -> Box<dyn Transport> {
+        Box::new(EntityTransport { entity: Box::new(Entity::new(self.config.clone(), rng)) })
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &Cfdp
+    }
+
+    fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        settings.typed::<Mib>()?.apply(&mut self.config)
+    }
+
+    fn settings(&self) -> Result<Settings, SpecError> {
+        Settings::of(&Mib::of(&self.config))
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some(self.config.entity)
+    }
+
+    fn set_entity(&mut self, entity: u64) {
+        self.config.entity = entity;
+        tell_of_ends(&mut self.config);
+    }
+
+    fn set_path(&mut self, entity: u64, path: PathId) {
+        let remote = self.config.remote(entity).clone();
+        self.config.remotes.entry(entity).or_insert(remote).path = Some(path);
+    }
+
+    fn set_inactivity(&mut self, silence: Duration) {
+        let config = &mut self.config;
+        let remotes = config.remotes.values_mut().chain([&mut config.default_remote]);
+        remotes.for_each(|remote| remote.inactivity = cfdp::Timer::Fixed(silence));
+    }
+
+    fn allow_catch_up(&mut self, least: Duration) {
+        self.config.catch_up = least.max(self.config.catch_up);
+    }
+
+    fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
+        // An engine that a profile is of counted from there in each run. Here a number that comes
+        // again would get the result of its first transaction.
+        self.config.first_sequence = None;
+        self.config.catch_up = process.catch_up;
+        self.config.default_remote.unpaced_window = Some(process.unpaced_window);
+        if !self.has_profile {
+            // Numbers that are drawn shall not meet again: 2^32 of them.
+            self.config.sequence_width = Width::FOUR;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
+        let config = &mut self.config;
+        if process.rate_bps.is_some() {
+            // A remote's rate would count before the path's, which is the one given.
+            config.default_remote.rate_bps = None;
+            config.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+        }
+        tell_of_ends(config);
+        let remote = process.remote.map(|remote| config.remote(remote));
+        Ok(remote.unwrap_or(&config.default_remote).rate_bps)
+    }
+
+    fn cfdp(&self) -> Option<&cfdp::Config> {
+        Some(&self.config)
+    }
+
+    fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
+        Some(&mut self.config)
+    }
+}
+
+#[derive(Debug)]
+struct EntityTransport {
+    entity: Box<Entity>,
+}
+
+engine_in!(EntityTransport, entity);
+
+impl EntityTransport {
+    fn event(&mut self) -> Option<Event> {
+        self.entity.poll_indication().map(Event::from)
+    }
+}
+
+impl Transport for EntityTransport {
+    fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        if request.overlay != Some(Overlay::Sfo) {
+            return sent(self.entity.put(now, put_request(request)));
+        }
+        let request = cfdp::SfoPutRequest {
+            destination: request.destination,
+            source: Some(request.source.clone()),
+            destination_name: request.name.clone(),
+            label: request.name.clone().into(),
+            trace: cfdp::TraceControl::Source,
+            mode: request.class.into(),
+            ..cfdp::SfoPutRequest::default()
+        };
+        sent(self.entity.sfo_put(now, &request))
+    }
+
+    fn cancel(&mut self, now: Time, id: &TransferId) {
+        if let Some(id) = transaction(&self.entity, id) {
+            // One that is over needs no end.
+            drop(self.entity.cancel(now, id));
+        }
+    }
+
+    fn transfers(&self) -> Vec<Progress> {
+        progress(&self.entity)
+    }
+
+    fn under_way(&self) -> usize {
+        transactions(&self.entity)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.entity.is_restored()
+    }
+
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let stats = self.entity.stats();
+        Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn cfdp(&self) -> Option<&dyn CfdpUser> {
+        Some(self)
+    }
+
+    fn cfdp_mut(&mut self) -> Option<&mut dyn CfdpUser> {
+        Some(self)
+    }
+}
+
+impl CfdpUser for EntityTransport {
+    fn entity(&self) -> &Entity {
+        &self.entity
+    }
+
+    fn put(
+        &mut self,
+        now: Time,
+        request: cfdp::PutRequest,
+    ) -> Result<TransactionId, cfdp::RequestError> {
+        self.entity.put(now, request)
+    }
+
+    fn operate(&mut self, _now: Time, operation: &mut dyn FnMut(&mut Entity)) {
+        operation(&mut self.entity);
+    }
+}
+
+/// Transmission class towards an entity, as far as its MIB says it.
+pub(super) fn class(mib: &Settings, remote: Option<u64>) -> Option<Class> {
+    mib.typed::<Mib>().ok()?.class(remote)
+}
+
+/// Transfer of a transaction that was requested.
+pub(super) fn sent<T: std::fmt::Display>(
+    answer: Result<T, cfdp::RequestError>,
+) -> Result<TransferId, RequestError> {
+    answer.map(TransferId::new).map_err(RequestError::new)
+}
+
+/// Transaction of a transfer.
+pub(super) fn transaction(entity: &Entity, id: &TransferId) -> Option<TransactionId> {
+    entity.transactions().map(|report| report.id).find(|known| id.is(known))
+}
+
+/// Progress of an entity's transactions.
+pub(super) fn progress(entity: &Entity) -> Vec<Progress> {
+    let progress = |report: cfdp::Report| Progress {
+        id: TransferId::new(report.id),
+        bytes: report.progress,
+        size: report.size,
+        name: report.destination_name,
+    };
+    entity.transactions().map(progress).collect()
+}
+
+/// End of a transfer, if an indication is about that.
+pub(crate) fn end(indication: &Indication) -> Option<Ended> {
+    match indication {
+        Indication::TransactionFinished(finished) => Some(Ended {
+            id: TransferId::new(finished.id),
+            at_sender: finished.role == cfdp::Role::Sender,
+            name: finished.destination_name.clone(),
+            stored: None,
+            size: finished.size,
+            resumed: 0,
+            is_confirmed: true,
+            is_report: false,
+            result: match (finished.condition, finished.delivery) {
+                (ConditionCode::NoError, DeliveryCode::Complete) => Ok(()),
+                (condition, _) => Err(condition.to_string()),
+            },
+        }),
+        Indication::UserOperation(cfdp::OperationIndication::SfoReport(report)) => reported(report),
+        _ => None,
+    }
+}
+
+/// End of a transfer according to a report of the store-and-forward overlay; `None` while the file
+/// is on its way.
+fn reported(report: &cfdp::SfoReported) -> Option<Ended> {
+    let delivered = report.code == cfdp::SfoReported::DELIVERED;
+    let failed = report.code == cfdp::SfoReported::FAILED;
+    let is_whole = delivered
+        && report.condition == ConditionCode::NoError
+        && report.delivery == DeliveryCode::Complete;
+    let why = || format!("{} at entity {}", report.condition, report.reporter);
+    (delivered || failed).then(|| Ended {
+        id: TransferId::default(),
+        at_sender: true,
+        name: String::from_utf8_lossy(&report.label).into_owned(),
+        stored: None,
+        size: 0,
+        resumed: 0,
+        is_confirmed: true,
+        is_report: true,
+        result: is_whole.then_some(()).ok_or_else(why),
+    })
+}

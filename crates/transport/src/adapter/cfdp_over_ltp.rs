@@ -1,0 +1,217 @@
+//! CFDP over LTP: an entity whose PDUs are blocks of LTP.
+
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Engine as _, PathId, Rng, Time};
+use proto::cfdp::{self, Entity};
+use proto::ltp;
+use proto::ut::{self, OverLtp};
+use wire::cfdp::{TransactionId, Width};
+
+use super::cfdp::{progress, sent, tell_of_ends, transaction};
+use super::{Adapter, engine_in, settings_are};
+use crate::carried::{CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request};
+use crate::contract::{
+    CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
+};
+use crate::event::{Event, TransferId};
+use crate::mib::Class;
+use crate::protocol::Protocol;
+use crate::settings::{CfdpLtpSettings, Settings, add_keys, place_keys};
+use crate::text::SpecError;
+
+/// Adapter of the protocol.
+pub(super) struct CfdpOverLtp;
+
+impl Adapter for CfdpOverLtp {
+    fn title(&self) -> &'static str {
+        "CFDP over LTP"
+    }
+
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        _entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError> {
+        Ok(Box::new(cfdp_ltp_config(protocol)?))
+    }
+
+    settings_are!(CfdpLtpSettings);
+
+    fn place(&self, settings: &mut toml::Table, folder: &Path) {
+        place_keys(settings, folder);
+    }
+
+    fn add_keys(&self, all: &mut toml::Table, given: &toml::Table) {
+        add_keys(all, given);
+    }
+
+    fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
+        super::cfdp::class(&settings.below("cfdp")?, remote)
+    }
+}
+
+impl Configuration for CfdpLtpConfig {
+    fn build(&self, rng: Rng) -> Box<dyn Transport> {
+        let Self { cfdp, ut, below } = self;
+        let entity = OverLtp::over_ltp(cfdp.clone(), ut.clone(), below, rng);
+        Box::new(EntityOverLtp { entity: Box::new(entity) })
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &CfdpOverLtp
+    }
+
+    fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        settings.typed::<CfdpLtpSettings>()?.apply(self)
+    }
+
+    fn settings(&self) -> Result<Settings, SpecError> {
+        Settings::of(&CfdpLtpSettings::of(self))
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some(self.cfdp.entity)
+    }
+
+    fn set_entity(&mut self, entity: u64) {
+        self.cfdp.entity = entity;
+        self.below.ltp.engine = entity;
+        tell_of_ends(&mut self.cfdp);
+    }
+
+    fn set_path(&mut self, entity: u64, path: PathId) {
+        let ltp = &mut self.below.ltp;
+        let remote = ltp.remote(entity).clone();
+        ltp.remotes.entry(entity).or_insert(remote).path = Some(path);
+        self.ut.peers.insert(entity);
+    }
+
+    fn set_inactivity(&mut self, silence: Duration) {
+        // The entity's timers follow those of LTP.
+        let ltp = &mut self.below.ltp;
+        let remotes = ltp.remotes.values_mut().chain([&mut ltp.default_remote]);
+        remotes.for_each(|remote| remote.inactivity = ltp::Timer::Fixed(silence));
+    }
+
+    fn allow_catch_up(&mut self, least: Duration) {
+        let ltp = &mut self.below.ltp;
+        ltp.catch_up = least.max(ltp.catch_up);
+    }
+
+    fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
+        self.cfdp.sequence_width = Width::FOUR;
+        self.below.ltp.catch_up = process.catch_up;
+        self.below.ltp.default_remote.unpaced_window = Some(process.unpaced_window);
+        Ok(())
+    }
+
+    fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
+        self.set_entity(self.cfdp.entity);
+        let ltp = &mut self.below.ltp;
+        if process.rate_bps.is_some() {
+            // A remote's rate would count before the path's, which is the one given.
+            ltp.default_remote.rate_bps = None;
+            ltp.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+        }
+        // A client has no sessions to remember.
+        ltp.journal &= process.role.is_server();
+        let remote = process.remote.map(|remote| ltp.remote(remote));
+        Ok(remote.unwrap_or(&ltp.default_remote).rate_bps)
+    }
+
+    fn peer_ports(&self) -> usize {
+        super::ltp::PEER_PORTS
+    }
+
+    fn cfdp(&self) -> Option<&cfdp::Config> {
+        Some(&self.cfdp)
+    }
+
+    fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
+        Some(&mut self.cfdp)
+    }
+}
+
+#[derive(Debug)]
+struct EntityOverLtp {
+    entity: Box<OverLtp>,
+}
+
+engine_in!(EntityOverLtp, entity);
+
+impl EntityOverLtp {
+    fn event(&mut self) -> Option<Event> {
+        self.entity.poll_indication().map(event)
+    }
+}
+
+/// Event of an entity over another protocol.
+pub(super) fn event(indication: ut::Indication) -> Event {
+    match indication {
+        ut::Indication::Cfdp(indication) => indication.into(),
+        ut::Indication::Lost { why, .. } => Event::Lost(why),
+        ut::Indication::Noted(note) => Event::Log(note.to_string()),
+    }
+}
+
+impl Transport for EntityOverLtp {
+    fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        sent(self.entity.put(now, put_request(request)))
+    }
+
+    fn cancel(&mut self, now: Time, id: &TransferId) {
+        if let Some(id) = transaction(self.entity.entity(), id) {
+            // One that is over needs no end.
+            drop(self.entity.cancel(now, id));
+        }
+    }
+
+    fn transfers(&self) -> Vec<Progress> {
+        progress(self.entity.entity())
+    }
+
+    fn under_way(&self) -> usize {
+        carried_under_way(&self.entity)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.entity.entity().is_restored()
+    }
+
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let stats = self.entity.ltp().stats();
+        Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn replies_below(&self) -> bool {
+        true
+    }
+
+    fn cfdp(&self) -> Option<&dyn CfdpUser> {
+        Some(self)
+    }
+
+    fn cfdp_mut(&mut self) -> Option<&mut dyn CfdpUser> {
+        Some(self)
+    }
+}
+
+impl CfdpUser for EntityOverLtp {
+    fn entity(&self) -> &Entity {
+        self.entity.entity()
+    }
+
+    fn put(
+        &mut self,
+        now: Time,
+        request: cfdp::PutRequest,
+    ) -> Result<TransactionId, cfdp::RequestError> {
+        self.entity.put(now, request)
+    }
+
+    fn operate(&mut self, now: Time, operation: &mut dyn FnMut(&mut Entity)) {
+        self.entity.with_entity(now, |entity| operation(entity));
+    }
+}

@@ -1,0 +1,238 @@
+//! LTP, and LTP-T, whose blocks pass over other engines.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Engine as _, PathId, Rng, Time};
+use proto::{ltp, ltpt};
+
+use super::{Adapter, engine_in, no_profile, settings_are};
+use crate::bundles::EPOCH;
+use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
+use crate::event::{Ended, Event, TransferId};
+use crate::protocol::{Kind, Protocol};
+use crate::settings::{LtpSettings, Settings, add_keys, place_keys};
+use crate::text::SpecError;
+
+/// Ports from which an LTP engine may send besides the one that it listens on.
+pub(super) const PEER_PORTS: usize = 64;
+
+/// Profiles of LTP.
+pub const LTP_PROFILES: &[&str] =
+    &["default", "checkpoints", "async-reports", "ltplib-2011", "ltplib-2007"];
+
+/// LTP configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// There is no such profile.
+pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
+    let config = match &protocol.profile {
+        Some(name) => ltp::profile(name).ok_or_else(|| no_profile(protocol, name, LTP_PROFILES))?,
+        None => ltp::Config::default(),
+    };
+    let transport = ltpt::Config { clock: EPOCH, ..ltpt::Config::default() };
+    let transport = (protocol.kind == Kind::LtpT).then_some(transport);
+    Ok(ltp::Config { transport, ..config })
+}
+
+/// Adapter of the protocol.
+pub(super) struct Ltp;
+
+impl Adapter for Ltp {
+    fn title(&self) -> &'static str {
+        "LTP"
+    }
+
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        _entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError> {
+        Ok(Box::new(ltp_config(protocol)?))
+    }
+
+    settings_are!(LtpSettings);
+
+    fn place(&self, settings: &mut toml::Table, folder: &Path) {
+        place_keys(settings, folder);
+    }
+
+    fn add_keys(&self, all: &mut toml::Table, given: &toml::Table) {
+        add_keys(all, given);
+    }
+}
+
+impl Configuration for ltp::Config {
+    fn build(&self, rng: Rng) -> Box<dyn Transport> {
+        Box::new(LtpTransport { node: Box::new(ltp::Node::new(self.clone(), rng)) })
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &Ltp
+    }
+
+    fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        settings.typed::<LtpSettings>()?.apply(self)
+    }
+
+    fn settings(&self) -> Result<Settings, SpecError> {
+        Settings::of(&LtpSettings::of(self))
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some(self.engine)
+    }
+
+    fn set_entity(&mut self, entity: u64) {
+        self.engine = entity;
+    }
+
+    fn set_path(&mut self, entity: u64, path: PathId) {
+        let remote = self.remote(entity).clone();
+        self.remotes.entry(entity).or_insert(remote).path = Some(path);
+    }
+
+    fn set_routes(&mut self, to: BTreeMap<u64, u64>, otherwise: ltpt::Otherwise) {
+        if let Some(transport) = self.transport.as_mut() {
+            transport.routing = ltpt::Routing::Static { to, otherwise };
+        }
+    }
+
+    fn set_inactivity(&mut self, silence: Duration) {
+        let remotes = self.remotes.values_mut().chain([&mut self.default_remote]);
+        remotes.for_each(|remote| remote.inactivity = ltp::Timer::Fixed(silence));
+    }
+
+    fn set_file_name(&mut self, file: &str) {
+        if let ltp::Format::Raw { name } = &mut self.format {
+            file.clone_into(name);
+        }
+    }
+
+    fn allow_catch_up(&mut self, least: Duration) {
+        self.catch_up = least.max(self.catch_up);
+    }
+
+    fn least_datagram(
+        &self,
+        destination: u64,
+        name: &str,
+        size: u64,
+    ) -> Result<Option<u64>, SpecError> {
+        Ok(Some(self.least_datagram(destination, name, size)))
+    }
+
+    fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
+        if let Some(transport) = self.transport.as_mut() {
+            transport.clock = process.clock_ms;
+        }
+        self.catch_up = process.catch_up;
+        self.default_remote.unpaced_window = Some(process.unpaced_window);
+        // A client has nothing to remember.
+        self.journal = process.role.is_server();
+        Ok(())
+    }
+
+    fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
+        if process.rate_bps.is_some() {
+            // A remote's rate would count before the path's, which is the one given.
+            self.default_remote.rate_bps = None;
+            self.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+        }
+        let remote = process.remote.map(|remote| self.remote(remote));
+        Ok(remote.unwrap_or(&self.default_remote).rate_bps)
+    }
+
+    fn peer_ports(&self) -> usize {
+        PEER_PORTS
+    }
+}
+
+#[derive(Debug)]
+struct LtpTransport {
+    node: Box<ltp::Node>,
+}
+
+engine_in!(LtpTransport, node);
+
+impl LtpTransport {
+    fn event(&mut self) -> Option<Event> {
+        self.node.poll_indication().map(event)
+    }
+}
+
+fn number(id: ltp::segment::SessionId) -> TransferId {
+    TransferId::new(id).begun_by(id.originator)
+}
+
+fn event(indication: ltp::Indication) -> Event {
+    match indication {
+        ltp::Indication::Receiving { id, .. } => {
+            // The name of a block comes last.
+            Event::Receiving { id: number(id), name: String::new(), size: None, resumed: 0 }
+        }
+        ltp::Indication::Finished(finished) => {
+            let at_sender = finished.role == ltp::segment::End::Sender;
+            let end = Ended::new(number(finished.id), at_sender, finished.name, &finished.result);
+            Event::Ended(Ended { size: finished.size, is_confirmed: finished.is_confirmed, ..end })
+        }
+        ltp::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
+        ltp::Indication::PeerError { id, error } => Event::Notice(format!("{id}: {error}")),
+        ltp::Indication::Elsewhere { engine, address, is_taken } => {
+            let from = address.map_or_else(|| "another address".to_owned(), |it| it.to_string());
+            Event::Notice(match is_taken {
+                true => format!("engine {engine} sends from {from}; replies go to its own address"),
+                false => {
+                    format!("segments of engine {engine} from {from} are dropped: not its host")
+                }
+            })
+        }
+        ltp::Indication::Interrupted { sessions } => Event::Notice(format!(
+            "{sessions} interrupted sessions are cancelled when they are heard of"
+        )),
+        ltp::Indication::Transport(indication) => Event::Relay(indication),
+        ltp::Indication::Started(_) | ltp::Indication::Data { .. } => Event::Update,
+    }
+}
+
+impl Transport for LtpTransport {
+    fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        let request = ltp::SendRequest {
+            destination: request.destination,
+            source: request.source.clone(),
+            name: request.name.clone(),
+            red: request.kind.red(),
+        };
+        self.node.send(now, request).map(number).map_err(RequestError::new)
+    }
+
+    fn cancel(&mut self, now: Time, id: &TransferId) {
+        let session = self.node.sessions().map(|report| report.id).find(|known| id.is(known));
+        if let Some(session) = session {
+            // One that is over needs no end.
+            drop(self.node.cancel(now, session));
+        }
+    }
+
+    fn transfers(&self) -> Vec<Progress> {
+        let progress = |report: ltp::Report| Progress {
+            id: number(report.id),
+            bytes: report.progress,
+            size: report.size,
+            name: report.name,
+        };
+        self.node.sessions().map(progress).collect()
+    }
+
+    fn under_way(&self) -> usize {
+        // Blocks for other engines wait without a session.
+        self.node.sessions().count().max(self.node.transfers())
+    }
+
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let stats = self.node.stats();
+        Some((stats.sent.total(), stats.received.total()))
+    }
+}

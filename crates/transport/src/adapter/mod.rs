@@ -1,0 +1,229 @@
+//! Adapters: one file a protocol, which joins its engine to the [contract](crate::contract).
+
+pub mod bundles;
+pub mod cfdp;
+pub mod cfdp_over_ltp;
+pub mod ltp;
+pub mod norm;
+pub mod over_tcp;
+pub mod saratoga;
+
+use std::path::Path;
+
+use crate::contract::Configuration;
+use crate::mib::Class;
+use crate::overlay::Overlay;
+use crate::protocol::{Family, Protocol};
+use crate::settings::Settings;
+use crate::text::SpecError;
+
+/// Operations on a protocol before any engine runs it.
+pub trait Adapter: Sync {
+    /// Name in texts about its settings.
+    fn title(&self) -> &'static str;
+
+    /// Configuration of an entity under a protocol.
+    ///
+    /// # Errors
+    ///
+    /// The profile does not exist.
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError>;
+
+    /// Reads the table of settings that `keys` lead to in `text`, which came from `origin`.
+    ///
+    /// # Errors
+    ///
+    /// Names the line, the key and, for a key that does not exist, the nearest that does.
+    fn parse(&self, text: &str, origin: &str, keys: &[&str]) -> Result<(), SpecError>;
+
+    /// Checks that settings are those of the protocol.
+    ///
+    /// # Errors
+    ///
+    /// A key does not exist, or a value is wrong.
+    fn check(&self, settings: &Settings) -> Result<(), SpecError>;
+
+    /// Makes paths of files in a table of settings relative to `folder`.
+    fn place(&self, _settings: &mut toml::Table, _folder: &Path) {}
+
+    /// Adds the authentication keys of `given` to settings.
+    fn add_keys(&self, _all: &mut toml::Table, _given: &toml::Table) {}
+
+    /// Whether TCP carries it, so that its settings have a table of TCP's.
+    fn has_tcp(&self) -> bool {
+        false
+    }
+
+    /// Transmission class towards an entity, as far as settings say it, in CFDP's words.
+    fn class(&self, _settings: &Settings, _remote: Option<u64>) -> Option<Class> {
+        None
+    }
+
+    /// Writes into the settings of a waypoint that `next` is the next entity on the way to `to`;
+    /// returns the one that was before.
+    ///
+    /// # Errors
+    ///
+    /// The settings are wrong.
+    fn add_route(
+        &self,
+        _settings: &mut Settings,
+        _to: u64,
+        _next: u64,
+    ) -> Result<Option<u64>, SpecError> {
+        Ok(None)
+    }
+
+    /// Writes into the settings of a waypoint that it forwards what `from` sends, unless they say
+    /// otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The settings are wrong.
+    fn permit(
+        &self,
+        _settings: &mut Settings,
+        _from: u64,
+        _overlay: Overlay,
+    ) -> Result<(), SpecError> {
+        Ok(())
+    }
+}
+
+/// Adapter of a protocol.
+#[must_use]
+pub fn of(family: Family) -> &'static dyn Adapter {
+    match family {
+        Family::Cfdp => &cfdp::Cfdp,
+        Family::Ltp => &ltp::Ltp,
+        Family::CfdpLtp => &cfdp_over_ltp::CfdpOverLtp,
+        Family::Saratoga => &saratoga::Saratoga,
+        Family::Norm => &norm::Norm,
+        Family::OverTcp => &over_tcp::OverTcp,
+        Family::Bundles => &bundles::Bundles,
+    }
+}
+
+/// Configuration of entity `entity` under `protocol`, changed by `settings`.
+///
+/// # Errors
+///
+/// The profile does not exist, or the settings are wrong.
+pub fn configure(
+    protocol: &Protocol,
+    entity: u64,
+    settings: Option<&Settings>,
+) -> Result<Box<dyn Configuration>, SpecError> {
+    let adapter = of(protocol.kind.family());
+    let mut configuration = adapter.configuration(protocol, entity)?;
+    if let Some(settings) = settings {
+        configuration.apply(&settings.clone().interpreted(adapter)?)?;
+    }
+    configuration.set_entity(entity);
+    configuration.check(protocol)?;
+    Ok(configuration)
+}
+
+/// Checks that the profile of a protocol exists.
+///
+/// # Errors
+///
+/// It does not.
+pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
+    of(protocol.kind.family()).configuration(protocol, 1).map(drop)
+}
+
+pub(crate) fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> SpecError {
+    let near = crate::text::did_you_mean(name, known.iter().copied());
+    SpecError::invalid(format!(
+        "{} has no profile {name:?}{near} (profiles: {})",
+        protocol.kind.name(),
+        known.join(", ")
+    ))
+}
+
+/// Implements [`engine::Engine`] by the engine in a field, and the method `event`.
+macro_rules! engine_in {
+    ($type:ty, $field:ident) => {
+        impl engine::Engine for $type {
+            type Indication = $crate::event::Event;
+
+            fn handle_input(&mut self, now: engine::Time, input: engine::Input<'_>) {
+                engine::Engine::handle_input(&mut self.$field, now, input);
+            }
+
+            fn handle_timeout(&mut self, now: engine::Time) {
+                engine::Engine::handle_timeout(&mut self.$field, now);
+            }
+
+            fn poll_transmit(
+                &mut self,
+                now: engine::Time,
+                tx: &mut engine::TxBuf,
+            ) -> Option<engine::Transmit> {
+                engine::Engine::poll_transmit(&mut self.$field, now, tx)
+            }
+
+            fn poll_effect(&mut self) -> Option<engine::Effect> {
+                engine::Engine::poll_effect(&mut self.$field)
+            }
+
+            fn poll_indication(&mut self) -> Option<$crate::event::Event> {
+                self.event()
+            }
+
+            fn poll_timeout(&self) -> Option<engine::Deadline> {
+                engine::Engine::poll_timeout(&self.$field)
+            }
+        }
+    };
+}
+
+/// Methods of [`Adapter`] about settings, which a structure holds.
+macro_rules! settings_are {
+    ($settings:ty) => {
+        fn parse(&self, text: &str, origin: &str, keys: &[&str]) -> Result<(), SpecError> {
+            $crate::text::parse_at::<$settings>(text, origin, keys).map(drop)
+        }
+
+        fn check(&self, settings: &Settings) -> Result<(), SpecError> {
+            settings.typed::<$settings>().map(drop)
+        }
+    };
+}
+
+use {engine_in, settings_are};
+
+#[cfg(test)]
+mod tests {
+    use proto::{cfdp, ltp, norm, saratoga};
+
+    use super::cfdp::CFDP_PROFILES;
+    use super::ltp::LTP_PROFILES;
+    use super::norm::NORM_PROFILES;
+    use super::saratoga::SARATOGA_PROFILES;
+    use crate::over_tcp::OverTcpConfig;
+
+    #[test]
+    fn every_listed_profile_exists() {
+        for name in CFDP_PROFILES {
+            assert!(cfdp::profile(name).is_some(), "{name}");
+        }
+        for name in LTP_PROFILES {
+            assert!(ltp::profile(name).is_some(), "{name}");
+        }
+        for name in NORM_PROFILES {
+            assert!(norm::profile(name).is_some(), "{name}");
+        }
+        for name in OverTcpConfig::profiles() {
+            assert!(OverTcpConfig::of_profile(Some(name)).is_some(), "{name}");
+        }
+        for name in SARATOGA_PROFILES {
+            assert!(saratoga::profile(name).is_some(), "{name}");
+        }
+    }
+}

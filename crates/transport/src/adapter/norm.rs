@@ -1,0 +1,320 @@
+//! NORM: files and streams to groups.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{Engine as _, PathId, Rng, Time};
+use proto::norm::{self, Piece};
+
+use super::{Adapter, engine_in, no_profile, settings_are};
+use crate::contract::{
+    Configuration, Process, Progress, RequestError, SendRequest, Streams, Transport,
+};
+use crate::event::{Ended, Event, StreamEvent, TransferId};
+use crate::protocol::{Kind, Protocol};
+use crate::settings::{NormSettings, Settings};
+use crate::text::SpecError;
+
+/// Configuration of a NORM node.
+#[derive(Clone, Debug, Default)]
+pub struct NormConfig {
+    /// The node or peer itself.
+    pub config: norm::Config,
+    /// Paths to others, by their numbers in the scenario.
+    pub paths: BTreeMap<u64, PathId>,
+}
+
+/// Number of a NORM node. The highest stands for any.
+pub(crate) fn norm_node(entity: u64) -> u32 {
+    u32::try_from(entity).unwrap_or(0).min(u32::MAX - 1)
+}
+
+/// Profiles of NORM.
+pub const NORM_PROFILES: &[&str] = &["default", "cc", "nrl-2011"];
+
+/// NORM configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// There is no such profile.
+pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
+    let name = protocol.profile.as_deref().unwrap_or("default");
+    let config = norm::profile(name);
+    let mut config = config.ok_or_else(|| no_profile(protocol, name, NORM_PROFILES))?;
+    if protocol.kind == Kind::NormFec {
+        config.send_parity_unasked();
+    }
+    Ok(config)
+}
+
+/// Adapter of the protocol.
+pub(super) struct Norm;
+
+impl Adapter for Norm {
+    fn title(&self) -> &'static str {
+        "NORM"
+    }
+
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        _entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError> {
+        let config = norm_config(protocol)?;
+        Ok(Box::new(NormConfig { config, ..NormConfig::default() }))
+    }
+
+    settings_are!(NormSettings);
+}
+
+impl Configuration for NormConfig {
+    fn build(&self, rng: Rng) -> Box<dyn Transport> {
+        let node = Box::new(norm::Node::new(self.config.clone(), rng));
+        Box::new(NormTransport { node, paths: self.paths.clone() })
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &Norm
+    }
+
+    fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        settings.typed::<NormSettings>()?.apply(&mut self.config)
+    }
+
+    fn settings(&self) -> Result<Settings, SpecError> {
+        Settings::of(&NormSettings::of(&self.config))
+    }
+
+    fn set_entity(&mut self, entity: u64) {
+        self.config.node = norm_node(entity);
+    }
+
+    fn set_path(&mut self, entity: u64, path: PathId) {
+        self.paths.insert(entity, path);
+    }
+
+    fn add_group(&mut self, path: PathId) {
+        self.config.groups.push(path);
+    }
+
+    fn set_receivers(&mut self, count: u32, settings: Option<&Settings>) {
+        let given = settings.and_then(|settings| settings.below("sender"));
+        let is_given = |key: &str| given.as_ref().is_some_and(|given| given.has(key));
+        let sender = &mut self.config.sender;
+        if !is_given("receivers") {
+            sender.receivers = count;
+        }
+        if !is_given("group_size") {
+            sender.group_size = Some(sender.group_size.unwrap_or_default().max(count));
+        }
+    }
+
+    fn set_inactivity(&mut self, silence: Duration) {
+        self.config.receiver.inactivity = norm::Timer::Fixed(silence);
+        self.config.sender.patience = norm::Timer::Fixed(silence);
+    }
+
+    fn allow_catch_up(&mut self, least: Duration) {
+        self.config.catch_up = least.max(self.config.catch_up);
+    }
+
+    fn least_datagram(
+        &self,
+        _destination: u64,
+        _name: &str,
+        _size: u64,
+    ) -> Result<Option<u64>, SpecError> {
+        let least = self.config.least_datagram().map_err(SpecError::invalid)?;
+        Ok(Some(least as u64))
+    }
+
+    fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
+        self.config.catch_up = process.catch_up;
+        // Many may receive, and each needs a number of its own: chosen at random.
+        self.config.node = 0;
+        Ok(())
+    }
+
+    fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
+        self.config.receiver.enabled &= process.role.is_server();
+        let rate = self.config.rate_all_bps.take();
+        let is_paced = process.rate_bps.or(rate).is_some_and(|rate| rate > 0);
+        // Without a rate the receivers report how fast they can be sent to.
+        self.config.sender.congestion_control |= !is_paced;
+        Ok(rate)
+    }
+
+    fn receive_unnamed(&mut self) {
+        self.config.receiver.store_data = true;
+    }
+
+    fn receive_stream(&mut self) -> bool {
+        self.config.receiver.streams.get_or_insert(norm::Join::Beginning);
+        // There is no place for files.
+        self.config.limits.object = 0;
+        true
+    }
+}
+
+#[derive(Debug)]
+struct NormTransport {
+    node: Box<norm::Node>,
+    /// Paths to others by their numbers.
+    paths: BTreeMap<u64, PathId>,
+}
+
+engine_in!(NormTransport, node);
+
+impl NormTransport {
+    fn event(&mut self) -> Option<Event> {
+        self.node.poll_indication().map(event)
+    }
+
+    fn object(&self, id: &TransferId) -> Result<norm::ObjectId, RequestError> {
+        let object = self.node.objects().map(|report| report.id).find(|known| id.is(known));
+        object.ok_or_else(|| RequestError::new(format!("there is no object {id}")))
+    }
+}
+
+fn text(info: &[u8]) -> String {
+    String::from_utf8_lossy(info).into_owned()
+}
+
+fn event(indication: norm::Indication) -> Event {
+    match indication {
+        norm::Indication::Receiving { id, size } => {
+            // NORM_INFO, which has the name, may come later.
+            let (id, name) = (TransferId::new(id), String::new());
+            Event::Receiving { id, name, size: Some(size), resumed: 0 }
+        }
+        norm::Indication::Finished(finished) => {
+            let id = TransferId::new(finished.id);
+            let end = Ended::new(id, finished.is_sender, text(&finished.info), &finished.result);
+            Event::Ended(Ended {
+                stored: finished.name.map(|name| name.to_string()),
+                size: finished.size,
+                is_confirmed: finished.is_confirmed,
+                ..end
+            })
+        }
+        norm::Indication::SenderHeard { node, .. } => {
+            Event::Log(format!("sender {node:08x} is heard"))
+        }
+        norm::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
+        norm::Indication::Command { node, octets, .. } => {
+            Event::Message { sender: node, content: octets }
+        }
+        norm::Indication::SenderEnded { node, .. } => {
+            Event::Notice(format!("sender {node:08x} ended its session"))
+        }
+        norm::Indication::Stream { id, .. } => {
+            Event::Stream(StreamEvent::Opened(TransferId::new(id)))
+        }
+        norm::Indication::Readable { id } => {
+            Event::Stream(StreamEvent::Readable(TransferId::new(id)))
+        }
+        norm::Indication::SessionEnded { .. } => Event::Left,
+        norm::Indication::Started { .. }
+        | norm::Indication::Info { .. }
+        | norm::Indication::CommandSaid { .. }
+        | norm::Indication::Question { .. }
+        | norm::Indication::Answered { .. }
+        | norm::Indication::QuestionOver { .. }
+        | norm::Indication::Writable { .. }
+        | norm::Indication::Flushed { .. } => Event::Update,
+    }
+}
+
+impl Transport for NormTransport {
+    fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        let known = request.group.or_else(|| self.paths.get(&request.destination).copied());
+        let peer = known.ok_or_else(|| RequestError::no_path(request.destination))?;
+        for message in &request.messages {
+            self.node.command(now, peer, message.clone(), None).map_err(RequestError::new)?;
+        }
+        let request = norm::SendRequest {
+            peer,
+            content: norm::Content::File(request.source.clone()),
+            info: request.name.clone().into(),
+        };
+        self.node.send(now, request).map(TransferId::new).map_err(RequestError::new)
+    }
+
+    fn cancel(&mut self, now: Time, id: &TransferId) {
+        if let Ok(object) = self.object(id) {
+            // One that is over needs no end.
+            drop(self.node.cancel(now, object));
+        }
+    }
+
+    fn transfers(&self) -> Vec<Progress> {
+        let progress = |report: norm::Report| Progress {
+            id: TransferId::new(report.id),
+            bytes: report.progress,
+            size: report.size,
+            name: text(&report.info),
+        };
+        self.node.objects().map(progress).collect()
+    }
+
+    fn under_way(&self) -> usize {
+        self.node.objects().count()
+    }
+
+    fn repairs(&self) -> Option<(u64, u64)> {
+        let stats = self.node.stats();
+        Some((stats.parity_repairs + stats.explicit_repairs, stats.sent.nacks))
+    }
+
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let stats = self.node.stats();
+        Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn leave(&mut self, now: Time, peer: PathId) -> bool {
+        // Receivers have state of a sender, whether or not its file came.
+        self.node.end(now, peer)
+    }
+
+    fn streams(&mut self) -> Option<&mut dyn Streams> {
+        Some(self)
+    }
+}
+
+impl Streams for NormTransport {
+    fn open(
+        &mut self,
+        now: Time,
+        path: PathId,
+        name: &str,
+        push: bool,
+    ) -> Result<TransferId, RequestError> {
+        let buffer = self.node.config().limits.stream;
+        let request = norm::SendRequest {
+            peer: path,
+            content: norm::Content::Stream(norm::StreamOptions { buffer, push }),
+            info: name.to_owned().into(),
+        };
+        self.node.send(now, request).map(TransferId::new).map_err(RequestError::new)
+    }
+
+    fn write(&mut self, now: Time, id: &TransferId, bytes: &[u8]) -> Result<usize, RequestError> {
+        let object = self.object(id)?;
+        self.node.write(now, object, bytes).map_err(RequestError::new)
+    }
+
+    fn flush(&mut self, now: Time, id: &TransferId) -> Result<(), RequestError> {
+        let object = self.object(id)?;
+        self.node.flush(now, object).map_err(RequestError::new)
+    }
+
+    fn close(&mut self, now: Time, id: &TransferId) -> Result<(), RequestError> {
+        let object = self.object(id)?;
+        self.node.close(now, object).map_err(RequestError::new)
+    }
+
+    fn read(&mut self, now: Time, id: &TransferId) -> Option<Piece> {
+        let object = self.object(id).ok()?;
+        self.node.read(now, object)
+    }
+}

@@ -1,0 +1,333 @@
+//! Saratoga: peers that put, fetch, list and delete files.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use engine::{Engine as _, PathId, Rng, Time};
+use proto::saratoga;
+
+use super::{Adapter, engine_in, no_profile, settings_are};
+use crate::contract::{
+    Configuration, Process, Progress, RequestError, Role, SendRequest, Transport,
+};
+use crate::event::{Ended, Event, TransferId};
+use crate::protocol::{Kind, Protocol};
+use crate::settings::{SaratogaSettings, Settings};
+use crate::text::SpecError;
+
+/// Settings for other peers, by name.
+pub type Remotes = BTreeMap<String, saratoga::Remote>;
+
+/// Configuration of a Saratoga peer, and settings for others until there are paths to them.
+#[derive(Clone, Debug, Default)]
+pub struct SaratogaConfig {
+    /// The node or peer itself.
+    pub config: saratoga::Config,
+    /// Settings for others, by their names: in a scenario their numbers.
+    pub remotes: Remotes,
+    /// Paths to others, by their numbers in the scenario.
+    pub paths: BTreeMap<u64, PathId>,
+}
+
+/// Profiles of Saratoga.
+pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1", "tfrc", "grc-perl-2011"];
+
+/// Saratoga configuration of a profile, slowlight's own if none is named.
+///
+/// # Errors
+///
+/// There is no such profile.
+pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecError> {
+    let Some(name) = &protocol.profile else { return Ok(saratoga::Config::default()) };
+    let config = saratoga::profile(name);
+    let config = config.ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))?;
+    check_version(protocol, config.version)?;
+    Ok(config)
+}
+
+pub(crate) fn check_version(
+    protocol: &Protocol,
+    version: saratoga::Version,
+) -> Result<(), SpecError> {
+    if version == saratoga::Version::V1 || protocol.kind == Kind::SaratogaGet {
+        return Ok(());
+    }
+    let get = Protocol { kind: Kind::SaratogaGet, profile: protocol.profile.clone() };
+    Err(SpecError::invalid(format!("version 0 of Saratoga knows no put: write \"{get}\"")))
+}
+
+/// Adapter of the protocol.
+pub(super) struct Saratoga;
+
+impl Adapter for Saratoga {
+    fn title(&self) -> &'static str {
+        "Saratoga"
+    }
+
+    fn configuration(
+        &self,
+        protocol: &Protocol,
+        entity: u64,
+    ) -> Result<Box<dyn Configuration>, SpecError> {
+        let mut config = saratoga_config(protocol)?;
+        config.eid = format!("ipn:{entity}.0");
+        // In a world of their own, all may fetch files.
+        config.permissions.get = true;
+        Ok(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
+    }
+
+    settings_are!(SaratogaSettings);
+}
+
+impl Configuration for SaratogaConfig {
+    fn build(&self, rng: Rng) -> Box<dyn Transport> {
+        let node = Box::new(saratoga::Node::new(self.config.clone(), rng));
+        Box::new(SaratogaTransport { node, paths: self.paths.clone() })
+    }
+
+    fn adapter(&self) -> &'static dyn Adapter {
+        &Saratoga
+    }
+
+    fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
+        settings.typed::<SaratogaSettings>()?.apply(self)
+    }
+
+    fn settings(&self) -> Result<Settings, SpecError> {
+        Settings::of(&SaratogaSettings::of(self))
+    }
+
+    fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {
+        check_version(protocol, self.config.version)
+    }
+
+    fn check_simulated(&self) -> Result<(), SpecError> {
+        if let Some(other) = self.remotes.keys().find(|other| other.parse::<u64>().is_err()) {
+            return Err(SpecError::invalid(format!(
+                "remotes.{other}: in a scenario, a peer is called by its number"
+            )));
+        }
+        if self.config.beacons.is_some() {
+            return Err(SpecError::invalid("beacons: a world with beacons never comes to rest"));
+        }
+        Ok(())
+    }
+
+    fn set_path(&mut self, entity: u64, path: PathId) {
+        self.paths.insert(entity, path);
+        self.use_named(&entity.to_string(), path);
+        self.add_beacon(path, None);
+    }
+
+    fn set_inactivity(&mut self, silence: Duration) {
+        let Self { config, remotes, .. } = self;
+        let known = config.remotes.values_mut().chain(remotes.values_mut());
+        let all = known.chain([&mut config.default_remote]);
+        all.for_each(|remote| remote.inactivity = saratoga::Timer::Fixed(silence));
+    }
+
+    fn allow_catch_up(&mut self, least: Duration) {
+        self.config.catch_up = least.max(self.config.catch_up);
+    }
+
+    fn prepare(&mut self, process: &Process) -> Result<(), SpecError> {
+        self.config.catch_up = process.catch_up;
+        self.config.default_remote.unpaced_window = Some(process.unpaced_window);
+        self.config.permissions = saratoga::Permissions::default();
+        Ok(())
+    }
+
+    fn finish(&mut self, process: &Process) -> Result<Option<u64>, SpecError> {
+        if process.rate_bps.is_some() {
+            self.config.default_remote.rate_bps = None;
+            self.remotes.values_mut().for_each(|remote| remote.rate_bps = None);
+        }
+        match process.role {
+            Role::Client { keeps } => {
+                self.config.permissions =
+                    saratoga::Permissions { put: false, get: false, delete: false };
+                self.config.journal.enabled &= keeps;
+            }
+            Role::Server { gets, deletes } => {
+                self.config.permissions.get |= gets;
+                self.config.permissions.delete |= deletes;
+            }
+        }
+        self.config.udp_lite = process.udp_lite;
+        if process.udp_lite && self.config.version != saratoga::Version::V1 {
+            return Err(SpecError::invalid("--udp-lite is for version 1 of Saratoga"));
+        }
+        Ok(self.config.default_remote.rate_bps)
+    }
+
+    fn named_peers(&self) -> Vec<String> {
+        self.remotes.keys().cloned().collect()
+    }
+
+    fn use_named(&mut self, name: &str, path: PathId) -> Option<u64> {
+        let remote = self.remotes.get(name)?.clone();
+        let rate = remote.rate_bps;
+        self.config.remotes.insert(path, remote);
+        rate
+    }
+
+    fn has_beacons(&self) -> bool {
+        self.config.beacons.is_some()
+    }
+
+    fn add_beacon(&mut self, path: PathId, interval: Option<Duration>) {
+        if let Some(interval) = interval {
+            let paths = self.config.beacons.take().map_or(Vec::new(), |beacons| beacons.paths);
+            self.config.beacons = Some(saratoga::Beacons { paths, interval });
+        }
+        if let Some(beacons) = &mut self.config.beacons {
+            beacons.paths.push(path);
+        }
+    }
+
+    fn identifier(&self) -> Option<&str> {
+        Some(&self.config.eid)
+    }
+
+    fn set_identifier(&mut self, identifier: &str) {
+        identifier.clone_into(&mut self.config.eid);
+    }
+}
+
+#[derive(Debug)]
+struct SaratogaTransport {
+    node: Box<saratoga::Node>,
+    /// Paths to others by their numbers.
+    paths: BTreeMap<u64, PathId>,
+}
+
+engine_in!(SaratogaTransport, node);
+
+impl SaratogaTransport {
+    fn event(&mut self) -> Option<Event> {
+        self.node.poll_indication().map(event)
+    }
+}
+
+fn event(indication: saratoga::Indication) -> Event {
+    match indication {
+        saratoga::Indication::Restored { partials: 0 } | saratoga::Indication::Started { .. } => {
+            Event::Update
+        }
+        saratoga::Indication::Restored { partials } => {
+            Event::Notice(format!("{partials} files came in part; they go on when they come again"))
+        }
+        saratoga::Indication::Receiving { id, name, size, resumed } => {
+            Event::Receiving { id: TransferId::new(id), name, size, resumed }
+        }
+        saratoga::Indication::Finished(finished) => {
+            let at_sender = finished.id.role == saratoga::Role::Sender;
+            let id = TransferId::new(finished.id);
+            Event::Ended(Ended {
+                size: finished.size,
+                resumed: finished.resumed,
+                is_confirmed: finished.is_confirmed,
+                ..Ended::new(id, at_sender, finished.name, &finished.result)
+            })
+        }
+        saratoga::Indication::Listing { entries, .. } => Event::Listing(entries),
+        saratoga::Indication::Beacon { about, .. } => {
+            // They come again and again; `slowlight peers` lists them.
+            Event::Log(format!("{} is there", about.eid.escape_debug()))
+        }
+        saratoga::Indication::LimitReached(limit) => {
+            Event::Log(format!("limit reached: {limit:?}"))
+        }
+    }
+}
+
+impl SaratogaTransport {
+    fn request(
+        &mut self,
+        now: Time,
+        request: &SendRequest,
+        peer: PathId,
+    ) -> Result<saratoga::SessionId, saratoga::RequestError> {
+        if request.kind.is_fetched() {
+            let request = saratoga::GetRequest {
+                peer,
+                name: request.name.clone(),
+                destination: request.source.clone(),
+                delete: request.takes,
+            };
+            return self.node.get(now, request);
+        }
+        let put = if request.asks_first { saratoga::Put::Ask } else { request.kind.put() };
+        let request = saratoga::PutRequest {
+            peer,
+            source: request.source.clone(),
+            name: request.name.clone(),
+            put,
+            delete: false,
+            stream: false,
+        };
+        self.node.put(now, request)
+    }
+}
+
+fn sent(
+    answer: Result<saratoga::SessionId, saratoga::RequestError>,
+) -> Result<TransferId, RequestError> {
+    answer.map(TransferId::new).map_err(RequestError::new)
+}
+
+impl Transport for SaratogaTransport {
+    fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        let known = request.group.or_else(|| self.paths.get(&request.destination).copied());
+        let peer = known.ok_or_else(|| RequestError::no_path(request.destination))?;
+        sent(self.request(now, request, peer))
+    }
+
+    fn cancel(&mut self, now: Time, id: &TransferId) {
+        let session = self.node.sessions().map(|report| report.id).find(|known| id.is(known));
+        if let Some(session) = session {
+            // One that is over needs no end.
+            drop(self.node.cancel(now, session));
+        }
+    }
+
+    fn list(
+        &mut self,
+        now: Time,
+        peer: PathId,
+        directory: &str,
+    ) -> Result<TransferId, RequestError> {
+        sent(self.node.list(now, peer, directory.to_owned()))
+    }
+
+    fn delete(&mut self, now: Time, peer: PathId, name: &str) -> Result<TransferId, RequestError> {
+        sent(self.node.delete(now, peer, name.to_owned()))
+    }
+
+    fn transfers(&self) -> Vec<Progress> {
+        let progress = |report: saratoga::Report| Progress {
+            id: TransferId::new(report.id),
+            bytes: report.progress,
+            size: report.size,
+            name: report.name,
+        };
+        self.node.sessions().map(progress).collect()
+    }
+
+    fn under_way(&self) -> usize {
+        self.node.sessions().count()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.node.is_restored()
+    }
+
+    fn datagrams(&self) -> Option<(u64, u64)> {
+        let stats = self.node.stats();
+        Some((stats.sent.total(), stats.received.total()))
+    }
+
+    fn set_free_space(&mut self, kib: Option<u64>) {
+        self.node.set_free_space(kib);
+    }
+}

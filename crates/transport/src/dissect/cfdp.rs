@@ -1,0 +1,31 @@
+//! PDUs of CFDP.
+
+use wire::DecodeError;
+use wire::cfdp::{Body, Pdu};
+
+use super::{Described, Dissector};
+
+/// Reader of PDUs of CFDP.
+pub const DISSECTOR: Dissector =
+    Dissector { title: "CFDP", line: Some(line), plausible: |_| Ok(()), describe };
+
+fn line(datagram: &[u8]) -> Result<String, DecodeError> {
+    Pdu::decode(datagram).map(|pdu| pdu.to_string())
+}
+
+fn describe(datagram: &[u8]) -> Described {
+    match Pdu::decode(datagram) {
+        Ok(pdu) => match &pdu.body {
+            Body::FileData(data) => ("File Data".to_owned(), Some(data.offset)),
+            Body::Metadata(_) => ("Metadata".to_owned(), None),
+            Body::Eof(_) => ("EOF".to_owned(), None),
+            Body::Finished(_) => ("Finished".to_owned(), None),
+            Body::Ack(ack) => (format!("ACK({})", ack.directive), None),
+            Body::Nak(_) => ("NAK".to_owned(), None),
+            Body::Prompt(_) => ("Prompt".to_owned(), None),
+            Body::KeepAlive(_) => ("Keep Alive".to_owned(), None),
+            Body::Unknown { .. } => ("unknown directive".to_owned(), None),
+        },
+        Err(error) => (format!("not CFDP: {error}"), None),
+    }
+}

@@ -1,0 +1,25 @@
+//! Segments of LTP.
+
+use wire::DecodeError;
+use wire::ltp::{Body, Segment};
+
+use super::{Described, Dissector};
+
+/// Reader of Segments of LTP.
+pub const DISSECTOR: Dissector =
+    Dissector { title: "LTP", line: Some(line), plausible: |_| Ok(()), describe };
+
+fn line(datagram: &[u8]) -> Result<String, DecodeError> {
+    Segment::decode(datagram).map(|segment| segment.to_string())
+}
+
+fn describe(datagram: &[u8]) -> Described {
+    match Segment::decode(datagram).map(|segment| segment.body) {
+        Ok(Body::Data(data)) => (data.kind.to_string(), Some(data.offset)),
+        Ok(Body::Report(report)) => ("report".to_owned(), Some(report.serial)),
+        Ok(Body::ReportAck { serial }) => ("report acknowledgement".to_owned(), Some(serial)),
+        Ok(Body::Cancel { by, .. }) => (format!("cancel by the {by}"), None),
+        Ok(Body::CancelAck { by }) => (format!("cancel by the {by} acknowledged"), None),
+        Err(error) => (format!("not LTP: {error}"), None),
+    }
+}

@@ -1,0 +1,55 @@
+//! Packets of TCP, and of SCPS-TP.
+
+use wire::ip::Ipv4;
+use wire::tcp::{Flags, Segment};
+
+use super::{Described, Dissector};
+
+/// Reader of Packets of TCP, and of SCPS-TP.
+pub const DISSECTOR: Dissector =
+    Dissector { title: "TCP", line: None, plausible: |_| Ok(()), describe };
+
+/// Description of an IP packet with TCP in it: its flags of SYN, FIN and RST, or that it is data or
+/// an acknowledgment alone, and its sequence number.
+fn describe(packet: &[u8]) -> Described {
+    let segment = match Ipv4::decode(packet) {
+        Ok((header, payload)) => match header.protocol {
+            wire::tcp::PROTOCOL | wire::scps::PROTOCOL => Segment::decode_unchecked(payload),
+            wire::scps::COMPRESSED_PROTOCOL => return describe_compressed(payload),
+            _ => return ("not TCP".to_owned(), None),
+        },
+        Err(error) => return (format!("not TCP: {error}"), None),
+    };
+    let segment = match segment {
+        Ok(segment) => segment,
+        Err(error) => return (format!("not TCP: {error}"), None),
+    };
+    let parts = name(segment.header.flags, !segment.payload.is_empty());
+    (parts, Some(u64::from(segment.header.sequence)))
+}
+
+/// Description of a packet with a compressed header, whose sequence number may be left out.
+fn describe_compressed(packet: &[u8]) -> Described {
+    match wire::scps::Compressed::decode_unchecked(packet) {
+        Ok((packet, _)) => {
+            let parts = name(packet.head.flags, !packet.payload.is_empty());
+            (parts, packet.head.sequence.map(u64::from))
+        }
+        Err(error) => (format!("not SCPS-TP: {error}"), None),
+    }
+}
+
+fn name(flags: Flags, has_data: bool) -> String {
+    let mut parts: Vec<&str> = [(Flags::SYN, "SYN"), (Flags::FIN, "FIN"), (Flags::RST, "RST")]
+        .into_iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .map(|(_, name)| name)
+        .collect();
+    if has_data {
+        parts.push("data");
+    }
+    if parts.is_empty() || (flags.contains(Flags::SYN | Flags::ACK)) {
+        parts.push("ACK");
+    }
+    parts.join(" ")
+}

@@ -1,0 +1,198 @@
+//! Events that transports report, the same for all protocols.
+
+use std::fmt;
+
+use bytes::Bytes;
+use proto::programs::Latency;
+use proto::{cfdp, ltpt, saratoga};
+
+use crate::adapter;
+
+/// Number of a transfer, as people read it and as its transport finds it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId {
+    text: String,
+    originator: Option<u64>,
+}
+
+impl TransferId {
+    /// A number that reads like this.
+    #[must_use]
+    pub fn new(text: impl fmt::Display) -> Self {
+        Self { text: text.to_string(), originator: None }
+    }
+
+    /// The same, of a transfer that the engine of this number began.
+    #[must_use]
+    pub fn begun_by(self, originator: u64) -> Self {
+        Self { originator: Some(originator), ..self }
+    }
+
+    /// Number of the engine that began the transfer, where engines have numbers.
+    #[must_use]
+    pub fn originator(&self) -> Option<u64> {
+        self.originator
+    }
+
+    /// Whether it is the number that reads like this.
+    pub(crate) fn is(&self, other: &impl ToString) -> bool {
+        self.text == other.to_string()
+    }
+}
+
+impl fmt::Display for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// End of a transfer, as one of its ends knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The transfer.
+    pub id: TransferId,
+    /// Whether this is the sender's view.
+    pub at_sender: bool,
+    /// Name of the file at the receiver, as its sender gave it.
+    pub name: String,
+    /// Name under which the receiver stored it, where that may differ.
+    pub stored: Option<String>,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes that an earlier session had received.
+    pub resumed: u64,
+    /// Whether the peer confirmed it, or this end knows; some senders only know that nobody
+    /// requested more.
+    pub is_confirmed: bool,
+    /// Whether a report of the overlay says so, rather than a transaction that is over, which may
+    /// be one hop of several.
+    pub is_report: bool,
+    /// Whether the file is there, whole, or the reason in the protocol's words.
+    pub result: Result<(), String>,
+}
+
+impl Ended {
+    /// A confirmed end with the result of an engine.
+    pub(crate) fn new(
+        id: TransferId,
+        at_sender: bool,
+        name: impl Into<String>,
+        result: &Result<(), impl fmt::Display>,
+    ) -> Self {
+        Self {
+            id,
+            at_sender,
+            name: name.into(),
+            stored: None,
+            size: 0,
+            resumed: 0,
+            is_confirmed: true,
+            is_report: false,
+            result: result.as_ref().map(|()| ()).map_err(ToString::to_string),
+        }
+    }
+
+    /// Whether this end believes that the file is there, whole.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.result.is_ok()
+    }
+
+    /// Name of the file here.
+    #[must_use]
+    pub fn local_name(&self) -> &str {
+        self.stored.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// Event of a stream without a length (see [`Streams`](crate::Streams)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// A peer begins one.
+    Opened(TransferId),
+    /// Something can be read.
+    Readable(TransferId),
+}
+
+/// Event that a transport reports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A file is being received. Its name and size may follow later, in
+    /// [`Progress`](crate::Progress).
+    Receiving {
+        /// The transfer.
+        id: TransferId,
+        /// Name of the file; empty while it is unknown.
+        name: String,
+        /// Its size, if it is known.
+        size: Option<u64>,
+        /// Bytes that an earlier session received.
+        resumed: u64,
+    },
+    /// A transfer is over.
+    Ended(Ended),
+    /// Client and server are ready for the file of this name.
+    Begins(String),
+    /// Time that typed keys took to return, and the name of their transfer.
+    Latency(String, Latency),
+    /// Contents of a peer's directory.
+    Listing(Vec<saratoga::Listed>),
+    /// Message of a sender's application to all receivers.
+    Message {
+        /// Number of the sender.
+        sender: u32,
+        /// Its content.
+        content: Bytes,
+    },
+    /// State of a block for another engine.
+    Relay(ltpt::Indication),
+    /// Indication of a CFDP entity to its user.
+    Entity(Box<cfdp::Indication>),
+    /// A PDU could not be delivered by the layer below, with the reason.
+    Lost(&'static str),
+    /// Event of a stream.
+    Stream(StreamEvent),
+    /// The end of the session was sent, as [`Transport::leave`](crate::Transport::leave) asked.
+    Left,
+    /// Text for people.
+    Notice(String),
+    /// Text for a log.
+    Log(String),
+    /// Change without a report: a transport may be ready now, or a transfer have advanced.
+    Update,
+}
+
+impl Event {
+    /// End of a transfer, if this is one.
+    #[must_use]
+    pub fn end(&self) -> Option<Ended> {
+        match self {
+            Self::Ended(ended) => Some(ended.clone()),
+            Self::Entity(indication) => adapter::cfdp::end(indication),
+            Self::Receiving { .. }
+            | Self::Begins(_)
+            | Self::Latency(..)
+            | Self::Listing(_)
+            | Self::Message { .. }
+            | Self::Relay(_)
+            | Self::Lost(_)
+            | Self::Stream(_)
+            | Self::Left
+            | Self::Notice(_)
+            | Self::Log(_)
+            | Self::Update => None,
+        }
+    }
+}
+
+impl From<cfdp::Indication> for Event {
+    fn from(indication: cfdp::Indication) -> Self {
+        Self::Entity(Box::new(indication))
+    }
+}
+
+impl From<Ended> for Event {
+    fn from(ended: Ended) -> Self {
+        Self::Ended(ended)
+    }
+}
