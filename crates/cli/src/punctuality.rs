@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use emu::{Bounds, Lateness, Timings};
+use rt::{Bounds, Lateness, Timings};
 use serde_json::{Value, json};
 use transport::quantity::Span;
 
@@ -49,7 +49,7 @@ pub(crate) struct Punctuality {
 impl Punctuality {
     /// Requests real-time priority for the calling thread, which has to run the loop.
     pub(crate) fn hurry(bounds: Bounds) -> Self {
-        Self { bounds, timings: Arc::new(Timings::new()), real_time: emu::hurry() }
+        Self { bounds, timings: Arc::new(Timings::new()), real_time: rt::hurry() }
     }
 
     /// Where the loop records its lateness.
@@ -60,7 +60,8 @@ impl Punctuality {
     /// The account so far.
     pub(crate) fn account(&self) -> Account {
         let lateness = self.timings.so_far();
-        let doubts = self.bounds.doubts(0, &lateness).map(|doubt| doubt.to_string()).collect();
+        let excesses = self.bounds.excesses(&lateness);
+        let doubts = excesses.map(|excess| format!("the host was {excess}")).collect();
         Account { lateness, real_time: self.real_time, doubts }
     }
 }

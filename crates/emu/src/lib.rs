@@ -18,7 +18,6 @@ pub mod measure;
 mod multicast;
 mod names;
 mod namespace;
-mod priority;
 mod publish;
 mod pump;
 mod signals;
@@ -31,7 +30,7 @@ mod user;
 mod watch;
 mod world;
 
-pub use rt::{Lateness, Timings};
+pub use rt::{Bounds, Lateness, Timings};
 
 pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
@@ -40,12 +39,11 @@ pub use self::isolate::{
     IsolateError, Stage, exit_code, is_outer, isolate, isolate_with, unmarked,
 };
 pub use self::names::{Name, enclosing_world, name_hosts};
-pub use self::priority::hurry;
 pub use self::publish::publish;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
 pub use self::signals::{Requests, carry_out};
 pub use self::sockets::{Listening, listening};
-pub use self::trust::{Bounds, Doubt};
+pub use self::trust::Doubt;
 pub use self::uplink::{Keeper, Range, Uplink, UplinkError, restore_forwarding};
 pub use self::user::{User, UserError};
 pub use self::world::{

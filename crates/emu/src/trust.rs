@@ -3,38 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use rt::Lateness;
+use rt::{Bounds, Excess};
 
 use crate::pump::Report;
-
-/// How late the emulator may be before what was measured in it is not to be trusted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// For 99 of 100 packets of each link.
-    pub usual: Duration,
-    /// For each packet.
-    pub most: Duration,
-}
-
-impl Default for Bounds {
-    /// 1 ms for 99 of 100 packets, 10 ms for each.
-    fn default() -> Self {
-        Self { usual: Duration::from_millis(1), most: Duration::from_millis(10) }
-    }
-}
-
-impl Bounds {
-    /// Reasons to distrust the engine of a host that was this late; none if it was in time.
-    pub fn doubts(&self, host: usize, lateness: &Lateness) -> impl Iterator<Item = Doubt> {
-        let late = lateness.quantile(0.99);
-        // A host does little besides sending: of a few times, the latest is no 99 of 100.
-        let is_often = late > self.usual && lateness.packets() >= 100;
-        let often = is_often.then_some(Doubt::HostOften { host, late, bound: self.usual });
-        let late = lateness.most();
-        let once = (late > self.most).then_some(Doubt::HostOnce { host, late, bound: self.most });
-        often.into_iter().chain(once)
-    }
-}
 
 /// Why a run is not trustworthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,23 +42,12 @@ pub enum Doubt {
         /// How many.
         packets: u64,
     },
-    /// One of 100 times a host did something later than the bound.
-    HostOften {
+    /// A host did things later than a bound.
+    Host {
         /// The host's number.
         host: usize,
-        /// What 99 of 100 times were not later than.
-        late: Duration,
-        /// What they should not have been later than.
-        bound: Duration,
-    },
-    /// A host did something later than the bound.
-    HostOnce {
-        /// The host's number.
-        host: usize,
-        /// How late it was.
-        late: Duration,
-        /// What it should not have been later than.
-        bound: Duration,
+        /// The bound and the lateness.
+        excess: Excess,
     },
     /// Packets that no link lost, but the emulator.
     NoMemory {
@@ -104,10 +64,7 @@ impl Doubt {
             Self::Often { link, .. } | Self::Once { link, .. } | Self::Refused { link, .. } => {
                 Some(*link)
             }
-            Self::HostOften { .. }
-            | Self::HostOnce { .. }
-            | Self::Unattended { .. }
-            | Self::NoMemory { .. } => None,
+            Self::Host { .. } | Self::Unattended { .. } | Self::NoMemory { .. } => None,
         }
     }
 
@@ -115,7 +72,7 @@ impl Doubt {
     #[must_use]
     pub fn host(&self) -> Option<usize> {
         match self {
-            Self::HostOften { host, .. } | Self::HostOnce { host, .. } => Some(*host),
+            Self::Host { host, .. } => Some(*host),
             Self::Often { .. }
             | Self::Once { .. }
             | Self::Refused { .. }
@@ -137,15 +94,7 @@ impl fmt::Display for Doubt {
             Self::Refused { packets, .. } => {
                 write!(f, "the host's device did not take {packets} packets that came intact")
             }
-            Self::HostOften { late, bound, .. } => {
-                write!(
-                    f,
-                    "the host was more than {late:.1?} late one of 100 times (bound {bound:?})"
-                )
-            }
-            Self::HostOnce { late, bound, .. } => {
-                write!(f, "the host was {late:.1?} late (bound {bound:?})")
-            }
+            Self::Host { excess, .. } => write!(f, "the host was {excess}"),
             Self::Unattended { time, bound } => {
                 write!(f, "packets may have waited {time:.1?} to be read (bound {bound:?})")
             }
@@ -175,7 +124,8 @@ impl Report {
             }
         }
         for (host, lateness) in self.hosts.iter().enumerate() {
-            doubts.extend(bounds.doubts(host, lateness));
+            let excesses = bounds.excesses(lateness);
+            doubts.extend(excesses.map(|excess| Doubt::Host { host, excess }));
         }
         if self.unattended > bounds.most {
             doubts.push(Doubt::Unattended { time: self.unattended, bound: bounds.most });

@@ -17,7 +17,6 @@ use rt::{Clock, Timings};
 use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
-use crate::priority;
 use crate::pump::{CaptureError, ChangeError, Counts, Handle, Pipe, Port, Pump, Report, Way};
 use crate::slice;
 
@@ -286,7 +285,7 @@ impl World {
         let thread = std::thread::Builder::new().name("links".to_owned());
         let thread = thread.spawn(move || {
             rt::wake_exactly();
-            let real_time = priority::raise();
+            let real_time = rt::hurry_links();
             if !real_time {
                 slice::shorten();
             }

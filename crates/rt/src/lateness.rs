@@ -193,6 +193,65 @@ fn read(file: &File) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Lateness up to which results are trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of 99 of 100 packets, timers or wake-ups.
+    pub usual: Duration,
+    /// Of each of them.
+    pub most: Duration,
+}
+
+impl Default for Bounds {
+    /// 1 ms for 99 of 100, 10 ms for each.
+    fn default() -> Self {
+        Self { usual: Duration::from_millis(1), most: Duration::from_millis(10) }
+    }
+}
+
+/// A bound that was exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// That of 99 of 100.
+    Usual {
+        /// Lateness of 99 of 100.
+        late: Duration,
+        /// The bound.
+        bound: Duration,
+    },
+    /// That of each.
+    Most {
+        /// Lateness of the latest.
+        late: Duration,
+        /// The bound.
+        bound: Duration,
+    },
+}
+
+impl Bounds {
+    /// Bounds that an engine exceeded; none if it was in time.
+    pub fn excesses(&self, lateness: &Lateness) -> impl Iterator<Item = Excess> + use<> {
+        let late = lateness.quantile(0.99);
+        // A host does little besides sending: of a few times, the latest is no 99 of 100.
+        let is_often = late > self.usual && lateness.packets() >= 100;
+        let often = is_often.then_some(Excess::Usual { late, bound: self.usual });
+        let late = lateness.most();
+        let once = (late > self.most).then_some(Excess::Most { late, bound: self.most });
+        often.into_iter().chain(once)
+    }
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usual { late, bound } => {
+                write!(f, "more than {late:.1?} late one of 100 times (bound {bound:?})")
+            }
+            Self::Most { late, bound } => write!(f, "{late:.1?} late (bound {bound:?})"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,13 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use emu::Bounds;
 use engine::Time;
 use proto::pep::{Indication, Pep};
 use rt::streams::{
     Listening, StreamConfig, StreamDriver, StreamEvent, StreamOptions, allow_descriptors,
 };
-use rt::{Control, Waker};
+use rt::{Bounds, Control, Waker};
 use service::gateway::{Gateway, KernelTcp};
 use transport::quantity::{Rate, Size, Span};
 

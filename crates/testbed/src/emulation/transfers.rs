@@ -463,7 +463,7 @@ impl Player<'_> {
         if paced {
             // Packets leave when they should on a machine that has other things to do, too. Without
             // the privilege they are as late as those of any program.
-            let _ = emu::hurry();
+            let _ = rt::hurry();
         }
         let _ = ready.send(Ok(()));
         driver.set_clock(begin.recv().ok()?);

@@ -1,6 +1,6 @@
 //! Priorities above those of programs.
 
-/// That of the links, which come first, and that of hosts that must be in time.
+/// Priority of emulated links, which come first, and of hosts that must be in time.
 const LINKS: i32 = 2;
 const HOSTS: i32 = 1;
 
@@ -12,8 +12,9 @@ pub fn hurry() -> bool {
     raise_to(HOSTS)
 }
 
-/// Asks for the links' priority for the calling thread. Returns whether it was given.
-pub(crate) fn raise() -> bool {
+/// Requests the priority of emulated links for the calling thread. Returns whether it was given.
+#[must_use]
+pub fn hurry_links() -> bool {
     raise_to(LINKS)
 }
 
