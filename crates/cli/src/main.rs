@@ -6,16 +6,12 @@
 
 #![forbid(unsafe_code)]
 
-mod advise;
 mod ask;
 mod beside;
 mod bp;
-mod compare;
-mod decode;
-mod emulate;
 mod generate;
-mod link_options;
-mod links;
+#[cfg(feature = "lab")]
+mod laboratory;
 mod node;
 mod operations;
 mod peers;
@@ -26,9 +22,7 @@ mod scope;
 mod send;
 mod session;
 mod show;
-mod simulate;
 mod station;
-mod study;
 mod switch;
 mod tcp;
 mod transfer;
@@ -37,9 +31,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use lab::run::RunError;
-use testbed::emulation::transfers::TransfersError;
-use testbed::study::StudyError;
 use transport::SpecError;
 
 #[derive(Debug, Parser)]
@@ -51,14 +42,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Send a file over a simulated link by every protocol, and rank them
-    Compare(Box<compare::Args>),
-    /// Say which transport to take for a link and a file, and what to expect of it
-    Advise(Box<advise::Args>),
-    /// Run the world that a scenario describes
-    Sim(simulate::Args),
-    /// Run many worlds of one kind, and tell what came of them
-    Study(study::Args),
+    #[cfg(feature = "lab")]
+    #[command(flatten)]
+    Laboratory(laboratory::Command),
     /// Receive files over UDP, or by CFDP in bundles
     Recv(recv::Args),
     /// Send a file over UDP, or by CFDP in bundles
@@ -73,12 +59,6 @@ enum Command {
     Peers(peers::Args),
     /// Ask a CFDP entity for something: a listing, a status, one of its files
     Cfdp(operations::Args),
-    /// Show what a capture or hexadecimal digits say, one line a PDU
-    Decode(decode::Args),
-    /// Run programs over emulated links, in real time
-    Emu(emulate::Args),
-    /// Run a program at one end of an emulated link
-    Link(Box<emulate::LinkArgs>),
     /// Our TCP on a TUN device, against the kernel's
     Tcp(Box<tcp::Args>),
     /// Split TCP connections that pass this router, as a gateway at a long link does
@@ -87,8 +67,6 @@ enum Command {
     Node(node::Args),
     /// Send and receive bundles, ask and measure, by a node that runs
     Bp(bp::Args),
-    /// List the links that have names, or show one
-    Links(links::Args),
     /// Print a script that completes slowlight's commands in a shell
     Completions(generate::CompletionsArgs),
     /// Write manual pages
@@ -106,11 +84,6 @@ impl std::fmt::Display for Usage {
 }
 
 impl std::error::Error for Usage {}
-
-/// A seed of the command line.
-fn seed(text: &str) -> Result<u64, Usage> {
-    text.parse().map_err(|_| Usage(format!("a seed is a whole number from 0 to {}", u64::MAX)))
-}
 
 /// The command that the user wrote, if its options are for its protocol.
 fn parsed() -> Result<Command, Usage> {
@@ -136,10 +109,8 @@ fn main() -> ExitCode {
         Err(error) => return report(&error.into()),
     };
     let result = match command {
-        Command::Compare(args) => compare::run(&args),
-        Command::Advise(args) => advise::run(&args),
-        Command::Sim(args) => simulate::run(&args),
-        Command::Study(args) => study::run(&args),
+        #[cfg(feature = "lab")]
+        Command::Laboratory(command) => laboratory::run(&command),
         Command::Recv(args) => recv::run(args),
         Command::Send(args) => send::run(*args),
         Command::Get(args) => ask::get(args),
@@ -147,14 +118,10 @@ fn main() -> ExitCode {
         Command::Rm(args) => ask::rm(args),
         Command::Peers(args) => peers::run(&args),
         Command::Cfdp(args) => operations::run(args),
-        Command::Decode(args) => decode::run(&args),
-        Command::Emu(args) => emulate::run(&args),
-        Command::Link(args) => emulate::link(&args),
         Command::Tcp(args) => tcp::run(*args),
         Command::Pep(args) => pep::run(&args),
         Command::Node(args) => node::run(&args),
         Command::Bp(args) => bp::run(&args),
-        Command::Links(args) => links::run(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
     };
@@ -184,12 +151,8 @@ fn report(error: &anyhow::Error) -> ExitCode {
     }
     // Nothing can be done about a standard error that is closed.
     let _ = writeln!(io::stderr(), "error: {error:#}");
-    let usage = |e: &(dyn std::error::Error + 'static)| {
-        e.is::<Usage>()
-            || e.is::<SpecError>()
-            || matches!(e.downcast_ref(), Some(RunError::Spec(_)))
-            || matches!(e.downcast_ref(), Some(StudyError::Run(RunError::Spec(_))))
-            || matches!(e.downcast_ref(), Some(TransfersError::Spec(_)))
-    };
-    ExitCode::from(if error.chain().any(usage) { 2 } else { 1 })
+    let is_usage = |e: &(dyn std::error::Error + 'static)| e.is::<Usage>() || e.is::<SpecError>();
+    #[cfg(feature = "lab")]
+    let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || laboratory::is_usage(e);
+    ExitCode::from(if error.chain().any(is_usage) { 2 } else { 1 })
 }

@@ -114,7 +114,7 @@ fn headers(to: SocketAddr) -> usize {
 }
 
 /// Bytes that fit a packet to an address after the headers, on a route of this MTU.
-fn fitting(to: SocketAddr, mtu: usize) -> usize {
+pub(crate) fn fitting(to: SocketAddr, mtu: usize) -> usize {
     mtu.min(MTU_MAX).saturating_sub(headers(to)).max(DATAGRAM_MIN)
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
 /// A flag that is set when the end is asked for, by SIGINT, SIGTERM or SIGHUP. Who asks again does not
 /// want to wait for what there is to tell.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>> {
-    let mut requests = emu::Requests::of_all().context("cannot listen for signals")?;
+    let mut requests = rt::signals::Requests::of_all().context("cannot listen for signals")?;
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     let listen = move || {
@@ -592,22 +592,6 @@ mod tests {
         assert_eq!(resolve(":80").unwrap(), "0.0.0.0:80".parse().unwrap());
         assert!(resolve("127.0.0.1").unwrap_err().to_string().contains("no port"));
         assert!(resolve("127.0.0.1:x").unwrap_err().to_string().contains("127.0.0.1:x"));
-    }
-
-    #[test]
-    fn default_datagrams_are_those_of_the_simulator() {
-        let [v4, v6]: [SocketAddr; 2] =
-            ["192.0.2.1:7542", "[2001:db8::1]:7542"].map(|text| text.parse().unwrap());
-        for mtu in [576, 1280, 1500] {
-            let link = lab::link_spec::LinkSpec {
-                mtu: Some(Size(mtu)),
-                ..lab::link_spec::LinkSpec::default()
-            };
-            assert_eq!(fitting(v4, mtu as usize) as u64, link.payload_max());
-        }
-        assert_eq!((fitting(v4, 1500), fitting(v6, 1500), fitting(v6, 1280)), (1472, 1452, 1232));
-        // A jumbo frame leaves this machine, but not every path carries it.
-        assert_eq!((fitting(v4, 9000), fitting(v4, 68)), (1472, 64));
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
+use rt::signals::{Requests, carry_out};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::isolate::die_with_parent;
-use crate::signals::{Requests, carry_out};
 
 /// Why a command did not run in a world.
 #[derive(Debug, thiserror::Error)]

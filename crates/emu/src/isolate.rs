@@ -19,12 +19,12 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 
+use rt::signals::{self, Requests, until_over};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
 
-use crate::signals::{self, Requests, until_over};
 use crate::uplink::Uplink;
 
 /// The variable in which a process finds the descriptor that says which one it is.

@@ -20,7 +20,6 @@ mod names;
 mod namespace;
 mod publish;
 mod pump;
-mod signals;
 mod slice;
 mod sockets;
 mod store;
@@ -30,6 +29,7 @@ mod user;
 mod watch;
 mod world;
 
+pub use rt::signals::{Requests, carry_out};
 pub use rt::{Bounds, Lateness, Timings};
 
 pub use self::capture::{CaptureLimits, CaptureReport};
@@ -41,7 +41,6 @@ pub use self::isolate::{
 pub use self::names::{Name, enclosing_world, name_hosts};
 pub use self::publish::publish;
 pub use self::pump::{CaptureError, ChangeError, LinkReport, Report};
-pub use self::signals::{Requests, carry_out};
 pub use self::sockets::{Listening, listening};
 pub use self::trust::Doubt;
 pub use self::uplink::{Keeper, Range, Uplink, UplinkError, restore_forwarding};

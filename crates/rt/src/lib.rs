@@ -26,6 +26,7 @@ mod port;
 mod priority;
 pub mod raw;
 mod secret;
+pub mod signals;
 mod socket;
 mod store;
 pub mod streams;

@@ -14,7 +14,8 @@ use lab::scenario::Scenario;
 use serde_json::json;
 use transport::settings::tcp::TcpBuffers;
 
-use crate::{show, switch};
+use crate::laboratory::show;
+use crate::switch;
 
 /// Options of `sim`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     scenario: PathBuf,
 
     /// Seed, in place of the scenario's
-    #[arg(long, allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: Option<u64>,
 
     /// Growth limit of the buffers of protocols over TCP [default: what the scenario says, or

@@ -90,7 +90,10 @@ impl std::fmt::Debug for Requests {
 /// Waits until `is_over` says with which status the child ended, and hands on what is asked for
 /// meanwhile. There is no thread for this: whose children are in another process namespace can have
 /// none.
-pub(crate) fn until_over(
+///
+/// # Errors
+/// Those of `is_over`.
+pub fn until_over(
     requests: &mut Requests,
     child: Option<Pid>,
     mut is_over: impl FnMut() -> io::Result<Option<ExitStatus>>,
@@ -121,12 +124,18 @@ pub fn carry_out(command: &mut Command, requests: &mut Requests) -> io::Result<E
 
 /// Has the calling process keep signals that ask for the end until [`release`]. Between fork and exec
 /// it may be called, too.
-pub(crate) fn hold() -> io::Result<()> {
+///
+/// # Errors
+/// The system refused.
+pub fn hold() -> io::Result<()> {
     mask(libc::SIG_BLOCK)
 }
 
-/// Has them heard again.
-pub(crate) fn release() -> io::Result<()> {
+/// Delivers them again.
+///
+/// # Errors
+/// The system refused.
+pub fn release() -> io::Result<()> {
     mask(libc::SIG_UNBLOCK)
 }
 

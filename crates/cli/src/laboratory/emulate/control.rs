@@ -27,8 +27,9 @@ use super::demands::Demands;
 use super::outside::{Entered, Joined, Outside};
 use super::user::AsUser;
 use super::{PEER, Recording, ended, first_host, limit_tcp_buffers, not_started, transfer};
-use crate::link_options::LinkOptions;
-use crate::{Usage, simulate, switch};
+use crate::laboratory::link_options::LinkOptions;
+use crate::laboratory::simulate;
+use crate::{Usage, switch};
 
 /// What a world is called, unless said otherwise.
 const NAME: &str = "default";
@@ -66,7 +67,7 @@ pub(super) struct UpArgs {
     name: String,
 
     /// Seed of the links' errors, in place of the scenario's
-    #[arg(long, allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: Option<u64>,
 
     /// Stay in the foreground, until ctrl-C

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use transport::quantity::Span;
 
 use super::ended;
+use crate::laboratory::show;
 use crate::send::state::state_home;
-use crate::show;
 
 /// Where it is kept, below the user's directory for such things.
 const FILE: &str = "emulator.json";

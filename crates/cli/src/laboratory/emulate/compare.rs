@@ -28,8 +28,9 @@ use transport::quantity::{Probability, Size, Span};
 use transport::settings::tcp::TcpBuffers;
 
 use super::{ended, limit_tcp_buffers};
-use crate::link_options::LinkOptions;
-use crate::{Usage, show, switch};
+use crate::laboratory::link_options::LinkOptions;
+use crate::laboratory::show;
+use crate::{Usage, switch};
 
 /// What is compared unless something is named: programs that carry files.
 const TOOLS: [&str; 6] = ["scp", "sftp", "rsync", "rsync-daemon", "ftp", "http-wget"];
@@ -77,7 +78,7 @@ pub(super) struct Args {
     runs: u32,
 
     /// The first seed
-    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: u64,
 
     /// How long one transfer may take

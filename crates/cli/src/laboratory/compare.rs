@@ -22,8 +22,8 @@ use transport::records::Record;
 use transport::settings::tcp::{Congestion, TcpBuffers, TcpSettings};
 
 use crate::Usage;
-use crate::link_options::LinkOptions;
-use crate::show;
+use crate::laboratory::link_options::LinkOptions;
+use crate::laboratory::show;
 use crate::switch::{self, Switch};
 use crate::transfer::stop_flag;
 
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     runs: u32,
 
     /// The first seed; the same seeds are used for every protocol
-    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: u64,
 
     /// Silence after which either end gives up, like "1 d"; each protocol's own if left out

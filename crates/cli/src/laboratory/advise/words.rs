@@ -5,7 +5,7 @@ use lab::preset::Sharing;
 use transport::quantity::Size;
 
 use super::span;
-use crate::show;
+use crate::laboratory::show;
 
 /// Runs from which a share of them is meant by an interval.
 const MANY: usize = 20;

@@ -15,7 +15,8 @@ use testbed::emulation;
 use transport::quantity::{Size, Span};
 
 use super::control::{Which, told};
-use crate::{Usage, simulate, transfer};
+use crate::laboratory::simulate;
+use crate::{Usage, transfer};
 
 /// How often the world is asked how the transfer stands.
 const LOOK: Duration = Duration::from_millis(50);

@@ -6,7 +6,7 @@ use proto::programs::Tool;
 use transport::protocol::{Family, Kind, Protocol};
 use transport::quantity::{Rate, Span};
 
-use crate::show;
+use crate::laboratory::show;
 
 /// Rates are given with so many digits, rounded down.
 const DIGITS: u32 = 3;

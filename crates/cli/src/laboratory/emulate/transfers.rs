@@ -15,7 +15,9 @@ use testbed::emulation;
 use testbed::emulation::transfers::{self, Progress};
 
 use super::{RunArgs, ended};
-use crate::{Usage, show, simulate};
+use crate::Usage;
+use crate::laboratory::show;
+use crate::laboratory::simulate;
 
 /// How often progress is shown.
 const SHOW: Duration = Duration::from_millis(200);

@@ -13,8 +13,8 @@ use lab::preset::Sharing;
 use serde::Serialize;
 use transport::quantity::{Size, Span};
 
-use crate::link_options::LinkOptions;
-use crate::show;
+use crate::laboratory::link_options::LinkOptions;
+use crate::laboratory::show;
 use crate::transfer::stop_flag;
 
 /// Options of `advise`.
@@ -58,7 +58,7 @@ pub(crate) struct Args {
     budget: Span,
 
     /// First seed
-    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: u64,
 
     /// Threads [default: one a core]

@@ -23,8 +23,9 @@ use testbed::emulation;
 use transport::quantity::Size;
 use transport::settings::tcp::TcpBuffers;
 
-use crate::link_options::LinkOptions;
-use crate::{Usage, simulate, switch};
+use crate::laboratory::link_options::LinkOptions;
+use crate::laboratory::simulate;
+use crate::{Usage, switch};
 
 use self::demands::Demands;
 use self::outside::{Entered, Outside};
@@ -83,7 +84,7 @@ struct RunArgs {
     scenario: PathBuf,
 
     /// Seed, in place of the scenario's
-    #[arg(long, allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: Option<u64>,
 
     /// The host to run the program on; the first transfer's sender, or the first link's, if left out
@@ -124,7 +125,7 @@ struct RunArgs {
 #[derive(Debug, clap::Args)]
 struct ShellArgs {
     /// Seed of the link's errors
-    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: u64,
 
     /// Growth limit of TCP's buffers on the hosts, unless a program sets them
@@ -151,7 +152,7 @@ struct ShellArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinkArgs {
     /// Seed of the link's errors
-    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::seed)]
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::laboratory::seed)]
     seed: u64,
 
     /// A program to run at the far end meanwhile, in a shell; the other one starts when it listens

@@ -17,7 +17,7 @@ use testbed::study::{
 use transport::quantity::Span;
 
 use crate::Usage;
-use crate::show;
+use crate::laboratory::show;
 use crate::transfer::stop_flag;
 
 mod python;
@@ -194,7 +194,7 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
             .into());
         }
         match emu::isolate()? {
-            emu::Stage::Over(code) => return Ok(crate::emulate::ended(code)),
+            emu::Stage::Over(code) => return Ok(crate::laboratory::emulate::ended(code)),
             emu::Stage::Inside => {}
         }
     }
