@@ -9,6 +9,7 @@ mod done;
 pub mod fec;
 mod flow;
 pub mod ftp;
+mod journal;
 mod losses;
 pub mod ltp;
 pub mod ltpt;

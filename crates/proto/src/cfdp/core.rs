@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use engine::Time;
+use engine::{IndexRequest, Time};
 use wire::cfdp::{
     Ack, Acknowledged, Body, ConditionCode, Direction, FaultHandler, Header, Pdu, TransactionId,
     TransactionStatus, TransmissionMode,
@@ -13,6 +13,7 @@ use super::config::{Config, Remote};
 use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
+use crate::journal::Slot;
 use crate::path::{Burst, Class, Handle, Path};
 use crate::session::{self, Clock, Reason, Seat, User};
 use crate::timer::{self, TICK};
@@ -319,6 +320,17 @@ impl Base {
         let own = self.overrides.iter().rev().find(|(other, _)| *other == condition);
         let handler = own.map_or_else(|| core.config.faults.get(condition), |(_, h)| *h);
         handler_or_cancel(handler)
+    }
+
+    /// Carries out an operation on the transaction's record.
+    pub(crate) fn record(&self, core: &mut Core, slot: &mut Slot, request: IndexRequest) {
+        let to = (self.seat.handle, Job::Own(Task::Journal));
+        slot.submit(&mut core.shared, to, request);
+    }
+
+    /// Notes that an operation on the transaction's record is done; whether all of them are.
+    pub(crate) fn recorded(&self, core: &mut Core, slot: &mut Slot) -> bool {
+        slot.done(&mut core.shared, (self.seat.handle, Job::Own(Task::Journal)))
     }
 
     /// The largest PDU this transaction may send.

@@ -5,13 +5,11 @@
 //! kept as the PDUs that carried them.
 
 use bytes::Bytes;
-use engine::{Area, FileName, IndexRequest};
+use engine::{Area, FileName};
 use wire::cfdp::{ConditionCode, EntityId, TransactionId};
 use wire::checksum::{Checksum, ChecksumType};
 
 use super::closed::Subject;
-use super::core::{Core, Job, Task};
-use crate::path::Handle;
 use crate::ranges::Ranges;
 
 const VERSION: u8 = 2;
@@ -246,53 +244,6 @@ impl Fields<'_> {
         let (bytes, rest) = rest.split_at_checked(u32::from_be_bytes(*len) as usize)?;
         self.0 = rest;
         Some(bytes.to_vec())
-    }
-}
-
-/// Keeps the operations on one transaction's record in their order: storage effects may overtake
-/// each other, so there is one at a time, and of those that wait only the last counts.
-#[derive(Debug, Default)]
-pub(crate) struct JournalSlot {
-    busy: bool,
-    used: bool,
-    waiting: Option<IndexRequest>,
-}
-
-impl JournalSlot {
-    pub(crate) fn submit(&mut self, core: &mut Core, handle: Handle, request: IndexRequest) {
-        self.used = true;
-        if self.busy {
-            self.waiting = Some(request);
-            return;
-        }
-        self.busy = true;
-        core.shared.index(handle, Job::Own(Task::Journal), request);
-    }
-
-    /// The operation under way is over; whether all of them are.
-    pub(crate) fn done(&mut self, core: &mut Core, handle: Handle) -> bool {
-        self.busy = false;
-        match self.waiting.take() {
-            Some(request) => {
-                self.submit(core, handle, request);
-                false
-            }
-            None => true,
-        }
-    }
-
-    pub(crate) fn is_busy(&self) -> bool {
-        self.busy
-    }
-
-    /// Whether there was ever a record.
-    pub(crate) fn is_used(&self) -> bool {
-        self.used
-    }
-
-    /// There is a record of an earlier run.
-    pub(crate) fn mark_used(&mut self) {
-        self.used = true;
     }
 }
 

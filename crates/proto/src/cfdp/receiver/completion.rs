@@ -69,16 +69,14 @@ impl Receiver {
     }
 
     fn sync(&mut self, core: &mut Core) {
-        self.progress.syncs += 1;
-        self.spool.sync(&mut core.shared, self.base.seat.handle);
+        self.record.progress.sync(&mut core.shared, self.base.seat.handle, &self.spool);
     }
 
     /// What was written is safe.
     pub(super) fn synced(&mut self, core: &mut Core, now: Time) {
-        self.progress.syncs = self.progress.syncs.saturating_sub(1);
+        let is_syncing = self.record.progress.synced();
         match self.phase {
-            // An earlier sync says nothing about what was written after it was asked for.
-            Phase::Syncing if self.progress.syncs > 0 => {}
+            Phase::Syncing if is_syncing => {}
             Phase::Syncing => {
                 self.spool.close(&mut core.shared);
                 if !core.config.journal.enabled {
@@ -89,8 +87,7 @@ impl Receiver {
                 self.save(core);
             }
             Phase::Receiving => {
-                if let Some(ranges) = self.progress.syncing.take() {
-                    self.progress.saved = ranges;
+                if self.record.progress.settle() {
                     self.put_record(core);
                 }
             }
@@ -100,7 +97,7 @@ impl Receiver {
             | Phase::Requests(_)
             | Phase::Concluding
             | Phase::Telling
-            | Phase::Done => self.progress.syncing = None,
+            | Phase::Done => self.record.progress.drop_syncing(),
         }
     }
 
@@ -240,7 +237,7 @@ impl Receiver {
                 journal::encode_finished(order, &self.finished_pdu, &subject)
             };
             let key = journal::receiver_key(self.base.id());
-            self.journal.submit(core, self.base.seat.handle, IndexRequest::Put { key, value });
+            self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });
         } else {
             self.tell(core, now);
         }
@@ -409,20 +406,20 @@ impl Receiver {
         self.spool.abandon(&mut core.shared);
         self.count_ranges(core, 0);
         let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
-        if self.journal.is_used() && !remembered {
+        if self.record.slot.is_used() && !remembered {
             let key = journal::receiver_key(self.base.id());
-            self.journal.submit(core, self.base.seat.handle, IndexRequest::Remove { key });
+            self.base.record(core, &mut self.record.slot, IndexRequest::Remove { key });
         }
         self.phase = Phase::Done;
     }
 
     /// Saves what is known of the transaction, with the last progress that is surely on disk.
     pub(super) fn save(&mut self, core: &mut Core) {
-        if !core.config.journal.enabled || self.progress.restoring {
+        if !core.config.journal.enabled || self.record.restoring {
             return;
         }
         if self.phase == Phase::Recording {
-            self.progress.saved = self.ranges.clone();
+            self.record.progress.complete(&self.ranges);
             self.put_record(core);
         } else {
             self.save_progress(core);
@@ -434,13 +431,13 @@ impl Receiver {
         if !core.config.journal.enabled {
             return;
         }
-        self.progress.covered = self.ranges.covered();
+        self.record.progress.begin(&self.ranges);
         self.spool.flush(&mut core.shared, self.base.seat.handle);
         if self.spool.file().is_none() {
             self.put_record(core);
-        } else if self.progress.syncing.is_none() {
-            self.progress.syncing = Some(self.ranges.clone());
-            self.sync(core);
+        } else if !self.record.progress.is_syncing() {
+            let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+            self.record.progress.sync_parts(shared, handle, (&self.spool, &self.ranges));
         }
     }
 
@@ -456,12 +453,12 @@ impl Receiver {
             }),
             metadata: self.metadata_pdu.clone(),
             eof: self.eof_pdu.clone(),
-            ranges: self.progress.saved.clone(),
+            ranges: self.record.progress.safe().clone(),
         };
-        self.progress.submitted = Recorded::of(&record);
+        self.record.submitted = Recorded::of(&record);
         let value: Bytes = journal::encode_receiver(&record);
         let key = journal::receiver_key(self.base.id());
-        self.journal.submit(core, self.base.seat.handle, IndexRequest::Put { key, value });
+        self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });
     }
 }
 

@@ -82,12 +82,12 @@ impl Receiver {
         if self.phase != Phase::Receiving || self.spool.is_begun() {
             return;
         }
-        let mode = match self.progress.saved.len() {
+        let (handle, safe) = (self.base.seat.handle, self.record.progress.safe());
+        let mode = match safe.len() {
             0 => OpenMode::Truncate,
             _ => OpenMode::Write,
         };
-        let (handle, saved) = (self.base.seat.handle, &self.progress.saved);
-        self.spool.open(&mut core.shared, handle, checksum, mode, saved);
+        self.spool.open(&mut core.shared, handle, checksum, mode, safe);
     }
 
     /// Takes note of what a Metadata PDU says, and tells the user; whether its name is refused.
@@ -293,7 +293,7 @@ impl Receiver {
                 if answer.is_err() {
                     core.stats.record_errors += 1;
                 }
-                if self.journal.done(core, self.base.seat.handle) {
+                if self.base.recorded(core, &mut self.record.slot) {
                     self.record_is_there(answer.is_ok());
                     self.recorded(core, now);
                 }
@@ -345,7 +345,7 @@ impl Receiver {
             Alarm::Journal => {
                 if self.phase == Phase::Receiving {
                     // An idle reception needs no saving; the next data starts this again.
-                    self.progress.alarmed = false;
+                    self.record.alarmed = false;
                     self.save_progress(core);
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::super::core::Core;
 use super::super::keeping::{Keeping, Part};
-use super::{Phase, Receiver};
+use super::{Phase, Receiver, Record};
 use crate::ranges::Ranges;
 
 impl Receiver {
@@ -11,7 +11,7 @@ impl Receiver {
         let holds = |ranges: &Ranges, offset: u64, len: u64| {
             ranges.gaps(offset, offset.saturating_add(len)).next().is_none()
         };
-        let recorded = &self.progress.recorded;
+        let recorded = &self.record.recorded;
         let (is_here, is_safe) = match part {
             Part::Metadata => (self.metadata.is_some(), recorded.metadata),
             Part::End => (self.eof.is_some(), recorded.eof),
@@ -28,10 +28,10 @@ impl Receiver {
 
     /// Saves the progress now, unless that is being done, or there is nothing new that can be saved.
     pub(crate) fn keep(&mut self, core: &mut Core) {
-        let progress = &self.progress;
-        let is_saving = progress.syncing.is_some() || self.journal.is_busy();
-        let is_new = self.spool.file().is_some()
-            && progress.submitted.ranges.covered() < self.ranges.covered();
+        let Record { slot, progress, submitted, .. } = &self.record;
+        let is_saving = progress.is_syncing() || slot.is_busy();
+        let is_new =
+            self.spool.file().is_some() && submitted.ranges.covered() < self.ranges.covered();
         if self.phase == Phase::Receiving && !is_saving && is_new {
             self.save_progress(core);
         }
@@ -40,7 +40,7 @@ impl Receiver {
     /// The last record is in the store, or could not be kept.
     pub(super) fn record_is_there(&mut self, is_kept: bool) {
         if is_kept {
-            self.progress.recorded = self.progress.submitted.clone();
+            self.record.recorded = self.record.submitted.clone();
         }
     }
 }

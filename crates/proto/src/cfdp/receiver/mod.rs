@@ -19,8 +19,9 @@ use super::closed::Subject;
 use super::core::{Alarm, Base, Core};
 use super::finished::{self, Outcome};
 use super::indication::{Indication, Limit, Report, Role, State};
-use super::journal::{JournalSlot, ReceiverRecord};
+use super::journal::ReceiverRecord;
 use super::request::FilestoreRequest;
+use crate::journal::{Progress, Slot};
 use crate::path::{Burst, Class, Turn};
 use crate::ranges::Ranges;
 use crate::spool::Spool;
@@ -56,8 +57,7 @@ pub(crate) struct Receiver {
     finished_attempts: u32,
     keep_alive_due: bool,
     checks: u32,
-    progress: Saved,
-    journal: JournalSlot,
+    record: Record,
     /// An earlier run was giving the file its name, and perhaps did.
     installed_before: bool,
     outcome: Outcome,
@@ -117,18 +117,12 @@ enum Phase {
     Done,
 }
 
-/// How far the saved progress is.
+/// Record of a reception, and the progress that it tells of.
 #[derive(Debug, Default)]
-struct Saved {
-    /// Bytes covered when it was last about to be saved.
-    covered: u64,
-    /// What is saved.
-    saved: Ranges,
-    /// What is being synced, to be saved next.
-    syncing: Option<Ranges>,
-    /// Syncs under way.
-    syncs: u32,
-    /// What is taken up now is saved already.
+struct Record {
+    slot: Slot,
+    progress: Progress,
+    /// Whether what is taken up now is saved already.
     restoring: bool,
     /// Whether a timer runs that saves the progress.
     alarmed: bool,
@@ -175,8 +169,7 @@ impl Receiver {
             finished_attempts: 0,
             keep_alive_due: false,
             checks: 0,
-            progress: Saved::default(),
-            journal: JournalSlot::default(),
+            record: Record::default(),
             installed_before: false,
             outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
@@ -188,13 +181,12 @@ impl Receiver {
 
     /// Goes on where an earlier run was.
     pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
-        self.journal.mark_used();
-        self.progress.submitted = Recorded::of(&record);
-        self.progress.recorded = self.progress.submitted.clone();
+        self.record.slot.mark_used();
+        self.record.submitted = Recorded::of(&record);
+        self.record.recorded = self.record.submitted.clone();
         self.ranges = record.ranges;
         self.count_ranges(core, self.ranges.len());
-        self.progress.covered = self.ranges.covered();
-        self.progress.saved = self.ranges.clone();
+        self.record.progress = Progress::restored(self.ranges.clone());
         let metadata = match Pdu::decode(&record.metadata) {
             Ok(Pdu { body: Body::Metadata(metadata), .. }) => Some(metadata),
             Ok(_) | Err(_) => None,
@@ -214,7 +206,7 @@ impl Receiver {
             self.install(core, now);
             return;
         }
-        self.progress.restoring = true;
+        self.record.restoring = true;
         if let Some(metadata) = metadata {
             self.on_metadata(core, now, &metadata, &record.metadata);
         }
@@ -222,7 +214,7 @@ impl Receiver {
             self.on_eof(core, now, &eof, &record.eof);
             self.ack_due = None;
         }
-        self.progress.restoring = false;
+        self.record.restoring = false;
     }
 
     fn start_timers(&mut self, core: &mut Core, now: Time) {
@@ -237,7 +229,7 @@ impl Receiver {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.phase == Phase::Done && !self.journal.is_busy()
+        self.phase == Phase::Done && !self.record.slot.is_busy()
     }
 
     /// Whether it may still be cancelled.
@@ -406,12 +398,10 @@ impl Receiver {
         if self.eof.is_some() {
             self.check_complete(core, now);
         } else if core.config.journal.enabled {
-            if self.ranges.covered().saturating_sub(self.progress.covered)
-                >= core.config.journal.bytes
-            {
+            if self.record.progress.is_due(&self.ranges, core.config.journal) {
                 self.save_progress(core);
-            } else if !self.progress.alarmed {
-                self.progress.alarmed = true;
+            } else if !self.record.alarmed {
+                self.record.alarmed = true;
                 let interval = core.config.journal.interval.max(TICK);
                 self.base.alarm(core, Alarm::Journal, now + interval);
             }
@@ -553,9 +543,8 @@ impl Receiver {
 
     /// Bytes held, but for file data.
     pub(crate) fn memory(&self) -> usize {
-        let ranges = self.ranges.len() + self.progress.saved.len();
-        let syncing = self.progress.syncing.as_ref().map_or(0, Ranges::len);
-        (ranges + syncing) * 2 * size_of::<u64>()
+        self.ranges.len() * 2 * size_of::<u64>()
+            + self.record.progress.memory()
             + self.metadata_pdu.len() * 2
             + self.eof_pdu.len()
             + self.finished_pdu.len()

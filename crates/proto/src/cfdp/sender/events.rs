@@ -55,7 +55,7 @@ impl Sender {
                 if answer.is_err() {
                     core.stats.record_errors += 1;
                 }
-                self.journal.done(core, self.base.seat.handle);
+                self.base.recorded(core, &mut self.record);
             }
             (Job::Open | Job::Read { .. } | Job::Repair { .. }, _) => {
                 core.stats.storage_errors += 1;

@@ -15,8 +15,9 @@ use self::fill::Repeats;
 use super::core::{Alarm, Base, Core};
 use super::finished::Outcome;
 use super::indication::{Indication, Report, Role, State, TransactionFinished};
-use super::journal::{self, JournalSlot};
+use super::journal;
 use super::request::PutRequest;
+use crate::journal::Slot;
 use crate::path::{Burst, Class, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
@@ -58,7 +59,7 @@ pub(crate) struct Sender {
     /// When the last EOF left, to measure the round trip; only if it was sent once.
     eof_left: Option<Time>,
     repeats: Repeats,
-    journal: JournalSlot,
+    record: Slot,
     /// Set for a put of an earlier run: the file's size then, if it was announced.
     restored: Option<Option<u64>>,
 }
@@ -114,7 +115,7 @@ impl Sender {
             kept_alive: 0,
             eof_left: None,
             repeats: Repeats::default(),
-            journal: JournalSlot::default(),
+            record: Slot::default(),
             restored,
         }
     }
@@ -122,7 +123,7 @@ impl Sender {
     /// A put of an earlier run, of which the receiver may have any part.
     pub(crate) fn restored(base: Base, request: PutRequest, size: Option<u64>) -> Self {
         let mut sender = Self::new(base, request, Some(size));
-        sender.journal.mark_used();
+        sender.record.mark_used();
         sender
     }
 
@@ -135,7 +136,7 @@ impl Sender {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.phase == Phase::Done && !self.journal.is_busy()
+        self.phase == Phase::Done && !self.record.is_busy()
     }
 
     /// Whether it may still be cancelled.
@@ -222,7 +223,7 @@ impl Sender {
         let source = self.request.source.as_ref();
         let value = journal::encode_sender(source, self.request.unbounded, metadata);
         let request = IndexRequest::Put { key: journal::sender_key(self.base.id()), value };
-        self.journal.submit(core, self.base.seat.handle, request);
+        self.base.record(core, &mut self.record, request);
     }
 
     /// The largest piece of file data a PDU takes; `None` if not even one byte fits.
@@ -564,9 +565,9 @@ impl Sender {
         if let Some(source) = self.source.take() {
             core.shared.close(source.file);
         }
-        if self.journal.is_used() {
+        if self.record.is_used() {
             let key = journal::sender_key(self.base.id());
-            self.journal.submit(core, self.base.seat.handle, IndexRequest::Remove { key });
+            self.base.record(core, &mut self.record, IndexRequest::Remove { key });
         }
         self.phase = Phase::Done;
     }

@@ -3,8 +3,7 @@
 use engine::{FilestoreRequest, Time};
 use wire::saratoga::{Content, StatusCode};
 
-use super::{Phase, Receiver, Wants};
-use crate::ranges::Ranges;
+use super::{Phase, Receiver};
 use crate::saratoga::core::{Alarm, Core, Job};
 use crate::saratoga::directory;
 use crate::saratoga::indication::{Failure, Finished, Indication};
@@ -17,7 +16,7 @@ impl Receiver {
         if self.phase != Phase::Receiving || self.spool.file().is_none() {
             return;
         }
-        self.spool.sum_up(&mut core.shared, self.base.seat.handle, self.ranges.prefix());
+        self.spool.sum_up(&mut core.shared, self.base.seat.handle, self.extent.ranges.prefix());
         if !self.is_whole() {
             return;
         }
@@ -27,20 +26,14 @@ impl Receiver {
         self.summed_up(core, now);
     }
 
-    pub(super) fn sync(&mut self, core: &mut Core) {
-        let Some(file) = self.spool.file() else { return };
-        self.syncs += 1;
-        core.shared.sync(self.base.seat.handle, file);
-    }
-
     /// More of the file was summed up.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
         let handle = self.base.seat.handle;
-        self.spool.sum_up(&mut core.shared, handle, self.ranges.prefix());
+        self.spool.sum_up(&mut core.shared, handle, self.extent.ranges.prefix());
         if self.phase != Phase::Verifying {
             return;
         }
-        let (Some(end), Some(known)) = (self.end, self.known.as_ref()) else { return };
+        let (Some(end), Some(known)) = (self.extent.end(), self.known.as_ref()) else { return };
         let Some(value) = self.spool.value(end) else { return };
         if known.checksum.is_some_and(|checksum| checksum != value) {
             // §4.3: what does not fit its checksum is discarded.
@@ -53,12 +46,12 @@ impl Receiver {
             self.read_listing(core, now);
         } else {
             self.phase = Phase::Syncing;
-            self.sync(core);
+            self.progress.sync(&mut core.shared, handle, &self.spool);
         }
     }
 
     pub(super) fn read_listing(&mut self, core: &mut Core, now: Time) {
-        let (Some(file), Some(end)) = (self.spool.file(), self.end) else { return };
+        let (Some(file), Some(end)) = (self.spool.file(), self.extent.end()) else { return };
         let at = self.listing.len() as u64;
         if at < end {
             let piece = core.config.limits.buffers.read_piece as u64;
@@ -82,9 +75,9 @@ impl Receiver {
     }
 
     pub(super) fn synced(&mut self, core: &mut Core) {
-        self.syncs = self.syncs.saturating_sub(1);
+        let is_syncing = self.progress.synced();
         match self.phase {
-            Phase::Syncing if self.syncs == 0 => {
+            Phase::Syncing if !is_syncing => {
                 let known = self.known.as_ref().and_then(|known| known.destination.clone());
                 let Some(to) = known else { return };
                 self.phase = Phase::Installing;
@@ -93,9 +86,8 @@ impl Receiver {
                 core.shared.filestore(self.base.seat.handle, Job::Install, request);
             }
             Phase::Receiving => {
-                if let Some(saved) = self.saving.take() {
-                    self.saved = saved;
-                    self.record(core);
+                if self.progress.settle() {
+                    self.put_record(core);
                 }
             }
             Phase::Syncing
@@ -103,33 +95,33 @@ impl Receiver {
             | Phase::Verifying
             | Phase::Reading
             | Phase::Installing
-            | Phase::Telling(_)
-            | Phase::Done => self.saving = None,
+            | Phase::Closing(_)
+            | Phase::Done => self.progress.drop_syncing(),
         }
     }
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
         self.forget_record(core);
-        if let (Some(known), Some(end)) = (self.known.as_ref(), self.end) {
+        if let (Some(known), Some(end)) = (self.known.as_ref(), self.extent.end()) {
             received::record(core, received::key(self.id.number, &known.identity), end);
         }
         self.succeed(core, now);
     }
 
-    /// All is well: tells the user and the sender.
+    /// All is well: the user and the sender learn it.
     pub(super) fn succeed(&mut self, core: &mut Core, now: Time) {
-        self.is_installed = true;
+        self.outcome = Some(StatusCode::Ok);
         self.finished(core, Ok(()));
-        self.tell(core, now, StatusCode::Ok);
+        self.conclude(core, now, StatusCode::Ok);
     }
 
-    /// Tells the sender how it ended. A path that stays down does not keep the session for ever.
-    pub(super) fn tell(&mut self, core: &mut Core, now: Time, code: StatusCode) {
-        if self.wants == Wants::Nothing {
+    /// Sends the sender how it ended. A path that stays down does not keep the session for ever.
+    fn conclude(&mut self, core: &mut Core, now: Time, code: StatusCode) {
+        if self.reports.is_unwanted() {
             self.close(core);
             return;
         }
-        self.phase = Phase::Telling(code);
+        self.phase = Phase::Closing(code);
         let inactivity = core.inactivity(&self.base, &self.remote);
         self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
         self.volunteer(core);
@@ -138,11 +130,11 @@ impl Receiver {
     /// Forgets that part of the file is here, unless nothing was ever said of it.
     pub(super) fn forget_record(&mut self, core: &mut Core) {
         // A record that is just being kept is forgotten once it is.
-        if self.saved.len() > 0 && !self.recording {
+        if self.progress.safe().len() > 0 && !self.record.is_busy() {
             core.forget_record(self.number);
         }
-        self.saved = Ranges::new();
-        self.record_due = false;
+        self.progress.forget();
+        self.record.drop_waiting();
     }
 
     pub(super) fn finished(&self, core: &mut Core, result: Result<(), Failure>) {
@@ -151,39 +143,38 @@ impl Receiver {
             result,
             is_confirmed: result.is_ok(),
             name: self.name(),
-            size: self.end.unwrap_or_else(|| self.ranges.covered()),
+            size: self.extent.end().unwrap_or_else(|| self.extent.ranges.covered()),
             resumed: self.resumed,
         }));
     }
 
-    /// Ends the session, and tells the sender why.
+    /// Ends the session, and sends the sender why.
     pub(crate) fn refuse(&mut self, core: &mut Core, now: Time, code: StatusCode) {
-        if matches!(self.phase, Phase::Telling(_) | Phase::Done) {
+        if matches!(self.phase, Phase::Closing(_) | Phase::Done) {
             return;
         }
-        let asked_in_vain = self.phase == Phase::Asking;
+        let has_no_sender = self.phase == Phase::Asking;
         self.fail(core, Failure { is_ours: true, code });
-        if asked_in_vain {
+        if has_no_sender {
             self.close(core);
         } else {
-            self.tell(core, now, code);
+            self.conclude(core, now, code);
         }
     }
 
-    /// Tells the user, and keeps what may be of use later.
+    /// Informs the user, and keeps what may be of use later.
     pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
-        self.failure = Some(failure.code);
+        self.outcome = Some(failure.code);
         self.finished(core, Err(failure));
         self.base.disarm_all(&mut core.shared);
-        self.requests.clear();
-        self.outbox.clear();
-        // Also when the user ends it: who asks again for the file goes on.
+        self.reports.clear();
+        // Also when the user ends it: who requests the file again goes on.
         let kept = self.partial().filter(|partial| partial.ranges.len() > 0);
         match kept {
             Some(partial) if self.phase != Phase::Verifying => {
                 self.spool.abandon(&mut core.shared);
                 core.keep_partial(self.number, partial);
-                self.saved = Ranges::new();
+                self.progress.forget();
             }
             Some(_) | None => {
                 self.forget_record(core);
@@ -195,7 +186,7 @@ impl Receiver {
     /// Deletes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
         self.spool.abandon(&mut core.shared);
-        if self.is_begun {
+        if self.spool.is_begun() {
             let request = FilestoreRequest::DenyFile(self.spool.name.clone());
             core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }

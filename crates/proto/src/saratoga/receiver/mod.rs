@@ -4,45 +4,36 @@
 //! when the file has its name.
 
 mod completion;
+mod extent;
+mod known;
 mod report;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, OpenMode, Time};
-use wire::checksum::{Checksum, ChecksumType};
-use wire::saratoga::{
-    Content, Data, FileChecksum, Metadata, Packet, Request, RequestKind, Status, StatusCode,
-    Timestamp, Width,
-};
+use wire::saratoga::{Content, Data, Metadata, Packet, Request, RequestKind, Status, StatusCode};
 
-use self::report::Wants;
+use self::extent::Extent;
+use self::known::Known;
+pub(crate) use self::known::identity;
+use self::report::{Reply, Reports};
+use crate::journal::{Progress, Slot};
 use crate::path::{Burst, Class, Turn};
-use crate::ranges::Ranges;
-use crate::saratoga::config::{Remote, Version};
+use crate::saratoga::config::Remote;
 use crate::saratoga::core::{Alarm, Core, Job, Task};
 use crate::saratoga::indication::{Failure, Indication, Limit, Report, SessionId};
 use crate::saratoga::partials::{self, Partial};
 use crate::session::Base;
 use crate::spool::Spool;
 use crate::storage::Storage as _;
-use crate::sum::{Sum, Value};
-use crate::thin_return::ArrivalRate;
-
-/// STATUS packets of one report at most; holes beyond them are told the next time.
-const PACKETS_MAX: usize = 64;
-
-/// Requests for a STATUS that wait to be answered. Of more, the oldest is forgotten.
-const REQUESTS_MAX: usize = 16;
 
 /// Packets of a sender up to which they are counted.
 const FEW_PACKETS: u32 = 2;
 
-/// How long data waits for METADATA, if eight answers are not longer.
+/// How long data waits for METADATA, if eight replies are not longer.
 const UNKNOWN_MOST: Duration = Duration::from_secs(600);
 
-/// What this peer asked for.
+/// Request of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) kind: RequestKind,
@@ -61,73 +52,25 @@ pub(crate) struct Receiver {
     wish: Option<Wish>,
     request_due: bool,
     known: Option<Known>,
-    /// Whether the working file was opened, which takes METADATA and a DATA packet.
-    is_begun: bool,
     /// Packets of the sender that arrived, up to [`FEW_PACKETS`].
     packets: u32,
     /// Whether one of them was a DATA packet.
     has_data: bool,
-    width: Width,
-    /// What has arrived.
-    ranges: Ranges,
-    /// Behind the highest octet of which the sender spoke.
-    highest: u64,
-    /// The end, if it is known.
-    end: Option<u64>,
-    /// The end of a stream that came before its description.
-    early_end: Option<u64>,
+    extent: Extent,
     spool: Spool,
     /// The number of its record and its working file.
     number: u32,
-    /// Octets that an earlier session brought.
+    record: Slot,
+    progress: Progress,
+    /// Bytes that an earlier session brought.
     resumed: u64,
-    /// Requests for a STATUS: the timestamp, and the octet behind the data that asked.
-    requests: VecDeque<(Option<Timestamp>, u64)>,
-    /// The timestamp of the data with the highest offset that had one.
-    stamped: (u64, Option<Timestamp>),
-    voluntary_due: bool,
-    /// Whether a STATUS is due that says that the receiver is there (§6.1.2), unless the sender
-    /// requests one first.
-    greeting_due: bool,
-    wants: Wants,
-    /// Whether a STATUS waited until the path was free.
-    has_waited: bool,
-    arrivals: ArrivalRate,
-    /// End of what the last STATUS listed, which over a thin return link the next one leaves out.
-    reported: u64,
-    /// STATUS packets of a report that is being sent.
-    outbox: VecDeque<Vec<u8>>,
-    /// What is written and being made safe, and what is safe and on record.
-    saving: Option<Ranges>,
-    saved: Ranges,
-    record_due: bool,
-    recording: bool,
-    /// Octets covered when it was last saved.
-    saved_at: u64,
-    syncs: u32,
+    reports: Reports,
     /// The record of a directory, as far as it was read.
     listing: Vec<u8>,
     misses: u32,
-    /// Whether the file has its name.
-    is_installed: bool,
-    /// Why it failed.
-    failure: Option<StatusCode>,
+    /// How it ended: [`StatusCode::Ok`] once the file has its name.
+    outcome: Option<StatusCode>,
     phase: Phase,
-}
-
-/// What the METADATA says.
-#[derive(Debug)]
-struct Known {
-    content: Content,
-    name: String,
-    destination: Option<FileName>,
-    /// The checksum; `None` if there is none, or none that can be computed.
-    checksum: Option<Value>,
-    /// The packet without its session's number.
-    identity: Bytes,
-    /// Whether a later session may go on with what came: only a checksum tells at the end whether
-    /// both were about the same octets.
-    can_go_on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,8 +84,8 @@ enum Phase {
     /// The directory is read.
     Reading,
     Installing,
-    /// All is well, or failed here: the sender is told.
-    Telling(StatusCode),
+    /// All is well, or failed here: the sender gets a last STATUS.
+    Closing(StatusCode),
     Done,
 }
 
@@ -163,36 +106,18 @@ impl Receiver {
             wish,
             request_due: asking,
             known: None,
-            is_begun: false,
             packets: 0,
             has_data: false,
-            width: Width::W16,
-            ranges: Ranges::new(),
-            highest: 0,
-            end: None,
-            early_end: None,
+            extent: Extent::new(),
             spool: Spool::new(spool_name(number)),
             number,
+            record: Slot::default(),
+            progress: Progress::default(),
             resumed: 0,
-            requests: VecDeque::new(),
-            stamped: (0, None),
-            voluntary_due: false,
-            greeting_due: !asking,
-            wants: if asking { Wants::Status } else { Wants::Unknown { sent: 0 } },
-            has_waited: false,
-            arrivals: ArrivalRate::new(),
-            reported: 0,
-            outbox: VecDeque::new(),
-            saving: None,
-            saved: Ranges::new(),
-            record_due: false,
-            recording: false,
-            saved_at: 0,
-            syncs: 0,
+            reports: Reports::new(asking),
             listing: Vec::new(),
             misses: 0,
-            is_installed: false,
-            failure: None,
+            outcome: None,
             phase: if asking { Phase::Asking } else { Phase::Receiving },
         };
         if asking {
@@ -238,7 +163,7 @@ impl Receiver {
     /// does at once, because its next packet begins it again, and one without METADATA or without
     /// data after a silence of two replies.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
-        let has_begun = self.known.is_some() && self.ranges.covered() > 0;
+        let has_begun = self.known.is_some() && self.extent.ranges.covered() > 0;
         if !self.is_theirs() || has_begun || self.phase != Phase::Receiving {
             return None;
         }
@@ -258,30 +183,26 @@ impl Receiver {
     pub(crate) fn adopt(&mut self, core: &mut Core, now: Time, id: SessionId) {
         self.id = id;
         self.base.move_to(&mut core.shared, now, id.peer);
-        self.requests.clear();
-        self.outbox.clear();
-        self.stamped = (0, None);
-        self.reported = 0;
-        self.resumed = self.ranges.covered();
+        self.reports.restart();
+        self.resumed = self.extent.ranges.covered();
         core.user.indicate(Indication::Receiving {
             id,
             name: self.name(),
-            size: self.end,
+            size: self.extent.end(),
             resumed: self.resumed,
         });
         self.volunteer(core);
     }
 
     pub(crate) fn report(&self) -> Report {
-        Report { id: self.id, progress: self.ranges.covered(), size: self.end, name: self.name() }
+        let progress = self.extent.ranges.covered();
+        Report { id: self.id, progress, size: self.extent.end(), name: self.name() }
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let ranges = self.ranges.len() + self.saved.len();
-        let saving = self.saving.as_ref().map_or(0, Ranges::len);
-        let outbox: usize = self.outbox.iter().map(Vec::len).sum();
+        let ranges = self.extent.ranges.len() * 2 * size_of::<u64>() + self.progress.memory();
         let known = self.known.as_ref().map_or(0, |known| known.identity.len() * 2);
-        (ranges + saving) * 2 * size_of::<u64>() + outbox + known + self.listing.len()
+        ranges + self.reports.memory() + known + self.listing.len()
     }
 
     /// Hands collected data to the store, because too much waits in this engine.
@@ -301,7 +222,8 @@ impl Receiver {
         }
     }
 
-    fn heard(&mut self, core: &mut Core, now: Time) {
+    /// Notes a sign of life of the sender.
+    fn arrived(&mut self, core: &mut Core, now: Time) {
         self.base.last_heard = now;
         self.misses = 0;
         self.packets = (self.packets + 1).min(FEW_PACKETS);
@@ -326,14 +248,13 @@ impl Receiver {
 
     /// The sender requested the session (§4.2), and gets a STATUS for it.
     pub(crate) fn requested(&mut self, core: &mut Core) {
-        self.wants = Wants::Status;
-        self.greeting_due = false;
+        self.reports.session_requested();
         self.volunteer(core);
     }
 
-    /// Sends a STATUS that nobody asked for.
+    /// Sends a STATUS that nobody requested.
     pub(crate) fn volunteer(&mut self, core: &mut Core) {
-        self.voluntary_due = true;
+        self.reports.volunteer();
         self.base.want(&mut core.shared, Class::Control);
     }
 
@@ -354,13 +275,13 @@ impl Receiver {
         }
         // A sender whose session is over says so as often as it hears of it: nothing more comes.
         if !metadata.is_over || self.phase == Phase::Asking {
-            self.heard(core, now);
+            self.arrived(core, now);
         }
         if self.known.is_none() && !self.know(core, now, metadata) {
             return;
         }
         let is_stream = self.known.as_ref().is_some_and(|it| it.content == Content::Stream);
-        if metadata.is_over && !(is_stream && self.end.is_some()) {
+        if metadata.is_over && !(is_stream && self.extent.end().is_some()) {
             self.fail(core, Failure { is_ours: false, code: StatusCode::Unspecified });
             self.close(core);
             return;
@@ -370,63 +291,15 @@ impl Receiver {
 
     /// Takes up a description; `false` if the session ends of it.
     fn know(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) -> bool {
-        let is_stream = metadata.content == Content::Stream;
-        let size = metadata.entry.size;
-        let limits = &core.config.limits;
-        let most =
-            if metadata.content == Content::Directory { limits.directory } else { limits.file };
-        let asked_for = self.wish.as_ref().map(|wish| wish.kind == RequestKind::GetDir);
-        let is_directory = metadata.content == Content::Directory;
-        // Who sends what was asked for learns from the request how wide it may be.
-        let is_too_wide = asked_for.is_none() && metadata.descriptor > core.config.descriptor;
-        // A peer below a bundle agent takes nothing else, and another none of these.
-        let is_bundle = metadata.content == Content::Bundle;
-        let is_unknown = is_bundle != core.takes_bundles;
-        let code = if is_unknown || is_directory && asked_for.is_none() {
-            Some(StatusCode::UnsupportedPacket)
-        } else if is_too_wide {
-            Some(StatusCode::DescriptorMismatch)
-        } else if asked_for.is_some_and(|directory| directory != is_directory) {
-            Some(StatusCode::FlagsChanged)
-        } else if size > most {
-            Some(StatusCode::TooLong)
-        } else if is_stream && self.early_end.is_some_and(|end| end < self.highest) {
-            Some(StatusCode::Unspecified)
-        } else {
-            None
-        };
-        if let Some(code) = code {
-            self.refuse(core, now, code);
-            return false;
+        match Known::of(core, metadata, self.wish.as_ref(), &self.extent) {
+            Ok(known) => self.known = Some(known),
+            Err(code) => {
+                self.refuse(core, now, code);
+                return false;
+            }
         }
-        let Ok(name) = std::str::from_utf8(metadata.entry.path) else {
-            self.refuse(core, now, StatusCode::AccessDenied);
-            return false;
-        };
-        let destination = match &self.wish {
-            Some(wish) => wish.destination.clone(),
-            None => match FileName::file(name) {
-                Ok(name) => Some(name),
-                Err(_) => {
-                    self.refuse(core, now, StatusCode::AccessDenied);
-                    return false;
-                }
-            },
-        };
-        let checksum = match metadata.checksum {
-            FileChecksum::Crc32(crc) => Some(Value::Check(crc)),
-            FileChecksum::Md5(md5) => Some(Value::Md5(md5)),
-            FileChecksum::Sha1(sha1) => Some(Value::Sha1(sha1)),
-            FileChecksum::None | FileChecksum::Other { .. } => None,
-        };
-        let identity = identity(metadata);
-        let content = metadata.content;
-        self.width = metadata.descriptor;
-        self.end = if is_stream { self.early_end } else { Some(size) };
-        let name = name.to_owned();
-        let has_sum = checksum.is_some() && core.config.version == Version::V1;
-        let can_go_on = content == Content::File && has_sum;
-        self.known = Some(Known { content, name, destination, checksum, identity, can_go_on });
+        let is_stream = metadata.content == Content::Stream;
+        self.extent.describe(metadata.descriptor, (!is_stream).then_some(metadata.entry.size));
         if self.has_data {
             self.begin(core);
         }
@@ -436,40 +309,26 @@ impl Receiver {
     /// Opens the working file: that of an earlier session about the same file, if there is one.
     /// Sessions that have nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
-        let Some(known) = self.known.as_ref().filter(|_| !self.is_begun) else { return };
-        self.is_begun = true;
+        let Some(known) = self.known.as_ref().filter(|_| !self.spool.is_begun()) else { return };
         let destination = known.destination.as_ref().filter(|_| known.can_go_on);
         let earlier = destination.and_then(|name| core.partials.take(&known.identity, name));
-        let sum = match known.checksum {
-            None => None,
-            Some(Value::Check(_)) => Checksum::new(ChecksumType::Crc32c).map(Sum::Check),
-            Some(Value::Md5(_)) => Some(Sum::md5()),
-            Some(Value::Sha1(_)) => Some(Sum::sha1()),
-        };
+        let sum = known.sum();
         let handle = self.base.seat.handle;
         let mut mode = OpenMode::Truncate;
         if let Some((number, partial)) = earlier {
             self.number = number;
             self.spool.name = spool_name(number);
             self.resumed = partial.ranges.covered();
-            self.saved = partial.ranges;
+            self.progress = Progress::restored(partial.ranges);
             mode = OpenMode::Write;
-            for (start, end) in self.saved.iter() {
-                self.ranges.insert(start, end);
-            }
         }
-        if let Some(end) = self.end {
-            // What came ahead of the description and lies beyond the end was damaged.
-            self.ranges.remove(end, u64::MAX);
-            self.highest = self.highest.min(end);
-        }
-        self.highest = self.highest.max(self.ranges.end());
-        self.saved_at = self.ranges.covered();
-        self.spool.open_summed(&mut core.shared, handle, sum, mode, &self.saved);
+        self.extent.begin(self.progress.safe());
+        self.progress.begin(&self.extent.ranges);
+        self.spool.open_summed(&mut core.shared, handle, sum, mode, self.progress.safe());
         core.user.indicate(Indication::Receiving {
             id: self.id,
             name: self.name(),
-            size: self.end,
+            size: self.extent.end(),
             resumed: self.resumed,
         });
         if self.resumed > 0 {
@@ -479,64 +338,35 @@ impl Receiver {
 
     /// Data arrived (§4.4).
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
-        if matches!(self.phase, Phase::Telling(_) | Phase::Done) {
+        if matches!(self.phase, Phase::Closing(_) | Phase::Done) {
             return;
         }
         let end = data.offset + data.data.len() as u64;
         if self.is_receiving() {
-            if let Some(code) = self.contradiction(data, end) {
+            let known = self.known.as_ref();
+            let code = known.and_then(|known| self.extent.contradiction(known.content, data));
+            if let Some(code) = code {
                 core.stats.data_dropped += 1;
                 self.refuse(core, now, code);
                 return;
             }
             // What the file has no room for is no sign that more of it comes.
-            if end > core.config.limits.file || self.end.is_some_and(|known| end > known) {
+            let is_beyond = self.extent.end().is_some_and(|known| end > known);
+            if end > core.config.limits.file || is_beyond {
                 core.stats.data_dropped += 1;
                 return;
             }
-            self.heard(core, now);
-            self.arrivals.arrived(now, data.data.len());
+            self.arrived(core, now);
+            self.reports.data_arrived(now, data.data.len());
             self.take(core, now, data, end);
         } else {
             core.stats.duplicate_data += u64::from(!data.data.is_empty());
         }
-        if data.timestamp.is_some() && end >= self.stamped.0 {
-            self.stamped = (end, data.timestamp);
-        }
-        if data.wants_status {
-            self.wants = Wants::Status;
-            self.greeting_due = false;
-            if self.requests.len() >= REQUESTS_MAX {
-                self.requests.pop_front();
-            }
-            self.requests.push_back((data.timestamp, end));
-        }
-        if data.is_end && !data.wants_status && matches!(self.wants, Wants::Unknown { .. }) {
-            self.wants = Wants::Nothing;
-        }
+        self.reports.heed(data, end);
         self.check_complete(core, now);
-        // Once all is there, an answer waits until that is safe.
+        // Once all is there, a reply waits until that is safe.
         if data.wants_status && self.phase == Phase::Receiving {
             self.base.want(&mut core.shared, Class::Control);
-        }
-    }
-
-    /// How a packet contradicts the METADATA (§4.4, §6.6).
-    fn contradiction(&self, data: &Data<'_>, end: u64) -> Option<StatusCode> {
-        let known = self.known.as_ref()?;
-        let is_stream = known.content == Content::Stream;
-        let is_beyond = self.end.is_some_and(|known| end > known);
-        if known.content != data.content {
-            Some(StatusCode::FlagsChanged)
-        } else if data.descriptor != self.width {
-            Some(StatusCode::DescriptorMismatch)
-        } else if data.is_end && self.end.is_some_and(|known| end < known) {
-            Some(StatusCode::Unspecified)
-        } else if is_stream && (is_beyond || data.is_end && end < self.highest) {
-            // Only its packets tell how long a stream is: they must agree.
-            Some(StatusCode::Unspecified)
-        } else {
-            None
         }
     }
 
@@ -544,27 +374,18 @@ impl Receiver {
     fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) {
         self.has_data = true;
         self.begin(core);
-        if self.known.is_none() {
-            self.width = self.width.max(data.descriptor);
-        }
-        if data.is_end && data.content == Content::Stream {
-            if self.known.is_some() {
-                self.end = Some(end);
-            } else {
-                self.early_end = Some(self.early_end.map_or(end, |other| other.min(end)));
-            }
-        }
-        self.highest = self.highest.max(end);
+        self.extent.learn(data, end, self.known.is_some());
         let start = data.offset;
         if start == end {
             return;
         }
-        if self.ranges.would_add_range(start, end) && self.ranges.len() > core.config.limits.gaps {
+        let ranges = &mut self.extent.ranges;
+        if ranges.would_add_range(start, end) && ranges.len() > core.config.limits.gaps {
             core.stats.data_dropped += 1;
             core.user.limit_reached(Limit::Gaps);
             return;
         }
-        let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
+        let gaps: Vec<_> = ranges.gaps(start, end).collect();
         if gaps.is_empty() {
             core.stats.duplicate_data += 1;
         }
@@ -577,11 +398,11 @@ impl Receiver {
                 }
                 return;
             }
-            self.ranges.insert(from, to);
+            ranges.insert(from, to);
         }
         let policy = core.config.journal;
         if policy.enabled && self.known.is_some() {
-            if self.ranges.covered() >= self.saved_at + policy.bytes {
+            if self.progress.is_due(&self.extent.ranges, policy) {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
                 self.base.alarm(&mut core.shared, Alarm::Save, now, policy.interval);
@@ -592,14 +413,15 @@ impl Receiver {
     /// Makes safe what was written so far, and then puts on record that it is.
     fn save(&mut self, core: &mut Core) {
         let can_go_on = self.known.as_ref().is_some_and(|known| known.can_go_on);
-        if !can_go_on || self.saving.is_some() || self.saved_at == self.ranges.covered() {
+        let ranges = &self.extent.ranges;
+        if !can_go_on || self.progress.is_syncing() || self.progress.is_current(ranges) {
             return;
         }
-        self.saved_at = self.ranges.covered();
+        self.progress.begin(ranges);
         self.spool.flush(&mut core.shared, self.base.seat.handle);
         if self.spool.file().is_some() {
-            self.saving = Some(self.ranges.clone());
-            self.sync(core);
+            let (shared, handle) = (&mut core.shared, self.base.seat.handle);
+            self.progress.sync_parts(shared, handle, (&self.spool, ranges));
         }
     }
 
@@ -608,22 +430,16 @@ impl Receiver {
         Some(Partial {
             identity: known.identity.clone(),
             destination: known.destination.clone()?,
-            ranges: self.saved.clone(),
+            ranges: self.progress.safe().clone(),
         })
     }
 
-    /// Puts on record what is safe; one record at a time.
-    fn record(&mut self, core: &mut Core) {
-        if self.recording {
-            self.record_due = true;
-            return;
-        }
+    /// Puts on record what is safe.
+    fn put_record(&mut self, core: &mut Core) {
         let Some(partial) = self.partial() else { return };
-        self.recording = true;
-        self.record_due = false;
         let (key, value) = (partials::key(self.number), partial.to_bytes());
-        let job = Job::Own(Task::Record { number: self.number });
-        core.shared.index(self.base.seat.handle, job, IndexRequest::Put { key, value });
+        let to = (self.base.seat.handle, Job::Own(Task::Record { number: self.number }));
+        self.record.submit(&mut core.shared, to, IndexRequest::Put { key, value });
     }
 
     /// Sends what it has: a receiver only has requests and STATUS.
@@ -637,54 +453,44 @@ impl Receiver {
             }
         }
         loop {
-            while let Some(octets) = self.outbox.front() {
-                let Ok(packet) = Packet::decode(octets) else { break };
+            while let Some(packet) = self.reports.front() {
                 if !core.push(burst, &packet) {
                     return Turn::More;
                 }
-                self.outbox.pop_front();
+                self.reports.sent();
             }
-            if let Phase::Telling(code) = self.phase {
-                if !self.requests.is_empty() || self.voluntary_due {
-                    let timestamp = self.requests.pop_back().and_then(|(timestamp, _)| timestamp);
-                    self.requests.clear();
-                    self.voluntary_due = false;
-                    if code != StatusCode::Ok && !core.admits_refusal(self.id.peer) {
-                        self.close(core);
-                        return Turn::Over;
-                    }
-                    self.outbox.push_back(self.last_word_as(code, timestamp));
-                    continue;
+            if let Phase::Closing(code) = self.phase {
+                let refuses = code != StatusCode::Ok;
+                if !self.reports.is_due() || refuses && !core.admits_refusal(self.id.peer) {
+                    self.close(core);
+                    return Turn::Over;
                 }
-                self.close(core);
+                let timestamp = self.reports.next(&self.extent).and_then(Reply::requested_at);
+                self.reports.push(self.last_word_as(code, timestamp));
+                continue;
+            }
+            // While it is being made safe, no request gets a reply.
+            if !self.is_open() || self.is_whole() {
                 return Turn::Over;
             }
-            let is_open = matches!(self.phase, Phase::Receiving | Phase::Verifying);
-            if !is_open
-                && !matches!(self.phase, Phase::Syncing | Phase::Installing | Phase::Reading)
-            {
+            if self.reports.is_due() && self.waits_for_path(core, burst) {
                 return Turn::Over;
             }
-            // While it is being made safe, nothing that was asked is answered.
-            if self.is_whole() {
-                return Turn::Over;
-            }
-            if (!self.requests.is_empty() || self.voluntary_due) && self.waits_for_path(core, burst)
-            {
-                return Turn::Over;
-            }
-            // What waited has the answer of the last one.
-            let request = self.requests.pop_back();
-            self.requests.clear();
-            if let Some((timestamp, end)) = request {
-                self.voluntary_due = false;
-                self.make_status(core, timestamp, end, false);
-            } else if std::mem::take(&mut self.voluntary_due) {
-                let (_, timestamp) = self.stamped;
-                self.make_status(core, timestamp, self.highest, true);
-            } else {
-                return Turn::Over;
-            }
+            let Some(reply) = self.reports.next(&self.extent) else { return Turn::Over };
+            let terms = self.terms(core);
+            self.reports.make(&self.extent, &terms, reply);
+        }
+    }
+
+    /// Whether the file is not done yet.
+    fn is_open(&self) -> bool {
+        match self.phase {
+            Phase::Receiving
+            | Phase::Verifying
+            | Phase::Syncing
+            | Phase::Reading
+            | Phase::Installing => true,
+            Phase::Asking | Phase::Closing(_) | Phase::Done => false,
         }
     }
 
@@ -713,8 +519,7 @@ impl Receiver {
     }
 
     fn is_whole(&self) -> bool {
-        let whole = self.end.filter(|end| self.ranges.gaps(0, *end).next().is_none());
-        whole.is_some() && self.known.is_some()
+        self.known.is_some() && self.extent.is_whole()
     }
 
     /// An effect of this session was carried out.
@@ -725,7 +530,7 @@ impl Receiver {
         job: Job,
         answer: Result<Completion, EffectError>,
     ) {
-        let is_over = matches!(self.phase, Phase::Telling(_) | Phase::Done);
+        let is_over = matches!(self.phase, Phase::Closing(_) | Phase::Done);
         match (job, answer) {
             (Job::Write { cost }, answer) => {
                 self.spool.written();
@@ -740,17 +545,18 @@ impl Receiver {
                     return;
                 }
                 let (shared, handle) = (&mut core.shared, self.base.seat.handle);
-                self.spool.opened(shared, handle, file, len, &mut self.ranges);
-                self.saved.remove(len, u64::MAX);
+                self.spool.opened(shared, handle, file, len, &mut self.extent.ranges);
+                self.progress.truncate(len);
                 self.check_complete(core, now);
             }
             (Job::Own(Task::Record { number }), answer) => {
-                self.recording = false;
                 core.stats.record_errors += u64::from(answer.is_err());
+                let to = (self.base.seat.handle, Job::Own(Task::Record { number }));
                 if is_over {
+                    self.record.drop_waiting();
+                }
+                if self.record.done(&mut core.shared, to) && is_over {
                     core.forget_record(number);
-                } else if self.record_due {
-                    self.record(core);
                 }
             }
             _ if is_over => {}
@@ -806,7 +612,7 @@ impl Receiver {
                     self.refuse(core, now, StatusCode::SenderTimeout);
                 }
             }
-            (Alarm::Inactivity, Phase::Telling(_)) => self.close(core),
+            (Alarm::Inactivity, Phase::Closing(_)) => self.close(core),
             (
                 Alarm::Request
                 | Alarm::Voluntary
@@ -829,7 +635,7 @@ impl Receiver {
         if status.code == StatusCode::Ok {
             if self.phase == Phase::Asking {
                 // It is going to send.
-                self.heard(core, now);
+                self.arrived(core, now);
             }
             return;
         }
@@ -841,12 +647,6 @@ impl Receiver {
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
     }
-}
-
-/// The METADATA packet without its session's number: what it says of the file.
-pub(crate) fn identity(metadata: &Metadata<'_>) -> Bytes {
-    let packet = Packet::Metadata(Metadata { session: 0, is_over: false, ..*metadata });
-    packet.to_vec().unwrap_or_default().into()
 }
 
 fn spool_name(number: u32) -> FileName {

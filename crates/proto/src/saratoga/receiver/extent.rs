@@ -1,0 +1,106 @@
+//! What of a file has arrived, and where it ends.
+
+use wire::saratoga::{Content, Data, StatusCode, Width};
+
+use crate::ranges::Ranges;
+
+/// What of a file has arrived, and where it ends.
+#[derive(Debug)]
+pub(super) struct Extent {
+    /// What has arrived.
+    pub(super) ranges: Ranges,
+    /// Behind the highest byte that a packet of the sender named.
+    highest: u64,
+    /// The end, if it is known.
+    end: Option<u64>,
+    /// The end of a stream that came before its description.
+    early_end: Option<u64>,
+    /// Width of the descriptors.
+    width: Width,
+}
+
+impl Extent {
+    pub(super) fn new() -> Self {
+        Self { ranges: Ranges::new(), highest: 0, end: None, early_end: None, width: Width::W16 }
+    }
+
+    pub(super) fn end(&self) -> Option<u64> {
+        self.end
+    }
+
+    pub(super) fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    pub(super) fn width(&self) -> Width {
+        self.width
+    }
+
+    /// Whether all up to the end has arrived.
+    pub(super) fn is_whole(&self) -> bool {
+        self.end.is_some_and(|end| self.ranges.gaps(0, end).next().is_none())
+    }
+
+    /// Data that the sender has not sent so far, of a file whose end is known.
+    pub(super) fn to_come(&self) -> u64 {
+        self.end.map_or(0, |end| end.saturating_sub(self.highest))
+    }
+
+    /// Whether the early end of a stream contradicts its data.
+    pub(super) fn is_contradictory(&self) -> bool {
+        self.early_end.is_some_and(|end| end < self.highest)
+    }
+
+    /// Takes up what the METADATA says; the size is `None` of a stream.
+    pub(super) fn describe(&mut self, width: Width, size: Option<u64>) {
+        self.width = width;
+        self.end = size.or(self.early_end);
+    }
+
+    /// Adds what an earlier session brought, and drops what came ahead of the description and lies
+    /// beyond the end: that was damaged.
+    pub(super) fn begin(&mut self, earlier: &Ranges) {
+        for (start, end) in earlier.iter() {
+            self.ranges.insert(start, end);
+        }
+        if let Some(end) = self.end {
+            self.ranges.remove(end, u64::MAX);
+            self.highest = self.highest.min(end);
+        }
+        self.highest = self.highest.max(self.ranges.end());
+    }
+
+    /// How a packet contradicts the METADATA (§4.4, §6.6), which describes a file of this content.
+    pub(super) fn contradiction(&self, content: Content, data: &Data<'_>) -> Option<StatusCode> {
+        let end = data.offset + data.data.len() as u64;
+        let is_stream = content == Content::Stream;
+        let is_beyond = self.end.is_some_and(|known| end > known);
+        if content != data.content {
+            Some(StatusCode::FlagsChanged)
+        } else if data.descriptor != self.width {
+            Some(StatusCode::DescriptorMismatch)
+        } else if data.is_end && self.end.is_some_and(|known| end < known) {
+            Some(StatusCode::Unspecified)
+        } else if is_stream && (is_beyond || data.is_end && end < self.highest) {
+            // Only its packets tell how long a stream is: they must agree.
+            Some(StatusCode::Unspecified)
+        } else {
+            None
+        }
+    }
+
+    /// Learns from the head of a packet that ends at `end`, which METADATA describes or not yet.
+    pub(super) fn learn(&mut self, data: &Data<'_>, end: u64, is_described: bool) {
+        if !is_described {
+            self.width = self.width.max(data.descriptor);
+        }
+        if data.is_end && data.content == Content::Stream {
+            if is_described {
+                self.end = Some(end);
+            } else {
+                self.early_end = Some(self.early_end.map_or(end, |other| other.min(end)));
+            }
+        }
+        self.highest = self.highest.max(end);
+    }
+}

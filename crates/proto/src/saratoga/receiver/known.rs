@@ -1,0 +1,104 @@
+//! What the METADATA says of a file (§4.3).
+
+use bytes::Bytes;
+use engine::FileName;
+use wire::checksum::{Checksum, ChecksumType};
+use wire::saratoga::{Content, FileChecksum, Metadata, Packet, RequestKind, StatusCode};
+
+use super::Wish;
+use super::extent::Extent;
+use crate::saratoga::config::Version;
+use crate::saratoga::core::Core;
+use crate::sum::{Sum, Value};
+
+/// What the METADATA says of a file.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) content: Content,
+    pub(super) name: String,
+    pub(super) destination: Option<FileName>,
+    /// The checksum; `None` if there is none, or none that can be computed.
+    pub(super) checksum: Option<Value>,
+    /// The packet without its session's number.
+    pub(super) identity: Bytes,
+    /// Whether a later session may go on with what came: only a checksum tells at the end whether
+    /// both were about the same octets.
+    pub(super) can_go_on: bool,
+}
+
+impl Known {
+    /// Takes up a description; an error is why the file is not received.
+    pub(super) fn of(
+        core: &Core,
+        metadata: &Metadata<'_>,
+        wish: Option<&Wish>,
+        extent: &Extent,
+    ) -> Result<Self, StatusCode> {
+        if let Some(code) = objection(core, metadata, wish, extent) {
+            return Err(code);
+        }
+        let denied = StatusCode::AccessDenied;
+        let name = std::str::from_utf8(metadata.entry.path).map_err(|_| denied)?;
+        let destination = match wish {
+            Some(wish) => wish.destination.clone(),
+            None => Some(FileName::file(name).map_err(|_| denied)?),
+        };
+        let checksum = match metadata.checksum {
+            FileChecksum::Crc32(crc) => Some(Value::Check(crc)),
+            FileChecksum::Md5(md5) => Some(Value::Md5(md5)),
+            FileChecksum::Sha1(sha1) => Some(Value::Sha1(sha1)),
+            FileChecksum::None | FileChecksum::Other { .. } => None,
+        };
+        let (content, name) = (metadata.content, name.to_owned());
+        let has_sum = checksum.is_some() && core.config.version == Version::V1;
+        let can_go_on = content == Content::File && has_sum;
+        let identity = identity(metadata);
+        Ok(Self { content, name, destination, checksum, identity, can_go_on })
+    }
+
+    /// Returns the checksum to compute over the file.
+    pub(super) fn sum(&self) -> Option<Sum> {
+        match self.checksum? {
+            Value::Check(_) => Checksum::new(ChecksumType::Crc32c).map(Sum::Check),
+            Value::Md5(_) => Some(Sum::md5()),
+            Value::Sha1(_) => Some(Sum::sha1()),
+        }
+    }
+}
+
+/// Why a described file is not received.
+fn objection(
+    core: &Core,
+    metadata: &Metadata<'_>,
+    wish: Option<&Wish>,
+    extent: &Extent,
+) -> Option<StatusCode> {
+    let is_stream = metadata.content == Content::Stream;
+    let is_directory = metadata.content == Content::Directory;
+    let limits = &core.config.limits;
+    let most = if is_directory { limits.directory } else { limits.file };
+    let requested = wish.map(|wish| wish.kind == RequestKind::GetDir);
+    // Who sends what was requested learns from the request how wide it may be.
+    let is_too_wide = requested.is_none() && metadata.descriptor > core.config.descriptor;
+    // A peer below a bundle agent takes nothing else, and another none of these.
+    let is_unknown = (metadata.content == Content::Bundle) != core.takes_bundles;
+    if is_unknown || is_directory && requested.is_none() {
+        Some(StatusCode::UnsupportedPacket)
+    } else if is_too_wide {
+        Some(StatusCode::DescriptorMismatch)
+    } else if requested.is_some_and(|directory| directory != is_directory) {
+        Some(StatusCode::FlagsChanged)
+    } else if metadata.entry.size > most {
+        Some(StatusCode::TooLong)
+    } else if is_stream && extent.is_contradictory() {
+        Some(StatusCode::Unspecified)
+    } else {
+        None
+    }
+}
+
+/// The METADATA packet without its session's number: what it says of the file.
+pub(crate) fn identity(metadata: &Metadata<'_>) -> Bytes {
+    let packet = Packet::Metadata(Metadata { session: 0, is_over: false, ..*metadata });
+    packet.to_vec().unwrap_or_default().into()
+}
