@@ -8,56 +8,94 @@ use wire::saratoga::Status;
 
 use super::Sender;
 use crate::path::{Class, Path};
-use crate::saratoga::config::Version;
+use crate::ranges::Ranges;
 use crate::saratoga::core::Core;
-use crate::saratoga::indication::Put;
 use crate::source::Source;
 use crate::storage::Storage as _;
-use crate::thin_return::fill::Replies;
+use crate::thin_return::fill::{Fill, Replies};
 
-impl Sender {
-    /// Notes what a STATUS confirms: all below the offset it responds to, but its holes. One of
-    /// several packets describes what lies between its own holes.
-    pub(super) fn confirm(&mut self, core: &Core, status: &Status<'_>) {
-        let Some(source) = self.source.as_ref() else { return };
-        let end = if status.is_partial { 0 } else { status.in_response_to.min(source.sent()) };
-        let mut at = if status.is_partial { u64::MAX } else { 0 };
-        for hole in status.holes.iter() {
-            self.confirm_range(core, at, hole.start);
-            at = hole.last.saturating_add(1);
-        }
-        self.confirm_range(core, at, end);
+/// Passes over what the receiver did not confirm.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    /// Parts that the receiver confirmed.
+    confirmed: Ranges,
+    passes: Fill,
+    /// Whether the end was just sent, so that a pass may begin.
+    is_due: bool,
+}
+
+impl Filling {
+    /// Bytes of memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.confirmed.len() * 2 * size_of::<u64>()
     }
 
-    fn confirm_range(&mut self, core: &Core, start: u64, end: u64) {
-        if start < end && self.confirmed.len() < core.config.limits.gaps {
+    /// Notes what a STATUS confirms: all below the offset it responds to, but its holes. One of
+    /// several packets describes what lies between its own holes. At most `max` parts are kept.
+    pub(super) fn confirm(&mut self, status: &Status<'_>, sent: u64, max: usize) {
+        let end = if status.is_partial { 0 } else { status.in_response_to.min(sent) };
+        let mut at = if status.is_partial { u64::MAX } else { 0 };
+        for hole in status.holes.iter() {
+            self.confirm_range(at, hole.start, max);
+            at = hole.last.saturating_add(1);
+        }
+        self.confirm_range(at, end, max);
+    }
+
+    fn confirm_range(&mut self, start: u64, end: u64, max: usize) {
+        if start < end && self.confirmed.len() < max {
             self.confirmed.insert(start, end);
         }
     }
 
+    /// Notes a STATUS with news.
+    pub(super) fn news(&mut self) {
+        self.passes.news();
+    }
+
+    /// Notes that the end was sent.
+    pub(super) fn end_left(&mut self) {
+        self.is_due = true;
+    }
+
+    fn begin(&mut self, replies: &Replies<'_>, sent: u64, most: u32) -> bool {
+        self.passes.begin(replies, &self.confirmed, sent, most)
+    }
+
+    fn next_part(&mut self, replies: &Replies<'_>, sent: u64, most: u64) -> Option<(u64, u64)> {
+        self.passes.next_part(replies, &self.confirmed, sent, most)
+    }
+}
+
+impl Sender {
     fn replies<'a>(&self, path: &'a Path, at: Time) -> Replies<'a> {
-        let waits = self.is_waiting && self.misses == 0;
+        let waits = self.requests.is_waiting() && self.requests.misses == 0;
         Replies {
             path,
             segment: self.room(path.mtu().max(64), false).unwrap_or(1),
-            is_known: self.is_known,
+            is_known: self.requests.has_reply(),
             silence: if waits { at.since(self.base.last_heard) } else { Duration::ZERO },
         }
     }
 
+    /// Returns the path if passes may fill it: each STATUS says what is missing, and nobody else
+    /// uses the path.
+    fn private_path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
+        let is_private = self.control.is_none() && self.window.is_none();
+        let fills = self.offer.is_reported() && is_private;
+        core.shared.paths.get(&self.id.peer).filter(|_| fills)
+    }
+
     /// Begins a pass once the end was sent, if replies are delayed.
     pub(super) fn begin_fill(&mut self, core: &mut Core, at: Time) {
-        if !std::mem::take(&mut self.fill_due) {
+        if !std::mem::take(&mut self.filling.is_due) {
             return;
         }
-        let is_informed = self.order.put != Put::Blind && self.version == Version::V1;
-        let is_private = self.control.is_none() && self.window.is_none();
-        let path = core.shared.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
-        let Some(path) = path else { return };
+        let Some(path) = self.private_path(core) else { return };
         let Some(mut source) = self.source.take() else { return };
-        let (replies, sent) = (self.replies(path, at), source.sent());
+        let replies = self.replies(path, at);
         let most = self.remote.repair_copies.saturating_sub(1);
-        if self.fill.begin(&replies, &self.confirmed, sent, most) {
+        if self.filling.begin(&replies, source.sent(), most) {
             // The read leaves with the packet that was just sent.
             self.go_on_filling(core, &mut source, at);
         }
@@ -67,13 +105,10 @@ impl Sender {
     /// Has a pass send the holes of a STATUS, where all was sent and replies are delayed; whether it
     /// does.
     pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
-        let is_informed = self.order.put != Put::Blind && self.version == Version::V1;
-        let is_private = self.control.is_none() && self.window.is_none();
-        let path = core.shared.paths.get(&self.id.peer).filter(|_| is_informed && is_private);
-        let source = self.source.as_ref().filter(|_| self.end_sent);
-        let (Some(path), Some(source)) = (path, source) else { return false };
+        let source = self.source.as_ref().filter(|_| self.requests.end_sent());
+        let (Some(path), Some(source)) = (self.private_path(core), source) else { return false };
         let (replies, sent) = (self.replies(path, now), source.sent());
-        let fills = self.remote.repair_copies > 1 && self.fill.take_over(&replies, sent);
+        let fills = self.remote.repair_copies > 1 && self.filling.passes.take_over(&replies, sent);
         if fills {
             self.in_flight.clear();
             self.base.want(&mut core.shared, Class::Repair);
@@ -85,9 +120,10 @@ impl Sender {
     pub(super) fn go_on_filling(&mut self, core: &mut Core, source: &mut Source, at: Time) {
         let most = core.shared.room().read_piece as u64;
         let Some(path) = core.shared.paths.get(&self.id.peer) else { return };
-        let (replies, sent) = (self.replies(path, at), source.sent());
-        let part = self.fill.next_part(&replies, &self.confirmed, sent, most);
-        let Some((start, end)) = part else { return };
+        let replies = self.replies(path, at);
+        let Some((start, end)) = self.filling.next_part(&replies, source.sent(), most) else {
+            return;
+        };
         source.choose_copies(1, 1, None);
         source.repeat(start, end, core.config.limits.gaps);
         source.read_repairs(&mut core.shared, self.base.seat.handle);

@@ -4,19 +4,17 @@ use engine::Time;
 use wire::saratoga::Status;
 
 use super::Sender;
+use super::requests::Echo;
 use crate::path::Path;
-use crate::saratoga::config::{Congestion, Version};
+use crate::saratoga::config::Congestion;
 use crate::saratoga::congestion::{Answer, Control};
 use crate::saratoga::core::{Alarm, Core};
-use crate::saratoga::indication::Put;
 
 impl Sender {
     /// What heeds congestion in this session, if anything does.
     pub(super) fn control(&self, core: &Core) -> Option<Control> {
-        // Without answers nothing tells of losses; those of version 0 do not say to what they are.
-        let is_told = self.order.put != Put::Blind && self.version == Version::V1;
         match self.remote.congestion {
-            Congestion::Tfrc if is_told => {
+            Congestion::Tfrc if self.offer.is_reported() => {
                 let path = core.shared.paths.get(&self.id.peer);
                 let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
                 let rtt = path.and_then(|path| path.rtt.measured());
@@ -27,19 +25,19 @@ impl Sender {
         }
     }
 
-    /// A packet with data left, after so many questions.
-    pub(super) fn data_went(
+    /// A packet with data left, after so many requests for a STATUS.
+    pub(super) fn data_left(
         &mut self,
         core: &mut Core,
         at: Time,
         (offset, len): (u64, usize),
-        asked: u64,
+        before: u64,
     ) {
         if self.control.is_some() && !self.base.is_armed(Alarm::Silence) {
             self.await_answer(core, at);
         }
         if let Some(control) = self.control.as_mut() {
-            control.sent(at, offset, len, asked);
+            control.sent(at, offset, len, before);
         }
     }
 
@@ -61,19 +59,13 @@ impl Sender {
     }
 
     /// Learns what was lost on the way, and how fast to go on.
-    pub(super) fn heed(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        status: &Status<'_>,
-        (at, question): (Time, u64),
-    ) {
+    pub(super) fn heed(&mut self, core: &mut Core, now: Time, status: &Status<'_>, echo: Echo) {
         let Some(control) = self.control.as_mut() else { return };
         let holes: Vec<_> = status.holes.iter().collect();
         let behind_holes = holes.last().map_or(0, |hole| hole.last.saturating_add(1));
         let answer = Answer {
-            at,
-            question,
+            at: echo.at,
+            question: echo.number,
             is_prompt: !status.is_voluntary,
             is_partial: status.is_partial,
             known_to: status.progress.max(status.in_response_to).max(behind_holes),
@@ -91,7 +83,7 @@ impl Sender {
         if self.control.as_mut().is_some_and(|control| control.silence(now)) {
             self.await_answer(core, now);
         }
-        self.next_ask = Some(now);
+        self.requests.hurry(now);
         self.want_all(core);
     }
 }

@@ -1,0 +1,55 @@
+//! Packets that say that a peer is there, and what it can do (§4.1).
+
+use engine::{PathId, Time};
+use wire::saratoga::{Ability, Beacon, Packet, Width};
+
+use super::Node;
+use super::core::Alarm;
+use super::indication::{About, Indication};
+use crate::path::{Handle, Path};
+use crate::timer::TICK;
+
+impl Node {
+    pub(super) fn on_beacon(&mut self, from: PathId, beacon: &Beacon<'_>) {
+        let about = About {
+            eid: String::from_utf8_lossy(beacon.eid).into_owned(),
+            descriptor: beacon.descriptor,
+            streams: beacon.streams,
+            udp_lite: beacon.udp_lite,
+            sends: beacon.sends,
+            receives: beacon.receives,
+            free_kib: beacon.free_space.map(|(_, kib)| kib),
+        };
+        self.core.user.indicate(Indication::Beacon { from, about });
+    }
+
+    /// Says that it is there, and when to say so again.
+    pub(super) fn beacon(&mut self, now: Time) {
+        let Some(beacons) = self.core.config.beacons.clone() else { return };
+        let permissions = self.core.config.permissions;
+        let able = |yes| if yes { Ability::Yes } else { Ability::NotNow };
+        let packet = Packet::Beacon(Beacon {
+            descriptor: self.core.config.descriptor,
+            bundles: false,
+            streams: true,
+            sends: able(permissions.get),
+            receives: able(permissions.put),
+            udp_lite: self.core.config.udp_lite,
+            // The greatest number that a field can hold means "more".
+            free_space: self.free_kib.map(|kib| (Width::fitting(kib.saturating_add(1)), kib)),
+            eid: self.core.config.eid.as_bytes(),
+        });
+        let octets = packet.to_vec().unwrap_or_default();
+        let mut any = false;
+        for path in beacons.paths {
+            if self.core.shared.paths.get(&path).is_some_and(Path::is_up) {
+                self.reply(path, octets.clone());
+                any = true;
+            }
+        }
+        if any {
+            let at = now + beacons.interval.max(TICK);
+            self.core.shared.timers.set((Handle::NOBODY, Alarm::Beacon), at, "beacon");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! From an order to a source that can be sent: a listing in memory, or a file that was summed up.
+
+use bytes::Bytes;
+use engine::{FileId, Time};
+use wire::checksum::ChecksumType;
+use wire::saratoga::StatusCode;
+
+use super::{Phase, Sender};
+use crate::path::Class;
+use crate::saratoga::core::{Alarm, Core};
+use crate::saratoga::indication::Put;
+use crate::source::Source;
+use crate::storage::Storage as _;
+use crate::sum::Reading;
+
+impl Sender {
+    /// A listing is sent from memory.
+    pub(super) fn list(&mut self, core: &mut Core, now: Time, octets: Bytes) {
+        let len = octets.len() as u64;
+        if !self.takes(core, len) {
+            return;
+        }
+        if len > core.config.limits.directory.saturating_sub(core.listings) {
+            self.end(core, StatusCode::SenderResources);
+            return;
+        }
+        core.listings += len;
+        if let Some(mut sum) = core.config.checksum.sum() {
+            sum.update(0, &octets);
+            self.offer.checksum = Some(sum.finish());
+        }
+        let source = Source::in_memory(octets, ChecksumType::Null);
+        self.begin(core, now, source);
+    }
+
+    /// The file is open.
+    pub(super) fn opened(&mut self, core: &mut Core, now: Time, file: FileId, len: u64) {
+        if !self.takes(core, len) {
+            core.shared.close(file);
+            return;
+        }
+        // A receiver has to discard a file that its checksum does not fit (§4.3), damaged or not.
+        let has_no_sum = self.offer.is_stream() || self.offer.order.udp_lite;
+        match core.config.checksum.sum().filter(|_| !has_no_sum) {
+            Some(sum) => {
+                self.phase = Phase::Summing { file, reading: Reading::new(sum) };
+                self.sum_up(core, now);
+            }
+            None => self.begin_file(core, now, file),
+        }
+    }
+
+    /// Whether something of this size can be sent; ends the session if not.
+    fn takes(&mut self, core: &mut Core, len: u64) -> bool {
+        let takes = self.offer.measure(len, &self.remote, core.config.limits.file);
+        if !takes {
+            self.end(core, StatusCode::TooLong);
+        }
+        takes
+    }
+
+    /// Reads the file through: its checksum goes ahead of it, so that a receiver knows whether what
+    /// it has of a file is of this one.
+    fn sum_up(&mut self, core: &mut Core, now: Time) {
+        let Phase::Summing { file, reading } = &mut self.phase else { return };
+        let size = self.offer.len();
+        if reading.sum.position() < size {
+            reading.read_on(&mut core.shared, self.base.seat.handle, *file, size);
+            return;
+        }
+        self.offer.checksum = Some(reading.sum.finish());
+        let file = *file;
+        self.begin_file(core, now, file);
+    }
+
+    /// A part of the file was read.
+    pub(super) fn read(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        offset: u64,
+        len: usize,
+        bytes: Bytes,
+    ) -> Result<(), ()> {
+        if let Phase::Summing { reading, .. } = &mut self.phase {
+            reading.take(offset, len, bytes)?;
+            self.sum_up(core, now);
+            return Ok(());
+        }
+        let Some(source) = self.source.as_mut() else { return Ok(()) };
+        // A stream has an end only once that was read.
+        source.read_done(offset, len, bytes, core.config.limits.file)?;
+        self.offer.size = source.size;
+        self.read_ahead(core);
+        self.base.want(&mut core.shared, Class::Bulk);
+        Ok(())
+    }
+
+    fn begin_file(&mut self, core: &mut Core, now: Time, file: FileId) {
+        // What is sent was summed up before.
+        let source = Source::new(file, self.offer.size, 0, ChecksumType::Null);
+        self.begin(core, now, source);
+    }
+
+    /// All is known of the file: asks for leave to send it, or begins.
+    fn begin(&mut self, core: &mut Core, now: Time, source: Option<Source>) {
+        self.source = source;
+        if self.offer.order.put == Put::Ask && !self.offer.order.is_requested {
+            self.phase = Phase::Asking;
+            self.request_due = true;
+            self.base.want(&mut core.shared, Class::Control);
+        } else {
+            self.go_ahead(core);
+        }
+        self.base.last_heard = now;
+        let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
+        self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
+    }
+}

@@ -1,0 +1,300 @@
+//! The sessions of a peer, and places for them: a flood of sessions that never go on keeps nobody
+//! out.
+
+use std::collections::BTreeMap;
+
+use engine::{FileName, PathId, Time};
+
+use super::core::{Alarm, Core};
+use super::ending::status;
+use super::errand::Errand;
+use super::indication::{Limit, Report, Role, SessionId};
+use super::receiver::Receiver;
+use super::sender::Sender;
+use crate::path::{Class, Handle};
+use crate::recent::Recent;
+use crate::session::{Admission, Base, Place, Slots};
+
+/// Sessions under way, and those that are over.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    slots: Slots<Session>,
+    by_id: BTreeMap<SessionId, Handle>,
+    /// Sessions that are over, and the packet that replies to who asks about them.
+    closed: Recent<SessionId, Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(super) enum Session {
+    Sender(Box<Sender>),
+    Receiver(Box<Receiver>),
+    Errand(Box<Errand>),
+}
+
+impl Session {
+    pub(super) fn base(&mut self) -> &mut Base<Alarm> {
+        match self {
+            Self::Sender(sender) => &mut sender.base,
+            Self::Receiver(receiver) => &mut receiver.base,
+            Self::Errand(errand) => &mut errand.base,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        match self {
+            Self::Sender(sender) => sender.is_done(),
+            Self::Receiver(receiver) => receiver.is_done(),
+            Self::Errand(errand) => errand.is_done(),
+        }
+    }
+
+    pub(super) fn id(&self) -> SessionId {
+        match self {
+            Self::Sender(sender) => sender.id,
+            Self::Receiver(receiver) => receiver.id,
+            Self::Errand(errand) => errand.id,
+        }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        match self {
+            Self::Sender(sender) => sender.report(),
+            Self::Receiver(receiver) => receiver.report(),
+            Self::Errand(errand) => errand.report(),
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            Self::Sender(sender) => size_of::<Sender>() + sender.memory(),
+            Self::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
+            Self::Errand(errand) => size_of::<Errand>() + errand.memory(),
+        }
+    }
+
+    pub(super) fn want_all(&mut self, core: &mut Core) {
+        match self {
+            Self::Sender(sender) => sender.want_all(core),
+            Self::Receiver(receiver) => receiver.want_all(core),
+            Self::Errand(errand) => errand.base.want(&mut core.shared, Class::Control),
+        }
+    }
+
+    /// A direction of the path came up: what waits for a reply is requested at once.
+    pub(super) fn path_up(&mut self, core: &mut Core) {
+        match self {
+            Self::Sender(sender) => sender.path_up(core),
+            Self::Receiver(receiver) => receiver.path_up(core),
+            Self::Errand(errand) => errand.path_up(core),
+        }
+    }
+
+    /// The request for it came again.
+    pub(super) fn requested_again(&mut self, core: &mut Core) {
+        match self {
+            Self::Receiver(receiver) => receiver.requested(core),
+            Self::Sender(_) | Self::Errand(_) => self.want_all(core),
+        }
+    }
+
+    /// Whether it uses a file, so that this must not be deleted.
+    pub(super) fn uses(&self, name: &FileName) -> bool {
+        match self {
+            Self::Sender(sender) => sender.uses(name),
+            Self::Receiver(receiver) => receiver.uses(name),
+            Self::Errand(_) => false,
+        }
+    }
+
+    /// Whether the peer began it.
+    fn is_theirs(&self) -> bool {
+        match self {
+            Self::Sender(sender) => sender.is_theirs(),
+            Self::Receiver(receiver) => receiver.is_theirs(),
+            Self::Errand(errand) => errand.id.role == Role::Sender,
+        }
+    }
+
+    /// Order in which half-open sessions make room, the smallest first; `None` for all others.
+    fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
+        match self {
+            Self::Sender(sender) => sender.half_open(core, now),
+            Self::Receiver(receiver) => receiver.half_open(core, now),
+            Self::Errand(_) => None,
+        }
+    }
+
+    /// Removes a half-open session without a word: a later packet of it begins it again.
+    fn evict(&mut self, core: &mut Core, handle: Handle) {
+        core.stats.evicted += 1;
+        self.base().disarm_all(&mut core.shared);
+        if let Some(path) = core.shared.paths.get_mut(&self.id().peer) {
+            path.forget(handle);
+        }
+        match self {
+            Self::Sender(sender) => {
+                core.shared.senders -= 1;
+                sender.release(core);
+            }
+            Self::Receiver(receiver) => receiver.vanish(core),
+            Self::Errand(_) => {}
+        }
+    }
+
+    /// The packet that says how it ended, for those who ask later; and whether it goes now, too:
+    /// who requested a file, or that it be deleted, learns of a failure once.
+    fn last_word(&self) -> (Vec<u8>, bool) {
+        match self {
+            Self::Sender(sender) => (sender.last_word(), sender.is_refusal()),
+            Self::Receiver(receiver) => (receiver.last_word(), false),
+            Self::Errand(errand) => {
+                let word = errand.outcome.map(|code| status(errand.id.number, code));
+                (word.unwrap_or_default(), errand.outcome.is_some())
+            }
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) const fn new() -> Self {
+        Self { slots: Slots::new(), by_id: BTreeMap::new(), closed: Recent::new() }
+    }
+
+    /// Number of sessions under way.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory(&self) -> usize {
+        let words: usize = self.closed.values().map(|word| word.len() + 64).sum();
+        self.slots.iter().map(Session::memory).sum::<usize>() + words
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.slots.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slots.iter_mut()
+    }
+
+    /// The session of a handle, if it is still under way.
+    pub(super) fn get(&self, handle: Handle) -> Option<&Session> {
+        self.slots.get(handle)
+    }
+
+    /// The same, to do something with it.
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Session> {
+        self.slots.get_mut(handle)
+    }
+
+    /// The handle of a session under way.
+    pub(super) fn find(&self, id: &SessionId) -> Option<Handle> {
+        self.by_id.get(id).copied()
+    }
+
+    /// The packet that replies to who asks about a session that is over.
+    pub(super) fn closed(&self, id: &SessionId) -> Option<&Vec<u8>> {
+        self.closed.get(id)
+    }
+
+    pub(super) fn is_closed(&self, id: &SessionId) -> bool {
+        self.closed.contains(id)
+    }
+
+    /// Whether a session has a number already.
+    pub(super) fn is_taken(&self, id: &SessionId) -> bool {
+        self.by_id.contains_key(id) || self.closed.contains(id)
+    }
+
+    /// Begins a session, which gets state of its own; returns its handle.
+    pub(super) fn begin(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        id: SessionId,
+        make: impl FnOnce(&mut Core, Base<Alarm>) -> Session,
+    ) -> Handle {
+        let handle = self.slots.reserve();
+        let base = Base::new(&core.shared.paths, handle, Some(id.peer), now);
+        let session = make(core, base);
+        self.by_id.insert(id, handle);
+        self.slots.fill(handle, session);
+        handle
+    }
+
+    /// Forgets a session that is over, but for the packet that replies to who asks. Returns that
+    /// packet, if it is to be sent now.
+    pub(super) fn settle(
+        &mut self,
+        core: &mut Core,
+        handle: Handle,
+    ) -> Option<(SessionId, Vec<u8>)> {
+        self.slots.get(handle).filter(|session| session.is_done())?;
+        let mut session = self.slots.take(handle)?;
+        session.base().disarm_all(&mut core.shared);
+        if let Session::Sender(_) = session {
+            core.shared.senders -= 1;
+        }
+        let id = session.id();
+        self.by_id.remove(&id);
+        let (word, goes) = session.last_word();
+        let reply = goes.then(|| (id, word.clone()));
+        self.remember(core, id, word);
+        core.user.limit_left(Limit::Sessions);
+        reply
+    }
+
+    /// Keeps the packet that replies to who asks about a session that is over.
+    pub(super) fn remember(&mut self, core: &Core, id: SessionId, word: Vec<u8>) {
+        self.closed.insert_within(core.config.limits.closed, id, word);
+    }
+
+    /// Forgets a session of which nothing is known but data. `false` if it is none of those.
+    pub(super) fn forget_unknown(&mut self, core: &mut Core, id: &SessionId) -> bool {
+        let Some(handle) = self.by_id.get(id).copied() else { return true };
+        let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return false };
+        if !receiver.is_unknown() {
+            return false;
+        }
+        receiver.vanish(core);
+        self.slots.take(handle);
+        self.by_id.remove(id);
+        true
+    }
+
+    /// Has a reception go on under another number.
+    pub(super) fn rename(&mut self, from: &SessionId, to: SessionId) -> Option<&mut Receiver> {
+        let handle = self.by_id.remove(from)?;
+        self.by_id.insert(to, handle);
+        match self.slots.get_mut(handle) {
+            Some(Session::Receiver(receiver)) => Some(receiver),
+            Some(Session::Sender(_) | Session::Errand(_)) | None => None,
+        }
+    }
+
+    /// Whether there is a place for one more session that a peer begins. If none is free, a
+    /// half-open session makes room.
+    pub(super) fn has_place(&mut self, core: &mut Core, now: Time, from: PathId) -> bool {
+        let limits = &core.config.limits;
+        let admission = Admission::of(limits.sessions).with_path_share(limits.sessions_per_path);
+        let theirs = || self.slots.iter().filter(|session| session.is_theirs());
+        let paths = theirs().map(|session| Some(session.id().peer));
+        let place = admission.place(self.by_id.len(), paths, from);
+        if place == Place::Free {
+            return true;
+        }
+        core.user.limit_reached(Limit::Sessions);
+        let idle = theirs()
+            .filter(|session| place == Place::OfAny || session.id().peer == from)
+            .filter_map(|session| Some((session.half_open(core, now)?, session.id())));
+        let Some((_, id)) = idle.min() else { return false };
+        if let Some(handle) = self.by_id.remove(&id)
+            && let Some(mut session) = self.slots.take(handle)
+        {
+            session.evict(core, handle);
+        }
+        true
+    }
+}
