@@ -13,6 +13,7 @@ pub(crate) mod core;
 mod file;
 mod gaps;
 mod hops;
+mod incoming;
 mod indication;
 mod intake;
 mod marks;
@@ -21,22 +22,23 @@ mod receiver;
 mod reports;
 mod request;
 mod sender;
+mod session;
 mod silence;
 mod strangers;
 mod supply;
 #[cfg(test)]
 mod tests;
 pub(crate) mod transport;
+mod units;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{
     Completion, Deadline, Effect, EffectError, Engine, IndexRequest, Input, PathEvent, PathId, Rng,
     Ticket, Time, Transmit, TxBuf,
 };
-use wire::ltp::{Body, CancelReason, End, Segment, SessionId, Unit};
+use wire::ltp::{CancelReason, Segment, SessionId};
 
 pub use self::auth::{Authentication, Ciphersuite, Key};
 pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Pin, Remote, Timer};
@@ -47,21 +49,17 @@ pub use self::indication::{
 pub use self::profile::profile;
 pub use self::request::{Red, SendRequest};
 pub use wire::ltp as segment;
-use wire::ltpt::{Congestion, Transport};
+use wire::ltpt::Congestion;
 
 use self::core::{Alarm, Core, Job, Peer, Shared, Task};
 use self::marks::Lost;
-use self::receiver::Receiver;
 use self::sender::Sender;
-use self::silence::Silence;
+pub(crate) use self::session::Session;
 use self::transport::flow::Flows;
+use self::units::Gathered;
 use crate::path::{Burst, Class, Handle, Pacing, Turn};
 use crate::recent::Recent;
-use crate::session::{Alarm as _, Base, Change, Seat, Slots, Turns};
-use crate::timer::TICK;
-
-/// Time after which units are tried again that no session could begin for.
-const UNITS_RETRY: Duration = Duration::from_millis(100);
+use crate::session::{Base, Change, Seat, Slots, Turns};
 
 /// An LTP engine.
 #[derive(Debug)]
@@ -75,8 +73,7 @@ pub struct Node {
     pub(crate) flows: Flows,
     /// Sessions of an earlier run.
     pub(crate) lost: Lost,
-    /// Units of client data that wait for others, by the engine they are for.
-    gathered: BTreeMap<u64, Vec<u8>>,
+    gathered: Gathered,
     /// Where engines were heard for which no path is set.
     ways: BTreeMap<u64, PathId>,
     /// Receptions with a single segment, the oldest first.
@@ -108,97 +105,8 @@ enum Left {
     Refused(CancelReason, Option<Congestion>),
 }
 
-/// Least silence of a peer after which it may go on from another address.
-const MOVE_AFTER: Duration = Duration::from_secs(1);
-
-/// Least silence of a path after which its sessions are looked at.
-const SILENCE_MIN: Duration = Duration::from_secs(1);
-
 /// A refused session is refused again once in so many of its segments, in case the first answer was lost.
 const REFUSE_EVERY: u64 = 16;
-
-#[derive(Debug)]
-pub(crate) enum Session {
-    Sender(Box<Sender>),
-    Receiver(Box<Receiver>),
-}
-
-impl Session {
-    fn base(&mut self) -> &mut Base<Alarm> {
-        match self {
-            Self::Sender(sender) => &mut sender.base,
-            Self::Receiver(receiver) => &mut receiver.base,
-        }
-    }
-
-    fn base_of(&self) -> &Base<Alarm> {
-        match self {
-            Self::Sender(sender) => &sender.base,
-            Self::Receiver(receiver) => &receiver.base,
-        }
-    }
-
-    /// The engine at the other end.
-    fn engine(&self) -> u64 {
-        match self {
-            Self::Sender(sender) => sender.destination(),
-            Self::Receiver(receiver) => receiver.id().originator,
-        }
-    }
-
-    fn peer(&self) -> &Peer {
-        match self {
-            Self::Sender(sender) => &sender.peer,
-            Self::Receiver(receiver) => &receiver.peer,
-        }
-    }
-
-    fn peer_mut(&mut self) -> &mut Peer {
-        match self {
-            Self::Sender(sender) => &mut sender.peer,
-            Self::Receiver(receiver) => &mut receiver.peer,
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        match self {
-            Self::Sender(sender) => sender.is_done(),
-            Self::Receiver(receiver) => receiver.is_done(),
-        }
-    }
-
-    fn report(&self) -> Report {
-        match self {
-            Self::Sender(sender) => sender.report(),
-            Self::Receiver(receiver) => receiver.report(),
-        }
-    }
-
-    fn want_all(&mut self, core: &mut Core) {
-        match self {
-            Self::Sender(sender) => sender.want_all(core),
-            Self::Receiver(receiver) => receiver.want_all(core),
-        }
-    }
-
-    /// Whether the peer may go on by another path than the one it used: not while segments arrive
-    /// on that, because anybody can write the number of a session into a segment.
-    fn may_move(&self, core: &Core, now: Time) -> bool {
-        let remote = &self.peer().remote;
-        let patience = core.answer_time(self.base_of(), remote).max(MOVE_AFTER);
-        let base = self.base_of();
-        let path = base.seat.path.and_then(|id| core.shared.paths.get(&id));
-        path.is_none_or(|path| !path.is_up()) || now.since(base.last_heard) >= patience
-    }
-
-    /// The path or its return came up: it is used at once.
-    fn resume(&mut self, core: &mut Core, now: Time) {
-        match self {
-            Self::Sender(sender) => sender.resume(core),
-            Self::Receiver(receiver) => receiver.resume(core, now),
-        }
-    }
-}
 
 impl Node {
     /// An engine with these settings.
@@ -218,7 +126,7 @@ impl Node {
             closed: Recent::new(),
             flows,
             lost: Lost::new(!journal),
-            gathered: BTreeMap::new(),
+            gathered: Gathered::default(),
             half_open: Recent::new(),
             elsewhere: BTreeSet::new(),
             held: VecDeque::new(),
@@ -301,15 +209,11 @@ impl Node {
     /// [`Limits`], whatever the blocks' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        let held = self.slots.iter().map(|session| match session {
-            Session::Sender(sender) => size_of::<Sender>() + sender.memory(),
-            Session::Receiver(receiver) => size_of::<Receiver>() + receiver.memory(),
-        });
-        held.sum::<usize>()
+        self.slots.iter().map(Session::memory).sum::<usize>()
             + self.core.shared.room.held()
             + self.closed.len() * 2 * size_of::<(SessionId, Closed)>()
             + self.core.shared.replies.memory()
-            + self.gathered.values().map(Vec::len).sum::<usize>()
+            + self.gathered.len()
             + self.flows.memory()
     }
 
@@ -335,78 +239,6 @@ impl Node {
         let (base, peer) = self.new_session(now, request.destination);
         let sender = Sender::of_file(base, peer, request, &mut self.core);
         Ok(self.begin(sender))
-    }
-
-    /// Gathers a small unit of client data into a block with others for the same engine, which is sent
-    /// as [`Config::aggregation`] says, all of it red. What is gathered is lost with this engine.
-    ///
-    /// # Errors
-    /// The request cannot be carried out; the unit was not taken.
-    pub fn send_data(
-        &mut self,
-        now: Time,
-        destination: u64,
-        service: u64,
-        data: &[u8],
-    ) -> Result<(), RequestError> {
-        self.check_destination(destination)?;
-        let limits = &self.core.config.limits;
-        let Some(Aggregation { size, age }) = self.core.config.aggregation else {
-            return Err(RequestError::NoAggregation);
-        };
-        let unit = Unit { service, data };
-        let len = unit.encoded_len();
-        if len > limits.units {
-            return Err(RequestError::LargeUnit(len));
-        }
-        let is_new = !self.gathered.contains_key(&destination);
-        if len > limits.units_total.saturating_sub(self.core.units)
-            || is_new && self.gathered.len() >= limits.sessions
-        {
-            return Err(RequestError::TooManyUnits);
-        }
-        let size = size.min(limits.units);
-        let gathered = self.gathered.get(&destination).map_or(0, Vec::len);
-        if gathered > 0 && gathered + len > size && !self.send_units(now, destination) {
-            return Err(RequestError::TooManySessions);
-        }
-        let block = self.gathered.entry(destination).or_default();
-        if block.is_empty() {
-            let alarm = Alarm::Units(destination);
-            self.core.shared.timers.set((Handle::NOBODY, alarm), now + age.max(TICK), alarm.why());
-        }
-        let at = block.len();
-        block.resize(at + len, 0);
-        unit.encode(&mut block[at..]).expect("the unit has the length it said");
-        self.core.units += len;
-        if block.len() >= size {
-            // If no session can begin now, the timer tries again.
-            self.send_units(now, destination);
-        }
-        Ok(())
-    }
-
-    /// Sends what was gathered for an engine; `false` if no session can begin.
-    fn send_units(&mut self, now: Time, destination: u64) -> bool {
-        if !self.has_room() {
-            return false;
-        }
-        let Some(block) = self.gathered.remove(&destination) else { return true };
-        self.core.shared.timers.cancel((Handle::NOBODY, Alarm::Units(destination)));
-        // From now on the session counts them.
-        self.core.units -= block.len();
-        let (base, peer) = self.new_session(now, destination);
-        let sender = Sender::of_units(base, peer, destination, block.into(), &mut self.core);
-        self.begin(sender);
-        true
-    }
-
-    /// The first of the units gathered for an engine has waited long enough.
-    fn units_are_due(&mut self, now: Time, destination: u64) {
-        if !self.send_units(now, destination) {
-            let alarm = Alarm::Units(destination);
-            self.core.shared.timers.set((Handle::NOBODY, alarm), now + UNITS_RETRY, alarm.why());
-        }
     }
 
     /// Whether an engine can be sent to.
@@ -497,171 +329,6 @@ impl Node {
                 return id;
             }
         }
-    }
-
-    /// One datagram arrived.
-    fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        // Four octets of zero keep an address translation alive (RFC 7122 §3).
-        if datagram == [0; 4] {
-            return;
-        }
-        let Ok(segment) = Segment::decode(datagram) else {
-            self.core.stats.decode_errors += 1;
-            return;
-        };
-        let authentication = self.peer(from, segment.session).authentication.as_ref();
-        if authentication.is_some_and(|keys| !keys.admits(datagram, &segment)) {
-            self.core.stats.unauthenticated += 1;
-            return;
-        }
-        self.core.stats.received.count(&segment.body);
-        let is_ours = segment.session.originator == self.core.config.engine;
-        let for_sender = match segment.body {
-            Body::Report(_)
-            | Body::Cancel { by: End::Receiver, .. }
-            | Body::CancelAck { by: End::Sender } => true,
-            Body::Data(_)
-            | Body::ReportAck { .. }
-            | Body::Cancel { by: End::Sender, .. }
-            | Body::CancelAck { by: End::Receiver } => false,
-        };
-        if is_ours != for_sender {
-            self.core.stats.stray += 1;
-            return;
-        }
-        let wait = self.peer(from, segment.session).host_delay;
-        if wait.is_zero() || !asks(&segment) {
-            self.take(now, from, &segment);
-        } else if self.held.len() < self.core.config.limits.buffers.replies {
-            let alarm = (Handle::NOBODY, Alarm::Host);
-            self.held.push_back((now + wait, from, datagram.to_vec()));
-            let first = self.held.front().map_or(now, |(at, ..)| *at);
-            self.core.shared.timers.set(alarm, first.max(now + TICK), Alarm::Host.why());
-        }
-    }
-
-    /// This host comes round to what it heard.
-    fn take_held(&mut self, now: Time) {
-        while self.held.front().is_some_and(|(at, ..)| *at <= now) {
-            let Some((_, from, datagram)) = self.held.pop_front() else { break };
-            if let Ok(segment) = Segment::decode(&datagram) {
-                self.take(now, from, &segment);
-            }
-        }
-        if let Some((at, ..)) = self.held.front() {
-            let alarm = (Handle::NOBODY, Alarm::Host);
-            self.core.shared.timers.set(alarm, (*at).max(now + TICK), Alarm::Host.why());
-        }
-    }
-
-    fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
-        let known = self.by_id.get(&segment.session).copied();
-        match known.or_else(|| self.accept(now, from, segment)) {
-            Some(handle) => {
-                self.deliver(now, from, handle, segment);
-                if self.core.config.transport.is_some() {
-                    self.pass_on(handle);
-                    self.settle(handle);
-                }
-            }
-            None => self.answer_stranger(now, from, segment),
-        }
-    }
-
-    /// A segment of a session under way arrived. After a long silence, all sessions of its path go
-    /// on at once: one of them found out that an outage is over.
-    fn end_silence(&mut self, now: Time, path: PathId) {
-        let before = self.core.heard.insert(path, now).unwrap_or(now);
-        if now.since(before) < SILENCE_MIN {
-            return;
-        }
-        self.core.probes.remove(&path);
-        let Self { core, slots, .. } = self;
-        for session in slots.iter_mut().filter(|it| it.base_of().seat.path == Some(path)) {
-            let reply = core.answer_time(session.base_of(), &session.peer().remote);
-            // What began since did not wait so long.
-            let lasts = now.since(before.max(session.base_of().last_heard));
-            if (Silence { reply, lasts }).is_long() {
-                session.resume(core, now);
-            }
-        }
-    }
-
-    /// Whether a segment of a session may be from its peer. After a silence, the peer may go on by
-    /// another path.
-    fn is_from_peer(
-        &mut self,
-        now: Time,
-        from: PathId,
-        handle: Handle,
-        segment: &Segment<'_>,
-    ) -> bool {
-        if let Some(session) =
-            self.slots.get(handle).filter(|it| it.base_of().seat.path != Some(from))
-        {
-            let (engine, remote) = (session.engine(), session.peer().remote.clone());
-            if !self.hears(engine, &remote, from) {
-                self.core.stats.stray += 1;
-                return false;
-            }
-        }
-        let Self { core, slots, .. } = self;
-        let Some(session) = slots.get_mut(handle) else { return false };
-        if !session.peer_mut().cookies.admit(segment) {
-            core.stats.wrong_cookies += 1;
-            return false;
-        }
-        // Replies go to the address that the settings name.
-        if session.base().seat.path != Some(from) && session.peer().remote.path.is_none() {
-            if !session.may_move(core, now) {
-                core.stats.stray += 1;
-                return false;
-            }
-            session.base().move_to(&mut core.shared, now, from);
-            session.want_all(core);
-        }
-        true
-    }
-
-    fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
-        if !self.is_from_peer(now, from, handle, segment) {
-            return;
-        }
-        if let Some(path) = self.slots.get(handle).and_then(|it| it.base_of().seat.path) {
-            self.end_silence(now, path);
-        }
-        let Self { core, slots, half_open, .. } = self;
-        let Some(session) = slots.get_mut(handle) else { return };
-        match (session, segment.body) {
-            (Session::Receiver(receiver), Body::Data(data)) => {
-                let was_half_open = receiver.is_half_open();
-                receiver.on_data(core, now, &data);
-                if was_half_open && !receiver.is_half_open() {
-                    half_open.forget(&segment.session);
-                }
-            }
-            (Session::Receiver(receiver), Body::ReportAck { serial }) => {
-                receiver.on_report_ack(core, now, serial);
-            }
-            (Session::Receiver(receiver), Body::Cancel { reason, .. }) => {
-                receiver.on_cancel(core, reason);
-            }
-            (Session::Receiver(receiver), Body::CancelAck { .. }) => receiver.on_cancel_ack(core),
-            (Session::Sender(sender), Body::Report(report)) => {
-                sender.on_report(core, now, &report);
-            }
-            (Session::Sender(sender), Body::Cancel { reason, .. }) => {
-                let transport = Transport::from_extensions(segment.header);
-                let congestion = transport.ok().and_then(|transport| transport.congestion);
-                sender.on_cancel(core, reason, congestion);
-            }
-            (Session::Sender(sender), Body::CancelAck { .. }) => sender.on_cancel_ack(core),
-            (Session::Receiver(_), Body::Report(_))
-            | (Session::Sender(_), Body::Data(_) | Body::ReportAck { .. }) => {
-                core.stats.stray += 1;
-            }
-        }
-        self.settle(handle);
     }
 
     fn path_event(&mut self, now: Time, id: PathId, event: PathEvent) {
@@ -881,14 +548,5 @@ impl Engine for Node {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         self.core.shared.timers.next()
-    }
-}
-
-/// Whether a segment asks for an answer.
-fn asks(segment: &Segment<'_>) -> bool {
-    match segment.body {
-        Body::Data(data) => data.checkpoint.is_some(),
-        Body::Report(_) => true,
-        Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => false,
     }
 }

@@ -1,6 +1,7 @@
 //! The checkpoints of a session that sends: which of them await a report, and when they are
 //! retransmitted (RFC 5326 §6.2, §6.7).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::Time;
@@ -19,14 +20,14 @@ const RESUMED_MAX: usize = 16;
 
 /// A checkpoint without a report.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outstanding {
+struct Outstanding {
     start: u64,
     end: u64,
     /// The bounds of the report that it answers.
     scope: Option<(u64, u64)>,
     /// The report it answers; 0 if none.
-    pub(super) report: u64,
-    pub(super) attempts: u32,
+    report: u64,
+    attempts: u32,
     /// Whether the next segment that carries it is another attempt, and not a copy.
     is_due: bool,
     /// Whether it waits for a sign of life, and another checkpoint is retransmitted meanwhile.
@@ -37,7 +38,7 @@ pub(super) struct Outstanding {
 
 /// Late replies in a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Late {
+struct Late {
     replies: u32,
     least: Duration,
 }
@@ -81,32 +82,120 @@ impl Outstanding {
     }
 }
 
-impl Sender {
-    /// Sets a checkpoint at `end`, in answer to a report with these bounds or to none.
-    pub(super) fn new_checkpoint(
-        &mut self,
-        end: u64,
-        report: u64,
-        scope: Option<(u64, u64)>,
-    ) -> u64 {
+/// Checkpoints of a session.
+#[derive(Debug)]
+pub(super) struct Checkpoints {
+    /// Those without a report.
+    open: BTreeMap<u64, Outstanding>,
+    /// Where a checkpoint ends, and its serial number.
+    ends: BTreeMap<u64, u64>,
+    /// Serial number of the next one.
+    serial: u64,
+    late: Late,
+    /// New red bytes since the last checkpoint among them, and when that left; before the first,
+    /// when the first segment did.
+    unchecked: u64,
+    checked_at: Option<Time>,
+}
+
+impl Checkpoints {
+    pub(super) fn new(serial: u64) -> Self {
+        let (open, ends, late) = (BTreeMap::new(), BTreeMap::new(), Late::default());
+        Self { open, ends, serial, late, unchecked: 0, checked_at: None }
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.open.len() * (size_of::<Outstanding>() + 32)
+    }
+
+    /// Serial number of the next one.
+    pub(super) fn next(&self) -> u64 {
+        self.serial
+    }
+
+    /// Serial number of the one that ends at `end`.
+    pub(super) fn at(&self, end: u64) -> Option<u64> {
+        self.ends.get(&end).copied()
+    }
+
+    /// The report to which one replies; 0 if none.
+    pub(super) fn report(&self, serial: u64) -> u64 {
+        self.open.get(&serial).map_or(0, |checkpoint| checkpoint.report)
+    }
+
+    /// Whether one has no report.
+    pub(super) fn contains(&self, serial: u64) -> bool {
+        self.open.contains_key(&serial)
+    }
+
+    /// Whether `len` new red bytes that leave at `at` are to be one, of which one is due after so
+    /// many bytes or so much time.
+    pub(super) fn is_due(
+        &self,
+        len: u64,
+        at: Time,
+        (every, interval): (Option<u64>, Option<Duration>),
+    ) -> bool {
+        let waited = self.checked_at.map(|before| at.since(before));
+        every.is_some_and(|every| self.unchecked + len >= every)
+            || interval.zip(waited).is_some_and(|(most, waited)| waited >= most)
+    }
+
+    /// Notes new red data that left.
+    pub(super) fn data_left(&mut self, len: u64, at: Time) {
+        self.unchecked += len;
+        self.checked_at.get_or_insert(at);
+    }
+
+    /// Notes that new data left with one.
+    pub(super) fn new_left(&mut self, at: Time) {
+        (self.unchecked, self.checked_at) = (0, Some(at));
+    }
+
+    /// Sets a checkpoint at `end`, in reply to a report with these bounds or to none; returns its
+    /// serial number.
+    pub(super) fn set(&mut self, end: u64, report: u64, scope: Option<(u64, u64)>) -> u64 {
         let serial = self.serial;
         self.serial += 1;
         if let Some(before) = self.ends.insert(end, serial) {
             // Its segment carries the new number from now on.
-            self.checkpoints.remove(&before);
+            self.open.remove(&before);
         }
-        self.checkpoints.insert(serial, Outstanding::new(end, report, scope));
+        self.open.insert(serial, Outstanding::new(end, report, scope));
         serial
     }
 
+    /// Those that left, by their serial numbers.
+    fn sent(&self) -> impl DoubleEndedIterator<Item = (&u64, &Outstanding)> {
+        self.open.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0)
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+        self.ends.clear();
+    }
+
+    /// Forgets one.
+    fn remove(&mut self, serial: u64) {
+        if let Some(over) = self.open.remove(&serial)
+            && self.ends.get(&over.end) == Some(&serial)
+        {
+            self.ends.remove(&over.end);
+        }
+    }
+}
+
+impl Sender {
     /// A segment with a checkpoint has left.
     pub(super) fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
-        if !self.checkpoints.values().any(|other| other.attempts > 0) {
+        if self.checkpoints.sent().next().is_none() {
             // Nobody had a reason to reply before.
             self.base.last_heard = self.base.last_heard.max(at);
         }
         let silence = self.silence(core, at);
-        let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
+        let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) else { return };
         if checkpoint.attempts == 0 {
             checkpoint.first_left = at;
         }
@@ -130,7 +219,7 @@ impl Sender {
 
     /// No report on a checkpoint came in time (§6.7).
     pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
-        let Some(checkpoint) = self.checkpoints.get_mut(&serial) else { return };
+        let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) else { return };
         let attempts = checkpoint.attempts;
         let silence = self.silence(core, now);
         let remote = &self.peer.remote;
@@ -144,10 +233,10 @@ impl Sender {
             return;
         }
         let newest = |(serial, checkpoint): &(&u64, &Outstanding)| (checkpoint.end, **serial);
-        let sent = self.checkpoints.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0);
-        let is_probe = sent.max_by_key(newest).is_some_and(|(newest, _)| *newest == serial);
+        let is_probe =
+            self.checkpoints.sent().max_by_key(newest).is_some_and(|(newest, _)| *newest == serial);
         let may_hold = remote.checkpoint_timer == Timer::Auto;
-        if let Some(checkpoint) = self.checkpoints.get_mut(&serial) {
+        if let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) {
             checkpoint.is_due = true;
             checkpoint.is_held = may_hold && silence.is_long() && !is_probe;
             if checkpoint.is_held {
@@ -159,15 +248,15 @@ impl Sender {
 
     /// Queues the segment of a checkpoint.
     fn retransmit(&mut self, core: &mut Core, serial: u64) {
-        let Some(checkpoint) = self.checkpoints.get(&serial) else { return };
-        let (start, end) = (checkpoint.start, checkpoint.end);
+        let Some(checkpoint) = self.checkpoints.open.get(&serial) else { return };
+        let (start, end, content) = (checkpoint.start, checkpoint.end, self.layout.content);
         if let Some(source) = self.source.as_mut()
-            && start < self.content
+            && start < content
         {
-            source.request(start, end.min(self.content), usize::MAX);
+            source.request(start, end.min(content), usize::MAX);
             source.read_repairs(core, self.base.seat.handle);
         }
-        self.description_due |= end > self.content;
+        self.layout.description_due |= end > content;
         self.base.want(&mut core.shared, Class::Repair);
     }
 
@@ -176,9 +265,9 @@ impl Sender {
         if self.phase != Phase::Sending {
             return;
         }
-        let held = self.checkpoints.iter().filter(|(_, checkpoint)| checkpoint.is_held);
+        let held = self.checkpoints.open.iter().filter(|(_, checkpoint)| checkpoint.is_held);
         for serial in held.map(|(serial, _)| *serial).collect::<Vec<_>>() {
-            if let Some(checkpoint) = self.checkpoints.get_mut(&serial) {
+            if let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) {
                 checkpoint.is_held = false;
             }
             self.retransmit(core, serial);
@@ -191,10 +280,9 @@ impl Sender {
         if self.peer.remote.retransmission_limit.is_some() {
             return;
         }
-        let sent = self.checkpoints.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0);
-        let newest = sent.rev().take(RESUMED_MAX).map(|(serial, _)| *serial);
+        let newest = self.checkpoints.sent().rev().take(RESUMED_MAX).map(|(serial, _)| *serial);
         for serial in newest.collect::<Vec<_>>() {
-            if let Some(checkpoint) = self.checkpoints.get_mut(&serial) {
+            if let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) {
                 (checkpoint.is_due, checkpoint.is_held) = (true, false);
             }
             self.retransmit(core, serial);
@@ -204,28 +292,28 @@ impl Sender {
     /// A report has arrived: its checkpoint is done with, and so are those before it of which the
     /// report says all.
     pub(super) fn checkpoint_answered(&mut self, core: &mut Core, now: Time, report: &Report<'_>) {
-        let Some(answered) = self.checkpoints.get(&report.checkpoint).copied() else { return };
+        let Some(answered) = self.checkpoints.open.get(&report.checkpoint).copied() else { return };
         if answered.attempts == 1
-            && let Some(took) = self.late.sample(now.since(answered.left), answered.is_due)
+            && let Some(took) =
+                self.checkpoints.late.sample(now.since(answered.left), answered.is_due)
         {
             self.base.seat.sample(&mut core.shared.paths, took);
         }
         // A receiver learns the end of a block that is passed on from its last segment alone.
         let keeps_end = matches!(self.source, Some(Supply::Passage(_)));
-        let red = self.red;
+        let red = self.layout.red;
         let is_moot = |checkpoint: &Outstanding| {
             checkpoint.attempts > 0
                 && checkpoint.first_left <= answered.first_left
                 && checkpoint.is_within(report.lower, report.upper)
                 && !(keeps_end && checkpoint.end == red)
         };
-        let moot = self.checkpoints.iter().filter(|(_, checkpoint)| is_moot(checkpoint));
+        let moot = self.checkpoints.open.iter().filter(|(_, checkpoint)| is_moot(checkpoint));
         let moot = moot.map(|(serial, _)| *serial).chain([report.checkpoint]);
         for serial in moot.collect::<Vec<_>>() {
-            let Some(over) = self.checkpoints.remove(&serial) else { continue };
-            self.base.disarm(&mut core.shared, Alarm::Checkpoint(serial));
-            if self.ends.get(&over.end) == Some(&serial) {
-                self.ends.remove(&over.end);
+            if self.checkpoints.contains(serial) {
+                self.base.disarm(&mut core.shared, Alarm::Checkpoint(serial));
+                self.checkpoints.remove(serial);
             }
         }
     }
@@ -242,19 +330,20 @@ impl Sender {
     /// because its receiver was restarted: asks what is there.
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
         let Some(source) = self.source.as_mut() else { return };
-        if self.acked.covered() >= self.red {
+        let layout = &self.layout;
+        if self.reports.claimed().covered() >= layout.red {
             return;
         }
-        let is_described = self.described && !self.description.is_empty();
-        let sent = if is_described { self.total } else { source.sent() };
-        let may_go_on = sent < self.red && self.window.is_none();
-        let is_asked = self.checkpoints.values().any(|cp| cp.attempts > 0 && !cp.is_due);
-        let is_busy = source.has_repairs() || self.description_due;
+        let is_described = layout.is_described() && layout.is_description_sent();
+        let sent = if is_described { layout.total } else { source.sent() };
+        let may_go_on = sent < layout.red && self.window.is_none();
+        let is_asked = self.checkpoints.open.values().any(|cp| cp.attempts > 0 && !cp.is_due);
+        let is_busy = source.has_repairs() || layout.description_due;
         if may_go_on && !is_asked && !is_busy {
             // What comes next asks, and is answered.
             return;
         }
-        let end = sent.min(self.red);
+        let end = sent.min(layout.red);
         if !may_go_on && !is_asked && !is_busy && end > 0 {
             if let Some(mut source) = self.source.take() {
                 self.ask_at(core, &mut source, end);
@@ -267,14 +356,14 @@ impl Sender {
 
     /// Queues a checkpoint at `end`, behind which nothing was sent.
     pub(super) fn ask_at(&mut self, core: &mut Core, source: &mut Supply, end: u64) {
-        if end > self.content {
-            self.description_due = true;
+        if end > self.layout.content {
+            self.layout.description_due = true;
         } else {
             // One byte is enough to ask.
             source.request(end - 1, end, usize::MAX);
             source.read_repairs(core, self.base.seat.handle);
         }
-        self.new_checkpoint(end, 0, None);
+        self.checkpoints.set(end, 0, None);
     }
 }
 

@@ -8,10 +8,25 @@ use crate::ltp::core::Core;
 use crate::ltp::supply::Supply;
 use crate::path::{Class, Path};
 use crate::storage::Storage as _;
-use crate::thin_return::fill::Replies;
+use crate::thin_return::fill::{Fill, Replies};
 
 /// Light takes most of the time of a reply if it takes so many times as long as the return link.
 const LIGHT_MOST: u32 = 8;
+
+/// Passes over what no report claimed.
+#[derive(Debug, Default)]
+pub(super) struct Filling {
+    passes: Fill,
+    /// Whether a pass is under way.
+    is_under_way: bool,
+}
+
+impl Filling {
+    /// Notes a report with news.
+    pub(super) fn news(&mut self) {
+        self.passes.news();
+    }
+}
 
 impl Sender {
     /// Whether parts may go again unrequested: of a file, by a path that the session has for
@@ -36,8 +51,8 @@ impl Sender {
     fn replies<'a>(&self, path: &'a Path) -> Replies<'a> {
         Replies {
             path,
-            segment: self.room(path.mtu().max(64), self.content, None).unwrap_or(1),
-            is_known: self.reports_seen.covered() > 0,
+            segment: self.room(path.mtu().max(64), self.layout.content, None).unwrap_or(1),
+            is_known: self.reports.any(),
             // Checkpoints are retransmitted, and an outage is silent, too.
             silence: Duration::ZERO,
         }
@@ -47,35 +62,40 @@ impl Sender {
     /// be sent.
     pub(super) fn begin_fill(&mut self, core: &mut Core) {
         let Some(source) = self.source.as_ref().filter(|source| source.at_end()) else { return };
-        let is_busy = source.has_repairs() || self.description_due || self.is_filling;
-        let is_described = !self.described || !self.description.is_empty();
-        if is_busy || !is_described || !self.may_fill(core) {
+        let is_busy =
+            source.has_repairs() || self.layout.description_due || self.filling.is_under_way;
+        if is_busy || !self.layout.is_description_sent() || !self.may_fill(core) {
             return;
         }
         let Some(path) = self.path(core).filter(|path| self.has_thin_return(path)) else { return };
         let (replies, sent) = (self.replies(path), source.sent());
         let most = self.peer.remote.repair_copies.saturating_sub(1);
-        if self.fill.begin(&replies, &self.acked, sent.min(self.red), most) {
-            self.is_filling = true;
+        if self.filling.passes.begin(
+            &replies,
+            self.reports.claimed(),
+            sent.min(self.layout.red),
+            most,
+        ) {
+            self.filling.is_under_way = true;
             self.base.want(&mut core.shared, Class::Repair);
         }
     }
 
     /// Queues the next part of a pass. Behind the last one, the end asks for a report on all.
     pub(super) fn go_on_filling(&mut self, core: &mut Core, source: &mut Supply) {
-        if !self.is_filling {
+        if !self.filling.is_under_way {
             return;
         }
         let most = core.shared.room().read_piece as u64;
         let Some(path) = self.path(core) else { return };
-        let (replies, sent) = (self.replies(path), source.sent().min(self.red));
-        let part = self.fill.next_part(&replies, &self.acked, sent, most);
+        let (replies, sent) = (self.replies(path), source.sent().min(self.layout.red));
+        let part = self.filling.passes.next_part(&replies, self.reports.claimed(), sent, most);
         source.choose_copies(1, 1, None);
         if let Some((start, end)) = part {
             source.repeat(start, end, core.config.limits.gaps);
         } else {
-            self.is_filling = false;
-            self.ask_at(core, source, self.red);
+            self.filling.is_under_way = false;
+            self.ask_at(core, source, self.layout.red);
         }
         source.read_repairs(core, self.base.seat.handle);
     }
@@ -91,12 +111,12 @@ impl Sender {
         if !source.at_end() {
             return true;
         }
-        let (replies, sent) = (self.replies(path), source.sent().min(self.red));
+        let (replies, sent) = (self.replies(path), source.sent().min(self.layout.red));
         // A pass under way continues, and ends with a checkpoint.
-        if !self.is_filling && self.fill.take_over(&replies, sent) {
-            self.is_filling = true;
+        if !self.filling.is_under_way && self.filling.passes.take_over(&replies, sent) {
+            self.filling.is_under_way = true;
             self.base.want(&mut core.shared, Class::Repair);
         }
-        self.is_filling
+        self.filling.is_under_way
     }
 }

@@ -23,11 +23,11 @@ impl Sender {
         core: &mut Core,
     ) -> Self {
         let mut sender = Self::new(base, peer, destination, core);
-        (sender.service, sender.described) = (stored.service, false);
+        sender.service = stored.service;
+        sender.layout.set_bare();
         let shape = &stored.shape;
         sender.source = Some(Supply::Passage(Passage::new(shape.parts.clone())));
-        sender.red = shape.red;
-        (sender.content, sender.total) = (u64::MAX, u64::MAX);
+        sender.layout.set_open(shape.red);
         if let Some(end) = shape.end {
             sender.ends_at(core, end, shape.last.clone());
         }
@@ -44,10 +44,11 @@ impl Sender {
         core: &mut Core,
     ) -> Self {
         let mut sender = Self::new(base, peer, destination, core);
-        (sender.service, sender.described) = (service, false);
+        sender.service = service;
+        sender.layout.set_bare();
         sender.source = Some(Supply::Passage(Passage::new(arrived)));
-        (sender.content, sender.total, sender.red) = (u64::MAX, u64::MAX, u64::MAX);
-        (sender.is_red_known, sender.is_end_known) = (false, false);
+        sender.layout.set_open(u64::MAX);
+        (sender.layout.is_red_known, sender.layout.is_end_known) = (false, false);
         sender.phase = Phase::Sending;
         sender
     }
@@ -63,18 +64,18 @@ impl Sender {
         if self.phase != Phase::Sending {
             return;
         }
-        self.red = red;
-        if let Some(total) = news.total.filter(|_| !self.is_end_known) {
+        self.layout.red = red;
+        if let Some(total) = news.total.filter(|_| !self.layout.is_end_known) {
             self.ends_at(core, total, news.last.clone());
         }
         let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
         passage.take(news, core.shared.read_ahead());
-        if is_known && !std::mem::replace(&mut self.is_red_known, true) && red > 0 {
+        if is_known && !std::mem::replace(&mut self.layout.is_red_known, true) && red > 0 {
             // Its last octet is on its way as one of many: it is sent again, as the end.
             if !passage.sent_of(red - 1, red).is_empty()
                 && passage.request(red - 1, red, usize::MAX)
             {
-                self.new_checkpoint(red, 0, None);
+                self.checkpoints.set(red, 0, None);
             }
         }
         self.read_on(core);
@@ -82,25 +83,21 @@ impl Sender {
 
     /// It is known where the block ends, and how.
     fn ends_at(&mut self, core: &Core, total: u64, last: Option<Last>) {
-        self.is_end_known = true;
-        self.set_last(core, last);
-        self.total = total;
-        self.content = self.last.as_ref().map_or(total, |last| last.offset);
-        let (content, is_green) = (self.content, self.red < total);
+        let last = last.filter(|last| self.fits(core, last));
+        self.layout.end_at(total, last);
+        let (content, is_green) = (self.layout.content, self.layout.red < total);
         if let Some(Supply::Passage(passage)) = self.source.as_mut() {
             passage.end_at(content, is_green);
         }
     }
 
-    /// The last segment of the block stays one, if it fits.
-    fn set_last(&mut self, core: &Core, last: Option<Last>) {
+    /// Whether the last segment of the block fits, so that it stays one.
+    fn fits(&self, core: &Core, last: &Last) -> bool {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
-        let checkpoint = Some(Checkpoint { serial: self.serial, report: self.serial });
-        let room = |last: &Last| self.room(path.map_or(1024, Path::mtu), last.offset, checkpoint);
-        self.last = last.filter(|last| {
-            !last.octets.is_empty() && room(last).is_some_and(|room| last.octets.len() <= room)
-        });
-        self.described = self.last.is_some();
+        let serial = self.checkpoints.next();
+        let checkpoint = Some(Checkpoint { serial, report: serial });
+        let room = self.room(path.map_or(1024, Path::mtu), last.offset, checkpoint);
+        !last.octets.is_empty() && room.is_some_and(|room| last.octets.len() <= room)
     }
 
     /// All has arrived that will: the working file is this session's.

@@ -1,0 +1,97 @@
+//! The end of a session that sends: by either engine, or as all is well.
+
+use wire::ltp::{CancelReason, End};
+use wire::ltpt::Congestion;
+
+use super::{Phase, Sender};
+use crate::ltp::core::Core;
+use crate::ltp::indication::{Failure, Finished, Indication};
+use crate::ltp::transport::flow::Outcome;
+use crate::path::Class;
+
+impl Sender {
+    /// The receiver ends the session.
+    pub(crate) fn on_cancel(
+        &mut self,
+        core: &mut Core,
+        reason: CancelReason,
+        congestion: Option<Congestion>,
+    ) {
+        self.congestion = congestion;
+        self.cancel_ack_due = true;
+        self.base.want(&mut core.shared, Class::Control);
+        if matches!(self.phase, Phase::Opening | Phase::Sending) {
+            self.finished(core, Err(Failure::new(End::Receiver, reason)), true);
+            self.end(core);
+        }
+    }
+
+    /// The receiver acknowledges the cancellation.
+    pub(crate) fn on_cancel_ack(&mut self, core: &mut Core) {
+        if matches!(self.phase, Phase::Cancelling { .. }) {
+            self.close(core);
+        }
+    }
+
+    /// Ends the session, and informs the receiver.
+    pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
+        self.fail(core, Failure::new(End::Sender, reason));
+    }
+
+    pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
+        let reason = failure.reason;
+        let silent = match self.phase {
+            Phase::Opening => true,
+            Phase::Sending => self.source.as_ref().is_none_or(|source| source.sent() == 0),
+            Phase::Closing | Phase::Cancelling { .. } | Phase::Done => return,
+        };
+        self.finished(core, Err(failure), false);
+        self.end(core);
+        if silent {
+            // The receiver knows nothing of it.
+            self.close(core);
+            return;
+        }
+        let most = self.peer.remote.cancel_limit(failure.cause);
+        self.phase = Phase::Cancelling { reason, due: true, attempts: 0, most };
+        self.base.want(&mut core.shared, Class::Control);
+    }
+
+    /// All of the red part is there, as far as there is any.
+    pub(super) fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
+        self.finished(core, Ok(()), is_confirmed);
+        self.end(core);
+    }
+
+    fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, is_confirmed: bool) {
+        if let Some(flow) = self.flow {
+            let (size, congestion) = (self.layout.content, self.congestion);
+            core.outcomes.push_back(Outcome::Sent { flow, result, is_confirmed, size, congestion });
+            return;
+        }
+        core.user.indicate(Indication::Finished(Finished {
+            id: self.peer.session,
+            role: End::Sender,
+            result,
+            is_confirmed,
+            name: self.name.clone(),
+            size: self.layout.content,
+        }));
+    }
+
+    /// Nothing more of the block is sent; replies that are due still go.
+    fn end(&mut self, core: &mut Core) {
+        self.base.disarm_all(&mut core.shared);
+        self.checkpoints.clear();
+        if let Some(source) = self.source.take() {
+            source.close(core);
+        }
+        self.phase = Phase::Closing;
+        self.base.want(&mut core.shared, Class::Control);
+    }
+
+    pub(super) fn close(&mut self, core: &mut Core) {
+        self.base.disarm_all(&mut core.shared);
+        self.phase = Phase::Done;
+    }
+}
