@@ -1,7 +1,5 @@
 //! Bundles for this node (RFC 9171 §5.7).
 
-use std::collections::BTreeSet;
-
 use engine::Time;
 use wire::bp6;
 use wire::bp7::{AdministrativeRecord, BundleFlags, BundleId, Eid, Reason};
@@ -22,20 +20,20 @@ impl Agent {
         if endpoint.is_singleton() && !self.is_ours(endpoint) {
             return Err(RequestError::NotOurs);
         }
-        if self.endpoints.contains_key(endpoint) {
+        if self.users.is_registered(endpoint) {
             return Err(RequestError::Taken);
         }
-        self.endpoints.insert(endpoint.clone(), BTreeSet::new());
+        self.users.register(endpoint);
         self.offer(endpoint);
         Ok(())
     }
 
     /// Takes no more bundles for an endpoint: those that were not confirmed wait for whoever registers it next.
     pub fn deregister(&mut self, endpoint: &Eid) {
-        for number in self.endpoints.remove(endpoint).unwrap_or_default() {
+        for number in self.users.deregister(endpoint) {
             if let Some(held) = self.bundles.get_mut(&number) {
                 (held.delivering, held.waits) = (false, true);
-                self.undelivered.entry(endpoint.clone()).or_default().insert(number);
+                self.users.wait(endpoint, number);
             }
         }
     }
@@ -59,9 +57,7 @@ impl Agent {
         let endpoint = held.destination().clone();
         self.statistics.delivered += 1;
         self.report(now, number, BundleFlags::REPORT_DELIVERY, Reason::NoInformation);
-        if let Some(delivering) = self.endpoints.get_mut(&endpoint) {
-            delivering.remove(&number);
-        }
+        self.users.confirm(&endpoint, number);
         self.settle(number);
         self.offer(&endpoint);
         Ok(())
@@ -73,7 +69,7 @@ impl Agent {
         if held.head.fragment().is_some() {
             return self.collect(now, number);
         }
-        if !self.fragments.is_empty() {
+        if !self.joins.is_empty() {
             let key = held.key();
             self.joined(now, &key);
         }
@@ -83,41 +79,36 @@ impl Agent {
             return;
         }
         let endpoint = held.destination().clone();
-        if !self.undelivered.contains_key(&endpoint) && self.user_takes(&endpoint) {
+        if !self.users.has_waiting(&endpoint) && self.user_takes(&endpoint) {
             self.hand_to_user(&endpoint, number);
             return;
         }
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = true;
-        self.undelivered.entry(endpoint.clone()).or_default().insert(number);
+        self.users.wait(&endpoint, number);
         self.offer(&endpoint);
     }
 
     /// Hands over what waits for an endpoint, in the order in which it came, as far as its user takes it.
     fn offer(&mut self, endpoint: &Eid) {
         while self.user_takes(endpoint) {
-            let Some(undelivered) = self.undelivered.get_mut(endpoint) else { return };
-            let next = undelivered.pop_first();
-            if undelivered.is_empty() {
-                self.undelivered.remove(endpoint);
-            }
-            let Some(number) = next else { return };
+            let Some(number) = self.users.pop_waiting(endpoint) else { return };
             self.hand_to_user(endpoint, number);
         }
     }
 
     /// Whether an endpoint has a user who takes more.
     fn user_takes(&self, endpoint: &Eid) -> bool {
-        let most = self.config.limits.delivering;
-        self.endpoints.get(endpoint).is_some_and(|delivering| delivering.len() < most)
+        self.users.takes(endpoint, self.config.limits.delivering)
     }
 
     /// Hands a bundle to the user of an endpoint.
     fn hand_to_user(&mut self, endpoint: &Eid, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        let Some(delivering) = self.endpoints.get_mut(endpoint) else { return };
+        if !self.users.hand_over(endpoint, number) {
+            return;
+        }
         (held.waits, held.delivering) = (false, true);
-        delivering.insert(number);
         self.user.indicate(Indication::Delivered {
             delivery: DeliveryId(number),
             endpoint: endpoint.clone(),

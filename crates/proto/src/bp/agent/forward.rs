@@ -1,8 +1,6 @@
 //! Bundles for others (RFC 9171 §5.4).
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use engine::Time;
 use wire::bp7::{BundleFlags, Eid, Reason};
@@ -10,57 +8,10 @@ use wire::bp7::{BundleFlags, Eid, Reason};
 use super::super::layer::{Command, Neighbour, Outcome, Refusal, Tag};
 use super::super::routes::{Priority, Route, Wanted};
 use super::config::Routing;
+use super::forwarder::{Down, Place, Reception};
 use super::held::Sending;
 use super::outgoing::Load;
 use super::{Agent, Alarm, Held, Indication, LinkRef};
-
-/// A neighbour over a layer.
-#[derive(Debug, Default)]
-pub(super) struct Link {
-    pub(super) node: Option<Eid>,
-    /// What is known of it while it can be reached.
-    pub(super) up: Option<Neighbour>,
-    /// What is on its way to it.
-    pub(super) sending: UnderWay,
-    /// It refused a bundle for want of room, or its layer failed: it is left alone until then, and how long that is.
-    pub(super) rests: Option<(Time, Duration)>,
-}
-
-/// Bundles on their way to a neighbour.
-#[derive(Debug, Default)]
-pub(super) struct UnderWay {
-    /// Which they are, and their octets.
-    bundles: BTreeMap<Tag, (u64, u64)>,
-    octets: u64,
-}
-
-impl UnderWay {
-    fn insert(&mut self, tag: Tag, number: u64, octets: u64) {
-        self.octets = self.octets.saturating_add(octets);
-        self.bundles.insert(tag, (number, octets));
-    }
-
-    /// Which bundle it was.
-    fn remove(&mut self, tag: Tag) -> Option<u64> {
-        let (number, octets) = self.bundles.remove(&tag)?;
-        self.octets = self.octets.saturating_sub(octets);
-        Some(number)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.bundles.is_empty()
-    }
-
-    /// Whether one more may be on its way.
-    fn has_room(&self, up: &Neighbour) -> bool {
-        self.bundles.len() < up.window || self.octets < up.window_octets
-    }
-}
-
-/// First and longest rest of a neighbour that has no room or whose layer failed, and of a store
-/// that did not record that a bundle is gone.
-pub(super) const REST: Duration = Duration::from_secs(1);
-pub(super) const REST_MAX: Duration = Duration::from_secs(60);
 
 /// The neighbour to which a bundle goes, and by which contacts.
 fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
@@ -97,15 +48,11 @@ fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Optio
 impl Agent {
     pub(super) fn link_up(&mut self, now: Time, at: LinkRef, neighbour: Neighbour) {
         let configured = self.config.links.get(&at).cloned();
-        let link = self.links.entry(at).or_default();
-        let is_new = link.up.is_none();
-        link.node = configured.or_else(|| neighbour.node.as_ref().map(Eid::node));
-        link.up = Some(neighbour);
-        let node = link.node.clone();
+        let (node, is_new) = self.forwarder.link_up(at, configured, neighbour);
         if is_new {
             self.user.indicate(Indication::Up { node: node.clone() });
         }
-        self.tell_router(now, node.as_ref(), false);
+        self.inform_router(now, node.as_ref(), false);
         if let Some(node) = node {
             if is_new && self.is_copying() {
                 self.spread_to(&node);
@@ -115,20 +62,20 @@ impl Agent {
     }
 
     pub(super) fn link_down(&mut self, now: Time, at: LinkRef, why: &'static str) {
-        let Some(mut link) = self.links.remove(&at) else { return };
-        self.tell_router(now, link.node.as_ref(), true);
-        // What a layer did not answer for, it does not answer any more.
-        for (tag, (number, _)) in std::mem::take(&mut link.sending.bundles) {
+        let Some(Down { node, bundles }) = self.forwarder.link_down(at) else { return };
+        self.inform_router(now, node.as_ref(), true);
+        // On what a layer did not report, it does not report any more.
+        for (tag, number) in bundles {
             self.not_sent(now, at, tag, number, true);
         }
-        self.user.indicate(Indication::Down { node: link.node.clone(), why });
-        if let Some(node) = &link.node {
+        self.user.indicate(Indication::Down { node: node.clone(), why });
+        if let Some(node) = &node {
             self.reroute(now, node);
         }
     }
 
-    /// Whether the contact with a node that goes on now, by the plan, does.
-    fn tell_router(&mut self, now: Time, node: Option<&Eid>, has_failed: bool) {
+    /// Informs the router whether the contact with a node that goes on now, by the plan, does.
+    fn inform_router(&mut self, now: Time, node: Option<&Eid>, has_failed: bool) {
         if let (Routing::ContactGraph(router, _), Some(Eid::Ipn { node, .. })) =
             (&mut self.config.routing, node)
         {
@@ -149,7 +96,7 @@ impl Agent {
                 if let Some(held) = self.bundles.get_mut(&number) {
                     held.waits = true;
                 }
-                self.waiting.insert(number);
+                self.forwarder.wait(number);
                 let nodes: BTreeSet<Eid> = self.nodes_up();
                 for node in nodes {
                     self.offer_copy(number, &node);
@@ -181,14 +128,14 @@ impl Agent {
     fn wait(&mut self, number: u64) {
         if let Some(held) = self.bundles.get_mut(&number) {
             held.waits = true;
-            self.waiting.insert(number);
+            self.forwarder.wait(number);
         }
     }
 
     fn enqueue(&mut self, now: Time, number: u64, node: &Eid, route: Option<Route>) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = false;
-        self.waiting.remove(&number);
+        self.forwarder.wait_no_longer(number);
         // Its parts may have failed one after the other.
         if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
             let (octets, priority) = (held.octets(), held.priority);
@@ -197,8 +144,7 @@ impl Agent {
             }
         }
         let Some(held) = self.bundles.get(&number) else { return };
-        let place = (Reverse(held.priority), number);
-        self.queues.entry(node.clone()).or_default().insert(place);
+        self.forwarder.enqueue(node, held.priority, number);
         self.pump(now, node);
     }
 
@@ -217,16 +163,8 @@ impl Agent {
 
     /// Sends what waits for those who have had a place freed.
     pub(super) fn pump_freed(&mut self, now: Time) {
-        while let Some(node) = self.freed.pop_first() {
+        while let Some(node) = self.forwarder.pop_freed() {
             self.pump(now, &node);
-        }
-    }
-
-    /// A bundle is under way no longer, without the layer having said so.
-    pub(super) fn free(&mut self, at: LinkRef, tag: Tag) {
-        let Some(link) = self.links.get_mut(&at) else { return };
-        if link.sending.remove(tag).is_some() {
-            self.freed.extend(link.node.clone());
         }
     }
 
@@ -241,17 +179,10 @@ impl Agent {
     /// Sends what waits for a node, as far as its links take it.
     fn pump(&mut self, now: Time, node: &Eid) {
         loop {
-            let free = self.links.iter().find(|(_, link)| {
-                link.node.as_ref() == Some(node)
-                    && link.rests.is_none_or(|(until, _)| until <= now)
-                    && link.up.as_ref().is_some_and(|up| link.sending.has_room(up))
-            });
-            let Some((&at, link)) = free else { return };
-            let most = link.up.as_ref().map_or(0, |up| up.bundle_max);
-            let Some(queue) = self.queues.get(node) else { return };
-            let mut loads = queue.iter().filter_map(|place| {
+            let Some((at, most)) = self.forwarder.free_link(now, node) else { return };
+            let mut loads = self.forwarder.queue(node).filter_map(|place| {
                 let load = self.load(now, place.1, node, most)?;
-                Some((*place, load))
+                Some((place, load))
             });
             let Some((place, load)) = loads.next() else { return };
             drop(loads);
@@ -259,11 +190,10 @@ impl Agent {
         }
     }
 
-    fn send_next(&mut self, at: LinkRef, node: &Eid, place: (Reverse<Priority>, u64), load: Load) {
+    fn send_next(&mut self, at: LinkRef, node: &Eid, place: Place, load: Load) {
         let (_, number) = place;
         let copy_for = self.copy_for(node).cloned();
-        let tag = Tag(self.next_tag);
-        self.next_tag += 1;
+        let tag = self.forwarder.new_tag();
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
@@ -275,40 +205,34 @@ impl Agent {
             if let Some(sending) = held.sending.get_mut(&(at, tag)) {
                 sending.route = route;
             }
-            if let Some(queue) = self.queues.get_mut(node) {
-                queue.remove(&place);
-            }
+            self.forwarder.dequeue(node, place);
         }
-        if let Some(link) = self.links.get_mut(&at) {
-            link.sending.insert(tag, number, octets);
-        }
+        self.forwarder.begin(at, tag, number, octets);
         self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
     }
 
-    /// A layer tells how sending a bundle ended.
+    /// A layer reports how sending a bundle ended.
     pub(super) fn sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
-        let Some(link) = self.links.get_mut(&at) else { return };
-        let node = link.node.clone();
-        let Some(number) = link.sending.remove(tag) else { return };
-        match outcome {
+        let Some((number, node)) = self.forwarder.end(at, tag) else { return };
+        let result = match outcome {
             Outcome::Acknowledged | Outcome::Left | Outcome::Refused(Refusal::Completed) => {
-                link.rests = None;
-                self.is_sent(now, at, tag, number);
+                Reception::Accepted
             }
-            Outcome::Refused(Refusal::NotAcceptable) => self.not_sent(now, at, tag, number, false),
-            Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => {
-                let long = link.rests.map_or(REST, |(_, long)| (2 * long).min(REST_MAX));
-                link.rests = Some((now + long, long));
-                self.arm_rests();
-                self.not_sent(now, at, tag, number, true);
-            }
-            Outcome::Failed { acknowledged } => {
-                // A layer whose link breaks says so next. Until it does it would fail whatever it is given,
-                // at once and without end.
-                link.rests = Some((now + REST, link.rests.map_or(REST, |(_, long)| long)));
-                self.arm_rests();
-                self.is_kept(at, tag, number, acknowledged);
+            Outcome::Refused(Refusal::NotAcceptable) => Reception::Declined,
+            Outcome::Refused(Refusal::NoResources | Refusal::Retransmit) => Reception::NoRoom,
+            Outcome::Failed { .. } => Reception::Failed,
+        };
+        if self.forwarder.rest(now, at, result) {
+            self.arm_rests();
+        }
+        if let Outcome::Failed { acknowledged } = outcome {
+            self.is_kept(at, tag, number, acknowledged);
+        }
+        match result {
+            Reception::Accepted => self.is_sent(now, at, tag, number),
+            Reception::Declined => self.not_sent(now, at, tag, number, false),
+            Reception::NoRoom | Reception::Failed => {
                 self.not_sent(now, at, tag, number, true);
             }
         }
@@ -320,18 +244,12 @@ impl Agent {
     /// A neighbour has rested.
     pub(super) fn rested(&mut self, now: Time) {
         self.pump_all(now);
-        let waits = |link: &&mut Link| link.rests.is_some_and(|(until, _)| until <= now);
-        for link in self.links.values_mut().filter(waits) {
-            // The time is kept, for a refusal that comes next is not the first.
-            let long = link.rests.map_or(REST, |(_, long)| long);
-            link.rests = Some((Time::ZERO, long));
-        }
+        self.forwarder.rested(now);
         self.arm_rests();
     }
 
     fn arm_rests(&mut self) {
-        let until = self.links.values().filter_map(|link| link.rests);
-        match until.map(|(until, _)| until).filter(|until| *until > Time::ZERO).min() {
+        match self.forwarder.rests_until() {
             Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour that rests"),
             None => {
                 self.timers.cancel(Alarm::Rest);
@@ -367,7 +285,7 @@ impl Agent {
         // What is there needs no more copies from here.
         if copies && held.destination().node() == node {
             held.waits = false;
-            self.waiting.remove(&number);
+            self.forwarder.wait_no_longer(number);
             self.withdraw(number, |_| false);
         }
         self.statistics.forwarded += 1;
@@ -397,8 +315,7 @@ impl Agent {
         if !matches!(self.config.routing, Routing::ContactGraph(..)) {
             return;
         }
-        let Some(queue) = self.queues.remove(node) else { return };
-        for (_, number) in queue {
+        for (_, number) in self.forwarder.take_queue(node) {
             let Some(held) = self.bundles.get_mut(&number) else { continue };
             let Some(route) = held.queued.remove(node) else { continue };
             let promised = (held.octets(), held.priority);
@@ -409,8 +326,7 @@ impl Agent {
 
     /// Copies for a neighbour that came.
     fn spread_to(&mut self, node: &Eid) {
-        let numbers: Vec<u64> = self.waiting.iter().copied().collect();
-        for number in numbers {
+        for number in self.forwarder.waiting() {
             self.offer_copy(number, node);
         }
     }
@@ -428,28 +344,8 @@ impl Agent {
         };
         if !has && has_spare {
             held.queued.insert(node.clone(), None);
-            let place = (Reverse(held.priority), number);
-            self.queues.entry(node.clone()).or_default().insert(place);
+            self.forwarder.enqueue(node, held.priority, number);
         }
-    }
-
-    /// Other routes from now on.
-    pub fn set_routing(&mut self, now: Time, routing: Routing) {
-        self.config.routing = routing;
-        let queues = std::mem::take(&mut self.queues);
-        let mut numbers: BTreeSet<u64> = self.waiting.clone();
-        for (node, queue) in queues {
-            for (_, number) in queue {
-                if let Some(held) = self.bundles.get_mut(&number) {
-                    held.queued.remove(&node);
-                }
-                numbers.insert(number);
-            }
-        }
-        for number in numbers {
-            self.dispatch(now, number);
-        }
-        self.contacts(now);
     }
 
     /// Opens the links of contacts that begin, closes those of contacts that are over, and looks when the next one does
@@ -465,11 +361,11 @@ impl Agent {
             let contact = router.next_contact(now, *number);
             let is_open = contact.is_some_and(|contact| contact.start <= now);
             let link = at.link;
-            if is_open && self.open.insert(*at) {
-                commands.push((at.layer, Command::Open { link }));
-            } else if !is_open && self.open.remove(at) {
-                commands.push((at.layer, Command::Close { link }));
-                over.push(node.clone());
+            if self.forwarder.set_open(*at, is_open) {
+                let command =
+                    if is_open { Command::Open { link } } else { Command::Close { link } };
+                commands.push((at.layer, command));
+                over.extend((!is_open).then(|| node.clone()));
             }
             let change = contact.map(|contact| if is_open { contact.end } else { contact.start });
             next = [next, change].into_iter().flatten().min();

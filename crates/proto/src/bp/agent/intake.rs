@@ -1,6 +1,6 @@
 //! A bundle that comes: from a layer in pieces or as a file, or from a user.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName};
@@ -39,6 +39,91 @@ impl Giver {
             Self::User { .. } | Self::Agent | Self::Fragments => true,
             Self::Layer { .. } | Self::Remains => false,
         }
+    }
+}
+
+/// Bundles that come, and those who wait for them to be safe.
+#[derive(Debug, Default)]
+pub(super) struct Intakes {
+    by_number: BTreeMap<u64, Box<Intake>>,
+    /// Transfers of layers, and the bundles that they bring.
+    transfers: BTreeMap<(usize, TransferId), u64>,
+    /// Neighbours that are held back, and the bundles because of which they are.
+    held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
+    /// Who waits for a bundle to be safe.
+    givers: BTreeMap<u64, Vec<Giver>>,
+}
+
+impl Intakes {
+    /// Number of bundles that come.
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    pub(super) fn insert(&mut self, number: u64, intake: Intake) {
+        self.by_number.insert(number, Box::new(intake));
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Intake> {
+        self.by_number.get(&number).map(Box::as_ref)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Intake> {
+        self.by_number.get_mut(&number).map(Box::as_mut)
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Box<Intake>> {
+        self.by_number.remove(&number)
+    }
+
+    /// Notes that a transfer brings a bundle.
+    pub(super) fn begin_transfer(&mut self, transfer: (usize, TransferId), number: u64) {
+        self.transfers.insert(transfer, number);
+    }
+
+    /// The bundle that a transfer brings.
+    pub(super) fn of_transfer(&self, transfer: (usize, TransferId)) -> Option<u64> {
+        self.transfers.get(&transfer).copied()
+    }
+
+    /// Forgets a transfer. Returns the bundle that it brought.
+    pub(super) fn end_transfer(&mut self, transfer: (usize, TransferId)) -> Option<u64> {
+        self.transfers.remove(&transfer)
+    }
+
+    /// Holds a neighbour back because of a bundle; whether it was not held back before.
+    pub(super) fn hold_back(&mut self, from: (usize, LinkId), number: u64) -> bool {
+        let held_back = self.held_back.entry(from).or_default();
+        let is_first = held_back.is_empty();
+        held_back.insert(number);
+        is_first
+    }
+
+    /// Holds a neighbour back because of a bundle no longer; whether it is not held back any more.
+    pub(super) fn let_flow(&mut self, from: (usize, LinkId), number: u64) -> bool {
+        let Some(held_back) = self.held_back.get_mut(&from) else { return false };
+        let is_last = held_back.remove(&number) && held_back.is_empty();
+        if is_last {
+            self.held_back.remove(&from);
+        }
+        is_last
+    }
+
+    /// Notes who waits for a bundle to be safe.
+    pub(super) fn set_giver(&mut self, number: u64, giver: Giver) {
+        self.givers.insert(number, vec![giver]);
+    }
+
+    /// Adds one who waits for a bundle to be safe; `false` if it is.
+    pub(super) fn add_giver(&mut self, number: u64, giver: Giver) -> bool {
+        let Some(givers) = self.givers.get_mut(&number) else { return false };
+        givers.push(giver);
+        true
+    }
+
+    /// Takes out those who wait for a bundle to be safe.
+    pub(super) fn take_givers(&mut self, number: u64) -> Vec<Giver> {
+        self.givers.remove(&number).unwrap_or_default()
     }
 }
 

@@ -5,7 +5,7 @@
 //! first. Those of different totals are of different wholes, of which the first that is complete counts: who makes up a fragment
 //! keeps no other from being joined.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use engine::{Completion, EffectError, OpenMode, Time};
@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_secs(60);
 
 /// The fragments of one bundle.
 #[derive(Debug, Default)]
-pub(super) struct Fragments {
+struct Fragments {
     /// By where they begin: their ends.
     parts: BTreeMap<(u64, u64), u64>,
     have: Ranges,
@@ -31,11 +31,27 @@ pub(super) struct Fragments {
 }
 
 /// The whole, and its octets.
-pub(super) type Whole = (Key, u64);
+type Whole = (Key, u64);
 
 fn whole_of(held: &Held) -> Option<Whole> {
     let total = held.head.fragment()?.total;
     Some((held.key().whole(), total))
+}
+
+/// Fragments for this node, and what is joined of them.
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    /// Those of a bundle together.
+    fragments: BTreeMap<Whole, Fragments>,
+    /// Bundles that are joined later.
+    later: BTreeSet<Whole>,
+}
+
+impl Joins {
+    /// Whether there are no fragments.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fragments.is_empty()
+    }
 }
 
 impl Agent {
@@ -47,7 +63,7 @@ impl Agent {
         if self.by_key.contains_key(&whole.0) || self.gone.contains(&whole.0) {
             return true;
         }
-        let Some(fragments) = self.fragments.get(&whole) else { return false };
+        let Some(fragments) = self.joins.fragments.get(&whole) else { return false };
         let Some((offset, len)) = held.key().fragment else { return false };
         fragments.have.gaps(offset, offset.saturating_add(len)).next().is_none()
     }
@@ -55,7 +71,7 @@ impl Agent {
     /// Whether one more fragment of a bundle for this node is kept.
     pub(super) fn has_place(&mut self, held: &Held) -> bool {
         let Some(whole) = whole_of(held) else { return true };
-        let held = self.fragments.get(&whole).map_or(0, |fragments| fragments.parts.len());
+        let held = self.joins.fragments.get(&whole).map_or(0, |fragments| fragments.parts.len());
         let has_place = held < self.config.limits.fragments;
         if !has_place {
             self.user.limit_reached(Limit::Fragments);
@@ -73,7 +89,7 @@ impl Agent {
             return;
         };
         let end = offset.saturating_add(len);
-        let fragments = self.fragments.entry(whole.clone()).or_default();
+        let fragments = self.joins.fragments.entry(whole.clone()).or_default();
         fragments.parts.insert((offset, number), end);
         fragments.have.insert(offset, end);
         if let Some(held) = self.bundles.get_mut(&number) {
@@ -84,7 +100,7 @@ impl Agent {
 
     /// Joins fragments, if they are complete and there is room.
     fn join(&mut self, now: Time, whole: &Whole) {
-        let Some(fragments) = self.fragments.get(whole) else { return };
+        let Some(fragments) = self.joins.fragments.get(whole) else { return };
         let is_complete = fragments.have.gaps(0, whole.1).next().is_none();
         if !is_complete || fragments.joining.is_some() {
             return;
@@ -92,8 +108,8 @@ impl Agent {
         // One may exceed the bound, or what fills the store with its own fragments would stay there for ever.
         let fits = self.octets.saturating_add(whole.1) <= self.config.limits.octets;
         let is_full = !fits || self.intakes.len() >= self.config.limits.incoming;
-        if is_full && self.fragments.values().any(|others| others.joining.is_some()) {
-            self.join_later.insert(whole.clone());
+        if is_full && self.joins.fragments.values().any(|others| others.joining.is_some()) {
+            self.joins.later.insert(whole.clone());
             return;
         }
         let mut parts = VecDeque::new();
@@ -119,11 +135,11 @@ impl Agent {
             super::Version::Seven => Vec::new(),
         };
         let number = self.number();
-        if let Some(fragments) = self.fragments.get_mut(whole) {
+        if let Some(fragments) = self.joins.fragments.get_mut(whole) {
             fragments.joining = Some(number);
         }
         let join = Join { parts, ..Join::default() };
-        self.intakes.insert(number, Box::new(Intake::of_fragments(head, join, tail)));
+        self.intakes.insert(number, Intake::of_fragments(head, join, tail));
         self.place(number);
         self.join_on(now, number);
     }
@@ -133,7 +149,7 @@ impl Agent {
         let bounds = self.config.limits.head;
         let most = self.config.limits.write_ahead;
         loop {
-            let Some(intake) = self.intakes.get_mut(&number) else { return };
+            let Some(intake) = self.intakes.get_mut(number) else { return };
             let is_behind = intake.unwritten() > most;
             let Some(join) = &mut intake.join else { return };
             if join.asks || is_behind {
@@ -177,7 +193,7 @@ impl Agent {
         number: u64,
         answer: Result<Completion, EffectError>,
     ) {
-        let Some(intake) = self.intakes.get_mut(&number).filter(|intake| intake.join.is_some())
+        let Some(intake) = self.intakes.get_mut(number).filter(|intake| intake.join.is_some())
         else {
             if let Ok(Completion::Opened { file, .. }) = answer {
                 self.store.close(file);
@@ -223,6 +239,7 @@ impl Agent {
     pub(super) fn joined(&mut self, now: Time, key: &Key) {
         let first = (key.clone(), 0);
         let wholes: Vec<Whole> = self
+            .joins
             .fragments
             .range(first..)
             .map(|(whole, _)| whole.clone())
@@ -232,7 +249,7 @@ impl Agent {
             return;
         }
         for whole in wholes {
-            let Some(fragments) = self.fragments.remove(&whole) else { continue };
+            let Some(fragments) = self.joins.fragments.remove(&whole) else { continue };
             if let Some(joining) = fragments.joining {
                 self.drop_intake(joining);
             }
@@ -245,10 +262,10 @@ impl Agent {
 
     /// What was joined could not be stored: it is tried again when the store has rested.
     pub(super) fn join_failed(&mut self, now: Time, number: u64) {
-        for (whole, fragments) in &mut self.fragments {
+        for (whole, fragments) in &mut self.joins.fragments {
             if fragments.joining == Some(number) {
                 fragments.joining = None;
-                self.join_later.insert(whole.clone());
+                self.joins.later.insert(whole.clone());
             }
         }
         self.timers.set(Alarm::Join, now + REST, "fragments that are to be joined");
@@ -256,7 +273,7 @@ impl Agent {
 
     /// Joins what had to wait.
     pub(super) fn join_others(&mut self, now: Time) {
-        for whole in std::mem::take(&mut self.join_later) {
+        for whole in std::mem::take(&mut self.joins.later) {
             self.join(now, &whole);
         }
     }
@@ -264,14 +281,14 @@ impl Agent {
     /// A fragment goes: nothing is joined of it any more.
     pub(super) fn leave_fragments(&mut self, number: u64, held: &Held) {
         let Some(whole) = whole_of(held) else { return };
-        let Some(fragments) = self.fragments.get_mut(&whole) else { return };
+        let Some(fragments) = self.joins.fragments.get_mut(&whole) else { return };
         let Some((offset, _)) = held.key().fragment else { return };
         let Some(end) = fragments.parts.remove(&(offset, number)) else { return };
         // Others may have some of it, too; what only this one had is missing in any case.
         fragments.have.remove(offset, end);
         let joining = fragments.joining.take();
         if fragments.parts.is_empty() {
-            self.fragments.remove(&whole);
+            self.joins.fragments.remove(&whole);
         }
         if let Some(joining) = joining {
             self.drop_intake(joining);

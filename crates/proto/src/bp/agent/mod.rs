@@ -12,6 +12,7 @@ mod custody;
 mod deliver;
 mod demand;
 mod forward;
+mod forwarder;
 mod gone;
 mod head;
 mod held;
@@ -19,6 +20,7 @@ mod indication;
 mod intake;
 mod inventory;
 mod join;
+mod numbers;
 mod outgoing;
 mod receive;
 mod record;
@@ -27,7 +29,9 @@ mod restart;
 mod secure;
 mod source;
 mod store;
+mod users;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::{
@@ -45,16 +49,19 @@ pub use self::source::SendRequest;
 use self::clock::Clock;
 use self::config::millis;
 use self::custody::Signals;
-use self::forward::Link;
+use self::forwarder::Forwarder;
 use self::gone::Gone;
 use self::head::Key;
 use self::held::Held;
-use self::intake::{Giver, Intake};
-use self::join::{Fragments, Whole};
+use self::intake::{Giver, Intakes};
+use self::join::Joins;
+use self::numbers::Numbers;
 use self::outgoing::Summing;
 use self::record::{HeldRecord, Record};
+use self::restart::Restart;
 use self::store::{Job, Store};
-use super::layer::{Command, Content, LinkId, Refusal, Tag, TransferId};
+use self::users::Users;
+use super::layer::{Command, Content, Refusal, Tag};
 use super::routes::Priority;
 use super::security::Vectors;
 use crate::session::User;
@@ -96,52 +103,25 @@ enum Answer {
 pub struct Agent {
     config: Config,
     store: Store,
-    /// What an earlier run left is known; before, nothing is taken.
-    is_ready: bool,
-    has_files: bool,
-    has_records: bool,
-    /// Files that an earlier run left, and their lengths.
-    left_behind: BTreeMap<String, u64>,
-    /// Links whose contact goes on.
-    open: BTreeSet<LinkRef>,
+    restart: Restart,
     bundles: BTreeMap<u64, Box<Held>>,
     by_key: BTreeMap<Key, u64>,
     by_expiry: BTreeSet<(Time, u64)>,
     gone: Gone,
-    /// Bundles that come.
-    intakes: BTreeMap<u64, Box<Intake>>,
-    transfers: BTreeMap<(usize, TransferId), u64>,
-    /// Neighbours that are held back, and the bundles because of which they are.
-    held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
-    /// Fragments for this node, those of a bundle together; and what is joined later.
-    fragments: BTreeMap<Whole, Fragments>,
-    join_later: BTreeSet<Whole>,
+    intakes: Intakes,
+    joins: Joins,
     /// Parts of files that go out when their checks are made.
     summing: BTreeMap<Tag, Summing>,
     /// Bundles that were sent and of which this node has custody, by when they go again.
     by_custody: BTreeSet<(Time, u64)>,
     signals: Signals,
     vectors: Vectors,
-    /// Who waits for a bundle to be safe.
-    givers: BTreeMap<u64, Vec<Giver>>,
-    links: BTreeMap<LinkRef, Link>,
-    /// Bundles that wait for a neighbour, the urgent ones first.
-    queues: BTreeMap<Eid, BTreeSet<(std::cmp::Reverse<Priority>, u64)>>,
-    /// Bundles for which there is no route.
-    waiting: BTreeSet<u64>,
-    /// Neighbours of which fewer bundles are under way than were, so that others may go.
-    freed: BTreeSet<Eid>,
-    /// Endpoints with users, and what was handed to them and not confirmed.
-    endpoints: BTreeMap<Eid, BTreeSet<u64>>,
-    /// Bundles for endpoints of this node that were not handed to a user.
-    undelivered: BTreeMap<Eid, BTreeSet<u64>>,
+    forwarder: Forwarder,
+    users: Users,
     /// Octets in the store; octets in memory.
     octets: u64,
     memory: usize,
-    next_number: u64,
-    next_tag: u64,
-    /// The last time that a bundle was made here, and how many were then.
-    made: (u64, u64),
+    numbers: Numbers,
     commands: VecDeque<(usize, Command)>,
     user: User<Indication, Limit>,
     timers: Timers<Alarm>,
@@ -160,38 +140,24 @@ impl Agent {
         }
         let first = if config.clock.is_some() { 0 } else { rng.next_u64() >> 16 };
         Self {
-            is_ready: false,
-            has_files: false,
-            has_records: !config.persistent,
-            left_behind: BTreeMap::new(),
-            open: BTreeSet::new(),
+            restart: Restart::new(config.persistent),
             store,
             config,
             bundles: BTreeMap::new(),
             by_key: BTreeMap::new(),
             by_expiry: BTreeSet::new(),
             gone: Gone::default(),
-            intakes: BTreeMap::new(),
-            transfers: BTreeMap::new(),
-            held_back: BTreeMap::new(),
-            fragments: BTreeMap::new(),
-            join_later: BTreeSet::new(),
+            intakes: Intakes::default(),
+            joins: Joins::default(),
             summing: BTreeMap::new(),
             by_custody: BTreeSet::new(),
             signals: Signals::new(),
             vectors: Vectors::new(&mut rng),
-            givers: BTreeMap::new(),
-            links: BTreeMap::new(),
-            queues: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            freed: BTreeSet::new(),
-            endpoints: BTreeMap::new(),
-            undelivered: BTreeMap::new(),
+            forwarder: Forwarder::default(),
+            users: Users::default(),
             octets: 0,
             memory: 0,
-            next_number: 1,
-            next_tag: 0,
-            made: (0, first),
+            numbers: Numbers::new(first),
             commands: VecDeque::new(),
             user: User::new(),
             timers: Timers::new(),
@@ -214,7 +180,7 @@ impl Agent {
     /// Whether what an earlier run left is known, so that bundles are taken.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.is_ready
+        self.restart.is_ready()
     }
 
     /// What a layer is to do: which, and what.
@@ -235,8 +201,7 @@ impl Agent {
 
     /// A number for a bundle, its file and its record.
     fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number - 1
+        self.numbers.next()
     }
 
     const fn clock(&self) -> Clock {
@@ -245,7 +210,7 @@ impl Agent {
 
     /// Whether bundles for an endpoint stay here.
     fn is_for_us(&self, eid: &Eid) -> bool {
-        self.is_ours(eid) || self.endpoints.contains_key(eid)
+        self.is_ours(eid) || self.users.is_registered(eid)
     }
 
     /// Tells whoever gave a bundle what becomes of it.
@@ -255,7 +220,7 @@ impl Agent {
                 let command = match answer {
                     Answer::Safe | Answer::NotNeeded => Command::Accept { link, transfer },
                     Answer::Refused(why) => {
-                        self.transfers.remove(&(layer, transfer));
+                        self.intakes.end_transfer((layer, transfer));
                         self.statistics.refused += 1;
                         Command::Refuse { link, transfer, why }
                     }
@@ -314,7 +279,7 @@ impl Agent {
         self.by_expiry.insert((held.expires, number));
         let is_safe = !held.storing;
         if !is_safe {
-            self.givers.insert(number, vec![giver]);
+            self.intakes.set_giver(number, giver);
             let record = Record::Held(self.record(&held)).encode();
             self.store.put(number, record);
         }
@@ -343,7 +308,7 @@ impl Agent {
 
     /// A bundle is in the store: whoever gave it may know, and it goes on its way.
     fn safe(&mut self, now: Time, number: u64) {
-        let givers = self.givers.remove(&number).unwrap_or_default();
+        let givers = self.intakes.take_givers(number);
         self.safe_for(now, number, &givers);
     }
 
@@ -363,7 +328,7 @@ impl Agent {
 
     /// The store did not take it: it is as if it had never come.
     fn unsafe_to_keep(&mut self, now: Time, number: u64) {
-        let givers = self.givers.remove(&number).unwrap_or_default();
+        let givers = self.intakes.take_givers(number);
         let Some(held) = self.forget(number) else { return };
         self.leave_content(&held);
         for giver in givers {
@@ -423,25 +388,19 @@ impl Agent {
             self.by_custody.remove(&(again, number));
         }
         self.by_expiry.remove(&(held.expires, number));
-        self.waiting.remove(&number);
+        self.forwarder.wait_no_longer(number);
         self.octets = self.octets.saturating_sub(held.octets());
         if let Content::Octets(octets) = &held.payload {
             self.memory = self.memory.saturating_sub(octets.len());
         }
         for (node, route) in &held.queued {
-            if let Some(queue) = self.queues.get_mut(node) {
-                queue.remove(&(std::cmp::Reverse(held.priority), number));
-            }
+            self.forwarder.dequeue(node, (Reverse(held.priority), number));
             self.give_back(route.as_ref(), (held.octets(), held.priority));
         }
         for (link, tag) in held.sending.keys() {
-            self.free(*link, *tag);
+            self.forwarder.abort(*link, *tag);
         }
-        for of in [&mut self.endpoints, &mut self.undelivered] {
-            if let Some(numbers) = of.get_mut(held.destination()) {
-                numbers.remove(&number);
-            }
-        }
+        self.users.forget(held.destination(), number);
         self.user.limit_left(Limit::Bundles);
         self.user.limit_left(Limit::Octets);
         Some(held)

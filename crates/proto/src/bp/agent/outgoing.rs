@@ -124,8 +124,8 @@ impl Agent {
         let place = (std::cmp::Reverse(held.priority), number);
         held.queued.retain(|node, _| {
             let stays = stays(node);
-            if !stays && let Some(queue) = self.queues.get_mut(node) {
-                queue.remove(&place);
+            if !stays {
+                self.forwarder.dequeue(node, place);
             }
             stays
         });
@@ -219,7 +219,7 @@ impl Agent {
         }
         let Summing { at, number, head, check, part, octets, .. } = summing;
         if has_failed {
-            self.free(at, tag);
+            self.forwarder.abort(at, tag);
             self.not_sent(now, at, tag, number, false);
             return self.pump_freed(now);
         }

@@ -46,7 +46,7 @@ impl Agent {
                 self.whole(now, Origin { layer, link, transfer }, file);
             }
             Event::Broken { transfer, keep, .. } => {
-                if let Some(number) = self.transfers.remove(&(layer, transfer)) {
+                if let Some(number) = self.intakes.end_transfer((layer, transfer)) {
                     self.broken(now, number, keep);
                 }
             }
@@ -63,15 +63,15 @@ impl Agent {
         if is_full {
             self.user.limit_reached(Limit::Incoming);
         }
-        if !self.is_ready || is_full || !self.has_room(octets.unwrap_or(0)) {
+        if !self.restart.is_ready() || is_full || !self.has_room(octets.unwrap_or(0)) {
             self.refuse(origin, Refusal::NoResources);
             return;
         }
         let number = self.number();
         let giver = Giver::Layer { layer, link, transfer };
-        self.transfers.insert((layer, transfer), number);
+        self.intakes.begin_transfer((layer, transfer), number);
         let intake = Intake::new(giver, Body::Memory(BytesMut::new()));
-        self.intakes.insert(number, Box::new(intake));
+        self.intakes.insert(number, intake);
     }
 
     fn refuse(&mut self, origin: Origin, why: Refusal) {
@@ -80,9 +80,11 @@ impl Agent {
     }
 
     fn piece(&mut self, origin: Origin, octets: &Bytes) {
-        let Some(&number) = self.transfers.get(&(origin.layer, origin.transfer)) else { return };
+        let Some(number) = self.intakes.of_transfer((origin.layer, origin.transfer)) else {
+            return;
+        };
         let bounds = self.config.limits.head;
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         let fed = intake.feed(octets, &bounds);
         if !self.take(number, fed) {
             self.is_malformed(number);
@@ -91,7 +93,7 @@ impl Agent {
 
     /// What comes, or came, is no bundle.
     fn is_malformed(&mut self, number: u64) {
-        let Some(intake) = self.intakes.get(&number) else { return };
+        let Some(intake) = self.intakes.get(number) else { return };
         let (giver, id) = (intake.giver, intake.id());
         self.statistics.malformed += 1;
         self.drop_intake(number);
@@ -101,7 +103,7 @@ impl Agent {
     /// A link broke while a bundle came. What has come is kept as a fragment, if the layer told its sender so.
     fn broken(&mut self, now: Time, number: u64, keep: bool) {
         self.let_flow(number);
-        let is_cut = keep && self.intakes.get_mut(&number).is_some_and(|intake| intake.cut());
+        let is_cut = keep && self.intakes.get_mut(number).is_some_and(|intake| intake.cut());
         if is_cut {
             self.finish_if_written(now, number);
         } else {
@@ -129,7 +131,7 @@ impl Agent {
     /// Decides where a payload goes whose length is known now.
     pub(super) fn place(&mut self, number: u64) {
         let limits = self.config.limits;
-        let Some(intake) = self.intakes.get(&number) else { return };
+        let Some(intake) = self.intakes.get(number) else { return };
         let Some(len) = intake.head().map(Head::payload_len) else { return };
         let is_short = len <= limits.inline as u64;
         let fits = self.memory.saturating_add(len as usize) <= limits.memory;
@@ -143,7 +145,7 @@ impl Agent {
         let waiting = VecDeque::new();
         let filing =
             Filing { name: name.clone(), file: None, waiting, unwritten: 0, syncing: false };
-        if let Some(intake) = self.intakes.get_mut(&number) {
+        if let Some(intake) = self.intakes.get_mut(number) {
             intake.body = Body::File(filing);
         }
         self.store.open(Job::Open { intake: number }, name, OpenMode::Truncate);
@@ -151,7 +153,7 @@ impl Agent {
 
     /// Keeps a piece of a payload.
     pub(super) fn keep(&mut self, number: u64, offset: u64, piece: Bytes) {
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         let len = intake.head().map_or(0, Head::payload_len);
         match &mut intake.body {
             Body::Memory(octets) => {
@@ -185,15 +187,13 @@ impl Agent {
     /// Holds a neighbour back while too much waits for the store, of one of the bundles that come from it at least.
     fn throttle(&mut self, number: u64) {
         let write_ahead = self.config.limits.write_ahead;
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
         match intake.flow(write_ahead) {
             Some(true) => {
-                let held_back = self.held_back.entry((layer, link)).or_default();
-                if held_back.is_empty() {
-                    self.commands.push_back((layer, Command::Pause { link }));
+                if self.intakes.hold_back((layer, link), number) {
+                    self.command(layer, Command::Pause { link });
                 }
-                held_back.insert(number);
             }
             Some(false) => self.let_flow(number),
             None => {}
@@ -202,25 +202,23 @@ impl Agent {
 
     /// A bundle holds its neighbour back no longer.
     fn let_flow(&mut self, number: u64) {
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         intake.is_paused = false;
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
-        let Some(held_back) = self.held_back.get_mut(&(layer, link)) else { return };
-        if held_back.remove(&number) && held_back.is_empty() {
-            self.held_back.remove(&(layer, link));
+        if self.intakes.let_flow((layer, link), number) {
             self.command(layer, Command::Resume { link });
         }
     }
 
     fn whole(&mut self, now: Time, origin: Origin, file: Option<(FileName, u64)>) {
-        let Some(&number) = self.transfers.get(&(origin.layer, origin.transfer)) else {
+        let Some(number) = self.intakes.of_transfer((origin.layer, origin.transfer)) else {
             if file.is_some() {
                 self.refuse(origin, Refusal::NoResources);
             }
             return;
         };
         let bounds = self.config.limits.head;
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         let Some((name, end)) = file else {
             let fed = intake.feed_last(&bounds);
             if self.take(number, fed) {
@@ -240,7 +238,7 @@ impl Agent {
     /// Goes on with a bundle of which all has come, once all of it is written and synced.
     pub(super) fn finish_if_written(&mut self, now: Time, number: u64) {
         let persistent = self.config.persistent;
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         if !intake.is_whole {
             return;
         }
@@ -269,7 +267,7 @@ impl Agent {
             Ok(_) => return,
             Err(error) => return self.fail_intake(now, number, error),
         };
-        let Some(intake) = self.intakes.get_mut(&number) else {
+        let Some(intake) = self.intakes.get_mut(number) else {
             self.store.close(opened);
             self.store.delete(self.store.file_name(number));
             return;
@@ -300,7 +298,7 @@ impl Agent {
         if let Err(error) = answer {
             return self.fail_intake(now, number, error);
         }
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         if let Body::File(filing) = &mut intake.body {
             filing.unwritten = filing.unwritten.saturating_sub(octets);
             self.throttle(number);
@@ -323,7 +321,7 @@ impl Agent {
 
     /// Reads the next part of a file.
     fn read_on(&mut self, now: Time, number: u64) {
-        let body = self.intakes.get_mut(&number).map(|intake| &mut intake.body);
+        let body = self.intakes.get_mut(number).map(|intake| &mut intake.body);
         let Some(Body::There(reading)) = body else { return };
         let left = reading.end.saturating_sub(reading.at);
         if left == 0 {
@@ -347,7 +345,7 @@ impl Agent {
             Ok(_) => return,
             Err(error) => return self.fail_intake(now, number, error),
         };
-        let Some(intake) = self.intakes.get_mut(&number) else { return };
+        let Some(intake) = self.intakes.get_mut(number) else { return };
         if let Body::There(reading) = &mut intake.body {
             reading.at += octets.len() as u64;
             if octets.is_empty() {
@@ -364,7 +362,7 @@ impl Agent {
 
     /// The store failed: the bundle cannot be taken.
     pub(super) fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
-        let Some(intake) = self.intakes.get(&number) else { return };
+        let Some(intake) = self.intakes.get(number) else { return };
         let (giver, id) = (intake.giver, intake.id());
         if error == EffectError::NoSpace {
             self.user.limit_reached(Limit::Octets);
@@ -382,7 +380,7 @@ impl Agent {
     /// Forgets a bundle that came in part, and what was written of it.
     pub(super) fn drop_intake(&mut self, number: u64) {
         self.let_flow(number);
-        let Some(intake) = self.intakes.remove(&number) else { return };
+        let Some(intake) = self.intakes.remove(number) else { return };
         if let Some((file, _)) = intake.join.as_ref().and_then(|join| join.reading) {
             self.store.close(file);
         }
@@ -400,10 +398,10 @@ impl Agent {
     /// All of a bundle is here.
     fn finish_intake(&mut self, now: Time, number: u64) {
         self.let_flow(number);
-        let Some(mut intake) = self.intakes.remove(&number) else { return };
+        let Some(mut intake) = self.intakes.remove(number) else { return };
         self.user.limit_left(Limit::Incoming);
         if let Giver::Layer { layer, transfer, .. } = intake.giver {
-            self.transfers.remove(&(layer, transfer));
+            self.intakes.end_transfer((layer, transfer));
         }
         let file = match &intake.body {
             Body::Memory(_) | Body::Whole(_) => None,
@@ -478,8 +476,7 @@ impl Agent {
         if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
             self.statistics.duplicates += 1;
             // A copy of what is not safe yet is not safe either: both are answered at once.
-            if let Some(givers) = known.and_then(|number| self.givers.get_mut(number)) {
-                givers.push(giver);
+            if known.is_some_and(|number| self.intakes.add_giver(*number, giver)) {
                 return Err(None);
             }
             self.custody_is_known(now, held);

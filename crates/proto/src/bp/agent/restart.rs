@@ -12,6 +12,28 @@ use super::store::{Job, Store};
 use super::{Agent, Content, Held, Indication, Priority, Version};
 use wire::bp7::Reason;
 
+/// What is known of an earlier run. Until all of it is, nothing is taken.
+#[derive(Debug)]
+pub(super) struct Restart {
+    is_ready: bool,
+    has_files: bool,
+    has_records: bool,
+    /// Files that it left, and their lengths.
+    files: BTreeMap<String, u64>,
+}
+
+impl Restart {
+    pub(super) const fn new(is_persistent: bool) -> Self {
+        let (is_ready, has_files) = (false, false);
+        Self { is_ready, has_files, has_records: !is_persistent, files: BTreeMap::new() }
+    }
+
+    /// Whether all is known.
+    pub(super) const fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+}
+
 impl Agent {
     /// Takes back what an earlier run held, and removes files of bundles that it did not have whole.
     ///
@@ -24,14 +46,14 @@ impl Agent {
                     EntryKind::File(len) => Some((entry.name, len)),
                     EntryKind::Directory => None,
                 });
-                self.left_behind.extend(files.filter(|(name, _)| Store::is_working_file(name)));
-                self.has_files = true;
+                self.restart.files.extend(files.filter(|(name, _)| Store::is_working_file(name)));
+                self.restart.has_files = true;
             }
-            (Job::List, _) => self.has_files = true,
+            (Job::List, _) => self.restart.has_files = true,
             (_, Ok(Completion::Records(records))) => {
                 for (key, value) in records {
                     let Some(number) = self.store.number(&key) else { continue };
-                    self.next_number = self.next_number.max(number.saturating_add(1));
+                    self.numbers.is_given(number);
                     match Record::decode(&value) {
                         Some(Record::Held(record)) => self.take_back(now, number, record),
                         Some(Record::Gone { key, expires_ms }) => {
@@ -43,15 +65,15 @@ impl Agent {
                         None => self.store.remove(number),
                     }
                 }
-                self.has_records = true;
+                self.restart.has_records = true;
             }
             (_, Err(error)) => {
                 self.user.indicate(Indication::StoreFailed(error));
-                self.has_records = true;
+                self.restart.has_records = true;
             }
-            (_, Ok(_)) => self.has_records = true,
+            (_, Ok(_)) => self.restart.has_records = true,
         }
-        if self.has_files && self.has_records {
+        if self.restart.has_files && self.restart.has_records {
             self.begin_again(now);
         }
     }
@@ -99,7 +121,7 @@ impl Agent {
     fn note_made(&mut self, key: &Key) {
         if self.is_ours(&key.source) {
             let (time_ms, sequence) = (key.creation.time_ms, key.creation.sequence);
-            self.made = self.made.max(match key.version {
+            self.numbers.was_made(match key.version {
                 Version::Six => {
                     (time_ms.saturating_add(sequence / SEQUENCES), sequence % SEQUENCES)
                 }
@@ -119,11 +141,11 @@ impl Agent {
     }
 
     fn begin_again(&mut self, now: Time) {
-        self.is_ready = true;
+        self.restart.is_ready = true;
         let mut files: BTreeMap<FileName, u64> = BTreeMap::new();
-        for (name, len) in std::mem::take(&mut self.left_behind) {
+        for (name, len) in std::mem::take(&mut self.restart.files) {
             if let Some(number) = Store::number_of_file(&name) {
-                self.next_number = self.next_number.max(number.saturating_add(1));
+                self.numbers.is_given(number);
             }
             files.insert(self.store.file(&name), len);
         }

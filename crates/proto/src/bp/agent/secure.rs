@@ -47,7 +47,7 @@ impl Agent {
         let join = Join { parts: [payload].into(), ..Join::default() };
         let mut intake = Intake::with_head(giver, Body::Memory(BytesMut::new()), head);
         (intake.join, intake.is_made, intake.read_from) = (Some(join), true, owned);
-        self.intakes.insert(number, Box::new(intake));
+        self.intakes.insert(number, intake);
         self.join_on(now, number);
     }
 

@@ -81,7 +81,7 @@ impl Agent {
         if !source.is_none() && !self.is_ours(&source) {
             return Err(RequestError::NotOurs);
         }
-        if !self.is_ready {
+        if !self.restart.is_ready() {
             return Err(RequestError::NotReady);
         }
         if self.intakes.len() >= self.config.limits.incoming {
@@ -103,7 +103,7 @@ impl Agent {
     /// Whether a bundle with a payload of `len` bytes has room now.
     pub(crate) fn takes(&self, len: u64) -> bool {
         let limits = self.config.limits;
-        self.is_ready
+        self.restart.is_ready()
             && self.intakes.len() < limits.incoming
             && self.kept() < limits.bundles
             && self.octets.saturating_add(len) <= limits.octets
@@ -239,9 +239,9 @@ impl Agent {
     /// When a bundle is made, and its number among those made then (RFC 9171 §4.2.7).
     fn creation(&mut self, now: Time) -> CreationTimestamp {
         let time_ms = self.clock().dtn_time(now).unwrap_or(0);
-        let (last, sequence) = self.made;
+        let (last, sequence) = self.numbers.made();
         let sequence = if time_ms > last { 0 } else { sequence.wrapping_add(1) };
-        self.made = (time_ms.max(last), sequence);
+        self.numbers.set_made((time_ms.max(last), sequence));
         CreationTimestamp { time_ms: time_ms.max(last), sequence }
     }
 
@@ -271,7 +271,7 @@ impl Agent {
                 let mut intake = Intake::with_head(giver, Body::There(reading), head);
                 intake.is_whole = true;
                 let number = self.number();
-                self.intakes.insert(number, Box::new(intake));
+                self.intakes.insert(number, intake);
                 self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
             }
         }
@@ -282,7 +282,7 @@ impl Agent {
         let (number, bounds) = (self.number(), self.config.limits.head);
         let fed = intake.feed(payload, &bounds);
         intake.is_whole = true;
-        self.intakes.insert(number, Box::new(intake));
+        self.intakes.insert(number, intake);
         self.place(number);
         if let Fed::Payload(Some((offset, piece))) = fed {
             self.keep(number, offset, piece);

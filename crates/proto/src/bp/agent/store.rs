@@ -11,7 +11,7 @@ use engine::{
 
 use super::super::arrivals::OF_LAYERS;
 use super::super::layer::Tag;
-use super::forward::{REST, REST_MAX};
+use super::forwarder::{REST, REST_MAX};
 
 /// What an effect was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
