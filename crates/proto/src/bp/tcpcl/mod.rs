@@ -190,7 +190,7 @@ impl Tcpcl {
         let link = opening.map(|(link, _)| *link);
         if let Some(session) = self.sessions.remove(&path) {
             self.paths.remove(&session.link);
-            if let Some(coming) = session.coming.filter(|coming| !coming.is_unwanted) {
+            if let Some(coming) = session.incoming.coming.filter(|coming| !coming.is_unwanted) {
                 let (link, transfer) = (session.link, coming.id);
                 let keep = session.voice.reactive && coming.received > 0;
                 self.events.push_back(Event::Broken { link, transfer, keep });
@@ -320,7 +320,7 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let quiet = session.sending.is_empty()
             && session.answers.is_empty()
-            && session.coming.is_none_or(|coming| coming.is_unwanted);
+            && session.incoming.coming.is_none_or(|coming| coming.is_unwanted);
         if session.ends == (true, true) && quiet && !session.is_over {
             if matches!(session.voice.protocol, Protocol::Tcpcl3(_)) {
                 let reason = session.end_reason;
@@ -359,12 +359,12 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         session.phase = Phase::Established;
         session.segment_mru = init.segment_mru;
-        session.keepalive_s = init.keepalive_s.min(self.config.keepalive_s);
-        session.last_sent = now;
+        session.silence.keepalive_s = init.keepalive_s.min(self.config.keepalive_s);
+        session.silence.last_sent = now;
         let node: Option<Eid> = init.node_id.parse().ok();
         let node = node.filter(|node| !node.is_none());
         let said = init.node_id;
-        let is_authenticated = node.is_some() && session.names_itself(said);
+        let is_authenticated = node.is_some() && session.tls.names_itself(said);
         let bundle_max = init.transfer_mru;
         let window_octets = self.config.limits.window_octets;
         let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_octets };
@@ -397,12 +397,13 @@ impl Tcpcl {
     /// Sets the alarms of a session that is established.
     fn watch(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get(&path) else { return };
-        if session.keepalive_s == 0 || session.phase != Phase::Established || session.ends.0 {
+        if session.silence.keepalive_s == 0 || session.phase != Phase::Established || session.ends.0
+        {
             return;
         }
-        let interval = Duration::from_secs(u64::from(session.keepalive_s));
-        let due = (session.last_sent + interval).max(now);
-        let silent = (session.last_received + 2 * interval).max(now);
+        let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
+        let due = (session.silence.last_sent + interval).max(now);
+        let silent = (session.silence.last_received + 2 * interval).max(now);
         self.timers.set(Alarm::Keepalive(path), due, "a sign of life");
         if !session.voice.is_framed() {
             self.timers.set(Alarm::Silence(path), silent, "a silent peer");
@@ -411,21 +412,21 @@ impl Tcpcl {
 
     fn keepalive(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let interval = Duration::from_secs(u64::from(session.keepalive_s));
-        if session.last_sent + interval <= now {
+        let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
+        if session.silence.last_sent + interval <= now {
             session.say(&Message::Keepalive);
-            session.last_sent = now;
+            session.silence.last_sent = now;
             self.ready.insert(path);
         }
-        let at = self.sessions[&path].last_sent + interval;
+        let at = self.sessions[&path].silence.last_sent + interval;
         self.timers.set(Alarm::Keepalive(path), at, "a sign of life");
     }
 
     fn silence(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get(&path) else { return };
         if session.phase == Phase::Established && !session.ends.0 {
-            let interval = Duration::from_secs(u64::from(session.keepalive_s));
-            let silent = session.last_received + 2 * interval;
+            let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
+            let silent = session.silence.last_received + 2 * interval;
             if silent > now {
                 self.timers.set(Alarm::Silence(path), silent, "a silent peer");
                 return;
@@ -595,7 +596,7 @@ impl Engine for Tcpcl {
             let len = session.out.waiting().min(tx.longest()).min(Receive::PIECE_MAX);
             if len == 0 {
                 self.ready.remove(&path);
-                if let Some((server_name, early)) = session.secures.take() {
+                if let Some((server_name, early)) = session.tls.secures.take() {
                     self.effects
                         .push_back(StreamEffect::StartTls { path, server_name, early }.into());
                 }
@@ -606,7 +607,7 @@ impl Engine for Tcpcl {
                 continue;
             }
             session.out.fill(tx.push(len)?);
-            session.last_sent = now;
+            session.silence.last_sent = now;
             if !session.voice.acks {
                 self.left(path);
             }

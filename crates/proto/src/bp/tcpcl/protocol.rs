@@ -191,8 +191,8 @@ pub(super) fn read<'a>(
 
 /// A segment of the bundle that comes. Where transfers have no numbers they are counted.
 fn segment<'a>(session: &mut Session, flags: SegmentFlags, length: u64) -> Message<'a> {
-    session.transfers_begun += u64::from(flags.start);
-    let transfer = session.transfers_begun;
+    session.incoming.transfers_begun += u64::from(flags.start);
+    let transfer = session.incoming.transfers_begun;
     Message::Segment(Segment { flags, transfer, extensions: Extensions::NONE, length })
 }
 

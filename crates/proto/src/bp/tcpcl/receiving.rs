@@ -23,14 +23,14 @@ impl Tcpcl {
         // Bundles that come together share the memory in which they are handed on.
         let mut kept = None;
         if let Some(session) = self.sessions.get_mut(&path) {
-            session.last_received = now;
+            session.silence.last_received = now;
         }
         while !octets.is_empty() {
             let Some(session) = self.sessions.get_mut(&path).filter(|session| !session.is_over)
             else {
                 return;
             };
-            let left = match session.segment {
+            let left = match session.incoming.segment {
                 Some((left, _)) => {
                     let at = came.len() - octets.len();
                     let kept = kept.get_or_insert_with(|| Bytes::copy_from_slice(came));
@@ -50,10 +50,10 @@ impl Tcpcl {
         *octets = &octets[here..];
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let link = session.link;
-        if let Some((left, _)) = &mut session.segment {
+        if let Some((left, _)) = &mut session.incoming.segment {
             *left -= here as u64;
         }
-        if let Some(coming) = &mut session.coming {
+        if let Some(coming) = &mut session.incoming.coming {
             coming.received += here as u64;
             if !coming.is_unwanted && here > 0 {
                 kept.truncate(here);
@@ -69,12 +69,12 @@ impl Tcpcl {
     fn segment_ends(&mut self, path: PathId) {
         let most = self.config.limits.unanswered;
         let Some(session) = self.sessions.get_mut(&path) else { return };
-        let Some((0, flags)) = session.segment else { return };
-        session.segment = None;
-        let Some(coming) = session.coming else { return };
+        let Some((0, flags)) = session.incoming.segment else { return };
+        session.incoming.segment = None;
+        let Some(coming) = session.incoming.coming else { return };
         let Coming { id, transfer, received: length, is_unwanted } = coming;
         if flags.end {
-            session.coming = None;
+            session.incoming.coming = None;
         }
         if !is_unwanted {
             if flags.end {
@@ -114,14 +114,14 @@ impl Tcpcl {
             // It came in the clear behind the contact header, and is none of TLS.
             return false;
         }
-        let had = session.beginning.len();
+        let had = session.incoming.beginning.len();
         // What begins a message is gathered; it is read where it is if it is whole.
         let gathered: Vec<u8>;
         let input: &[u8] = if had == 0 {
             octets
         } else {
-            session.beginning.extend_from_slice(octets);
-            gathered = std::mem::take(&mut session.beginning);
+            session.incoming.beginning.extend_from_slice(octets);
+            gathered = std::mem::take(&mut session.incoming.beginning);
             &gathered
         };
         match protocol::read(session, input, &bounds) {
@@ -130,7 +130,7 @@ impl Tcpcl {
                 match heard {
                     Heard::Message(message) => self.told(now, path, &message, input[0]),
                     Heard::Length(length) => {
-                        session.next_length = Some(length);
+                        session.incoming.next_length = Some(length);
                         true
                     }
                     Heard::Shutdown(reconnect_s) => {
@@ -143,7 +143,7 @@ impl Tcpcl {
                 let rest = input.to_vec();
                 *octets = &[];
                 if let Some(session) = self.sessions.get_mut(&path) {
-                    session.beginning = rest;
+                    session.incoming.beginning = rest;
                 }
                 true
             }
@@ -156,12 +156,12 @@ impl Tcpcl {
 
     fn contact_header(&mut self, path: PathId, octets: &mut &[u8]) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
-        let had = session.beginning.len();
+        let had = session.incoming.beginning.len();
         let missing = CONTACT_LEN - had;
         let here = octets.len().min(missing);
-        session.beginning.extend_from_slice(&octets[..here]);
+        session.incoming.beginning.extend_from_slice(&octets[..here]);
         *octets = &octets[here..];
-        let header = match ContactHeader::decode(&session.beginning) {
+        let header = match ContactHeader::decode(&session.incoming.beginning) {
             Ok(Some(header)) => header,
             Ok(None) => return true,
             Err(_) => {
@@ -170,8 +170,8 @@ impl Tcpcl {
                 return false;
             }
         };
-        session.beginning.clear();
-        session.peer_can_tls = header.can_tls;
+        session.incoming.beginning.clear();
+        session.tls.peer_can_tls = header.can_tls;
         if !session.is_active {
             let mut session = self.sessions.remove(&path).expect("it is here");
             self.contact(&mut session);
@@ -200,13 +200,13 @@ impl Tcpcl {
     ) -> bool {
         let eid_max = self.config.limits.messages.node_id_max;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
-        let had = session.beginning.len();
-        session.beginning.extend_from_slice(octets);
-        let gathered = std::mem::take(&mut session.beginning);
+        let had = session.incoming.beginning.len();
+        session.incoming.beginning.extend_from_slice(octets);
+        let gathered = std::mem::take(&mut session.incoming.beginning);
         let (header, len) = match tcpcl3::ContactHeader::decode(&gathered, eid_max) {
             Ok(Some(header)) => header,
             Ok(None) => {
-                session.beginning = gathered;
+                session.incoming.beginning = gathered;
                 *octets = &[];
                 return true;
             }
@@ -268,7 +268,7 @@ impl Tcpcl {
         let server_name = peer.filter(|_| session.is_active).map(|peer| peer.server_name.clone());
         let early = Bytes::copy_from_slice(octets);
         *octets = &[];
-        session.secures = Some((server_name, early));
+        session.tls.secures = Some((server_name, early));
         true
     }
 
@@ -276,7 +276,7 @@ impl Tcpcl {
     pub(super) fn secured(&mut self, path: PathId, names: Vec<String>) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         if session.phase == Phase::Securing {
-            session.names = Some(names);
+            session.tls.names = Some(names);
             self.begin_session(path);
         }
     }
@@ -352,10 +352,10 @@ impl Tcpcl {
     fn has_proved(&self, path: PathId, said: &str) -> bool {
         let Some(session) = self.sessions.get(&path) else { return false };
         match &self.config.proof {
-            Proof::Node(wanted) if session.names.is_some() => {
+            Proof::Node(wanted) if session.tls.names.is_some() => {
                 let is_wanted =
                     |node: &Eid| said.parse::<Eid>().is_ok_and(|said| said.node() == *node);
-                session.names_itself(said) && wanted.get(&session.link).is_none_or(is_wanted)
+                session.tls.names_itself(said) && wanted.get(&session.link).is_none_or(is_wanted)
             }
             // Where streams must be secured, they are.
             Proof::Node(_) | Proof::Authority => true,
@@ -371,7 +371,7 @@ impl Tcpcl {
             // A peer could not be told of one; what comes is handed on in pieces all the same.
             Protocol::Tcpcl3(_) | Protocol::Framed(_) => u64::MAX,
         };
-        let follows = match session.coming {
+        let follows = match session.incoming.coming {
             // What was refused need not be ended (§5.2.4).
             Some(coming) if flags.start => coming.is_unwanted,
             Some(coming) => coming.transfer == transfer,
@@ -384,7 +384,7 @@ impl Tcpcl {
         if flags.start {
             let id = TransferId(self.next_transfer);
             self.next_transfer += 1;
-            let said = extensions.transfer_length().or(session.next_length.take());
+            let said = extensions.transfer_length().or(session.incoming.next_length.take());
             let octets = said.or(flags.end.then_some(length));
             let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
             let refused = if unknown {
@@ -402,7 +402,7 @@ impl Tcpcl {
                 self.fault(path, "a bundle that is not wanted, from a peer that cannot be told so");
                 return false;
             }
-            session.coming = Some(Coming { id, transfer, received: 0, is_unwanted });
+            session.incoming.coming = Some(Coming { id, transfer, received: 0, is_unwanted });
             let link = session.link;
             match refused {
                 Some(reason) => {
@@ -426,11 +426,11 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let is_long =
             |coming: Coming| !coming.is_unwanted && coming.received.saturating_add(length) > most;
-        if session.coming.is_some_and(is_long) {
+        if session.incoming.coming.is_some_and(is_long) {
             self.fault(path, "a bundle that is longer than was agreed");
             return false;
         }
-        session.segment = Some((length, flags));
+        session.incoming.segment = Some((length, flags));
         self.segment_ends(path);
         true
     }
@@ -494,7 +494,7 @@ impl Tcpcl {
         };
         if !session.decide(id, why)
             && let Some(why) = why
-            && let Some(coming) = &mut session.coming
+            && let Some(coming) = &mut session.incoming.coming
             && coming.id == id
             && !coming.is_unwanted
         {

@@ -55,21 +55,27 @@ pub(super) enum Answer {
     },
 }
 
-/// A session.
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) link: LinkId,
-    pub(super) is_active: bool,
-    pub(super) phase: Phase,
-    pub(super) voice: Voice,
+/// Security of a session's stream.
+#[derive(Debug, Default)]
+pub(super) struct Security {
     pub(super) peer_can_tls: bool,
     /// The stream is to be secured when what is to be sent in the clear has gone: the name that the peer's certificate must carry,
     /// and what came of TLS already.
     pub(super) secures: Option<(Option<String>, Bytes)>,
     /// What the peer's certificate names, once the stream is secured.
     pub(super) names: Option<Vec<String>>,
-    /// What the agent was told of the peer.
-    pub(super) neighbour: Option<Neighbour>,
+}
+
+impl Security {
+    /// Whether the peer's certificate names the node that it says it is.
+    pub(super) fn names_itself(&self, node: &str) -> bool {
+        self.names.iter().flatten().any(|name| name == node)
+    }
+}
+
+/// Messages of the peer that are not complete.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
     /// The beginning of a message.
     pub(super) beginning: Vec<u8>,
     /// Octets of data that are still to come of the segment under way, and its flags.
@@ -79,6 +85,27 @@ pub(super) struct Session {
     pub(super) transfers_begun: u64,
     /// Octets of the bundle that comes next, if the peer said that beforehand.
     pub(super) next_length: Option<u64>,
+}
+
+/// Times by which either end learns that the other is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    pub(super) keepalive_s: u16,
+    pub(super) last_sent: Time,
+    pub(super) last_received: Time,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) link: LinkId,
+    pub(super) is_active: bool,
+    pub(super) phase: Phase,
+    pub(super) voice: Voice,
+    pub(super) tls: Security,
+    /// What the agent was told of the peer.
+    pub(super) neighbour: Option<Neighbour>,
+    pub(super) incoming: Incoming,
     pub(super) answers: VecDeque<Answer>,
     pub(super) sending: VecDeque<Sending>,
     pub(super) next_transfer: u64,
@@ -89,9 +116,7 @@ pub(super) struct Session {
     /// The agent wants nothing more for now.
     pub(super) is_held: bool,
     pub(super) segment_mru: u64,
-    pub(super) keepalive_s: u16,
-    pub(super) last_sent: Time,
-    pub(super) last_received: Time,
+    pub(super) silence: Silence,
     /// SESS_TERM was sent; was received.
     pub(super) ends: (bool, bool),
     /// Why it ends, where that is said at the end.
@@ -101,26 +126,15 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether the peer's certificate names the node that it says it is.
-    pub(super) fn names_itself(&self, said: &str) -> bool {
-        self.names.iter().flatten().any(|name| name == said)
-    }
-
     pub(super) fn new(link: LinkId, is_active: bool, protocol: Protocol, now: Time) -> Self {
         Self {
             link,
             is_active,
             phase: Phase::Contact,
             voice: Voice::new(protocol),
-            peer_can_tls: false,
-            secures: None,
-            names: None,
+            tls: Security::default(),
             neighbour: None,
-            beginning: Vec::new(),
-            segment: None,
-            coming: None,
-            transfers_begun: 0,
-            next_length: None,
+            incoming: Incoming::default(),
             answers: VecDeque::new(),
             sending: VecDeque::new(),
             next_transfer: 0,
@@ -129,9 +143,7 @@ impl Session {
             is_paused: false,
             is_held: false,
             segment_mru: 0,
-            keepalive_s: 0,
-            last_sent: now,
-            last_received: now,
+            silence: Silence { keepalive_s: 0, last_sent: now, last_received: now },
             ends: (false, false),
             end_reason: TermReason::Unknown,
             is_over: false,
@@ -175,7 +187,7 @@ impl Session {
 
     /// What still comes of a bundle is thrown away.
     pub(super) fn drop_coming(&mut self, id: TransferId) {
-        if let Some(coming) = self.coming.as_mut().filter(|coming| coming.id == id) {
+        if let Some(coming) = self.incoming.coming.as_mut().filter(|coming| coming.id == id) {
             coming.is_unwanted = true;
         }
     }
