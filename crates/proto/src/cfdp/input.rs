@@ -6,7 +6,7 @@ use wire::cfdp::{
     TransactionStatus, TransmissionMode, Version,
 };
 
-use super::core::{Base, Job, Task, reverse};
+use super::core::{Base, Core, Job, Task, reverse};
 use super::finished;
 use super::indication::{Indication, Limit};
 use super::receiver::Receiver;
@@ -79,36 +79,16 @@ impl Entity {
         datagram: &[u8],
     ) {
         let Some(transaction) = self.slots.get_mut(handle) else { return };
-        let base = transaction.base_mut();
-        if base.seat.path != Some(from) {
-            if !base.may_move(&self.core, now) {
-                self.core.stats.stray += 1;
-                return;
-            }
-            base.seat.set_path(&mut self.core.shared.paths, from);
-            // Timers that stood still with the old path would not be started by the new one.
-            if base.is_frozen() || !base.running(&self.core) {
-                transaction.follow(&mut self.core, now);
-            } else {
-                transaction.want_all(&mut self.core);
-            }
-        }
         let core = &mut self.core;
-        if let Transaction::Receiver(receiver) = transaction {
-            // The flag that says that there is a CRC is not protected by it. So a sender that
-            // once sent one must go on to.
-            let header = &mut receiver.base.header;
-            if header.crc && !pdu.header.crc {
-                core.stats.decode_errors += 1;
-                return;
-            }
-            header.crc = pdu.header.crc;
-            // Offsets of 64 bits can be told back only in kind, and version 000 has none.
-            if pdu.header.large_file && header.version == Version::V0 {
-                core.stats.decode_errors += 1;
-                return;
-            }
-            header.large_file |= pdu.header.large_file;
+        if !comes_by(transaction, core, now, from) {
+            core.stats.stray += 1;
+            return;
+        }
+        if let Transaction::Receiver(receiver) = transaction
+            && !admits_header(&mut receiver.base.header, &pdu.header)
+        {
+            core.stats.decode_errors += 1;
+            return;
         }
         match (transaction, pdu.body) {
             (Transaction::Receiver(receiver), Body::FileData(data)) => {
@@ -400,4 +380,38 @@ impl Entity {
     pub(super) fn is_free(&self, id: TransactionId) -> bool {
         !self.by_id.contains_key(&id) && self.closed.get(id).is_none()
     }
+}
+
+/// Whether a PDU of a transaction may come by a path, by which the transaction goes on then.
+fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: PathId) -> bool {
+    let base = transaction.base_mut();
+    if base.seat.path == Some(from) {
+        return true;
+    }
+    if !base.may_move(core, now) {
+        return false;
+    }
+    base.seat.set_path(&mut core.shared.paths, from);
+    // Timers that stood still with the old path would not be started by the new one.
+    if base.is_frozen() || !base.running(core) {
+        transaction.follow(core, now);
+    } else {
+        transaction.want_all(core);
+    }
+    true
+}
+
+/// Whether a header fits those that a reception had before, which learns from it.
+fn admits_header(known: &mut Header, header: &Header) -> bool {
+    // The flag that says that there is a CRC is not protected by it. So a sender that once sent one
+    // must go on to. Offsets of 64 bits can be requested only in kind, and version 000 has none.
+    if known.crc && !header.crc {
+        return false;
+    }
+    known.crc = header.crc;
+    if header.large_file && known.version == Version::V0 {
+        return false;
+    }
+    known.large_file |= header.large_file;
+    true
 }
