@@ -74,7 +74,7 @@ pub(crate) struct Progress {
     /// Bytes covered when it was last about to be saved.
     covered: u64,
     safe: Ranges,
-    /// What is being synced, to be safe next.
+    /// Parts that are being synced, to be safe next.
     syncing: Option<Ranges>,
     /// Syncs under way.
     syncs: u32,

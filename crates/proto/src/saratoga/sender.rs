@@ -56,11 +56,11 @@ pub(crate) struct Sender {
     in_flight: InFlight,
     filling: Filling,
     window: Option<Window>,
-    /// What heeds congestion.
+    /// Congestion control.
     control: Option<Control>,
     /// Bytes that an earlier session brought.
     resumed: u64,
-    /// How it failed.
+    /// Its end, if it failed.
     failed: Option<Failed>,
     phase: Phase,
 }

@@ -184,7 +184,7 @@ impl Sessions {
         self.slots.get(handle)
     }
 
-    /// The same, to do something with it.
+    /// The session of a handle, to change it.
     pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Session> {
         self.slots.get_mut(handle)
     }

@@ -23,18 +23,18 @@ pub(super) type Place = (Reverse<Priority>, u64);
 #[derive(Debug, Default)]
 struct Link {
     node: Option<Eid>,
-    /// What is known of it while it can be reached.
+    /// The neighbour, while it can be reached.
     up: Option<Neighbour>,
-    /// What is on its way to it.
+    /// Bundles on their way to it.
     sending: UnderWay,
-    /// It refused a bundle for want of room, or its layer failed: it is left alone until then, and how long that is.
+    /// Rest after it refused a bundle for want of room, or its layer failed: its end and length.
     rests: Option<(Time, Duration)>,
 }
 
 /// Bundles on their way to a neighbour.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// Which they are, and their octets.
+    /// Their numbers and bytes.
     bundles: BTreeMap<Tag, (u64, u64)>,
     octets: u64,
 }
@@ -45,7 +45,7 @@ impl UnderWay {
         self.bundles.insert(tag, (number, octets));
     }
 
-    /// Which bundle it was.
+    /// Returns the number of the bundle.
     fn remove(&mut self, tag: Tag) -> Option<u64> {
         let (number, octets) = self.bundles.remove(&tag)?;
         self.octets = self.octets.saturating_sub(octets);
@@ -128,7 +128,7 @@ impl Forwarder {
         up.map(|(at, link)| (*at, link.node.as_ref()))
     }
 
-    /// A link to a neighbour that takes one more bundle now, and the most octets of one there.
+    /// A link to a neighbour that takes one more bundle now, and the most bytes of one there.
     pub(super) fn free_link(&self, now: Time, node: &Eid) -> Option<(LinkRef, u64)> {
         let (at, link) = self.links.iter().find(|(_, link)| {
             link.node.as_ref() == Some(node)
@@ -181,7 +181,7 @@ impl Forwarder {
         Tag(self.next_tag - 1)
     }
 
-    /// Notes that a bundle is on its way, with so many octets.
+    /// Notes that a bundle is on its way, with so many bytes.
     pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, octets: u64) {
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number, octets);

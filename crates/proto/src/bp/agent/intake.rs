@@ -50,7 +50,7 @@ pub(super) struct Intakes {
     transfers: BTreeMap<(usize, TransferId), u64>,
     /// Neighbours that are held back, and the bundles because of which they are.
     held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
-    /// Who waits for a bundle to be safe.
+    /// Givers that wait for a bundle to be safe.
     givers: BTreeMap<u64, Vec<Giver>>,
 }
 

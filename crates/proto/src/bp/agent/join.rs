@@ -41,7 +41,7 @@ fn whole_of(held: &Held) -> Option<Whole> {
 /// Fragments for this node, and what is joined of them.
 #[derive(Debug, Default)]
 pub(super) struct Joins {
-    /// Those of a bundle together.
+    /// Fragments, those of a bundle together.
     fragments: BTreeMap<Whole, Fragments>,
     /// Bundles that are joined later.
     later: BTreeSet<Whole>,

@@ -12,7 +12,7 @@ use super::store::{Job, Store};
 use super::{Agent, Content, Held, Indication, Priority, Version};
 use wire::bp7::Reason;
 
-/// What is known of an earlier run. Until all of it is, nothing is taken.
+/// Knowledge of an earlier run. Until all of it is there, nothing is taken.
 #[derive(Debug)]
 pub(super) struct Restart {
     is_ready: bool,

@@ -59,10 +59,10 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Security {
     pub(super) peer_can_tls: bool,
-    /// The stream is to be secured when what is to be sent in the clear has gone: the name that the peer's certificate must carry,
-    /// and what came of TLS already.
+    /// Once set, the stream is secured when all that goes in the clear has left: the name that
+    /// the peer's certificate must carry, and the bytes of TLS that arrived already.
     pub(super) secures: Option<(Option<String>, Bytes)>,
-    /// What the peer's certificate names, once the stream is secured.
+    /// Names in the peer's certificate, once the stream is secured.
     pub(super) names: Option<Vec<String>>,
 }
 
@@ -78,12 +78,12 @@ impl Security {
 pub(super) struct Incoming {
     /// The beginning of a message.
     pub(super) beginning: Vec<u8>,
-    /// Octets of data that are still to come of the segment under way, and its flags.
+    /// Bytes of data that are still to come of the segment under way, and its flags.
     pub(super) segment: Option<(u64, SegmentFlags)>,
     pub(super) coming: Option<Coming>,
     /// Bundles that began to come, where they have no numbers.
     pub(super) transfers_begun: u64,
-    /// Octets of the bundle that comes next, if the peer said that beforehand.
+    /// Bytes of the bundle that comes next, if the peer announced that.
     pub(super) next_length: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Session {
     pub(super) phase: Phase,
     pub(super) voice: Voice,
     pub(super) tls: Security,
-    /// What the agent was told of the peer.
+    /// The peer, as the agent knows it.
     pub(super) neighbour: Option<Neighbour>,
     pub(super) incoming: Incoming,
     pub(super) answers: VecDeque<Answer>,

@@ -85,7 +85,7 @@ impl Outstanding {
 /// Checkpoints of a session.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Those without a report.
+    /// Checkpoints without a report.
     open: BTreeMap<u64, Outstanding>,
     /// Where a checkpoint ends, and its serial number.
     ends: BTreeMap<u64, u64>,
@@ -166,7 +166,7 @@ impl Checkpoints {
         serial
     }
 
-    /// Those that left, by their serial numbers.
+    /// Checkpoints that left, by their serial numbers.
     fn sent(&self) -> impl DoubleEndedIterator<Item = (&u64, &Outstanding)> {
         self.open.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0)
     }

@@ -16,7 +16,7 @@ const ACKS_MAX: usize = 1024;
 /// Reports of the receiver.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// What the receiver has of the red part.
+    /// Parts of the red part that the receiver has.
     claimed: Ranges,
     /// Serial numbers of reports. They count up, so that however many they are, few runs hold them.
     seen: Ranges,
@@ -37,7 +37,7 @@ impl Reports {
         ranges + reports * size_of::<u64>()
     }
 
-    /// What the receiver has of the red part.
+    /// Parts of the red part that the receiver has.
     pub(super) fn claimed(&self) -> &Ranges {
         &self.claimed
     }

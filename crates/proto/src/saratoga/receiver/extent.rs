@@ -1,13 +1,13 @@
-//! What of a file has arrived, and where it ends.
+//! Parts of a file that have arrived, and its end.
 
 use wire::saratoga::{Content, Data, StatusCode, Width};
 
 use crate::ranges::Ranges;
 
-/// What of a file has arrived, and where it ends.
+/// Parts of a file that have arrived, and its end.
 #[derive(Debug)]
 pub(super) struct Extent {
-    /// What has arrived.
+    /// Parts that have arrived.
     pub(super) ranges: Ranges,
     /// Behind the highest byte that a packet of the sender named.
     highest: u64,
@@ -70,7 +70,7 @@ impl Extent {
         self.highest = self.highest.max(self.ranges.end());
     }
 
-    /// How a packet contradicts the METADATA (§4.4, §6.6), which describes a file of this content.
+    /// Contradiction of a packet to the METADATA (§4.4, §6.6) of a file with this content.
     pub(super) fn contradiction(&self, content: Content, data: &Data<'_>) -> Option<StatusCode> {
         let end = data.offset + data.data.len() as u64;
         let is_stream = content == Content::Stream;

@@ -1,4 +1,4 @@
-//! What the METADATA says of a file (§4.3).
+//! Description of a file by its METADATA (§4.3).
 
 use bytes::Bytes;
 use engine::FileName;
@@ -11,7 +11,7 @@ use crate::saratoga::config::Version;
 use crate::saratoga::core::Core;
 use crate::sum::{Sum, Value};
 
-/// What the METADATA says of a file.
+/// Description of a file by its METADATA.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) content: Content,

@@ -30,7 +30,7 @@ use crate::storage::Storage as _;
 /// Packets of a sender up to which they are counted.
 const FEW_PACKETS: u32 = 2;
 
-/// How long data waits for METADATA, if eight replies are not longer.
+/// Time for which data waits for METADATA, if eight replies are not longer.
 const UNKNOWN_MOST: Duration = Duration::from_secs(600);
 
 /// Request of this peer.
@@ -68,7 +68,7 @@ pub(crate) struct Receiver {
     /// The record of a directory, as far as it was read.
     listing: Vec<u8>,
     misses: u32,
-    /// How it ended: [`StatusCode::Ok`] once the file has its name.
+    /// Outcome: [`StatusCode::Ok`] once the file has its name.
     outcome: Option<StatusCode>,
     phase: Phase,
 }

@@ -1,4 +1,4 @@
-//! What a session sends, and what its METADATA says of that (§4.3).
+//! The file or listing that a session sends, and its METADATA (§4.3).
 
 use engine::FileName;
 use wire::saratoga::{
@@ -11,7 +11,7 @@ use crate::saratoga::indication::Put;
 use crate::saratoga::times;
 use crate::sum::Value;
 
-/// What a session sends.
+/// Order to send a file or a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// The file here, or the directory of which the listing is sent.
