@@ -21,9 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use engine::{Rng, Time};
-use link::{
-    Delay, ErrorKind, Fate, Framing, Link, LossCause, OnError, Outages, Rate, Release, TokenBucket,
-};
+use link::{Delay, Fate, Framing, Link, OnError, Outages, Rate, Release, TokenBucket};
 use transport::text::SpecError;
 
 use crate::link_spec::LinkSpec;
@@ -81,17 +79,17 @@ impl Hop {
                 OnError::Drop => errors_reach(self.config.framing),
                 OnError::Damage => 0,
             };
-            match model.kind {
-                ErrorKind::PerPacket(p) => loss.per = 1.0 - (1.0 - loss.per) * (1.0 - p),
-                ErrorKind::BitErrorRate(b) if loss.ber == 0.0 => {
-                    loss.ber = b;
-                    loss.overhead = IP_UDP_BYTES + frame;
+            let errors = model.kind.independent()?;
+            if errors.loss > 0.0 {
+                loss.per = 1.0 - (1.0 - loss.per) * (1.0 - errors.loss);
+            }
+            if errors.ber > 0.0 {
+                // Two rates reach different parts of the frame.
+                if loss.ber > 0.0 {
+                    return None;
                 }
-                ErrorKind::BitErrorRate(_) | ErrorKind::GilbertElliott { .. } => return None,
-                ErrorKind::Vector(_)
-                | ErrorKind::DropList(_)
-                | ErrorKind::Trace { .. }
-                | ErrorKind::LossTimes(_) => {}
+                loss.ber = errors.ber;
+                loss.overhead = IP_UDP_BYTES + frame;
             }
         }
         Some(loss)
@@ -100,32 +98,12 @@ impl Hop {
     /// Whether losses are drawn, which makes the bound a mean.
     #[must_use]
     pub fn is_random(&self) -> bool {
-        self.config.errors.iter().any(|model| is_drawn(&model.kind))
+        self.config.errors.iter().any(|model| model.kind.is_drawn())
     }
 
     /// Whether smaller packets are lost less often.
     fn length_matters(&self) -> bool {
-        self.config.errors.iter().any(|model| match &model.kind {
-            ErrorKind::BitErrorRate(_) => true,
-            ErrorKind::GilbertElliott { good, bad, .. } => good.ber > 0.0 || bad.ber > 0.0,
-            ErrorKind::PerPacket(_)
-            | ErrorKind::Vector(_)
-            | ErrorKind::DropList(_)
-            | ErrorKind::Trace { .. }
-            | ErrorKind::LossTimes(_) => false,
-        })
-    }
-}
-
-fn is_drawn(kind: &ErrorKind) -> bool {
-    match kind {
-        ErrorKind::PerPacket(_) | ErrorKind::BitErrorRate(_) | ErrorKind::GilbertElliott { .. } => {
-            true
-        }
-        ErrorKind::Vector(_)
-        | ErrorKind::DropList(_)
-        | ErrorKind::Trace { .. }
-        | ErrorKind::LossTimes(_) => false,
+        self.config.errors.iter().any(|model| model.kind.depends_on_length())
     }
 }
 
@@ -344,7 +322,7 @@ struct Pipe<'a> {
 impl<'a> Pipe<'a> {
     fn new(hop: &'a Hop, begin: f64, payload: u64, seed: u64) -> Option<Self> {
         let config = &hop.config;
-        let drawn = config.errors.iter().filter(|model| is_drawn(&model.kind));
+        let drawn = config.errors.iter().filter(|model| model.kind.is_drawn());
         let errors = link::Config {
             framing: config.framing,
             errors: drawn.cloned().collect(),
@@ -370,7 +348,7 @@ impl<'a> Pipe<'a> {
                     self.busy = self.busy.max(at);
                     return Some(arrival(&self.config.delay, released.max(at)));
                 }
-                Fate::Lost(LossCause::PerPacket | LossCause::BitErrors) => self.serve(payload)?,
+                Fate::Lost(cause) if cause.is_independent() => self.serve(payload)?,
                 Fate::Lost(_) | Fate::Damaged(_) => self.serve(0)?,
             };
         }
@@ -483,6 +461,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::link_spec::Errors;
     use transport::quantity::{Probability, Span};
 
     fn spec(text: &str) -> LinkSpec {
@@ -672,7 +651,7 @@ mod tests {
                 let spec = LinkSpec {
                     rate: Some(transport::quantity::Rate(1_000_000)),
                     delay: Some(Span(Duration::from_millis(delay))),
-                    per: Some(Probability(per)),
+                    errors: Errors { per: Some(Probability(per)), ..Errors::default() },
                     ..LinkSpec::default()
                 };
                 let hop = Hop::new("forward", &spec).unwrap();

@@ -24,7 +24,7 @@ use transport::settings::{PepSettings, Settings, not_often};
 use transport::text::SpecError;
 
 use crate::groups::{Group, MEMBERS_MAX};
-use crate::link_spec::{LinkSpec, Queue};
+use crate::link_spec::{Errors, LinkSpec, Queue};
 use crate::metrics::{LatencyMetrics, TransferMetrics};
 use crate::parallel;
 use crate::preset::{self, Preset};
@@ -336,17 +336,7 @@ impl Plan {
 /// A direction's last hop on its way to several receivers: what all of them share, and what each
 /// has of its own.
 fn parted(hop: LinkSpec) -> (LinkSpec, LinkSpec) {
-    let shared = LinkSpec {
-        per: None,
-        ber: None,
-        burst: None,
-        drop: None,
-        loss_times: None,
-        error_vector: None,
-        trace: None,
-        on_error: None,
-        ..hop.clone()
-    };
+    let shared = LinkSpec { errors: Errors::default(), ..hop.clone() };
     let branch = LinkSpec {
         rate: None,
         rate_steps: None,

@@ -1,9 +1,13 @@
 //! One direction of a link as a user writes it, and what it means.
 
+#[macro_use]
+mod keys;
+mod errors;
 mod words;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use engine::Time;
 use serde::de::IntoDeserializer as _;
@@ -12,106 +16,79 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use transport::quantity::{Probability, QuantityError, Rate, Size, Span, Text, Window};
 use transport::text::SpecError;
 
-/// One direction of a link, as a table of TOML or as options of the command line. What is left out
-/// has its default: no delay, no errors, no limit of the rate, Ethernet frames without FCS, an MTU
-/// of 1,500 bytes, the largest datagrams that fit the MTU.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LinkSpec {
-    /// In a scenario: the node that sends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// In a scenario: the node that receives.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-    /// In a scenario: the preset to start from, by name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<String>,
-    /// Line rate, of frames.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Rate>,
-    /// Line rate over time, in place of `rate`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate_steps: Option<Vec<RateStep>>,
-    /// One-way delay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay: Option<Span>,
-    /// One-way delay over time, in place of `delay`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay_points: Option<Vec<DelayPoint>>,
-    /// What holds between two delay points.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delay_between: Option<Between>,
-    /// Packets that others overtake.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder: Option<Reorder>,
-    /// A token bucket in front of the line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bucket: Option<Bucket>,
-    /// The frame around each IP packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub framing: Option<Framing>,
-    /// TCP's headers go compressed over PPP (RFC 1144), and escapes are counted as the bytes need them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub header_compression: Option<bool>,
-    /// Time the line is busy with each packet besides its bits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_packet: Option<Span>,
-    /// When a packet is let go.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub release: Option<Release>,
-    /// How much may wait.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue: Option<Queue>,
-    /// Whether a TCP host that sends waits while the queue is full, as for a network card. Otherwise
-    /// the queue drops what it has no room for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub backpressure: Option<bool>,
-    /// Largest IP packet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<Size>,
-    /// Most bytes of protocol data in a datagram; what fits the MTU if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub datagram: Option<Size>,
-    /// When the link is down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outages: Option<Vec<Window>>,
-    /// Outages that come again and again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outage_every: Option<Periodic>,
-    /// When the link is up, in place of outages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contacts: Option<Vec<Window>>,
-    /// What happens to packets while the link is down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub while_down: Option<WhileDown>,
-    /// Probability to lose a packet, whatever its length.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub per: Option<Probability>,
-    /// Bit error rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ber: Option<Probability>,
-    /// Errors in bursts (Gilbert-Elliott).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub burst: Option<Burst>,
-    /// Exactly these packets are lost, counted from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub drop: Option<Vec<u64>>,
-    /// Every packet sent within these windows is lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss_times: Option<Vec<Window>>,
-    /// A stored pattern of bit errors, laid over the bits round and round.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_vector: Option<Vector>,
-    /// The fates of successive packets, as they were recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<Trace>,
-    /// What becomes of a packet that an error strikes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_error: Option<OnError>,
-    /// In a preset: what the way back does differently.
-    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
-    pub back: Option<Box<Self>>,
+pub use self::errors::{Burst, Errors, OnError, Trace, Vector};
+use self::keys::Keys as _;
+
+keys! {
+    /// One direction of a link, as a table of TOML or as options of the command line. What is left out
+    /// has its default: no delay, no errors, no limit of the rate, Ethernet frames without FCS, an MTU
+    /// of 1,500 bytes, the largest datagrams that fit the MTU.
+    pub struct LinkSpec {
+        /// In a scenario: the node that sends.
+        from: String,
+        /// In a scenario: the node that receives.
+        to: String,
+        /// In a scenario: the preset to start from, by name.
+        link: String,
+        /// Line rate, of frames.
+        rate: Rate,
+        /// Line rate over time, in place of `rate`.
+        rate_steps: Vec<RateStep>,
+        /// One-way delay.
+        delay: Span,
+        /// One-way delay over time, in place of `delay`.
+        delay_points: Vec<DelayPoint>,
+        /// What holds between two delay points.
+        delay_between: Between,
+        /// Packets that others overtake.
+        reorder: Reorder,
+        /// A token bucket in front of the line.
+        bucket: Bucket,
+        /// The frame around each IP packet.
+        framing: Framing,
+        /// TCP's headers go compressed over PPP (RFC 1144), and escapes are counted as the bytes need them.
+        header_compression: bool,
+        /// Time the line is busy with each packet besides its bits.
+        per_packet: Span,
+        /// When a packet is let go.
+        release: Release,
+        /// How much may wait.
+        queue: Queue,
+        /// Whether a TCP host that sends waits while the queue is full, as for a network card. Otherwise
+        /// the queue drops what it has no room for.
+        backpressure: bool,
+        /// Largest IP packet.
+        mtu: Size,
+        /// Most bytes of protocol data in a datagram; what fits the MTU if left out.
+        datagram: Size,
+        /// When the link is down.
+        outages: Vec<Window>,
+        /// Outages that come again and again.
+        outage_every: Periodic,
+        /// When the link is up, in place of outages.
+        contacts: Vec<Window>,
+        /// What happens to packets while the link is down.
+        while_down: WhileDown,
+        ..
+        /// Error models, each by the key that names it.
+        errors: Errors,
+        ..
+        /// In a preset: what the way back does differently.
+        back = "return": Box<Self>,
+    }
+}
+
+impl Serialize for LinkSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        keys::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        static NAMES: LazyLock<Vec<&str>> = LazyLock::new(LinkSpec::names);
+        keys::deserialize("LinkSpec", &NAMES, deserializer)
+    }
 }
 
 /// From when on which rate holds.
@@ -242,92 +219,6 @@ pub enum WhileDown {
     Drop,
 }
 
-/// Errors in bursts: two states, left with the given probabilities after each packet.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Burst {
-    /// From the good to the bad state.
-    pub to_bad: Probability,
-    /// From the bad to the good state.
-    pub to_good: Probability,
-    /// Probability to lose a packet in the good state.
-    #[serde(default)]
-    pub good_per: Probability,
-    /// Bit error rate in the good state.
-    #[serde(default)]
-    pub good_ber: Probability,
-    /// Probability to lose a packet in the bad state.
-    #[serde(default)]
-    pub bad_per: Probability,
-    /// Bit error rate in the bad state.
-    #[serde(default)]
-    pub bad_ber: Probability,
-}
-
-/// A stored pattern of bit errors.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Vector {
-    /// Its length in bits.
-    pub bits: u64,
-    /// The bits in error, counted from 0, ascending.
-    #[serde(default)]
-    pub errors: Vec<u64>,
-    /// How many errors to draw with the scenario's seed, in place of `errors`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drawn: Option<u64>,
-}
-
-/// Most errors that are drawn.
-const DRAWN_MAX: u64 = 1_000_000;
-
-impl Vector {
-    /// Draws the errors that are to be drawn, anywhere; where in the pattern a run begins is as good
-    /// as random then.
-    pub(crate) fn draw(&mut self, mut rng: engine::Rng) -> Result<(), SpecError> {
-        let Some(count) = self.drawn.take() else { return Ok(()) };
-        if !self.errors.is_empty() {
-            let message = "error_vector: give `errors` or `drawn`, not both";
-            return Err(SpecError::invalid(message));
-        }
-        // Half of the bits at most: more are drawn in vain too often.
-        let most = DRAWN_MAX.min(self.bits / 2);
-        if count > most {
-            let message = format!("error_vector.drawn: {count}; at most {most} here");
-            return Err(SpecError::invalid(message));
-        }
-        let mut bits = std::collections::BTreeSet::new();
-        while (bits.len() as u64) < count {
-            bits.insert(rng.below(self.bits));
-        }
-        self.errors = bits.into_iter().collect();
-        Ok(())
-    }
-}
-
-/// The fates of successive packets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Trace {
-    /// One character a packet: `x` for one that is struck, `.` for one that is not. White space
-    /// is left out.
-    pub fates: String,
-    /// Whether it begins again at its end; otherwise nothing is struck after it.
-    #[serde(default)]
-    pub repeat: bool,
-}
-
-/// What becomes of a packet that an error strikes (see [`link::OnError`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OnError {
-    /// It is lost: the link layer has a checksum.
-    #[default]
-    Drop,
-    /// It arrives damaged: the link layer has none.
-    Damage,
-}
-
 /// A path's largest IP packet, unless said otherwise.
 pub const MTU: Size = Size(1500);
 /// The fewest bytes of protocol data a datagram must be able to hold: below that no protocol's
@@ -407,28 +298,21 @@ impl LinkSpec {
     /// What `self` says, and `base` where it says nothing.
     #[must_use]
     pub fn over(self, base: &Self) -> Self {
-        macro_rules! layered {
-            ($($field:ident)*) => {
-                Self { $($field: self.$field.or_else(|| base.$field.clone()),)* }
-            };
-        }
-        let (rate_said, delay_said) = (self.rate.is_some(), self.delay.is_some());
-        let (mtu_said, datagram_said) = (self.mtu.is_some(), self.datagram.is_some());
+        let (has_rate, has_delay) = (self.rate.is_some(), self.delay.is_some());
+        let (has_mtu, has_datagram) = (self.mtu.is_some(), self.datagram.is_some());
         let outages = self
             .is_gated()
             .then(|| (self.outages.clone(), self.outage_every, self.contacts.clone()));
-        let mut layered = layered!(from to link rate rate_steps delay delay_points delay_between
-            reorder bucket framing header_compression per_packet release queue backpressure mtu datagram outages outage_every contacts
-            while_down per ber burst drop loss_times error_vector trace on_error back);
+        let mut layered = self.laid_over(base);
         // A constant replaces a table.
-        if rate_said {
+        if has_rate {
             layered.rate_steps = None;
         }
-        if delay_said {
+        if has_delay {
             layered.delay_points = None;
         }
         // A smaller MTU lowers the datagrams of what it replaces.
-        if mtu_said && !datagram_said {
+        if has_mtu && !has_datagram {
             let largest = Size(layered.datagram_max());
             layered.datagram = layered.datagram.map(|datagram| datagram.min(largest));
         }
@@ -457,7 +341,7 @@ impl LinkSpec {
             mtu: Some(MTU),
             datagram: Some(datagram),
             while_down: Some(WhileDown::default()),
-            on_error: Some(OnError::default()),
+            errors: Errors { on_error: Some(OnError::default()), ..Errors::default() },
             ..Self::default()
         })
     }
@@ -466,14 +350,7 @@ impl LinkSpec {
     /// direction's own: they name packets of the way there.
     #[must_use]
     pub fn way_back(&self) -> Self {
-        let forward = Self {
-            drop: None,
-            loss_times: None,
-            error_vector: None,
-            trace: None,
-            back: None,
-            ..self.clone()
-        };
+        let forward = Self { errors: self.errors.without_positional(), back: None, ..self.clone() };
         self.back.as_deref().cloned().unwrap_or_default().over(&forward)
     }
 
@@ -528,7 +405,7 @@ impl LinkSpec {
                 WhileDown::Hold => link::WhileDown::Hold,
                 WhileDown::Drop => link::WhileDown::Drop,
             },
-            errors: self.errors()?,
+            errors: self.errors.models()?,
         };
         config.validate().map_err(|error| SpecError::invalid(format!("link: {error}")))?;
         Ok(config)
@@ -598,30 +475,6 @@ impl LinkSpec {
                 "link: give one of `outages`, `outage_every` and `contacts`, not several",
             )),
         }
-    }
-
-    fn errors(&self) -> Result<Vec<link::ErrorModel>, SpecError> {
-        use link::ErrorKind;
-        let positive = |p: Option<Probability>| p.map(Probability::value).filter(|p| *p > 0.0);
-        let kinds = [
-            positive(self.per).map(ErrorKind::PerPacket),
-            positive(self.ber).map(ErrorKind::BitErrorRate),
-            self.burst.map(Burst::model),
-            self.drop.clone().filter(|drop| !drop.is_empty()).map(ErrorKind::DropList),
-            self.loss_times
-                .as_ref()
-                .map(|times| ErrorKind::LossTimes(times.iter().map(window).collect())),
-            self.error_vector.clone().map(|vector| {
-                ErrorKind::Vector(link::ErrorVector { period: vector.bits, errors: vector.errors })
-            }),
-            self.trace.as_ref().map(Trace::model).transpose()?,
-        ];
-        let on_error = match self.on_error.unwrap_or_default() {
-            OnError::Drop => link::OnError::Drop,
-            OnError::Damage => link::OnError::Damage,
-        };
-        let model = |kind| link::ErrorModel { kind, on_error };
-        Ok(kinds.into_iter().flatten().map(model).collect())
     }
 }
 
@@ -693,240 +546,10 @@ fn window(window: &Window) -> link::Window {
     link::Window { start, end: start + window.lasts.duration() }
 }
 
-impl Trace {
-    fn model(&self) -> Result<link::ErrorKind, SpecError> {
-        let fate = |fate: char| match fate {
-            'x' => Ok(true),
-            '.' => Ok(false),
-            other => Err(SpecError::invalid(format!(
-                "link: {other:?} in `trace`; a fate is `x` (struck) or `.`"
-            ))),
-        };
-        let fates = self.fates.chars().filter(|fate| !fate.is_whitespace());
-        let struck = fates.map(fate).collect::<Result<_, _>>()?;
-        Ok(link::ErrorKind::Trace { struck, repeat: self.repeat })
-    }
-}
-
-impl Burst {
-    fn model(self) -> link::ErrorKind {
-        let state = |loss: Probability, ber: Probability| link::StateErrors {
-            loss: loss.value(),
-            ber: ber.value(),
-        };
-        link::ErrorKind::GilbertElliott {
-            p_gb: self.to_bad.value(),
-            p_bg: self.to_good.value(),
-            good: state(self.good_per, self.good_ber),
-            bad: state(self.bad_per, self.bad_ber),
-        }
-    }
-}
-
 /// A moment of the scenario's clock.
 pub fn time(at: Span) -> Time {
     Time::ZERO + at.duration()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_table_becomes_a_link() {
-        let spec: LinkSpec = transport::text::parse(
-            r#"
-            rate = "1.024 Mbit/s"
-            delay = "1250 ms"
-            framing = "ethernet"
-            per_packet = "60 us"
-            release = "first-bit"
-            queue = "64 KiB"
-            outages = [{ at = "10 s", for = "30 s" }]
-            per = "1e-4"
-            drop = [3, 17]
-            on_error = "damage"
-            "#,
-            "test",
-        )
-        .unwrap();
-        let config = spec.config().unwrap();
-        assert_eq!(config.rate, link::Rate::Constant(1_024_000));
-        assert_eq!(config.release, link::Release::FirstBit);
-        assert_eq!(config.queue, link::Queue { packets: None, bytes: Some(65_536) });
-        assert_eq!(config.errors.len(), 2);
-        assert!(config.errors.iter().all(|e| e.on_error == link::OnError::Damage));
-        assert!(!config.outages.is_up(Time::from_secs(39)));
-        assert!(config.outages.is_up(Time::from_secs(40)));
-        assert_eq!(spec.payload_max(), 1472);
-    }
-
-    #[test]
-    fn a_datagram_that_does_not_fit_the_mtu_is_refused_with_the_limit() {
-        let spec = |mtu, datagram| LinkSpec {
-            mtu: Some(Size(mtu)),
-            datagram: Some(Size(datagram)),
-            ..LinkSpec::default()
-        };
-        assert!(spec(1280, 1252).config().is_ok());
-        let error = spec(1280, 1253).config().unwrap_err().to_string();
-        assert!(error.contains("`datagram` is 1253 B"), "{error}");
-        assert!(error.contains("hold at most 1252 B"), "{error}");
-        assert!(error.contains("a smaller datagram or a larger MTU"), "{error}");
-    }
-
-    #[test]
-    fn resolved_tables_read_back() {
-        let spec = LinkSpec {
-            rate: Some(Rate(8_000_000)),
-            burst: Some(Burst {
-                to_bad: Probability(0.01),
-                to_good: Probability(0.3),
-                good_per: Probability(0.0),
-                good_ber: Probability(1e-9),
-                bad_per: Probability(0.5),
-                bad_ber: Probability(0.0),
-            }),
-            ..LinkSpec::default()
-        }
-        .resolved();
-        let text = toml::to_string(&spec).unwrap();
-        assert!(text.contains("mtu = \"1500 B\""), "{text}");
-        assert_eq!(transport::text::parse::<LinkSpec>(&text, "resolved").unwrap(), spec);
-    }
-
-    #[test]
-    fn the_way_back_differs_where_it_says_so() {
-        let spec: LinkSpec = transport::text::parse(
-            "rate = \"4 Mbit/s\"\ndelay = \"182 s\"\nreturn = { rate = \"64 kbit/s\" }",
-            "test",
-        )
-        .unwrap();
-        let back = spec.way_back();
-        assert_eq!((back.rate, back.delay), (Some(Rate(64_000)), spec.delay));
-        assert_eq!(back.back, None);
-    }
-
-    #[test]
-    fn times_of_one_kind_replace_those_of_another() {
-        let [list, contacts]: [LinkSpec; 2] = ["outages", "contacts"].map(|key| {
-            let text = format!("{key} = [{{ at = \"10 s\", for = \"30 s\" }}]");
-            transport::text::parse(&text, "test").unwrap()
-        });
-        let layered = list.clone().over(&contacts);
-        assert_eq!((&layered.outages, &layered.contacts), (&list.outages, &None));
-        layered.config().unwrap();
-        let kept = LinkSpec { per: Some(Probability(0.1)), ..LinkSpec::default() }.over(&contacts);
-        assert_eq!(kept.contacts, contacts.contacts);
-    }
-
-    #[test]
-    fn listed_losses_are_of_one_direction() {
-        let spec: LinkSpec = transport::text::parse(
-            r#"
-            drop = [3]
-            loss_times = [{ at = "0 s", for = "2 s" }]
-            error_vector = { bits = 100, errors = [5] }
-            trace = { fates = "..x" }
-            per = "1e-4"
-            return = { drop = [7] }
-            "#,
-            "test",
-        )
-        .unwrap();
-        assert_eq!(spec.config().unwrap().errors.len(), 5);
-        let back = spec.way_back();
-        assert_eq!((back.per, &back.drop), (spec.per, &Some(vec![7])));
-        assert_eq!(back.config().unwrap().errors.len(), 2);
-    }
-
-    #[test]
-    fn ppp_compresses_headers_where_it_is_told_to() {
-        let config = |text: &str| {
-            let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
-            let again = toml::to_string(&spec).unwrap();
-            assert_eq!(transport::text::parse::<LinkSpec>(&again, "again").unwrap(), spec);
-            spec.config().map_err(|error| error.to_string())
-        };
-        let ppp = |stuffing, serial| link::Framing::Ppp {
-            fcs: link::Fcs::Bits16,
-            compressed: false,
-            stuffing,
-            serial,
-        };
-        let plain = config("framing = \"ppp\"").unwrap();
-        assert_eq!(plain.framing, ppp(link::Stuffing::Random, false));
-        assert_eq!(plain.header_compression, None);
-        let compressed = config("framing = \"ppp\"\nheader_compression = true").unwrap();
-        assert_eq!(compressed.framing, ppp(link::Stuffing::Exact, false));
-        let slots = link::HeaderCompression { max: 15, may_omit: true };
-        assert_eq!(compressed.header_compression, Some(slots));
-        let serial = config("framing = \"ppp-async\"\nheader_compression = false").unwrap();
-        assert_eq!(serial.framing, ppp(link::Stuffing::Exact, true));
-        assert_eq!(serial.header_compression, None);
-        let short = config("framing = \"ppp-async-compressed\"").unwrap();
-        // Two flags, one octet of protocol, two of check sequence; ten bits for eight: 105 * 10 / 8.
-        assert_eq!(short.framing.framed_len(100), 132);
-        let refused = config("header_compression = true").unwrap_err();
-        assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");
-    }
-
-    #[test]
-    fn packets_that_are_overtaken_are_said_in_a_table_or_in_a_word() {
-        let spec: LinkSpec =
-            transport::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
-                .unwrap();
-        let by = std::time::Duration::from_millis(20);
-        assert_eq!(spec.config().unwrap().reorder, Some(link::Reorder { probability: 0.02, by }));
-        assert_eq!("0.02+20 ms".parse().ok(), spec.reorder);
-        let never = LinkSpec { reorder: "0+20 ms".parse().ok(), ..LinkSpec::default() };
-        assert_eq!(never.config().unwrap().reorder, None);
-        for wrong in ["0.02", "0.02+", "2+20 ms", "+20 ms", "0.02+20"] {
-            assert!(wrong.parse::<Reorder>().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_trace_is_replayed() {
-        let spec: LinkSpec =
-            transport::text::parse("trace = { fates = \"..x\\n .x\", repeat = true }", "test")
-                .unwrap();
-        let struck = vec![false, false, true, false, true];
-        let kind = link::ErrorKind::Trace { struck, repeat: true };
-        assert_eq!(spec.config().unwrap().errors, [link::ErrorModel::dropping(kind)]);
-        let text = toml::to_string(&spec).unwrap();
-        assert_eq!(transport::text::parse::<LinkSpec>(&text, "again").unwrap(), spec);
-    }
-
-    #[test]
-    fn contradictions_are_refused() {
-        let refused = |text: &str| {
-            let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
-            spec.config().unwrap_err().to_string()
-        };
-        assert!(
-            refused("outages = [{at = \"1 s\", for = \"1 s\"}]\ncontacts = []")
-                .contains("not several")
-        );
-        assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
-        let empty = "outages = [{at = \"1 s\", for = \"0 s\"}]";
-        assert!(refused(empty).contains("outages: window 1 lasts no time"));
-        let overlap = "[{at = \"1 s\", for = \"2 s\"}, {at = \"2 s\", for = \"2 s\"}]";
-        for key in ["outages", "contacts", "loss_times"] {
-            let text = refused(&format!("{key} = {overlap}"));
-            assert!(text.contains("window 2 begins before the end of"), "{text}");
-            assert!(text.contains(&key.replace('_', " ")), "{text}");
-        }
-        assert!(refused("mtu = \"59 B\"").contains("less than 60 B"));
-        assert!(refused("datagram = \"0 B\"").contains("less than 32 B"));
-        assert!(refused("trace = { fates = \"01\" }").contains("`x` (struck) or `.`"));
-        assert!("0".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
-        assert!("10 s".parse::<Window>().is_err());
-        let empty = "1 min+0 s".parse::<Window>().unwrap_err().to_string();
-        assert!(empty.contains("\"1 min+0 s\" lasts no time"), "{empty}");
-        let error =
-            transport::text::parse::<LinkSpec>("queue = 5", "test").unwrap_err().to_string();
-        assert!(error.contains("5 has no unit") && error.contains("\"5 packets\""), "{error}");
-        assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
-    }
-}
+mod tests;

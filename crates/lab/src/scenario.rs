@@ -321,11 +321,9 @@ impl Scenario {
     fn draw_errors(&mut self) -> Result<(), SpecError> {
         for link in &mut self.links {
             let (from, to) = link.ends();
-            if let Some(vector) = &mut link.error_vector {
-                let told = |error: SpecError| error.below(&format!("link {from} -> {to}"));
-                let rng = Rng::new(self.seed, &format!("error vector {from} {to}"));
-                vector.draw(rng).map_err(told)?;
-            }
+            let rng = || Rng::new(self.seed, &format!("error vector {from} {to}"));
+            let drawn = link.errors.draw(rng);
+            drawn.map_err(|error| error.below(&format!("link {from} -> {to}")))?;
         }
         Ok(())
     }
@@ -744,7 +742,7 @@ mod tests {
         assert_eq!(resolved.nodes["earth"].address, Some(Ipv4Addr::new(10, 0, 0, 1)));
         assert_eq!(resolved.nodes["lander"].entity, Some(2));
         assert_eq!(resolved.links[0].rate, Some(Rate(10_000_000)));
-        assert_eq!(resolved.links[0].per, Some(Probability(1e-3)));
+        assert_eq!(resolved.links[0].errors.per, Some(Probability(1e-3)));
         assert_eq!(resolved.transfers[0].name.as_deref(), Some("file-1"));
         let text = resolved.to_toml().unwrap();
         let again = scenario(&text).unwrap();
@@ -755,7 +753,8 @@ mod tests {
     fn stored_errors_are_drawn_by_seed_and_link() {
         let drawn = "error_vector = { bits = 1000, drawn = 10 }\n        link = \"geo\"";
         let text = SMALL.replace("per = \"1e-3\"", "").replace("link = \"geo\"", drawn);
-        let errors = |text: &str| scenario(text).unwrap().links[0].error_vector.clone().unwrap();
+        let errors =
+            |text: &str| scenario(text).unwrap().links[0].errors.error_vector.clone().unwrap();
         let first = errors(&text);
         assert!(first.errors.len() == 10 && first.errors.is_sorted() && first.drawn.is_none());
         assert_eq!(first, errors(&text));

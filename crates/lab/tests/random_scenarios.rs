@@ -49,13 +49,13 @@ fn link(rng: &mut Rng) -> LinkSpec {
         ..LinkSpec::default()
     };
     if rng.chance(0.5) {
-        link.per = Some(Probability(spread(rng, 1e-5, 0.3)));
+        link.errors.per = Some(Probability(spread(rng, 1e-5, 0.3)));
     }
     if rng.chance(0.2) {
-        link.ber = Some(Probability(spread(rng, 1e-9, 2e-5)));
+        link.errors.ber = Some(Probability(spread(rng, 1e-9, 2e-5)));
     }
     if rng.chance(0.15) {
-        link.burst = Some(Burst {
+        link.errors.burst = Some(Burst {
             to_bad: Probability(spread(rng, 1e-3, 0.1)),
             to_good: Probability(spread(rng, 0.05, 0.9)),
             good_per: Probability(0.0),
@@ -65,7 +65,7 @@ fn link(rng: &mut Rng) -> LinkSpec {
         });
     }
     if rng.chance(0.1) {
-        link.drop = Some((0..rng.below(12)).collect());
+        link.errors.drop = Some((0..rng.below(12)).collect());
     }
     if rng.chance(0.15) {
         let lasts = Span(std::time::Duration::from_millis(1 + rng.below(30_000)));
@@ -85,8 +85,8 @@ fn link(rng: &mut Rng) -> LinkSpec {
 /// Whether a link lets some packet out of every few through. On one that loses five answers in a
 /// row an entity may take the silence for the peer's end: that is what its inactivity timer is for.
 fn passable(link: &LinkSpec, family: Family) -> bool {
-    link.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
-        && link.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
+    link.errors.burst.is_none_or(|burst| burst.to_good.value() >= 0.3)
+        && link.errors.drop.as_ref().is_none_or(|drop| drop.len() <= 4)
         && (!matches!(family, Family::OverTcp | Family::Bundles) || passable_for_tcp(link))
 }
 
@@ -95,8 +95,8 @@ fn passable(link: &LinkSpec, family: Family) -> bool {
 fn passable_for_tcp(link: &LinkSpec) -> bool {
     let short = |delay: Span| delay.duration() < std::time::Duration::from_secs(5);
     link.delay.is_none_or(short)
-        && link.burst.is_none()
-        && link.per.is_none_or(|per| per.value() < 0.1)
+        && link.errors.burst.is_none()
+        && link.errors.per.is_none_or(|per| per.value() < 0.1)
 }
 
 /// A size from 0 B to 20 MB, small ones more often, that takes no more than some hours.
@@ -341,7 +341,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
     for (from, to) in hops {
         let there = link(rng);
         let mut back = if rng.chance(0.7) { there.clone() } else { link(rng) };
-        back.drop = None;
+        back.errors.drop = None;
         for (spec, from, to) in [(there, from, to), (back, to, from)] {
             let ends = (Some((*from).to_owned()), Some((*to).to_owned()));
             links.push(LinkSpec { from: ends.0, to: ends.1, ..spec });
@@ -372,7 +372,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
             remote.checksum = Some(mib::Checksum::Crc32c);
             node.mib = Settings::of(&mib).ok();
         }
-        links.iter_mut().for_each(|link| link.on_error = Some(OnError::Damage));
+        links.iter_mut().for_each(|link| link.errors.on_error = Some(OnError::Damage));
     }
     if family != Family::Cfdp {
         // These trust UDP's checksum.
@@ -382,7 +382,7 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         let ends = |norm: &Settings| norm.below("sender").is_some_and(|it| it.has("end"));
         gentle &= !norm.is_some_and(ends);
         nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
-        links.iter_mut().for_each(|link| link.on_error = None);
+        links.iter_mut().for_each(|link| link.errors.on_error = None);
     }
     gentle &= links.iter().all(|link| passable(link, family));
     let rate = links.iter().filter_map(|link| link.rate).min().unwrap();
@@ -458,7 +458,9 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let mut gentle = shared.get(&["sender", "end"]).is_none();
     let mut links = Vec::new();
     let mut both = |spec: LinkSpec, from: &str, to: &str, back: LinkSpec| {
-        for (spec, from, to) in [(spec, from, to), (LinkSpec { drop: None, ..back }, to, from)] {
+        let mut back = back;
+        back.errors.drop = None;
+        for (spec, from, to) in [(spec, from, to), (back, to, from)] {
             let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
             links.push(LinkSpec { from, to, ..spec });
         }

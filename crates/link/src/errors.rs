@@ -3,7 +3,7 @@
 use engine::{Rng, Time};
 
 use crate::config::ascending;
-use crate::{ConfigError, Damage, Fate, LossCause, Window};
+use crate::{ConfigError, Damage, Fate, Window};
 
 /// One source of errors and what becomes of the packets it strikes.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,130 @@ pub enum ErrorKind {
     LossTimes(Vec<Window>),
 }
 
-/// The errors of one state of a [`ErrorKind::GilbertElliott`] channel; both may be given.
+impl ErrorKind {
+    /// Whether it can never strike: a probability of 0, or an empty list of packets.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        match self {
+            Self::PerPacket(p) | Self::BitErrorRate(p) => *p == 0.0,
+            Self::DropList(list) => list.is_empty(),
+            Self::Vector(_)
+            | Self::GilbertElliott { .. }
+            | Self::Trace { .. }
+            | Self::LossTimes(_) => false,
+        }
+    }
+
+    /// Whether it is drawn at random; the other models strike the same packets with every seed.
+    #[must_use]
+    pub fn is_drawn(&self) -> bool {
+        !self.is_positional()
+    }
+
+    /// Whether it names positions: packets, bits or times of this direction, which mean nothing to
+    /// another one.
+    #[must_use]
+    pub fn is_positional(&self) -> bool {
+        match self {
+            Self::PerPacket(_) | Self::BitErrorRate(_) | Self::GilbertElliott { .. } => false,
+            Self::Vector(_) | Self::DropList(_) | Self::Trace { .. } | Self::LossTimes(_) => true,
+        }
+    }
+
+    /// Whether it is drawn and strikes short packets less often than long ones.
+    #[must_use]
+    pub fn depends_on_length(&self) -> bool {
+        match self {
+            Self::BitErrorRate(_) => true,
+            Self::GilbertElliott { good, bad, .. } => good.ber > 0.0 || bad.ber > 0.0,
+            Self::PerPacket(_)
+            | Self::Vector(_)
+            | Self::DropList(_)
+            | Self::Trace { .. }
+            | Self::LossTimes(_) => false,
+        }
+    }
+
+    /// Probabilities of random errors that are independent of each other, 0 for a model without
+    /// random errors; `None` if they depend on earlier ones.
+    #[must_use]
+    pub fn independent(&self) -> Option<StateErrors> {
+        match *self {
+            Self::PerPacket(loss) => Some(StateErrors { loss, ber: 0.0 }),
+            Self::BitErrorRate(ber) => Some(StateErrors { loss: 0.0, ber }),
+            Self::GilbertElliott { .. } => None,
+            Self::Vector(_) | Self::DropList(_) | Self::Trace { .. } | Self::LossTimes(_) => {
+                Some(StateErrors::default())
+            }
+        }
+    }
+}
+
+/// Cause of a packet's loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LossCause {
+    /// There was no room to wait.
+    QueueFull,
+    /// The link was down, or went down while the packet was being sent.
+    Outage,
+    /// [`ErrorKind::PerPacket`].
+    PerPacket,
+    /// [`ErrorKind::BitErrorRate`].
+    BitErrors,
+    /// [`ErrorKind::Vector`].
+    ErrorVector,
+    /// [`ErrorKind::GilbertElliott`].
+    Burst,
+    /// [`ErrorKind::DropList`].
+    DropList,
+    /// [`ErrorKind::Trace`] or [`ErrorKind::LossTimes`].
+    Trace,
+}
+
+impl LossCause {
+    /// Every cause, in the order of declaration.
+    pub const ALL: [Self; 8] = [
+        Self::QueueFull,
+        Self::Outage,
+        Self::PerPacket,
+        Self::BitErrors,
+        Self::ErrorVector,
+        Self::Burst,
+        Self::DropList,
+        Self::Trace,
+    ];
+
+    /// A short name for traces and tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue full",
+            Self::Outage => "outage",
+            Self::PerPacket => "per packet",
+            Self::BitErrors => "bit errors",
+            Self::ErrorVector => "error vector",
+            Self::Burst => "burst",
+            Self::DropList => "drop list",
+            Self::Trace => "trace",
+        }
+    }
+
+    /// Whether it is an error of the link, neither its queue nor an outage.
+    #[must_use]
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::QueueFull | Self::Outage)
+    }
+
+    /// Whether it is an error drawn for each packet independently of the others
+    /// ([`ErrorKind::independent`]).
+    #[must_use]
+    pub fn is_independent(self) -> bool {
+        matches!(self, Self::PerPacket | Self::BitErrors)
+    }
+}
+
+/// Random errors of one state of a channel: the only one, or one of two
+/// ([`ErrorKind::GilbertElliott`]). Both may be given.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StateErrors {
     /// Probability that a packet is struck.

@@ -39,13 +39,13 @@ mod stats;
 
 pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, Reorder, WhileDown};
 pub use damage::Damage;
-pub use errors::{ErrorKind, ErrorModel, ErrorVector, OnError, StateErrors};
+pub use errors::{ErrorKind, ErrorModel, ErrorVector, LossCause, OnError, StateErrors};
 pub use framing::{Fcs, Framing, Stuffing};
 pub use line::{HeaderCompression, Left, Line, LineStats};
 pub use link::{Departure, Fate, Link, Rejected};
 pub use outages::{Outages, Window};
 pub use rate::{Rate, RateStep, TokenBucket};
-pub use stats::{Count, LossCause, Stats};
+pub use stats::{Count, Stats};
 
 /// The name of the stream of random numbers (`engine::Rng`) that a link's errors are drawn from, in
 /// every world: with the same seed, the same errors. `number` counts links between the same two ends.

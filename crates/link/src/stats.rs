@@ -1,5 +1,7 @@
 //! What a link did with everything that was pushed into it.
 
+use crate::LossCause;
+
 /// Packets and the bytes of their IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
@@ -18,57 +20,6 @@ impl Count {
     pub(crate) fn remove(&mut self, len: usize) {
         self.packets -= 1;
         self.bytes -= len as u64;
-    }
-}
-
-/// Why a packet did not arrive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LossCause {
-    /// There was no room to wait.
-    QueueFull,
-    /// The link was down, or went down while the packet was being sent.
-    Outage,
-    /// [`ErrorKind::PerPacket`](crate::ErrorKind::PerPacket).
-    PerPacket,
-    /// [`ErrorKind::BitErrorRate`](crate::ErrorKind::BitErrorRate).
-    BitErrors,
-    /// [`ErrorKind::Vector`](crate::ErrorKind::Vector).
-    ErrorVector,
-    /// [`ErrorKind::GilbertElliott`](crate::ErrorKind::GilbertElliott).
-    Burst,
-    /// [`ErrorKind::DropList`](crate::ErrorKind::DropList).
-    DropList,
-    /// [`ErrorKind::Trace`](crate::ErrorKind::Trace) or
-    /// [`ErrorKind::LossTimes`](crate::ErrorKind::LossTimes).
-    Trace,
-}
-
-impl LossCause {
-    /// Every cause, in the order of declaration.
-    pub const ALL: [Self; 8] = [
-        Self::QueueFull,
-        Self::Outage,
-        Self::PerPacket,
-        Self::BitErrors,
-        Self::ErrorVector,
-        Self::Burst,
-        Self::DropList,
-        Self::Trace,
-    ];
-
-    /// A short name for traces and tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue full",
-            Self::Outage => "outage",
-            Self::PerPacket => "per packet",
-            Self::BitErrors => "bit errors",
-            Self::ErrorVector => "error vector",
-            Self::Burst => "burst",
-            Self::DropList => "drop list",
-            Self::Trace => "trace",
-        }
     }
 }
 

@@ -144,26 +144,13 @@ fn why_lost(stats: &Stats) -> String {
             let _ = write!(text, ", {count} {what}");
         }
     };
-    let errors = LossCause::ALL.into_iter().filter(|cause| is_link_error(*cause));
+    let errors = LossCause::ALL.into_iter().filter(|cause| cause.is_error());
     clause(stats.damaged.packets, "of them damaged");
     clause(stats.lost(LossCause::QueueFull).packets, "dropped by the full queue");
     clause(errors.map(|cause| stats.lost(cause).packets).sum(), "lost to link errors");
     clause(stats.lost(LossCause::Outage).packets, "lost in outages");
     clause(stats.queued.packets, "still in transit");
     text
-}
-
-/// Whether the cause is an error of the link, neither its queue nor an outage.
-fn is_link_error(cause: LossCause) -> bool {
-    match cause {
-        LossCause::QueueFull | LossCause::Outage => false,
-        LossCause::PerPacket
-        | LossCause::BitErrors
-        | LossCause::ErrorVector
-        | LossCause::Burst
-        | LossCause::DropList
-        | LossCause::Trace => true,
-    }
 }
 
 fn micros(time: std::time::Duration) -> f64 {

@@ -316,18 +316,7 @@ fn line_of(spec: &LinkSpec) -> String {
         None => spec.delay.unwrap_or_default().to_string(),
     };
     let mut parts = vec![rate, delay];
-    parts.extend(spec.per.map(|per| format!("packet errors {per}")));
-    parts.extend(spec.ber.map(|ber| format!("bit errors {ber}")));
-    let others = [
-        spec.burst.is_some(),
-        spec.drop.is_some(),
-        spec.loss_times.is_some(),
-        spec.error_vector.is_some(),
-        spec.trace.is_some(),
-    ];
-    if others.contains(&true) {
-        parts.push("other errors".to_owned());
-    }
+    parts.extend(spec.errors.summary());
     let list = |windows: &Vec<Window>| {
         windows.iter().map(Window::to_string).collect::<Vec<_>>().join(", ")
     };

@@ -1,7 +1,7 @@
 //! A link as options of the command line.
 
 use lab::link_spec::{
-    Bucket, Burst, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
+    Bucket, Burst, Errors, Framing, LinkSpec, OnError, Periodic, Queue, Reorder, WhileDown,
 };
 use lab::preset::Preset;
 use transport::quantity::Window;
@@ -163,8 +163,6 @@ impl LinkOptions {
         let forward = LinkSpec {
             rate: self.forward.rate,
             delay: self.forward.delay,
-            per: self.forward.per,
-            ber: self.forward.ber,
             mtu: self.forward.mtu,
             datagram: self.forward.datagram,
             queue: self.forward.queue,
@@ -174,17 +172,25 @@ impl LinkOptions {
             outages: self.outages()?,
             outage_every: self.forward.outage_every,
             while_down: self.forward.while_down,
-            burst: self.forward.burst,
-            on_error: self.forward.on_error,
+            errors: Errors {
+                per: self.forward.per,
+                ber: self.forward.ber,
+                burst: self.forward.burst,
+                on_error: self.forward.on_error,
+                ..Errors::default()
+            },
             bucket: self.forward.bucket,
             ..LinkSpec::default()
         };
         let back = LinkSpec {
             rate: self.back.return_rate,
             delay: self.back.return_delay,
-            per: self.back.return_per,
-            ber: self.back.return_ber,
-            burst: self.back.return_burst,
+            errors: Errors {
+                per: self.back.return_per,
+                ber: self.back.return_ber,
+                burst: self.back.return_burst,
+                ..Errors::default()
+            },
             mtu: self.back.return_mtu,
             queue: self.back.return_queue,
             bucket: self.back.return_bucket,

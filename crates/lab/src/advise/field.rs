@@ -348,10 +348,7 @@ fn is_steady(link: &LinkSpec) -> bool {
         && link.outages.as_ref().is_none_or(Vec::is_empty)
         && link.outage_every.is_none()
         && link.contacts.is_none()
-        && link.drop.is_none()
-        && link.loss_times.is_none()
-        && link.error_vector.is_none()
-        && link.trace.is_none()
+        && !link.errors.has_positional()
 }
 
 /// Packets of a run in both directions.

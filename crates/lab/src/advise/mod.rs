@@ -20,7 +20,6 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use crate::compare::Plan;
-use crate::link_spec::LinkSpec;
 use crate::parallel;
 use crate::preset::{Preset, Sharing};
 use crate::run::RunError;
@@ -229,7 +228,8 @@ impl Question {
         let mut link = self.link.clone();
         if !self.has_return {
             for hop in &mut link.hops {
-                let back = LinkSpec { per: Some(Probability(1.0)), ..hop.way_back() };
+                let mut back = hop.way_back();
+                back.errors.per = Some(Probability(1.0));
                 hop.back = Some(Box::new(back));
             }
         }

@@ -114,10 +114,10 @@ mod tests {
             "test",
         )
         .unwrap();
-        assert_eq!("0.001+0.2".parse().ok(), written.burst);
+        assert_eq!("0.001+0.2".parse().ok(), written.errors.burst);
         assert_eq!("8 Mbit/s + 64 KiB".parse().ok(), written.bucket);
         assert_eq!("60 s+5 s+10 s".parse().ok(), written.outage_every);
-        assert_eq!("damage".parse().ok(), written.on_error);
+        assert_eq!("damage".parse().ok(), written.errors.on_error);
         assert_eq!("drop".parse().ok(), written.while_down);
         let half: Burst = "1e-3+20 %+0.5".parse().unwrap();
         assert_eq!((half.to_good, half.bad_per), (Probability(0.2), Probability(0.5)));

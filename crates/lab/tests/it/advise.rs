@@ -11,7 +11,7 @@ use bytes::Bytes;
 use engine::Rng;
 use lab::advise::{self, Advice, Basis, Candidate, PACKETS_PER_S, Question};
 use lab::content;
-use lab::link_spec::{LinkSpec, RateStep};
+use lab::link_spec::{Errors, LinkSpec, RateStep};
 use lab::preset::{Preset, Sharing};
 use lab::run::{self, Recorders};
 use lab::stats::Summary;
@@ -43,7 +43,7 @@ fn link(rate: u64, delay: f64, per: f64) -> LinkSpec {
     LinkSpec {
         rate: Some(Rate(rate)),
         delay: Some(seconds(delay)),
-        per: Some(Probability(per)),
+        errors: Errors { per: Some(Probability(per)), ..Errors::default() },
         ..LinkSpec::default()
     }
 }

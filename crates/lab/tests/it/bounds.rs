@@ -83,11 +83,14 @@ fn any_link(rng: &mut Rng) -> LinkSpec {
 /// Losses that are listed, some of them.
 fn strike(link: &mut LinkSpec, rng: &mut Rng) {
     match rng.below(8) {
-        0 => link.drop = Some(vec![0]),
-        1 => link.drop = Some(vec![rng.below(4), 4 + rng.below(200)]),
-        2 => link.error_vector = Some(Vector { bits: 1_000_000, errors: vec![5], drawn: None }),
+        0 => link.errors.drop = Some(vec![0]),
+        1 => link.errors.drop = Some(vec![rng.below(4), 4 + rng.below(200)]),
+        2 => {
+            link.errors.error_vector =
+                Some(Vector { bits: 1_000_000, errors: vec![5], drawn: None })
+        }
         3 => {
-            link.loss_times = Some(vec![Window {
+            link.errors.loss_times = Some(vec![Window {
                 at: millis(rng.below(500)),
                 lasts: millis(1 + rng.below(700)),
             }]);
@@ -193,10 +196,10 @@ fn no_mean_over_a_lossy_link_beats_the_bound() {
         let mut hop = LinkSpec { rate: Some(Rate(10_000_000)), ..LinkSpec::default() };
         hop.delay = Some(millis(rng.below(50)));
         match rng.below(3) {
-            0 => hop.per = Some(Probability(0.3 * rng.unit())),
-            1 => hop.ber = Some(Probability(3e-5 * rng.unit())),
+            0 => hop.errors.per = Some(Probability(0.3 * rng.unit())),
+            1 => hop.errors.ber = Some(Probability(3e-5 * rng.unit())),
             _ => {
-                hop.burst = Some(Burst {
+                hop.errors.burst = Some(Burst {
                     to_bad: Probability(0.1 * rng.unit()),
                     to_good: Probability(0.2 + 0.5 * rng.unit()),
                     good_per: Probability(0.0),

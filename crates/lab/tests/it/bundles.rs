@@ -57,7 +57,7 @@ fn from_the_moon(protocol: &str, errors: u32) -> f64 {
         link.delay = Some("2000 ms".parse().unwrap());
         link.datagram = Some("1472 B".parse().unwrap());
         // Of ten bits on the line two are start and stop bits, which the testbed could not damage.
-        link.ber = (errors > 0).then(|| format!("{}e-8", 8 * errors).parse().unwrap());
+        link.errors.ber = (errors > 0).then(|| format!("{}e-8", 8 * errors).parse().unwrap());
     }
     let time = |seed| {
         scenario.seed = seed;

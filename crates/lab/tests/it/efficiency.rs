@@ -8,7 +8,7 @@ use slowlight_lab as lab;
 
 use lab::compare::{Plan, Row, compare};
 use lab::content::random_content;
-use lab::link_spec::LinkSpec;
+use lab::link_spec::{Errors, LinkSpec};
 use lab::preset::Preset;
 use transport::quantity::Probability;
 
@@ -19,7 +19,10 @@ fn seeds(default: u32) -> u32 {
 fn plan(link: &str, per: f64, runs: u32) -> Plan {
     let mut link = Preset::find(link).unwrap();
     for hop in &mut link.hops {
-        let lossy = LinkSpec { per: Some(Probability(per)), ..LinkSpec::default() };
+        let lossy = LinkSpec {
+            errors: Errors { per: Some(Probability(per)), ..Errors::default() },
+            ..LinkSpec::default()
+        };
         *hop = lossy.over(hop);
     }
     Plan { runs, ..Plan::of(link, vec!["cfdp".parse().unwrap()], random_content(1, 10_000_000)) }

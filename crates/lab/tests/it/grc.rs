@@ -123,8 +123,8 @@ fn naks_of_twenty_gaps_are_few_at_one_percent() {
     let mut world = scenario("grc-10mb.toml");
     for link in &mut world.links {
         link.delay = Some("25 ms".parse().unwrap());
-        link.drop = None;
-        link.per = Some("1e-2".parse().unwrap());
+        link.errors.drop = None;
+        link.errors.per = Some("1e-2".parse().unwrap());
     }
     let (_, _, seen) = capture(&Scenario { seed: 7, ..world.clone() });
     let longest = seen.iter().filter(|s| s.kind == "NAK").map(|s| s.len).max();

@@ -44,7 +44,7 @@ fn mars_far(protocol: &str) {
     for loss in [0.02, 0.1, 0.2, 0.3] {
         let mut link = Preset::find("mars-far").unwrap();
         for hop in &mut link.hops {
-            hop.per = Some(Probability(loss));
+            hop.errors.per = Some(Probability(loss));
         }
         print!("mars-far, loss {loss}: ");
         let row = row(link, protocol, 1_000_000, seeds);

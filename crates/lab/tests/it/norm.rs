@@ -9,7 +9,7 @@ use std::time::Duration;
 use engine::Time;
 use lab::compare::{Plan, compare};
 use lab::content;
-use lab::link_spec::LinkSpec;
+use lab::link_spec::{Errors, LinkSpec};
 use lab::preset::Preset;
 use lab::run::{self, Recorders};
 use lab::scenario::Scenario;
@@ -252,8 +252,12 @@ fn a_hundred_receivers_cost_little_more_than_one() {
         let mut link = Preset::find("terrestrial").unwrap();
         for hop in &mut link.hops {
             let delay = Some(delay.parse().unwrap());
-            *hop =
-                LinkSpec { per: Some(Probability(0.01)), delay, ..LinkSpec::default() }.over(hop);
+            *hop = LinkSpec {
+                errors: Errors { per: Some(Probability(0.01)), ..Errors::default() },
+                delay,
+                ..LinkSpec::default()
+            }
+            .over(hop);
         }
         let plan = Plan {
             receivers,
@@ -282,7 +286,7 @@ fn losses_at_the_farthest_mars_end_no_transfer() {
     for loss in [0.02, 0.1, 0.2, 0.3] {
         let mut link = Preset::find("mars-far").unwrap();
         for hop in &mut link.hops {
-            hop.per = Some(Probability(loss));
+            hop.errors.per = Some(Probability(loss));
         }
         let content = content::made_up(1, 0, 1_000_000).unwrap();
         let plan = Plan { runs, ..Plan::of(link, vec!["norm".parse().unwrap()], content) };

@@ -4,7 +4,7 @@
 
 use slowlight_lab::compare::{self, Between, Plan, Row};
 use slowlight_lab::content;
-use slowlight_lab::link_spec::LinkSpec;
+use slowlight_lab::link_spec::{Errors, LinkSpec};
 use slowlight_lab::preset::Preset;
 use slowlight_lab::run::{self, Recorders};
 use slowlight_lab::scenario::Scenario;
@@ -17,7 +17,7 @@ fn link(round_trip_ms: u64, per: f64) -> Preset {
     let hop = LinkSpec {
         rate: Some(Rate(8_000_000)),
         delay: Some(Span(Duration::from_millis(round_trip_ms / 2))),
-        per: (per > 0.0).then_some(Probability(per)),
+        errors: Errors { per: (per > 0.0).then_some(Probability(per)), ..Errors::default() },
         mtu: Some(transport::quantity::Size(1500)),
         ..LinkSpec::default()
     };

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use lab::compare::{Plan, Row, compare};
 use lab::content;
-use lab::link_spec::LinkSpec;
+use lab::link_spec::{Errors, LinkSpec};
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run, RunError};
 use lab::scenario::Scenario;
@@ -104,7 +104,7 @@ fn plan(protocols: &[&str], receivers: u32, per: f64) -> Plan {
     let mut link = Preset::find("geo").unwrap();
     for hop in &mut link.hops {
         let lossy = LinkSpec {
-            per: Some(Probability(per)),
+            errors: Errors { per: Some(Probability(per)), ..Errors::default() },
             rate: Some(Rate(10_000_000)),
             delay: Some(Span(std::time::Duration::from_millis(250))),
             ..LinkSpec::default()

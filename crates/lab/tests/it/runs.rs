@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use lab::compare::{Plan, Row, compare};
 use lab::content;
-use lab::link_spec::LinkSpec;
+use lab::link_spec::{Errors, LinkSpec};
 use lab::preset::Preset;
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
@@ -19,7 +19,11 @@ pub(crate) fn row(protocol: &str, delay: &str, per: f64, runs: u32) -> Row {
     let mut link = Preset::find("terrestrial").unwrap();
     for hop in &mut link.hops {
         let delay = Some(delay.parse().unwrap());
-        let lossy = LinkSpec { per: Some(Probability(per)), delay, ..LinkSpec::default() };
+        let lossy = LinkSpec {
+            errors: Errors { per: Some(Probability(per)), ..Errors::default() },
+            delay,
+            ..LinkSpec::default()
+        };
         *hop = lossy.over(hop);
     }
     let plan = Plan {

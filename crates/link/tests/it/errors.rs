@@ -311,3 +311,11 @@ fn nonsense_is_refused() {
         assert!(Link::<()>::new(config, Rng::new(1, "link")).is_err(), "{kind:?}");
     }
 }
+
+#[test]
+fn causes_are_listed_in_their_order() {
+    for (index, cause) in LossCause::ALL.into_iter().enumerate() {
+        assert_eq!(cause as usize, index, "{}", cause.name());
+        assert_eq!(cause.is_error(), index >= 2, "{}", cause.name());
+    }
+}

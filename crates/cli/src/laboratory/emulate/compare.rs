@@ -311,10 +311,10 @@ impl Plan<'_> {
         let mut link = self.link.clone();
         for hop in &mut link.hops {
             hop.delay = parsed(case.delay.as_ref())?.or(hop.delay);
-            hop.per = parsed(case.per.as_ref())?.or(hop.per);
+            hop.errors.per = parsed(case.per.as_ref())?.or(hop.errors.per);
             if let Some(back) = &mut hop.back {
                 back.delay = parsed(case.delay.as_ref())?.or(back.delay);
-                back.per = parsed(case.per.as_ref())?.or(back.per);
+                back.errors.per = parsed(case.per.as_ref())?.or(back.errors.per);
             }
         }
         Ok(link)

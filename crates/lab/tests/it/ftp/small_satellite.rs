@@ -60,7 +60,8 @@ impl Cell {
             if self.errors > 0 {
                 // 1 Mbit of data, each byte of which goes with a start and a stop bit.
                 let drawn = Some(self.errors);
-                link.error_vector = Some(Vector { bits: 1_250_000, errors: Vec::new(), drawn });
+                link.errors.error_vector =
+                    Some(Vector { bits: 1_250_000, errors: Vec::new(), drawn });
             }
         }
         scenario.resolved().unwrap()

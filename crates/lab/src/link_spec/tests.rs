@@ -1,0 +1,203 @@
+use super::*;
+
+#[test]
+fn a_table_becomes_a_link() {
+    let spec: LinkSpec = transport::text::parse(
+        r#"
+        rate = "1.024 Mbit/s"
+        delay = "1250 ms"
+        framing = "ethernet"
+        per_packet = "60 us"
+        release = "first-bit"
+        queue = "64 KiB"
+        outages = [{ at = "10 s", for = "30 s" }]
+        per = "1e-4"
+        drop = [3, 17]
+        on_error = "damage"
+        "#,
+        "test",
+    )
+    .unwrap();
+    let config = spec.config().unwrap();
+    assert_eq!(config.rate, link::Rate::Constant(1_024_000));
+    assert_eq!(config.release, link::Release::FirstBit);
+    assert_eq!(config.queue, link::Queue { packets: None, bytes: Some(65_536) });
+    assert_eq!(config.errors.len(), 2);
+    assert!(config.errors.iter().all(|e| e.on_error == link::OnError::Damage));
+    assert!(!config.outages.is_up(Time::from_secs(39)));
+    assert!(config.outages.is_up(Time::from_secs(40)));
+    assert_eq!(spec.payload_max(), 1472);
+}
+
+#[test]
+fn a_datagram_that_does_not_fit_the_mtu_is_refused_with_the_limit() {
+    let spec = |mtu, datagram| LinkSpec {
+        mtu: Some(Size(mtu)),
+        datagram: Some(Size(datagram)),
+        ..LinkSpec::default()
+    };
+    assert!(spec(1280, 1252).config().is_ok());
+    let error = spec(1280, 1253).config().unwrap_err().to_string();
+    assert!(error.contains("`datagram` is 1253 B"), "{error}");
+    assert!(error.contains("hold at most 1252 B"), "{error}");
+    assert!(error.contains("a smaller datagram or a larger MTU"), "{error}");
+}
+
+#[test]
+fn resolved_tables_read_back() {
+    let spec = LinkSpec {
+        rate: Some(Rate(8_000_000)),
+        errors: Errors {
+            burst: Some(Burst {
+                to_bad: Probability(0.01),
+                to_good: Probability(0.3),
+                good_per: Probability(0.0),
+                good_ber: Probability(1e-9),
+                bad_per: Probability(0.5),
+                bad_ber: Probability(0.0),
+            }),
+            ..Errors::default()
+        },
+        ..LinkSpec::default()
+    }
+    .resolved();
+    let text = toml::to_string(&spec).unwrap();
+    assert!(text.contains("mtu = \"1500 B\""), "{text}");
+    assert_eq!(transport::text::parse::<LinkSpec>(&text, "resolved").unwrap(), spec);
+}
+
+#[test]
+fn the_way_back_differs_where_it_says_so() {
+    let spec: LinkSpec = transport::text::parse(
+        "rate = \"4 Mbit/s\"\ndelay = \"182 s\"\nreturn = { rate = \"64 kbit/s\" }",
+        "test",
+    )
+    .unwrap();
+    let back = spec.way_back();
+    assert_eq!((back.rate, back.delay), (Some(Rate(64_000)), spec.delay));
+    assert_eq!(back.back, None);
+}
+
+#[test]
+fn times_of_one_kind_replace_those_of_another() {
+    let [list, contacts]: [LinkSpec; 2] = ["outages", "contacts"].map(|key| {
+        let text = format!("{key} = [{{ at = \"10 s\", for = \"30 s\" }}]");
+        transport::text::parse(&text, "test").unwrap()
+    });
+    let layered = list.clone().over(&contacts);
+    assert_eq!((&layered.outages, &layered.contacts), (&list.outages, &None));
+    layered.config().unwrap();
+    let kept = LinkSpec {
+        errors: Errors { per: Some(Probability(0.1)), ..Errors::default() },
+        ..LinkSpec::default()
+    }
+    .over(&contacts);
+    assert_eq!(kept.contacts, contacts.contacts);
+}
+
+#[test]
+fn listed_losses_are_of_one_direction() {
+    let spec: LinkSpec = transport::text::parse(
+        r#"
+        drop = [3]
+        loss_times = [{ at = "0 s", for = "2 s" }]
+        error_vector = { bits = 100, errors = [5] }
+        trace = { fates = "..x" }
+        per = "1e-4"
+        return = { drop = [7] }
+        "#,
+        "test",
+    )
+    .unwrap();
+    assert_eq!(spec.config().unwrap().errors.len(), 5);
+    let back = spec.way_back();
+    assert_eq!((back.errors.per, &back.errors.drop), (spec.errors.per, &Some(vec![7])));
+    assert_eq!(back.config().unwrap().errors.len(), 2);
+}
+
+#[test]
+fn ppp_compresses_headers_where_it_is_told_to() {
+    let config = |text: &str| {
+        let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
+        let again = toml::to_string(&spec).unwrap();
+        assert_eq!(transport::text::parse::<LinkSpec>(&again, "again").unwrap(), spec);
+        spec.config().map_err(|error| error.to_string())
+    };
+    let ppp = |stuffing, serial| link::Framing::Ppp {
+        fcs: link::Fcs::Bits16,
+        compressed: false,
+        stuffing,
+        serial,
+    };
+    let plain = config("framing = \"ppp\"").unwrap();
+    assert_eq!(plain.framing, ppp(link::Stuffing::Random, false));
+    assert_eq!(plain.header_compression, None);
+    let compressed = config("framing = \"ppp\"\nheader_compression = true").unwrap();
+    assert_eq!(compressed.framing, ppp(link::Stuffing::Exact, false));
+    let slots = link::HeaderCompression { max: 15, may_omit: true };
+    assert_eq!(compressed.header_compression, Some(slots));
+    let serial = config("framing = \"ppp-async\"\nheader_compression = false").unwrap();
+    assert_eq!(serial.framing, ppp(link::Stuffing::Exact, true));
+    assert_eq!(serial.header_compression, None);
+    let short = config("framing = \"ppp-async-compressed\"").unwrap();
+    // Two flags, one octet of protocol, two of check sequence; ten bits for eight: 105 * 10 / 8.
+    assert_eq!(short.framing.framed_len(100), 132);
+    let refused = config("header_compression = true").unwrap_err();
+    assert!(refused.contains("header compression needs the framing of PPP"), "{refused}");
+}
+
+#[test]
+fn packets_that_are_overtaken_are_said_in_a_table_or_in_a_word() {
+    let spec: LinkSpec =
+        transport::text::parse("reorder = { probability = \"0.02\", by = \"20 ms\" }", "test")
+            .unwrap();
+    let by = std::time::Duration::from_millis(20);
+    assert_eq!(spec.config().unwrap().reorder, Some(link::Reorder { probability: 0.02, by }));
+    assert_eq!("0.02+20 ms".parse().ok(), spec.reorder);
+    let never = LinkSpec { reorder: "0+20 ms".parse().ok(), ..LinkSpec::default() };
+    assert_eq!(never.config().unwrap().reorder, None);
+    for wrong in ["0.02", "0.02+", "2+20 ms", "+20 ms", "0.02+20"] {
+        assert!(wrong.parse::<Reorder>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let spec: LinkSpec =
+        transport::text::parse("trace = { fates = \"..x\\n .x\", repeat = true }", "test").unwrap();
+    let struck = vec![false, false, true, false, true];
+    let kind = link::ErrorKind::Trace { struck, repeat: true };
+    assert_eq!(spec.config().unwrap().errors, [link::ErrorModel::dropping(kind)]);
+    let text = toml::to_string(&spec).unwrap();
+    assert_eq!(transport::text::parse::<LinkSpec>(&text, "again").unwrap(), spec);
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let refused = |text: &str| {
+        let spec: LinkSpec = transport::text::parse(text, "test").unwrap();
+        spec.config().unwrap_err().to_string()
+    };
+    assert!(
+        refused("outages = [{at = \"1 s\", for = \"1 s\"}]\ncontacts = []").contains("not several")
+    );
+    assert!(refused("outage_every = {period = \"1 s\", down = \"2 s\"}").contains("shorter"));
+    let empty = "outages = [{at = \"1 s\", for = \"0 s\"}]";
+    assert!(refused(empty).contains("outages: window 1 lasts no time"));
+    let overlap = "[{at = \"1 s\", for = \"2 s\"}, {at = \"2 s\", for = \"2 s\"}]";
+    for key in ["outages", "contacts", "loss_times"] {
+        let text = refused(&format!("{key} = {overlap}"));
+        assert!(text.contains("window 2 begins before the end of"), "{text}");
+        assert!(text.contains(&key.replace('_', " ")), "{text}");
+    }
+    assert!(refused("mtu = \"59 B\"").contains("less than 60 B"));
+    assert!(refused("datagram = \"0 B\"").contains("less than 32 B"));
+    assert!(refused("trace = { fates = \"01\" }").contains("`x` (struck) or `.`"));
+    assert!("0".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
+    assert!("10 s".parse::<Window>().is_err());
+    let empty = "1 min+0 s".parse::<Window>().unwrap_err().to_string();
+    assert!(empty.contains("\"1 min+0 s\" lasts no time"), "{empty}");
+    let error = transport::text::parse::<LinkSpec>("queue = 5", "test").unwrap_err().to_string();
+    assert!(error.contains("5 has no unit") && error.contains("\"5 packets\""), "{error}");
+    assert!("many packets".parse::<Queue>().unwrap_err().to_string().contains("1000 packets"));
+}
