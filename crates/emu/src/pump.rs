@@ -2,30 +2,35 @@
 
 mod batch;
 mod changed;
+mod handle;
 mod packet;
+mod pipe;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use engine::{Rng, Time};
-use link::{Config, ConfigError, Departure, Fate, Left, Line, Link};
+use crossbeam_channel::{Receiver, TryRecvError};
+use engine::Time;
+use link::{Departure, Fate, Left};
+use rt::Clock;
 use rt::frame::{HEADER_MAX, Joint, Shape, complete};
 use rt::tun::{PACKET_MAX, Packet, Tun};
-use rt::{Clock, Lateness, Timings};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
 
 use self::batch::{Batch, Run};
+use self::handle::{CapturePlan, Order, Ordered, Shared};
 use self::packet::{ends, is_of_the_kernel};
-use crate::capture::{CaptureLimits, CaptureReport, Device, Finished, Tap};
+use self::pipe::enter;
+use crate::capture::{Device, Tap};
 use crate::store::{PacketId, Store};
 use crate::watch::Watch;
+
+pub use self::handle::{CaptureError, ChangeError, LinkReport, Report};
+pub(crate) use self::handle::{Counts, Handle, HostTimings};
+pub(crate) use self::pipe::Pipe;
 
 /// Packets that are read from one device before the links are looked at again.
 const READS: usize = 32;
@@ -82,261 +87,6 @@ pub(crate) enum Way {
     Nowhere,
 }
 
-/// One direction of a link.
-#[derive(Debug)]
-pub(crate) struct Pipe {
-    link: Link<Segment>,
-    /// What PPP makes of its packets, if that is of concern.
-    line: Option<Line>,
-    to: usize,
-    lateness: Arc<Timings>,
-    refused: u64,
-    refused_intact: u64,
-    /// Packets that the link took, and of which a capture was told what becomes.
-    taken: u64,
-    decided: u64,
-    /// Octets that its queues take, as they were counted last.
-    memory: u64,
-}
-
-impl Pipe {
-    /// An idle link that leads to the device of this number.
-    pub(crate) fn new(config: Config, rng: Rng, to: usize) -> Result<Self, ConfigError> {
-        let line = Line::new(&config);
-        let link = Link::new(config, rng)?;
-        Ok(Self {
-            link,
-            line,
-            to,
-            lateness: Arc::new(Timings::new()),
-            refused: 0,
-            refused_intact: 0,
-            taken: 0,
-            decided: 0,
-            memory: 0,
-        })
-    }
-}
-
-/// What became of the packets of one link.
-#[derive(Clone, Debug)]
-pub struct LinkReport {
-    /// What was pushed, and what became of it.
-    pub stats: link::Stats,
-    /// How much later than their logical times packets were handed over.
-    pub lateness: Lateness,
-    /// Packets that a host would not take, as it does with those whose IP version was damaged.
-    pub refused: u64,
-    /// Those of them that came as they were sent, to a device that was up: it is the machine that did not
-    /// take them.
-    pub refused_intact: u64,
-    /// Packets that wait for the line.
-    pub waiting: usize,
-    /// What PPP made of them, if the link looks at packets' bytes.
-    pub line: Option<link::LineStats>,
-}
-
-/// What became of all packets.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// One for each link, in their order.
-    pub links: Vec<LinkReport>,
-    /// How much later than it should have each host did what it did, where that was counted; in their
-    /// order.
-    pub hosts: Vec<Lateness>,
-    /// Packets that no link took, because the memory for packets was full.
-    pub no_memory: u64,
-    /// Packets of devices that were none of IP, or that led nowhere.
-    pub unreadable: u64,
-    /// The longest time that packets may have waited to be read, because other work was in the way or
-    /// a host sent more than could be read: so much late they may have begun their way.
-    pub unattended: Duration,
-}
-
-/// How late those were who play a host, if somebody does.
-pub(crate) type HostTimings = Arc<OnceLock<Arc<Timings>>>;
-
-enum Order {
-    Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
-    Count(Sender<Counts>),
-    CountOnTheWay(Sender<u64>),
-    Begin(Sender<Clock>),
-    Capture(CapturePlan, Sender<Result<(), CaptureError>>),
-    EndCapture(Sender<Option<Finished>>),
-    Stop,
-}
-
-/// What the pump's thread alone knows of a [`Report`]. It is little: whoever asks keeps packets from
-/// being in time.
-pub(crate) struct Counts {
-    links: Vec<LinkCounts>,
-    no_memory: u64,
-    unreadable: u64,
-    unattended: Duration,
-}
-
-/// What became of a link's packets, but for how late they were.
-struct LinkCounts {
-    stats: link::Stats,
-    refused: u64,
-    refused_intact: u64,
-    waiting: usize,
-    line: Option<link::LineStats>,
-}
-
-/// What is to be captured, and where to.
-struct CapturePlan {
-    hosts: Option<Vec<String>>,
-    folder: PathBuf,
-    limits: CaptureLimits,
-}
-
-/// Why a capture did not begin, or was not written.
-#[derive(Debug, thiserror::Error)]
-pub enum CaptureError {
-    /// There is one already.
-    #[error("a capture is running already; stop it first")]
-    Running,
-    /// There is none.
-    #[error("no capture is running")]
-    None,
-    /// A host that is none.
-    #[error("there is no host {0:?} with a link to capture")]
-    Host(String),
-    /// Its folder or a file.
-    #[error("the capture: {0}")]
-    Files(#[from] io::Error),
-    /// The emulator has stopped.
-    #[error("the emulator has stopped")]
-    Stopped,
-}
-
-/// Tells a running [`Pump`] what to do, from any thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Handle {
-    orders: Sender<Order>,
-    event: Arc<OwnedFd>,
-    clock: Shared,
-    /// Of each link, and of each host if somebody counts there.
-    lateness: Arc<[Arc<Timings>]>,
-    hosts: Arc<[HostTimings]>,
-}
-
-/// The pump's clock, for others to read.
-#[derive(Clone, Debug)]
-struct Shared(Arc<Mutex<Clock>>);
-
-impl Shared {
-    fn get(&self) -> Clock {
-        // Whoever failed while holding it has not left half a clock.
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, clock: Clock) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = clock;
-    }
-}
-
-impl Handle {
-    /// What the links' schedules are by.
-    pub(crate) fn now(&self) -> Time {
-        self.clock().now()
-    }
-
-    /// The clock of that.
-    pub(crate) fn clock(&self) -> Clock {
-        self.clock.get()
-    }
-
-    /// Changes a link from now on.
-    pub(crate) fn change(
-        &self,
-        link: usize,
-        change: impl FnOnce(&Config) -> Config + Send + 'static,
-    ) -> Result<(), ChangeError> {
-        let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::Change(link, Box::new(change), answer));
-        result.recv().map_err(|_| ChangeError::Stopped)?.map_err(ChangeError::Config)
-    }
-
-    /// What became of all packets; `None` if the pump has stopped.
-    pub(crate) fn report(&self) -> Option<Report> {
-        let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::Count(answer));
-        Some(self.complete(result.recv().ok()?))
-    }
-
-    /// Adds to what was counted how late packets were.
-    pub(crate) fn complete(&self, counts: Counts) -> Report {
-        let of = |(counts, lateness): (LinkCounts, &Arc<Timings>)| {
-            let lateness = lateness.so_far();
-            let LinkCounts { stats, refused, refused_intact, waiting, line } = counts;
-            LinkReport { stats, lateness, refused, refused_intact, waiting, line }
-        };
-        let of_host = |host: &HostTimings| host.get().map(|it| it.so_far()).unwrap_or_default();
-        let hosts = self.hosts.iter().map(of_host).collect();
-        let links = counts.links.into_iter().zip(&*self.lateness).map(of).collect();
-        let Counts { no_memory, unreadable, unattended, .. } = counts;
-        Report { links, hosts, no_memory, unreadable, unattended }
-    }
-
-    /// Packets that wait for a line or are on their way; `None` if the pump has stopped.
-    pub(crate) fn on_the_way(&self) -> Option<u64> {
-        let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::CountOnTheWay(answer));
-        result.recv().ok()
-    }
-
-    /// Lets the world's time begin now; `None` if the pump has stopped.
-    pub(crate) fn begin(&self) -> Option<Clock> {
-        let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::Begin(answer));
-        result.recv().ok()
-    }
-
-    /// Begins to capture what these hosts, or all, send and receive.
-    pub(crate) fn capture(
-        &self,
-        hosts: Option<Vec<String>>,
-        folder: PathBuf,
-        limits: CaptureLimits,
-    ) -> Result<(), CaptureError> {
-        let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::Capture(CapturePlan { hosts, folder, limits }, answer));
-        result.recv().map_err(|_| CaptureError::Stopped)?
-    }
-
-    /// Ends the capture, and waits until it is written.
-    pub(crate) fn end_capture(&self) -> Result<CaptureReport, CaptureError> {
-        let (answer, result) = crossbeam_channel::bounded(1);
-        self.order(Order::EndCapture(answer));
-        let finished = result.recv().map_err(|_| CaptureError::Stopped)?;
-        Ok(finished.ok_or(CaptureError::None)?.wait()?)
-    }
-
-    pub(crate) fn stop(&self) {
-        self.order(Order::Stop);
-    }
-
-    fn order(&self, order: Order) {
-        // A pump that has stopped drops the order, and with it the way to answer.
-        let _ = self.orders.send(order);
-        // It can only fail when 2^64 - 2 wake-ups are unread: the pump wakes anyway.
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-    }
-}
-
-/// Why a link was not changed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ChangeError {
-    /// It would be no link.
-    #[error(transparent)]
-    Config(ConfigError),
-    /// The emulator has stopped.
-    #[error("the emulator has stopped")]
-    Stopped,
-}
-
 /// Carries packets between devices.
 pub(crate) struct Pump {
     ports: Vec<Port>,
@@ -369,18 +119,10 @@ impl Pump {
         hosts: Arc<[HostTimings]>,
         memory: u64,
     ) -> io::Result<(Self, Handle)> {
-        let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        let event = Arc::new(event);
-        let (sender, orders) = crossbeam_channel::unbounded();
         let clock = Clock::start();
-        let shared = Shared(Arc::new(Mutex::new(clock)));
-        let handle = Handle {
-            orders: sender,
-            event: Arc::clone(&event),
-            clock: shared.clone(),
-            lateness: pipes.iter().map(|pipe| Arc::clone(&pipe.lateness)).collect(),
-            hosts,
-        };
+        let lateness = pipes.iter().map(|pipe| Arc::clone(&pipe.lateness)).collect();
+        let (handle, ordered) = Handle::new(clock, lateness, hosts)?;
+        let Ordered { orders, event, clock: shared } = ordered;
         let watch = Watch::new(event, ports.iter().map(|port| port.tun.as_fd()))?;
         let pump = Self {
             ports,
@@ -546,8 +288,7 @@ impl Pump {
         self.tap = Some(Tap::start(devices, &plan.folder, plan.limits, self.started_of_day)?);
         let now = self.clock.now();
         for pipe in &mut self.pipes {
-            while pipe.link.next_decided(now).is_some() {}
-            pipe.decided = pipe.taken - pipe.link.waiting() as u64;
+            pipe.begin_capture(now);
         }
         Ok(())
     }
@@ -562,14 +303,7 @@ impl Pump {
     }
 
     fn counts(&self) -> Counts {
-        let of = |pipe: &Pipe| LinkCounts {
-            stats: pipe.link.stats().clone(),
-            refused: pipe.refused,
-            refused_intact: pipe.refused_intact,
-            waiting: pipe.link.waiting(),
-            line: pipe.line.as_ref().map(|line| *line.stats()),
-        };
-        let links = self.pipes.iter().map(of).collect();
+        let links = self.pipes.iter().map(Pipe::counts).collect();
         let Self { no_memory, unreadable, unattended, .. } = *self;
         Counts { links, no_memory, unreadable, unattended }
     }
@@ -676,9 +410,7 @@ impl Pump {
     fn shrink(&mut self) {
         self.queues = 0;
         for pipe in &mut self.pipes {
-            pipe.link.shrink();
-            pipe.memory = pipe.link.memory() as u64;
-            self.queues += pipe.memory;
+            self.queues += pipe.shrink();
         }
         self.store.shrink();
         self.store.count_elsewhere(self.queues);
@@ -860,87 +592,6 @@ impl Pump {
     }
 }
 
-impl Pipe {
-    /// Tells a capture what becomes of packets whose transmission has begun by `now`.
-    fn tell_decided(&mut self, index: usize, now: Time, tap: &mut Tap) {
-        while let Some(departure) = self.link.next_decided(now) {
-            let says = match &departure.fate {
-                Fate::Delivered => None,
-                Fate::Damaged(_) => Some("damaged on the way".to_owned()),
-                Fate::Lost(cause) => Some(format!("lost on the way: {}", cause.name())),
-            };
-            tap.decided(index, self.decided, says);
-            self.decided += 1;
-        }
-    }
-
-    /// By how many octets more its queues have grown since this was asked last: they do not shrink
-    /// meanwhile.
-    fn growth(&mut self) -> u64 {
-        let now = self.link.memory() as u64;
-        now.saturating_sub(std::mem::replace(&mut self.memory, now))
-    }
-
-    /// Counts what a host would not take; when it had it, if it did.
-    fn wrote(
-        &mut self,
-        written: io::Result<()>,
-        clock: Clock,
-        (count, intact): (u32, bool),
-    ) -> io::Result<Option<Time>> {
-        match written {
-            Ok(()) => Ok(Some(clock.now())),
-            // A damaged header; an interface that is down; a host's full backlog.
-            Err(error) if is_of_the_packet(&error) => {
-                self.refused += u64::from(count);
-                // So it is with an interface that somebody has taken down.
-                let is_down = error.raw_os_error() == Some(Errno::IO.raw_os_error());
-                if intact && !is_down {
-                    self.refused_intact += u64::from(count);
-                }
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Hands a segment to links, and tells a capture at this port; how many did not take it.
-fn enter(
-    now: Time,
-    store: &Store,
-    segment: Segment,
-    (numbers, pipes): (&[usize], &mut [Pipe]),
-    tap: &mut Option<(&mut Tap, usize)>,
-) -> u32 {
-    let Segment { packet, index } = segment;
-    let (mut open, mut refused) = (Vec::new(), Vec::new());
-    let mut rejected = 0;
-    for &number in numbers {
-        let pipe = &mut pipes[number];
-        match pipe.take(now, store, segment) {
-            Ok(()) => {
-                if tap.is_some() {
-                    open.push((number, pipe.taken));
-                }
-                pipe.taken += 1;
-            }
-            Err(refusal) => {
-                rejected += 1;
-                if tap.is_some() {
-                    refused.push(format!("not taken by the link: {}", refusal.cause.name()));
-                }
-            }
-        }
-    }
-    if let Some((tap, port)) = tap {
-        let mut bytes = Vec::new();
-        copy_segment(store.packet(packet), index, &mut bytes);
-        tap.sent(*port, now, bytes, open, refused);
-    }
-    rejected
-}
-
 /// Appends a segment as a packet of its own, with its checksum.
 fn copy_segment((bytes, shape): (&[u8], &Shape), index: u16, to: &mut Vec<u8>) {
     let mut header = [0; HEADER_MAX];
@@ -950,11 +601,6 @@ fn copy_segment((bytes, shape): (&[u8], &Shape), index: u16, to: &mut Vec<u8>) {
     if let Some(checksum) = vnet.checksum {
         complete(to, checksum);
     }
-}
-
-fn is_of_the_packet(error: &io::Error) -> bool {
-    let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
-    known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 #[cfg(test)]

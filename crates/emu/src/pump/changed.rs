@@ -3,38 +3,10 @@
 use std::io;
 
 use engine::Time;
-use link::{Damage, Fate, Left, Rejected};
+use link::{Damage, Fate, Left};
 use rt::frame::Vnet;
 
-use super::{Pipe, Pump, REFUSED, Segment, copy_segment};
-use crate::store::Store;
-
-impl Pipe {
-    /// Hands a segment to the link, with the length that it has on the line.
-    pub(super) fn take(
-        &mut self,
-        now: Time,
-        store: &Store,
-        segment: Segment,
-    ) -> Result<(), Rejected<Segment>> {
-        let Segment { packet, index } = segment;
-        let len = store.shape(packet).segment_len(index);
-        // What is not taken is not in the line's conversation.
-        match self.line.as_mut().filter(|_| self.link.free_for(now, len)) {
-            None => self.link.push(now, len, segment),
-            Some(line) => {
-                let mut whole = Vec::with_capacity(len);
-                copy_segment(store.packet(packet), index, &mut whole);
-                let framed = line.enter(&whole);
-                let pushed = self.link.push_framed(now, len, framed, segment);
-                if pushed.is_err() {
-                    line.withdraw();
-                }
-                pushed
-            }
-        }
-    }
-}
+use super::{Pump, REFUSED, Segment, copy_segment};
 
 impl Pump {
     /// What comes out of a line that compresses headers, of a segment that left its link.

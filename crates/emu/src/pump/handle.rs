@@ -1,0 +1,256 @@
+//! Orders to a running pump from other threads, and its reports.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use engine::Time;
+use link::{Config, ConfigError};
+use rt::{Clock, Lateness, Timings};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::capture::{CaptureLimits, CaptureReport, Finished};
+
+/// What became of the packets of one link.
+#[derive(Clone, Debug)]
+pub struct LinkReport {
+    /// What was pushed, and what became of it.
+    pub stats: link::Stats,
+    /// How much later than their logical times packets were handed over.
+    pub lateness: Lateness,
+    /// Packets that a host would not take, as it does with those whose IP version was damaged.
+    pub refused: u64,
+    /// Those of them that came as they were sent, to a device that was up: it is the machine that did not
+    /// take them.
+    pub refused_intact: u64,
+    /// Packets that wait for the line.
+    pub waiting: usize,
+    /// What PPP made of them, if the link looks at packets' bytes.
+    pub line: Option<link::LineStats>,
+}
+
+/// What became of all packets.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// One for each link, in their order.
+    pub links: Vec<LinkReport>,
+    /// How much later than it should have each host did what it did, where that was counted; in their
+    /// order.
+    pub hosts: Vec<Lateness>,
+    /// Packets that no link took, because the memory for packets was full.
+    pub no_memory: u64,
+    /// Packets of devices that were none of IP, or that led nowhere.
+    pub unreadable: u64,
+    /// The longest time that packets may have waited to be read, because other work was in the way or
+    /// a host sent more than could be read: so much late they may have begun their way.
+    pub unattended: Duration,
+}
+
+/// How late those were who play a host, if somebody does.
+pub(crate) type HostTimings = Arc<OnceLock<Arc<Timings>>>;
+
+pub(super) enum Order {
+    Change(usize, Box<dyn FnOnce(&Config) -> Config + Send>, Sender<Result<(), ConfigError>>),
+    Count(Sender<Counts>),
+    CountOnTheWay(Sender<u64>),
+    Begin(Sender<Clock>),
+    Capture(CapturePlan, Sender<Result<(), CaptureError>>),
+    EndCapture(Sender<Option<Finished>>),
+    Stop,
+}
+
+/// What the pump's thread alone knows of a [`Report`]. It is little: whoever asks keeps packets from
+/// being in time.
+pub(crate) struct Counts {
+    pub(super) links: Vec<LinkCounts>,
+    pub(super) no_memory: u64,
+    pub(super) unreadable: u64,
+    pub(super) unattended: Duration,
+}
+
+/// What became of a link's packets, but for how late they were.
+pub(super) struct LinkCounts {
+    pub(super) stats: link::Stats,
+    pub(super) refused: u64,
+    pub(super) refused_intact: u64,
+    pub(super) waiting: usize,
+    pub(super) line: Option<link::LineStats>,
+}
+
+/// What is to be captured, and where to.
+pub(super) struct CapturePlan {
+    pub(super) hosts: Option<Vec<String>>,
+    pub(super) folder: PathBuf,
+    pub(super) limits: CaptureLimits,
+}
+
+/// Why a capture did not begin, or was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// There is one already.
+    #[error("a capture is running already; stop it first")]
+    Running,
+    /// There is none.
+    #[error("no capture is running")]
+    None,
+    /// A host that is none.
+    #[error("there is no host {0:?} with a link to capture")]
+    Host(String),
+    /// Its folder or a file.
+    #[error("the capture: {0}")]
+    Files(#[from] io::Error),
+    /// The emulator has stopped.
+    #[error("the emulator has stopped")]
+    Stopped,
+}
+
+/// Orders for a running pump, given from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    orders: Sender<Order>,
+    event: Arc<OwnedFd>,
+    clock: Shared,
+    /// Of each link, and of each host if somebody counts there.
+    lateness: Arc<[Arc<Timings>]>,
+    hosts: Arc<[HostTimings]>,
+}
+
+/// The pump's clock, for others to read.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(Arc<Mutex<Clock>>);
+
+impl Shared {
+    fn get(&self) -> Clock {
+        // Whoever failed while holding it has not left half a clock.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, clock: Clock) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = clock;
+    }
+}
+
+/// The pump's end of a [`Handle`].
+pub(super) struct Ordered {
+    pub(super) orders: Receiver<Order>,
+    /// Raised with each order.
+    pub(super) event: Arc<OwnedFd>,
+    pub(super) clock: Shared,
+}
+
+impl Handle {
+    /// Both ends. `lateness` is counted for each link, `hosts` for each host.
+    pub(super) fn new(
+        clock: Clock,
+        lateness: Arc<[Arc<Timings>]>,
+        hosts: Arc<[HostTimings]>,
+    ) -> io::Result<(Self, Ordered)> {
+        let event = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (sender, orders) = crossbeam_channel::unbounded();
+        let shared = Shared(Arc::new(Mutex::new(clock)));
+        let (own, clock) = (Arc::clone(&event), shared.clone());
+        let ordered = Ordered { orders, event, clock: shared };
+        Ok((Self { orders: sender, event: own, clock, lateness, hosts }, ordered))
+    }
+
+    /// What the links' schedules are by.
+    pub(crate) fn now(&self) -> Time {
+        self.clock().now()
+    }
+
+    /// The clock of that.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock.get()
+    }
+
+    /// Changes a link from now on.
+    pub(crate) fn change(
+        &self,
+        link: usize,
+        change: impl FnOnce(&Config) -> Config + Send + 'static,
+    ) -> Result<(), ChangeError> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Change(link, Box::new(change), answer));
+        result.recv().map_err(|_| ChangeError::Stopped)?.map_err(ChangeError::Config)
+    }
+
+    /// What became of all packets; `None` if the pump has stopped.
+    pub(crate) fn report(&self) -> Option<Report> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Count(answer));
+        Some(self.complete(result.recv().ok()?))
+    }
+
+    /// Adds to what was counted how late packets were.
+    pub(crate) fn complete(&self, counts: Counts) -> Report {
+        let of = |(counts, lateness): (LinkCounts, &Arc<Timings>)| {
+            let lateness = lateness.so_far();
+            let LinkCounts { stats, refused, refused_intact, waiting, line } = counts;
+            LinkReport { stats, lateness, refused, refused_intact, waiting, line }
+        };
+        let of_host = |host: &HostTimings| host.get().map(|it| it.so_far()).unwrap_or_default();
+        let hosts = self.hosts.iter().map(of_host).collect();
+        let links = counts.links.into_iter().zip(&*self.lateness).map(of).collect();
+        let Counts { no_memory, unreadable, unattended, .. } = counts;
+        Report { links, hosts, no_memory, unreadable, unattended }
+    }
+
+    /// Packets that wait for a line or are on their way; `None` if the pump has stopped.
+    pub(crate) fn on_the_way(&self) -> Option<u64> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::CountOnTheWay(answer));
+        result.recv().ok()
+    }
+
+    /// Lets the world's time begin now; `None` if the pump has stopped.
+    pub(crate) fn begin(&self) -> Option<Clock> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Begin(answer));
+        result.recv().ok()
+    }
+
+    /// Begins to capture what these hosts, or all, send and receive.
+    pub(crate) fn capture(
+        &self,
+        hosts: Option<Vec<String>>,
+        folder: PathBuf,
+        limits: CaptureLimits,
+    ) -> Result<(), CaptureError> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::Capture(CapturePlan { hosts, folder, limits }, answer));
+        result.recv().map_err(|_| CaptureError::Stopped)?
+    }
+
+    /// Ends the capture, and waits until it is written.
+    pub(crate) fn end_capture(&self) -> Result<CaptureReport, CaptureError> {
+        let (answer, result) = crossbeam_channel::bounded(1);
+        self.order(Order::EndCapture(answer));
+        let finished = result.recv().map_err(|_| CaptureError::Stopped)?;
+        Ok(finished.ok_or(CaptureError::None)?.wait()?)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.order(Order::Stop);
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        // A pump that has stopped drops the order, and with it the way to answer.
+        let _ = self.orders.send(order);
+        // It can only fail when 2^64 - 2 wake-ups are unread: the pump wakes anyway.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+/// Why a link was not changed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ChangeError {
+    /// It would be no link.
+    #[error(transparent)]
+    Config(ConfigError),
+    /// The emulator has stopped.
+    #[error("the emulator has stopped")]
+    Stopped,
+}
