@@ -1,5 +1,7 @@
 //! One engine on one UDP socket and one store.
 
+mod config;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
@@ -12,113 +14,16 @@ use engine::{
 };
 use engine::{Transmit, TxBuf};
 use rustix::io::Errno;
-use thiserror::Error;
 
+pub use self::config::{Config, Control, Event, RunError, Statistics};
 use crate::group::{Groups, Joined};
+use crate::lateness::Observed;
 use crate::lite::Lite;
+use crate::outbox::{Held, Outbox};
 use crate::peers::Origin;
 use crate::socket::{Arrival, SEGMENTS_MAX};
 use crate::wait::wake_exactly;
-use crate::{
-    Buffers, Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Sent, Socket, UdpLite, Waker,
-};
-
-/// How a [`Driver`] reaches its peers.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The address to bind; port 0 lets the system choose.
-    pub listen: SocketAddr,
-    /// What engines are told of a path to a peer that shows up by itself.
-    pub path: PathInfo,
-    /// Peers that may show up by themselves; 0 refuses all but the static ones.
-    pub peers_max: usize,
-    /// How long such a peer must have been silent before another may take its place.
-    pub silence: Duration,
-    /// The kernel's socket buffers.
-    pub buffers: Buffers,
-    /// How often the observer is called without an indication.
-    pub tick: Duration,
-    /// How UDP-Lite is used beside UDP, if at all.
-    pub udp_lite: Option<UdpLite>,
-}
-
-impl Config {
-    /// A driver on `listen` whose peers are reached by datagrams as `path` says.
-    #[must_use]
-    pub fn new(listen: SocketAddr, path: PathInfo) -> Self {
-        Self {
-            listen,
-            path,
-            peers_max: 1024,
-            silence: Duration::from_secs(300),
-            buffers: Buffers::default(),
-            tick: Duration::from_millis(100),
-            udp_lite: None,
-        }
-    }
-}
-
-/// What the observer of a [`Driver::run`] is told.
-#[derive(Debug)]
-pub enum Event<I> {
-    /// The engine has something to say.
-    Indication(I),
-    /// A [`Config::tick`] passed: time to show progress.
-    Tick,
-    /// Nobody listens at the address of the [`Driver::connect_peer`]; told at most once a tick.
-    Refused(SocketAddr),
-}
-
-/// Whether to go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
-    /// Go on.
-    Continue,
-    /// Finish what is under way to the disk, send what is due, and return.
-    Stop,
-}
-
-/// Why a driver gave up.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// A datagram is larger than the network interface takes.
-    #[error(
-        "a datagram of {len} bytes to {to} is larger than the network interface takes; \
-         use smaller datagrams (Ethernet carries 1472 bytes over IPv4, 1452 over IPv6)"
-    )]
-    DatagramTooLarge {
-        /// The datagram's length.
-        len: usize,
-        /// Where it was to go.
-        to: SocketAddr,
-    },
-    /// The system refuses to send there.
-    #[error("cannot send to {to}: {error}")]
-    Send {
-        /// Where the datagram was to go.
-        to: SocketAddr,
-        /// The system's words.
-        error: io::Error,
-    },
-    /// The socket failed.
-    #[error("the socket failed: {0}")]
-    Socket(#[from] io::Error),
-}
-
-/// What a driver did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Datagrams sent.
-    pub datagrams_sent: u64,
-    /// Bytes in them.
-    pub bytes_sent: u64,
-    /// Datagrams received.
-    pub datagrams_received: u64,
-    /// Bytes in them.
-    pub bytes_received: u64,
-    /// Datagrams of peers for which there was no room.
-    pub datagrams_refused: u64,
-}
+use crate::{Clock, FileStore, Group, Peers, Ready, ReceiveBuffers, Sent, Socket, Waker};
 
 /// Runs an engine in the calling thread; see the [crate documentation](crate).
 #[derive(Debug)]
@@ -133,8 +38,7 @@ pub struct Driver<E: Engine> {
     groups: Groups,
     lite: Option<Lite>,
     config: Config,
-    tx: TxBuf,
-    held: Option<Held>,
+    outbox: Outbox,
     received: ReceiveBuffers,
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
@@ -142,17 +46,7 @@ pub struct Driver<E: Engine> {
     /// The one peer there is, if it is so, and how many of its refusals were told.
     connected: Option<(SocketAddr, u64)>,
     statistics: Statistics,
-}
-
-/// A batch in the send buffer that is not (all) sent yet.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    transmit: Transmit,
-    sent: usize,
-    /// Not before this moment: it is not due, or the device's queue was full.
-    until: Time,
-    /// The socket was full.
-    blocked: bool,
+    observed: Observed,
 }
 
 /// What to wait for after a round of work.
@@ -225,13 +119,13 @@ impl<E: Engine> Driver<E> {
             peers: Peers::new(config.peers_max, config.silence),
             groups,
             lite,
-            tx: TxBuf::new(segments),
-            held: None,
+            outbox: Outbox::new(TxBuf::new(segments)),
             received: ReceiveBuffers::new(),
             paused: BTreeSet::new(),
             next_tick: Time::ZERO + config.tick,
             connected: None,
             statistics: Statistics::default(),
+            observed: Observed::default(),
             config,
         })
     }
@@ -426,10 +320,11 @@ impl<E: Engine> Driver<E> {
                 on(self.clock.now(), &mut self.engine, Event::Indication(indication));
             }
             let now = self.clock.now();
-            if let Some(held) = self.held.take().filter(|_| now <= begin + FLUSH) {
-                self.held = if held.until > now { Some(held) } else { self.send(held)? };
+            if let Some(held) = self.outbox.take_held().filter(|_| now <= begin + FLUSH) {
+                let left = if held.until > now { Some(held) } else { self.send(held)? };
+                self.outbox.keep(left);
             }
-            if !more && self.held.is_none() && self.store_is_idle() {
+            if !more && self.outbox.held().is_none() && self.store_is_idle() {
                 return Ok(());
             }
             if now >= end {
@@ -437,7 +332,7 @@ impl<E: Engine> Driver<E> {
                 return Ok(());
             }
             if !more {
-                let latest = if self.held.is_some() { begin + FLUSH } else { end };
+                let latest = if self.outbox.held().is_some() { begin + FLUSH } else { end };
                 self.wait(latest.max(now + FLUSH / 250), false)?;
             }
         }
@@ -572,22 +467,11 @@ impl<E: Engine> Driver<E> {
     fn transmit(&mut self) -> Result<Next, RunError> {
         for _ in 0..SEND_ROUNDS {
             let now = self.clock.now();
-            let held = match self.held.take() {
-                Some(held) => held,
-                None => {
-                    self.tx.clear();
-                    let Some(transmit) = self.engine.poll_transmit(now, &mut self.tx) else {
-                        return Ok(Next::Wait);
-                    };
-                    Held { transmit, sent: 0, until: transmit.not_before, blocked: false }
-                }
-            };
-            if held.until > now {
-                self.held = Some(held);
-                return Ok(Next::Wait);
-            }
-            self.held = self.send(held)?;
-            if self.held.is_some() {
+            let due = self.outbox.due(&mut self.engine, now, &mut self.observed);
+            let Some(held) = due else { return Ok(Next::Wait) };
+            let left = self.send(held)?;
+            self.outbox.keep(left);
+            if left.is_some() {
                 return Ok(Next::Wait);
             }
         }
@@ -611,7 +495,7 @@ impl<E: Engine> Driver<E> {
                 Err(error) => return self.refused(peer.address, segment, error).map(|()| None),
             }
         }
-        let bytes = &self.tx.bytes()[held.sent..len];
+        let bytes = &self.outbox.bytes()[held.sent..len];
         let lite = self.lite.as_ref().filter(|lite| lite.reaches(&self.peers, path));
         let (to, ours) = (peer.address, peer.ours);
         let sent = match lite.filter(|_| !self.groups.knows(path)) {
@@ -631,7 +515,7 @@ impl<E: Engine> Driver<E> {
         held.sent += done;
         match sent {
             Sent::All => return Ok(None),
-            Sent::Blocked(_) => held.blocked = true,
+            Sent::Blocked(_) => held.is_blocked = true,
             Sent::Congested(_) => held.until = self.clock.now() + CONGESTED,
         }
         Ok(Some(held))
@@ -660,8 +544,8 @@ impl<E: Engine> Driver<E> {
     /// `until`.
     fn wait(&mut self, mut until: Time, readable: bool) -> io::Result<()> {
         let mut interest = Ready { readable, writable: false };
-        if let Some(held) = &self.held {
-            if held.blocked {
+        if let Some(held) = self.outbox.held() {
+            if held.is_blocked {
                 interest.writable = true;
             } else {
                 until = until.min(held.until);
@@ -673,10 +557,8 @@ impl<E: Engine> Driver<E> {
         }
         let timeout = Some(until.since(now));
         self.waker.wait_also(&self.socket, self.groups.any(), interest, timeout)?;
-        if let Some(held) = &mut self.held {
-            // Trying again is as good as asking whether there is room.
-            held.blocked = false;
-        }
+        // Trying again is as good as asking whether there is room.
+        self.outbox.unblock();
         Ok(())
     }
 }
@@ -712,7 +594,7 @@ fn arrive<E: Engine>(
     // Answers leave from the address that was written to; where there is but one, the system
     // knows that by itself.
     let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
-    let from = match peers.heard(now, arrival.from, ours) {
+    let from = match peers.origin(now, arrival.from, ours) {
         Origin::Known(path) => path,
         Origin::New(path, forgotten) => {
             if let Some(forgotten) = forgotten {

@@ -21,6 +21,7 @@ mod interface;
 mod lateness;
 mod lite;
 pub mod node;
+mod outbox;
 mod peers;
 mod port;
 mod priority;

@@ -224,7 +224,7 @@ mod tests {
             lite.overhear(&mut peers, &Arrival { from, to: None, ecn, stride, bytes });
             assert_eq!(lite.reaches(&peers, path), takes);
         }
-        peers.heard(Time::ZERO, here.local(), None);
+        peers.origin(Time::ZERO, here.local(), None);
         assert_eq!(peers.takes_lite(path), Some(false));
     }
 }

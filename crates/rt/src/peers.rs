@@ -15,7 +15,7 @@ use engine::{PathId, Time};
 pub struct Peers {
     by_path: BTreeMap<PathId, Peer>,
     by_address: BTreeMap<SocketAddr, PathId>,
-    /// The peer heard last: in a bulk transfer, nearly always the next one too.
+    /// The peer that sent last: in a bulk transfer, nearly always the next one too.
     last: Option<(SocketAddr, PathId)>,
     next: u32,
     peers_max: usize,
@@ -29,7 +29,7 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The address of ours that it last sent to, and expects answers from.
     pub ours: Option<IpAddr>,
-    heard: Time,
+    last_received: Time,
     fixed: bool,
     /// Whether it said that it takes UDP-Lite.
     lite: Option<bool>,
@@ -74,13 +74,13 @@ impl Peers {
 
     /// Adds a peer that stays, whose path has this number. No other has it, and the address none.
     pub fn add_at(&mut self, path: PathId, address: SocketAddr) {
-        let peer = Peer { address, ours: None, heard: Time::ZERO, fixed: true, lite: None };
+        let peer = Peer { address, ours: None, last_received: Time::ZERO, fixed: true, lite: None };
         self.by_path.insert(path, peer);
         self.by_address.insert(address, path);
     }
 
     /// The path of a datagram that came from `address` to `ours`.
-    pub fn heard(&mut self, now: Time, address: SocketAddr, ours: Option<IpAddr>) -> Origin {
+    pub fn origin(&mut self, now: Time, address: SocketAddr, ours: Option<IpAddr>) -> Origin {
         let known = match self.last {
             Some((last, path)) if last == address => Some(path),
             Some(_) | None => self.by_address.get(&address).copied(),
@@ -88,7 +88,7 @@ impl Peers {
         if let Some(path) = known {
             self.last = Some((address, path));
             if let Some(peer) = self.by_path.get_mut(&path) {
-                peer.heard = now;
+                peer.last_received = now;
                 // A group is no address of ours, and says nothing of those.
                 peer.ours = ours.or(peer.ours);
             }
@@ -97,8 +97,8 @@ impl Peers {
         let dynamic = self.by_path.iter().filter(|(_, peer)| !peer.fixed);
         let mut forgotten = None;
         if dynamic.clone().count() >= self.peers_max {
-            let oldest = dynamic.min_by_key(|(_, peer)| peer.heard);
-            match oldest.filter(|(_, peer)| now.since(peer.heard) >= self.silence) {
+            let oldest = dynamic.min_by_key(|(_, peer)| peer.last_received);
+            match oldest.filter(|(_, peer)| now.since(peer.last_received) >= self.silence) {
                 Some((&path, _)) => forgotten = Some(path),
                 None => return Origin::Refused,
             }
@@ -141,7 +141,7 @@ impl Peers {
         self.by_path.keys().copied()
     }
 
-    fn insert(&mut self, address: SocketAddr, ours: Option<IpAddr>, heard: Time) -> PathId {
+    fn insert(&mut self, address: SocketAddr, ours: Option<IpAddr>, last_received: Time) -> PathId {
         // 2^32 peers take over a year of new ones a hundred times a second; a path that is still
         // in use after that keeps its number.
         while self.by_path.contains_key(&PathId(self.next)) {
@@ -149,7 +149,7 @@ impl Peers {
         }
         let path = PathId(self.next);
         self.next = self.next.wrapping_add(1);
-        self.by_path.insert(path, Peer { address, ours, heard, fixed: false, lite: None });
+        self.by_path.insert(path, Peer { address, ours, last_received, fixed: false, lite: None });
         self.by_address.insert(address, path);
         path
     }
@@ -169,12 +169,12 @@ mod tests {
         let fixed = peers.add(at(1));
         assert_eq!(peers.add(at(1)), fixed);
         let second = Time::from_secs;
-        assert_eq!(peers.heard(second(1), at(2), None), Origin::New(PathId(1), None));
-        assert_eq!(peers.heard(second(2), at(3), None), Origin::New(PathId(2), None));
-        assert_eq!(peers.heard(second(3), at(2), None), Origin::Known(PathId(1)));
-        assert_eq!(peers.heard(second(4), at(4), None), Origin::Refused);
+        assert_eq!(peers.origin(second(1), at(2), None), Origin::New(PathId(1), None));
+        assert_eq!(peers.origin(second(2), at(3), None), Origin::New(PathId(2), None));
+        assert_eq!(peers.origin(second(3), at(2), None), Origin::Known(PathId(1)));
+        assert_eq!(peers.origin(second(4), at(4), None), Origin::Refused);
         let evicted = Origin::New(PathId(3), Some(PathId(2)));
-        assert_eq!(peers.heard(second(62), at(4), None), evicted);
+        assert_eq!(peers.origin(second(62), at(4), None), evicted);
         assert_eq!(peers.get(fixed).unwrap().address, at(1));
         assert!(peers.get(PathId(2)).is_none());
         assert_eq!(peers.paths().count(), 3);
@@ -184,8 +184,8 @@ mod tests {
     fn a_path_may_have_its_number_already() {
         let mut peers = Peers::new(2, Duration::from_secs(60));
         peers.add_at(PathId(1), at(7));
-        assert_eq!(peers.heard(Time::ZERO, at(7), None), Origin::Known(PathId(1)));
+        assert_eq!(peers.origin(Time::ZERO, at(7), None), Origin::Known(PathId(1)));
         assert_eq!(peers.add(at(8)), PathId(0));
-        assert_eq!(peers.heard(Time::ZERO, at(9), None), Origin::New(PathId(2), None));
+        assert_eq!(peers.origin(Time::ZERO, at(9), None), Origin::New(PathId(2), None));
     }
 }

@@ -65,7 +65,7 @@ pub fn measure(bytes: u64, datagram: usize) -> io::Result<RawReport> {
 
 fn send(socket: &Socket, to: std::net::SocketAddr, bytes: u64, datagram: usize) -> io::Result<u64> {
     let waker = Waker::new()?;
-    let batch = (datagram * SEGMENTS_MAX).min(65_507 / datagram.max(1) * datagram);
+    let batch = (datagram * SEGMENTS_MAX).min(engine::DATAGRAM_MAX / datagram.max(1) * datagram);
     let content = vec![0x5a; batch.max(1)];
     let mut sent = 0;
     while sent < bytes {

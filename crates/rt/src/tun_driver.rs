@@ -4,12 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{
-    Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, Time, Transmit, TxBuf,
-};
+use engine::{Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, Time};
 
 use crate::interface::Condition;
 use crate::lateness::{Observed, Timings};
+use crate::outbox::Outbox;
 use crate::port::{self, Port, Read};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
@@ -60,8 +59,7 @@ pub struct TunDriver<E: Engine> {
     clock: Clock,
     port: Port,
     waker: Waker,
-    tx: TxBuf,
-    held: Option<Transmit>,
+    outbox: Outbox,
     observed: Observed,
 }
 
@@ -82,8 +80,7 @@ impl<E: Engine> TunDriver<E> {
             clock: Clock::start(),
             port: Port::open(tun, name, Self::PATH)?,
             waker,
-            tx: port::batch(),
-            held: None,
+            outbox: Outbox::new(port::batch()),
             observed: Observed::default(),
         })
     }
@@ -129,8 +126,8 @@ impl<E: Engine> TunDriver<E> {
                 self.engine.handle_timeout(now);
             }
             let mut busy = self.receive()?;
-            let (told, stop) = self.tell(&mut on);
-            busy |= told | self.transmit()?;
+            let (any, stop) = self.observe(&mut on);
+            busy |= any | self.transmit()?;
             if stop {
                 while self.transmit()? {}
                 return Ok(());
@@ -152,19 +149,20 @@ impl<E: Engine> TunDriver<E> {
         }
     }
 
-    /// Tells the observer what there is; whether there was something, and whether that was all.
-    fn tell(
+    /// Calls the observer with each indication and the turn. Returns whether there was an indication,
+    /// and whether the observer ends the run.
+    fn observe(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,
     ) -> (bool, bool) {
-        let (mut told, mut stop) = (false, false);
+        let (mut any, mut stop) = (false, false);
         while let Some(indication) = self.engine.poll_indication() {
-            told = true;
+            any = true;
             let event = TunEvent::Indication(indication);
             stop |= on(self.clock.now(), &mut self.engine, event) == Control::Stop;
         }
         stop |= on(self.clock.now(), &mut self.engine, TunEvent::Turn) == Control::Stop;
-        (told, stop)
+        (any, stop)
     }
 
     /// Tells engine and observer what became of the interface.
@@ -199,25 +197,10 @@ impl<E: Engine> TunDriver<E> {
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
             let now = self.clock.now();
-            let transmit = match self.held.take() {
-                Some(held) if held.not_before <= now => {
-                    self.observed.done(now, held.not_before);
-                    held
-                }
-                Some(held) => held,
-                None => {
-                    self.tx.clear();
-                    let Some(transmit) = self.engine.poll_transmit(now, &mut self.tx) else {
-                        return Ok(false);
-                    };
-                    transmit
-                }
-            };
-            if transmit.not_before > now {
-                self.held = Some(transmit);
+            if self.outbox.due(&mut self.engine, now, &mut self.observed).is_none() {
                 return Ok(false);
             }
-            self.port.send(&self.tx)?;
+            self.port.send(self.outbox.tx())?;
         }
         Ok(true)
     }
@@ -253,8 +236,8 @@ impl<E: Engine> TunDriver<E> {
         if let Some(deadline) = self.engine.poll_timeout() {
             until = until.min(deadline.at);
         }
-        if let Some(held) = &self.held {
-            until = until.min(held.not_before);
+        if let Some(held) = self.outbox.held() {
+            until = until.min(held.until);
         }
         if until > now {
             let interest = Ready { readable: !self.port.paused, writable: false };

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use engine::{Completion, Deadline, FileName, OpenMode, StoreEffect, Ticket};
 
 use super::*;
-use crate::StoreConfig;
+use crate::{Buffers, StoreConfig};
 
 /// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts what
 /// arrives on all of them.

@@ -1,25 +1,24 @@
 //! The driver: listeners, streams, and the loop.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{
     Completion, Effect, EffectError, Engine, Input, PathEffect, PathEvent, PathId, PathInfo,
-    Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
+    Receive, StreamEffect, Ticket, Time, Timers, TxBuf,
 };
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::event::epoll::EventFlags;
 
 use super::carried::{Carried, Got, Phase};
-use super::options::{StreamOptions, reset_at_close};
-use super::tls::Tls;
+use super::config::{StreamConfig, StreamEvent, StreamStatistics};
+use super::listeners::{Accepted, Listeners};
+use super::options::{reset_at_close, why_not};
+use super::poll::{News, Poll, Space};
+use super::table::Table;
 use crate::lateness::{Observed, Timings};
+use crate::outbox::{Held, Outbox};
 use crate::port::{Port, Read, SEGMENTS_MAX};
 use crate::tun::Tun;
 use crate::wait::wake_exactly;
@@ -31,112 +30,8 @@ const READS: usize = 16;
 const WRITES: usize = 64;
 /// Streams of one listener that are taken in one turn.
 const ACCEPTS: usize = 64;
-/// News of streams that are fetched at once.
-const NEWS: usize = 256;
 /// How long a listener rests when the process, or the system, has no descriptor left.
 const REST: Duration = Duration::from_millis(100);
-/// What tells a listener's news from those of a path, whose numbers have 32 bits.
-const LISTENER: u64 = 1 << 32;
-const INTERFACE: u64 = 2 << 32;
-const INTERFACE_NEWS: u64 = 3 << 32;
-/// Numbers of paths from here on are not given to streams: an engine that has others beside numbers
-/// those itself.
-const STREAMS: u32 = 1 << 31;
-/// Streams that the kernel establishes before they are taken.
-const BACKLOG: i32 = 4096;
-
-/// Where streams of others are awaited.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listening {
-    /// The address and port.
-    pub address: SocketAddr,
-    /// How its streams are set.
-    pub options: StreamOptions,
-    /// How the streams are set that the engine connects from the peer's address
-    /// ([`StreamEffect::Connect`]) on behalf of one that came here; `None`: as
-    /// [`StreamConfig::options`] says.
-    pub onward: Option<StreamOptions>,
-}
-
-/// What a driver of streams is told.
-#[derive(Clone, Debug)]
-pub struct StreamConfig {
-    /// Where streams of others are awaited.
-    pub listen: Vec<Listening>,
-    /// Whereto the paths lead that the engine may open.
-    pub peers: BTreeMap<PathId, SocketAddr>,
-    /// How streams are set that the engine opens, connects or waits for.
-    pub options: StreamOptions,
-    /// How long a stream that was left, and on which something is still to arrive, throws away what
-    /// its peer sends. After that the peer is reset if it goes on.
-    pub linger: Duration,
-    /// Streams at one time, those included that were left and are not over. Others are reset, or not
-    /// made.
-    pub streams_max: usize,
-    /// What streams are secured with that the engine turns into TLS; without it they end.
-    pub tls: Option<Tls>,
-    /// Streams that the engine waits for at one time ([`StreamEffect::Listen`]).
-    pub listeners_max: usize,
-}
-
-impl Default for StreamConfig {
-    fn default() -> Self {
-        Self {
-            listen: Vec::new(),
-            peers: BTreeMap::new(),
-            options: StreamOptions::default(),
-            linger: Duration::from_secs(60),
-            streams_max: 1024,
-            tls: None,
-            listeners_max: 256,
-        }
-    }
-}
-
-/// What the observer of a [`StreamDriver::run`] is told.
-#[derive(Debug)]
-pub enum StreamEvent<I> {
-    /// The engine has something to say.
-    Indication(I),
-    /// Once in each turn of the loop, which a [`Waker`] and every [`StreamDriver::TICK`] brings about
-    /// at the latest: time to hand over what other threads have brought.
-    Turn,
-}
-
-/// What a driver did so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStatistics {
-    /// Streams there are, those included that were left and are not over.
-    pub streams: usize,
-    /// The most there were.
-    pub streams_peak: usize,
-    /// Streams of others that were taken.
-    pub accepted: u64,
-    /// Streams of others that were reset because there are too many.
-    pub turned_away: u64,
-    /// Streams that were connected.
-    pub connected: u64,
-    /// Streams that could not be connected.
-    pub failed: u64,
-    /// How often a listener rested because no descriptor was left.
-    pub rests: u64,
-    /// Octets received.
-    pub octets_received: u64,
-    /// Octets sent.
-    pub octets_sent: u64,
-    /// Octets that the engine has sent and wait for room in the kernel.
-    pub kept: usize,
-}
-
-/// A listener.
-#[derive(Debug)]
-struct Listener {
-    socket: socket2::Socket,
-    /// The effect that asked for one stream; without one, any number is taken.
-    asked: Option<Ticket>,
-    /// The place in [`StreamConfig::listen`].
-    place: Option<usize>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -156,21 +51,14 @@ pub struct StreamDriver<E: Engine> {
     clock: Clock,
     config: StreamConfig,
     waker: Waker,
-    epoll: OwnedFd,
-    listeners: BTreeMap<u32, Listener>,
-    next_listener: u32,
-    streams: BTreeMap<PathId, Carried>,
-    next_path: u32,
-    /// Streams that may have something to be handed in, each once.
-    readable: VecDeque<PathId>,
+    poll: Poll,
+    listeners: Listeners,
+    streams: Table,
     timers: Timers<Timer>,
-    tx: TxBuf,
-    held: Option<Transmit>,
+    outbox: Outbox,
     piece: Vec<u8>,
     /// The IP interface that is a path, too, if there is one.
     port: Option<Port>,
-    /// The place of the listener by which a peer came to an address, while the stream is there.
-    came_by: BTreeMap<(SocketAddr, SocketAddr), usize>,
     /// Carries out what the engine wants stored, if it stores anything.
     store: Option<FileStore>,
     statistics: StreamStatistics,
@@ -189,33 +77,23 @@ impl<E: Engine> StreamDriver<E> {
     /// An address cannot be listened on, or the system lacks descriptors.
     pub fn new(config: StreamConfig, engine: E, waker: Waker) -> io::Result<Self> {
         let last = config.peers.keys().next_back();
-        let mut this = Self {
+        let poll = Poll::new()?;
+        Ok(Self {
             engine,
             clock: Clock::start(),
             waker,
-            epoll: epoll::create(CreateFlags::CLOEXEC)?,
-            listeners: BTreeMap::new(),
-            next_listener: 0,
-            streams: BTreeMap::new(),
-            next_path: last.map_or(0, |path| path.0.saturating_add(1)),
-            readable: VecDeque::new(),
+            listeners: Listeners::open(&poll, &config.listen)?,
+            poll,
+            streams: Table::new(last.map_or(0, |path| path.0.saturating_add(1))),
             timers: Timers::new(),
-            tx: TxBuf::with_limits(1, Receive::PIECE_MAX),
-            held: None,
+            outbox: Outbox::new(TxBuf::with_limits(1, Receive::PIECE_MAX)),
             piece: vec![0; Receive::PIECE_MAX],
             port: None,
-            came_by: BTreeMap::new(),
             store: None,
             statistics: StreamStatistics::default(),
             observed: Observed::default(),
             config,
-        };
-        for place in 0..this.config.listen.len() {
-            let Listening { address, options, .. } = &this.config.listen[place];
-            let socket = options.listen(*address, BACKLOG)?;
-            this.add_listener(Listener { socket, asked: None, place: Some(place) })?;
-        }
-        Ok(this)
+        })
     }
 
     /// Takes over a TUN device, which has this name in the calling thread's network namespace, as the
@@ -226,16 +104,13 @@ impl<E: Engine> StreamDriver<E> {
     /// The system lacks descriptors, or does not tell of interfaces.
     pub fn add_interface(&mut self, tun: Tun, name: &str) -> io::Result<()> {
         let port = Port::open(tun, name, Self::INTERFACE)?;
-        epoll::add(&self.epoll, &port, EventData::new_u64(INTERFACE), EventFlags::IN)?;
-        let data = EventData::new_u64(INTERFACE_NEWS);
-        epoll::add(&self.epoll, port.monitor(), data, EventFlags::IN)?;
-        self.tx = TxBuf::with_limits(SEGMENTS_MAX, Receive::PIECE_MAX);
+        self.poll.add_interface(&port)?;
+        self.outbox = Outbox::new(TxBuf::with_limits(SEGMENTS_MAX, Receive::PIECE_MAX));
         self.port = Some(port);
         Ok(())
     }
 
-    /// Has a store carry out the engine's effects on files; it must have been opened, or shared, with
-    /// the driver's waker. Without one they fail.
+    /// Has a store, opened with the driver's waker, carry out effects on files. Without one they fail.
     pub fn set_store(&mut self, store: FileStore) {
         self.store = Some(store);
     }
@@ -265,8 +140,9 @@ impl<E: Engine> StreamDriver<E> {
     /// What was done so far.
     #[must_use]
     pub fn statistics(&self) -> StreamStatistics {
-        let kept = self.streams.values().map(Carried::kept).sum();
-        StreamStatistics { streams: self.streams.len(), kept, ..self.statistics }
+        let streams = &self.streams;
+        let (streams_peak, kept) = (streams.peak(), streams.kept());
+        StreamStatistics { streams: streams.len(), streams_peak, kept, ..self.statistics }
     }
 
     /// Where it listens by configuration, in that order: ports that the system chose are told.
@@ -274,18 +150,12 @@ impl<E: Engine> StreamDriver<E> {
     /// # Errors
     /// Whatever the system says.
     pub fn listening(&self) -> io::Result<Vec<SocketAddr>> {
-        let configured = self.listeners.values().filter(|listener| listener.place.is_some());
-        configured
-            .map(|listener| {
-                let address = listener.socket.local_addr()?;
-                address.as_socket().ok_or_else(|| io::Error::other("no address of IP"))
-            })
-            .collect()
+        self.listeners.configured()
     }
 
     /// Takes no further streams of others by configured listeners; those that are there go on.
     pub fn stop_accepting(&mut self) {
-        self.listeners.retain(|_, listener| listener.place.is_none());
+        self.listeners.stop_configured();
     }
 
     /// Runs until `on` says so, which may make requests of the engine. What the engine has to send
@@ -360,13 +230,14 @@ impl<E: Engine> StreamDriver<E> {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Store(effect) => match (&mut self.store, effect.ticket()) {
-                (Some(store), _) => store.submit(effect),
-                (None, Some(ticket)) => {
-                    self.answer(ticket, Err(EffectError::Failed(NO_STORE.to_owned())));
+            Effect::Store(effect) => {
+                if let Some(store) = &mut self.store {
+                    store.submit(effect);
+                } else if let Some(ticket) = effect.ticket() {
+                    let why = "this driver has no store".to_owned();
+                    self.answer(ticket, Err(EffectError::Failed(why)));
                 }
-                (None, None) => {}
-            },
+            }
             Effect::Path(effect) => self.path_effect(effect),
             Effect::Stream(effect) => self.stream_effect(effect),
         }
@@ -378,17 +249,8 @@ impl<E: Engine> StreamDriver<E> {
             PathEffect::Close { path } => self.leave(path),
             PathEffect::PauseRead { path: Self::INTERFACE } => self.pause_interface(true),
             PathEffect::ResumeRead { path: Self::INTERFACE } => self.pause_interface(false),
-            PathEffect::PauseRead { path } => {
-                if let Some(stream) = self.streams.get_mut(&path) {
-                    stream.paused = true;
-                }
-            }
-            PathEffect::ResumeRead { path } => {
-                if let Some(stream) = self.streams.get_mut(&path) {
-                    stream.paused = false;
-                    self.enqueue(path);
-                }
-            }
+            PathEffect::PauseRead { path } => self.streams.pause(path, true),
+            PathEffect::ResumeRead { path } => self.streams.pause(path, false),
         }
     }
 
@@ -396,13 +258,11 @@ impl<E: Engine> StreamDriver<E> {
         match effect {
             // The kernel's TCP leaves nothing out.
             StreamEffect::Connect { ticket, from, to, best_effort: _ } => {
-                let path = self.new_path();
+                let path = self.streams.new_path(|path| self.config.peers.contains_key(&path));
                 self.connect(path, (from, to), Some(ticket));
             }
             StreamEffect::StopConnecting { ticket } => {
-                let asked = Phase::Opening(Some(ticket));
-                let found = self.streams.iter().find(|(_, stream)| stream.phase == asked);
-                if let Some(path) = found.map(|(path, _)| *path) {
+                if let Some(path) = self.streams.opening(ticket) {
                     self.forget(path);
                 }
             }
@@ -411,7 +271,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.answer(ticket, answer);
             }
             StreamEffect::StopListening { ticket } => {
-                self.listeners.retain(|_, listener| listener.asked != Some(ticket));
+                self.listeners.stop_waiting(ticket);
             }
             StreamEffect::Reset { path } => {
                 if let Some(stream) = self.forget(path) {
@@ -419,8 +279,8 @@ impl<E: Engine> StreamDriver<E> {
                 }
             }
             StreamEffect::ShutdownWrite { path } => {
-                let holds = self.held.is_some_and(|held| held.path == path);
-                if let Some(stream) = self.streams.get_mut(&path) {
+                let holds = self.outbox.holds(path);
+                if let Some(stream) = self.streams.get_mut(path) {
                     stream.shut_down(holds);
                     self.end_if_over(path);
                 }
@@ -435,13 +295,13 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Turns a stream into TLS. Better none than one that is not secret.
     fn secure(&mut self, path: PathId, server: Option<&str>, early: &[u8]) {
-        let held = self.held.take_if(|held| held.path == path);
-        let Some(stream) = self.streams.get_mut(&path).filter(|stream| stream.is_up()) else {
+        let held = self.outbox.take(path);
+        let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {
             return;
         };
         if held.is_some() {
             // It was pulled before.
-            stream.write(self.tx.bytes());
+            stream.write(self.outbox.bytes());
         }
         let none = || rustls::Error::General("no certificate is set here".to_owned());
         let tls = self.config.tls.as_ref().ok_or_else(none);
@@ -449,7 +309,7 @@ impl<E: Engine> StreamDriver<E> {
             Ok(()) => {
                 // What came early may have been all of it.
                 stream.readable = true;
-                self.enqueue(path);
+                self.streams.enqueue(path);
             }
             Err(error) => {
                 tracing::warn!(%error, "a stream is not secured");
@@ -463,7 +323,7 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Opens a configured path. One that is there stays as it is.
     fn open(&mut self, path: PathId) {
-        if self.streams.contains_key(&path) {
+        if self.streams.get(path).is_some() {
             return;
         }
         match (self.config.peers.get(&path).copied(), &self.port) {
@@ -480,10 +340,10 @@ impl<E: Engine> StreamDriver<E> {
         &mut self,
         path: PathId,
         (from, to): (Option<SocketAddr>, SocketAddr),
-        asked: Option<Ticket>,
+        ticket: Option<Ticket>,
     ) {
-        let place = from.and_then(|from| self.came_by.get(&(to, from)));
-        let onward = place.and_then(|place| self.config.listen[*place].onward.as_ref());
+        let place = from.and_then(|from| self.streams.place((to, from)));
+        let onward = place.and_then(|place| self.config.listen[place].onward.as_ref());
         let options = onward.unwrap_or(&self.config.options);
         let begun = if self.streams.len() < self.config.streams_max {
             options.connect(from, to).map_err(|error| why_not(&error))
@@ -491,18 +351,18 @@ impl<E: Engine> StreamDriver<E> {
             Err(EffectError::NotAllowed)
         };
         let begun = begun.and_then(|socket| {
-            let stream = Carried::new(socket, Phase::Opening(asked));
-            self.insert(path, stream).map_err(|error| why_not(&error))
+            let stream = Carried::new(socket, Phase::Opening(ticket));
+            self.streams.insert(&self.poll, path, stream).map_err(|error| why_not(&error))
         });
         if let Err(why) = begun {
-            self.not_made(path, asked, why);
+            self.not_made(path, ticket, why);
         }
     }
 
     /// A stream that was asked for does not come up.
-    fn not_made(&mut self, path: PathId, asked: Option<Ticket>, why: EffectError) {
+    fn not_made(&mut self, path: PathId, ticket: Option<Ticket>, why: EffectError) {
         self.statistics.failed += 1;
-        match asked {
+        match ticket {
             Some(ticket) => self.answer(ticket, Err(why)),
             None => self.engine.handle_input(self.now(), Input::Path(path, PathEvent::Down)),
         }
@@ -510,84 +370,43 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Waits for one stream at the address that the peer of `near` reaches.
     fn listen(&mut self, ticket: Ticket, near: PathId) -> Result<SocketAddr, EffectError> {
-        let stream = self.streams.get(&near).ok_or(EffectError::NotFound)?;
+        let stream = self.streams.get(near).ok_or(EffectError::NotFound)?;
         let (local, _) = stream.ends.ok_or(EffectError::NotFound)?;
         if self.listeners.len() >= self.config.listeners_max + self.config.listen.len() {
             return Err(EffectError::NotAllowed);
         }
-        let opened = || {
-            let socket = self.config.options.listen(SocketAddr::new(local.ip(), 0), 1)?;
-            let address = socket.local_addr()?.as_socket();
-            Ok((socket, address.ok_or_else(|| io::Error::other("no address of IP"))?))
-        };
-        let (socket, address) = opened().map_err(|error: io::Error| why_not(&error))?;
-        self.add_listener(Listener { socket, asked: Some(ticket), place: None })
-            .map_err(|error| why_not(&error))?;
-        Ok(address)
-    }
-
-    fn add_listener(&mut self, listener: Listener) -> io::Result<()> {
-        let number = self.next_listener;
-        self.next_listener = number.wrapping_add(1);
-        let data = EventData::new_u64(LISTENER | u64::from(number));
-        epoll::add(&self.epoll, &listener.socket, data, EventFlags::IN)?;
-        self.listeners.insert(number, listener);
-        Ok(())
-    }
-
-    /// A number that no path has and, as long as there are others, none had.
-    fn new_path(&mut self) -> PathId {
-        loop {
-            let path = PathId(self.next_path);
-            self.next_path = self.next_path.wrapping_add(1) % STREAMS;
-            if !self.streams.contains_key(&path) && !self.config.peers.contains_key(&path) {
-                return path;
-            }
-        }
-    }
-
-    fn insert(&mut self, path: PathId, stream: Carried) -> io::Result<()> {
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        let data = EventData::new_u64(u64::from(path.0));
-        epoll::add(&self.epoll, stream.socket(), data, flags)?;
-        self.streams.insert(path, stream);
-        self.statistics.streams_peak = self.statistics.streams_peak.max(self.streams.len());
-        Ok(())
+        let options = &self.config.options;
+        let opened = self.listeners.wait_for_one(&self.poll, options, local.ip(), ticket);
+        opened.map_err(|error| why_not(&error))
     }
 
     /// Forgets a stream; its socket is closed with what is returned.
     fn forget(&mut self, path: PathId) -> Option<Carried> {
-        let stream = self.streams.remove(&path)?;
+        let stream = self.streams.remove(path)?;
         self.timers.cancel(Timer::Left(path));
-        if let Some(ends) = stream.ends {
-            self.came_by.remove(&ends);
-        }
-        if self.held.is_some_and(|held| held.path == path) {
-            self.held = None;
-        }
+        self.outbox.take(path);
         Some(stream)
     }
 
     /// The engine leaves a stream: what it sent is still to arrive. Who closed now, with something
     /// unread or still to come, would reset the peer, which takes away what is under way.
     fn leave(&mut self, path: PathId) {
-        let held = self.held.take_if(|held| held.path == path);
-        let Some(stream) = self.streams.get_mut(&path) else { return };
+        let held = self.outbox.take(path);
+        let Some(stream) = self.streams.get_mut(path) else { return };
         if !stream.is_up() {
             self.forget(path);
             return;
         }
         stream.phase = Phase::Left;
         if held.is_some() {
-            stream.write(self.tx.bytes());
+            stream.write(self.outbox.bytes());
         }
         stream.shut_down(false);
         if stream.is_over() {
             self.forget(path);
             return;
         }
-        stream.paused = false;
-        self.enqueue(path);
+        self.streams.pause(path, false);
         let until = self.now() + self.config.linger;
         self.timers.set(Timer::Left(path), until, LEFT);
     }
@@ -597,39 +416,24 @@ impl<E: Engine> StreamDriver<E> {
             match timer {
                 Timer::Left(path) => _ = self.forget(path),
                 Timer::Rested(number) => {
-                    if let Some(listener) = self.listeners.get(&number) {
-                        let data = EventData::new_u64(LISTENER | u64::from(number));
-                        let flags = EventFlags::IN;
-                        let again = epoll::modify(&self.epoll, &listener.socket, data, flags);
-                        debug_assert!(again.is_ok(), "it is in the set: {again:?}");
-                    }
+                    self.listeners.watch(&self.poll, number, true);
                 }
             }
-        }
-    }
-
-    fn enqueue(&mut self, path: PathId) {
-        if let Some(stream) = self.streams.get_mut(&path)
-            && stream.readable
-            && !stream.paused
-            && !std::mem::replace(&mut stream.queued, true)
-        {
-            self.readable.push_back(path);
         }
     }
 
     /// Hands in pieces, one of each stream in turn; whether there may be more.
     fn receive(&mut self) -> bool {
         for _ in 0..READS {
-            let Some(path) = self.readable.pop_front() else { return false };
+            let Some(path) = self.streams.next_readable() else { return false };
             self.read(path);
         }
-        !self.readable.is_empty()
+        self.streams.has_readable()
     }
 
     /// Reads a piece of a stream, and hands it in.
     fn read(&mut self, path: PathId) {
-        let Some(stream) = self.streams.get_mut(&path) else { return };
+        let Some(stream) = self.streams.get_mut(path) else { return };
         stream.queued = false;
         let opening = matches!(stream.phase, Phase::Opening(_));
         if stream.paused || opening {
@@ -639,7 +443,7 @@ impl<E: Engine> StreamDriver<E> {
         let is_left = stream.phase == Phase::Left;
         match stream.read(&mut self.piece) {
             Got::Octets(len) => {
-                self.enqueue(path);
+                self.streams.enqueue(path);
                 if !is_left {
                     self.statistics.octets_received += len as u64;
                     let receive = Receive::datagram(path, &self.piece[..len]);
@@ -648,7 +452,7 @@ impl<E: Engine> StreamDriver<E> {
                 }
             }
             Got::Secured(names) => {
-                self.enqueue(path);
+                self.streams.enqueue(path);
                 if !is_left {
                     self.tell(path, PathEvent::Secured(names));
                 }
@@ -668,11 +472,11 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Writing has failed. What came before may still be read, by who reads.
     fn broken(&mut self, path: PathId) {
-        match self.streams.get_mut(&path) {
+        match self.streams.get_mut(path) {
             Some(stream) if stream.paused || stream.ended => self.lose(path),
             Some(stream) => {
                 stream.readable = true;
-                self.enqueue(path);
+                self.streams.enqueue(path);
             }
             None => {}
         }
@@ -688,7 +492,7 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Gives up a stream that both sides have ended.
     fn end_if_over(&mut self, path: PathId) {
-        if !self.streams.get(&path).is_some_and(Carried::is_over) {
+        if !self.streams.get(path).is_some_and(Carried::is_over) {
             return;
         }
         if let Some(stream) = self.forget(path)
@@ -702,26 +506,10 @@ impl<E: Engine> StreamDriver<E> {
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
             let now = self.clock.now();
-            let transmit = match self.held.take() {
-                Some(held) if held.not_before <= now => {
-                    self.observed.done(now, held.not_before);
-                    held
-                }
-                Some(held) => held,
-                None => {
-                    self.tx.clear();
-                    let Some(transmit) = self.engine.poll_transmit(now, &mut self.tx) else {
-                        return Ok(false);
-                    };
-                    transmit
-                }
-            };
-            if transmit.not_before > now {
-                self.held = Some(transmit);
-                return Ok(false);
-            }
+            let due = self.outbox.due(&mut self.engine, now, &mut self.observed);
+            let Some(Held { transmit, .. }) = due else { return Ok(false) };
             match &mut self.port {
-                Some(port) if transmit.path == Self::INTERFACE => port.send(&self.tx)?,
+                Some(port) if transmit.path == Self::INTERFACE => port.send(self.outbox.tx())?,
                 Some(_) | None => self.send(transmit.path),
             }
             self.effects();
@@ -731,8 +519,8 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Gives what was pulled to a stream, which keeps what the kernel does not take.
     fn send(&mut self, path: PathId) {
-        let bytes = self.tx.bytes();
-        let Some(stream) = self.streams.get_mut(&path).filter(|stream| stream.is_up()) else {
+        let bytes = self.outbox.bytes();
+        let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {
             return;
         };
         self.statistics.octets_sent += bytes.len() as u64;
@@ -749,33 +537,26 @@ impl<E: Engine> StreamDriver<E> {
     /// Waits for news, another thread, or whatever is due, and takes the news.
     fn wait(&mut self, busy: bool) -> io::Result<()> {
         // What was sent may have made room for what waits to be handed in.
-        if !busy && self.readable.is_empty() {
+        if !busy && !self.streams.has_readable() {
             let now = self.clock.now();
             let own = self.timers.next().map(|deadline| deadline.at);
             let engine = self.engine.poll_timeout().map(|deadline| deadline.at);
-            let held = self.held.map(|held| held.not_before);
+            let held = self.outbox.held().map(|held| held.until);
             let first = [own, engine, held].into_iter().flatten().min();
             let until = first.map_or(now + Self::TICK, |at| at.min(now + Self::TICK));
             if until > now {
                 let interest = Ready { readable: true, writable: false };
-                self.waker.wait(&self.epoll, interest, Some(until.since(now)))?;
+                self.waker.wait(&self.poll, interest, Some(until.since(now)))?;
                 self.observed.woken();
             }
         }
-        let mut space = [const { MaybeUninit::uninit() }; NEWS];
-        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let news = match epoll::wait(&self.epoll, &mut space[..], Some(&at_once)) {
-            Ok((news, _)) => news,
-            Err(Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        for &mut epoll::Event { flags, data, .. } in news {
-            let data = data.u64();
-            match (u32::try_from(data), data) {
-                (Ok(path), _) => self.heard(PathId(path), flags),
-                (Err(_), INTERFACE) => self.packets()?,
-                (Err(_), INTERFACE_NEWS) => self.interface_news()?,
-                (Err(_), _) => self.accept((data & !LISTENER) as u32),
+        let mut space = Space::new();
+        for news in self.poll.news(&mut space)? {
+            match news {
+                News::Stream(path, flags) => self.on_news(path, flags),
+                News::Listener(number) => self.accept(number),
+                News::Packets => self.packets()?,
+                News::Interface => self.interface_news()?,
             }
         }
         Ok(())
@@ -806,19 +587,17 @@ impl<E: Engine> StreamDriver<E> {
     fn pause_interface(&mut self, paused: bool) {
         let Some(port) = &mut self.port else { return };
         port.paused = paused;
-        let flags = if paused { EventFlags::empty() } else { EventFlags::IN };
-        let changed = epoll::modify(&self.epoll, &*port, EventData::new_u64(INTERFACE), flags);
-        debug_assert!(changed.is_ok(), "it is in the set: {changed:?}");
+        self.poll.watch_packets(port, !paused);
     }
 
-    /// What the kernel says of a stream.
-    fn heard(&mut self, path: PathId, flags: EventFlags) {
-        let Some(stream) = self.streams.get_mut(&path) else { return };
-        if let Phase::Opening(asked) = stream.phase {
+    /// Takes the kernel's news of a stream.
+    fn on_news(&mut self, path: PathId, flags: EventFlags) {
+        let Some(stream) = self.streams.get_mut(path) else { return };
+        if let Phase::Opening(ticket) = stream.phase {
             let over = EventFlags::OUT | EventFlags::ERR | EventFlags::HUP;
             if flags.intersects(over) {
                 stream.readable = flags.intersects(EventFlags::IN | EventFlags::RDHUP);
-                self.opened(path, asked);
+                self.opened(path, ticket);
             }
             return;
         }
@@ -833,7 +612,7 @@ impl<E: Engine> StreamDriver<E> {
         }
         if flags.intersects(EventFlags::IN | EventFlags::RDHUP | gone) && !stream.ended {
             stream.readable = true;
-            self.enqueue(path);
+            self.streams.enqueue(path);
         }
         if flags.intersects(EventFlags::OUT | gone) {
             self.write_on(path);
@@ -842,7 +621,7 @@ impl<E: Engine> StreamDriver<E> {
 
     /// There may be room in a stream.
     fn write_on(&mut self, path: PathId) {
-        let Some(stream) = self.streams.get_mut(&path) else { return };
+        let Some(stream) = self.streams.get_mut(path) else { return };
         if stream.is_written() || stream.kept() == 0 && !stream.blocked || !stream.write_on() {
             return;
         }
@@ -857,20 +636,20 @@ impl<E: Engine> StreamDriver<E> {
     }
 
     /// An attempt to connect is over.
-    fn opened(&mut self, path: PathId, asked: Option<Ticket>) {
-        let Some(stream) = self.streams.get_mut(&path) else { return };
+    fn opened(&mut self, path: PathId, ticket: Option<Ticket>) {
+        let Some(stream) = self.streams.get_mut(path) else { return };
         match stream.connected() {
             Ok(()) => {
                 self.statistics.connected += 1;
                 stream.phase = Phase::Up;
                 let ends = stream.ends;
-                let info = PathInfo { ends, asked, ..PathInfo::stream() };
+                let info = PathInfo { ends, asked: ticket, ..PathInfo::stream() };
                 self.tell(path, PathEvent::Up(info));
-                self.enqueue(path);
+                self.streams.enqueue(path);
             }
             Err(error) => {
                 self.forget(path);
-                self.not_made(path, asked, why_not(&error));
+                self.not_made(path, ticket, why_not(&error));
                 self.effects();
             }
         }
@@ -879,52 +658,39 @@ impl<E: Engine> StreamDriver<E> {
     /// Takes streams that wait at a listener.
     fn accept(&mut self, number: u32) {
         for _ in 0..ACCEPTS {
-            let Some(Listener { socket, asked, place }) = self.listeners.get(&number) else {
-                return;
+            let (socket, ends, ticket, place) = match self.listeners.accept(number) {
+                Accepted::Stream { socket, ends, ticket, place } => (socket, ends, ticket, place),
+                Accepted::Lost => continue,
+                Accepted::None => return,
+                Accepted::NoDescriptor => return self.rest(number),
             };
-            let (asked, place) = (*asked, *place);
-            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let socket = match accept_with(socket, flags) {
-                Ok(socket) => socket2::Socket::from(socket),
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    return self.rest(number);
-                }
-                Err(Errno::AGAIN) => return,
-                // It was over before it was taken, or its network was.
-                Err(_) => continue,
-            };
-            // One that is over by now has no ends.
-            let Some((local, peer)) = ends(&socket) else { continue };
             if self.streams.len() >= self.config.streams_max {
                 self.statistics.turned_away += 1;
                 reset_at_close(&socket.into());
                 continue;
             }
             let mut stream = Carried::new(socket, Phase::Up);
-            stream.ends = Some((local, peer));
-            let path = self.new_path();
-            if self.insert(path, stream).is_err() {
+            stream.ends = Some(ends);
+            let path = self.streams.new_path(|path| self.config.peers.contains_key(&path));
+            if self.streams.insert(&self.poll, path, stream).is_err() {
                 return self.rest(number);
             }
             self.statistics.accepted += 1;
-            if asked.is_some() {
-                self.listeners.remove(&number);
+            if ticket.is_some() {
+                self.listeners.remove(number);
             }
             if let Some(place) = place {
-                self.came_by.insert((local, peer), place);
+                self.streams.set_place(ends, place);
             }
-            let info = PathInfo { ends: Some((local, peer)), asked, ..PathInfo::stream() };
+            let info = PathInfo { ends: Some(ends), asked: ticket, ..PathInfo::stream() };
             self.tell(path, PathEvent::Up(info));
         }
     }
 
     /// No descriptor is left: the streams that wait at the listener go on waiting.
     fn rest(&mut self, number: u32) {
-        let Some(listener) = self.listeners.get(&number) else { return };
         self.statistics.rests += 1;
-        let data = EventData::new_u64(LISTENER | u64::from(number));
-        let rests = epoll::modify(&self.epoll, &listener.socket, data, EventFlags::empty());
-        debug_assert!(rests.is_ok(), "it is in the set: {rests:?}");
+        self.listeners.watch(&self.poll, number, false);
         self.timers.set(Timer::Rested(number), self.now() + REST, RESTS);
     }
 }
@@ -932,20 +698,3 @@ impl<E: Engine> StreamDriver<E> {
 /// Why there are timers.
 const LEFT: &str = "a stream that was left";
 const RESTS: &str = "no descriptor was left";
-const NO_STORE: &str = "this driver has no store";
-
-/// Ours and the peer's.
-fn ends(socket: &socket2::Socket) -> Option<(SocketAddr, SocketAddr)> {
-    let (local, peer) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
-    local.as_socket().zip(peer.as_socket())
-}
-
-/// Why a stream is not made, in words.
-fn why_not(error: &io::Error) -> EffectError {
-    match Errno::from_io_error(error) {
-        Some(Errno::CONNREFUSED) => EffectError::Failed("nobody listens there".to_owned()),
-        Some(Errno::TIMEDOUT) => EffectError::Failed("the peer does not answer".to_owned()),
-        Some(Errno::PERM | Errno::ACCESS) => EffectError::NotAllowed,
-        _ => EffectError::Failed(error.to_string()),
-    }
-}

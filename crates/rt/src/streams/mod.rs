@@ -1,13 +1,18 @@
 //! One engine on streams of the kernel's TCP.
 
 mod carried;
+mod config;
 mod driver;
+mod listeners;
 mod options;
+mod poll;
+mod table;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use self::driver::{Listening, StreamConfig, StreamDriver, StreamEvent, StreamStatistics};
+pub use self::config::{Listening, StreamConfig, StreamEvent, StreamStatistics};
+pub use self::driver::StreamDriver;
 pub use self::options::StreamOptions;
 pub use self::tls::{Tls, TlsError, TlsFiles};
 

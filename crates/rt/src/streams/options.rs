@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use engine::EffectError;
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
@@ -183,4 +185,14 @@ fn set<T: Copy>(
         libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len)
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Reason why a stream is not made, in words.
+pub(super) fn why_not(error: &io::Error) -> EffectError {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED) => EffectError::Failed("nobody listens there".to_owned()),
+        Some(Errno::TIMEDOUT) => EffectError::Failed("the peer does not answer".to_owned()),
+        Some(Errno::PERM | Errno::ACCESS) => EffectError::NotAllowed,
+        _ => EffectError::Failed(error.to_string()),
+    }
 }

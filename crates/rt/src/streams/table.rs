@@ -1,0 +1,132 @@
+//! Streams of a driver, by path.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+
+use engine::{PathId, Ticket};
+
+use super::carried::{Carried, Phase};
+use super::poll::Poll;
+
+/// Numbers of paths from here on are not given to streams: an engine that has others beside numbers
+/// those itself.
+const STREAMS: u32 = 1 << 31;
+
+/// Streams of a driver, by path.
+#[derive(Debug)]
+pub(super) struct Table {
+    streams: BTreeMap<PathId, Carried>,
+    next_path: u32,
+    /// Streams that may have something to be handed in, each once.
+    readable: VecDeque<PathId>,
+    /// The place of the listener by which a peer came to an address, while the stream is there.
+    came_by: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    peak: usize,
+}
+
+impl Table {
+    /// An empty one, which numbers streams from `first` on.
+    pub(super) fn new(first: u32) -> Self {
+        Self {
+            streams: BTreeMap::new(),
+            next_path: first,
+            readable: VecDeque::new(),
+            came_by: BTreeMap::new(),
+            peak: 0,
+        }
+    }
+
+    pub(super) fn get(&self, path: PathId) -> Option<&Carried> {
+        self.streams.get(&path)
+    }
+
+    pub(super) fn get_mut(&mut self, path: PathId) -> Option<&mut Carried> {
+        self.streams.get_mut(&path)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// The most streams there were at one time.
+    pub(super) fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Bytes that wait for room in the kernel.
+    pub(super) fn kept(&self) -> usize {
+        self.streams.values().map(Carried::kept).sum()
+    }
+
+    /// A number that no path has and, as long as there are others, none had.
+    pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
+        loop {
+            let path = PathId(self.next_path);
+            self.next_path = self.next_path.wrapping_add(1) % STREAMS;
+            if !self.streams.contains_key(&path) && !is_taken(path) {
+                return path;
+            }
+        }
+    }
+
+    /// Adds a stream, which is watched from now on.
+    pub(super) fn insert(&mut self, poll: &Poll, path: PathId, stream: Carried) -> io::Result<()> {
+        poll.add_stream(path, stream.socket())?;
+        self.streams.insert(path, stream);
+        self.peak = self.peak.max(self.streams.len());
+        Ok(())
+    }
+
+    /// Removes a stream; its socket is closed with what is returned.
+    pub(super) fn remove(&mut self, path: PathId) -> Option<Carried> {
+        let stream = self.streams.remove(&path)?;
+        if let Some(ends) = stream.ends {
+            self.came_by.remove(&ends);
+        }
+        Some(stream)
+    }
+
+    /// The stream that is being connected for an effect.
+    pub(super) fn opening(&self, ticket: Ticket) -> Option<PathId> {
+        let phase = Phase::Opening(Some(ticket));
+        self.streams.iter().find(|(_, stream)| stream.phase == phase).map(|(path, _)| *path)
+    }
+
+    /// Records the listener by which a stream with these ends came.
+    pub(super) fn set_place(&mut self, ends: (SocketAddr, SocketAddr), place: usize) {
+        self.came_by.insert(ends, place);
+    }
+
+    /// The listener by which a stream with these ends came.
+    pub(super) fn place(&self, ends: (SocketAddr, SocketAddr)) -> Option<usize> {
+        self.came_by.get(&ends).copied()
+    }
+
+    /// Stops reading from a stream, or resumes it.
+    pub(super) fn pause(&mut self, path: PathId, is_paused: bool) {
+        if let Some(stream) = self.streams.get_mut(&path) {
+            stream.paused = is_paused;
+            self.enqueue(path);
+        }
+    }
+
+    /// Queues a stream for reading, unless it is paused, has nothing, or is queued already.
+    pub(super) fn enqueue(&mut self, path: PathId) {
+        if let Some(stream) = self.streams.get_mut(&path)
+            && stream.readable
+            && !stream.paused
+            && !std::mem::replace(&mut stream.queued, true)
+        {
+            self.readable.push_back(path);
+        }
+    }
+
+    pub(super) fn next_readable(&mut self) -> Option<PathId> {
+        self.readable.pop_front()
+    }
+
+    pub(super) fn has_readable(&self) -> bool {
+        !self.readable.is_empty()
+    }
+}
