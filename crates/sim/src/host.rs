@@ -1,42 +1,27 @@
-//! Drives one engine by the rules of the contract.
+//! An engine with what a host has around it, in a simulated world and in an emulated one.
 
 use std::fmt;
 
-use engine::{Effect, EffectError, Engine, Input, PathEffect, Rng, Time, Transmit, TxBuf};
+use engine::{Engine, Input, Rng, StoreEffect, Time};
 
-use crate::net::Network;
-use crate::packet::Packet;
-use crate::stack::{Arrival, HostConfig, Stack, datagram};
 use crate::store::Store;
-use crate::world::HostId;
 
 /// Makes a host's engine: given how often it was restarted and its randomness.
-pub(crate) type Factory<E> = Box<dyn FnMut(u32, Rng) -> E + Send>;
+type Factory<E> = Box<dyn FnMut(u32, Rng) -> E + Send>;
 
-/// Inputs, effects and batches of one engine at one moment beyond which it is taken to be stuck.
-const WORK_MAX: u64 = 20_000_000;
-
-pub(crate) struct Host<E> {
-    pub(crate) engine: Option<E>,
-    pub(crate) factory: Option<Factory<E>>,
-    pub(crate) restarts: u32,
-    pub(crate) stack: Stack,
-    pub(crate) store: Store,
-    tx: TxBuf,
-    /// The batch in `tx`, not to be sent yet.
-    held: Option<Transmit>,
-    deadline: Option<engine::Deadline>,
+/// An engine that may crash and be restarted, and the store that outlives it. How packets reach it
+/// is the world's affair.
+pub struct Host<E> {
+    name: String,
+    seed: u64,
+    factory: Option<Factory<E>>,
+    engine: Option<E>,
+    restarts: u32,
+    store: Store,
 }
 
-/// An engine broke the contract.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Violation(pub(crate) String);
-
-type Indications<E> = Vec<(Time, HostId, <E as Engine>::Indication)>;
-
 /// The name of the stream of random numbers that a host's engine draws from after so many restarts.
-#[must_use]
-pub fn engine_stream(host: &str, restarts: u32) -> String {
+fn engine_stream(host: &str, restarts: u32) -> String {
     match restarts {
         0 => format!("engine {host}"),
         restarts => format!("engine {host} restart {restarts}"),
@@ -44,210 +29,96 @@ pub fn engine_stream(host: &str, restarts: u32) -> String {
 }
 
 impl<E: Engine> Host<E> {
-    pub(crate) fn new(index: usize, config: HostConfig, seed: u64) -> Self {
-        let store = Store::of_host(seed, &config.name);
-        let tx = TxBuf::new(config.batch);
-        let stack = Stack::new(index, config);
-        Self {
-            engine: None,
-            factory: None,
-            restarts: 0,
-            stack,
-            store,
-            tx,
-            held: None,
-            deadline: None,
-        }
+    /// A host of this name in a world with this seed, without an engine.
+    #[must_use]
+    pub fn new(name: impl Into<String>, seed: u64, store: Store) -> Self {
+        let (factory, engine, restarts) = (None, None, 0);
+        Self { name: name.into(), seed, factory, engine, restarts, store }
     }
 
-    /// When this host has something to do next.
-    pub(crate) fn due(&self) -> Option<Time> {
-        let held = self.held.map(|transmit| transmit.not_before);
-        let deadline = self.deadline.map(|deadline| deadline.at);
-        [held, deadline, self.store.next()].into_iter().flatten().min()
+    /// Sets what makes its engine, which starts with [`Host::start`].
+    pub fn install(&mut self, factory: impl FnMut(u32, Rng) -> E + Send + 'static) {
+        self.factory = Some(Box::new(factory));
     }
 
-    /// Makes the engine, if there is a factory for it, and tells it its paths.
-    pub(crate) fn start(&mut self, now: Time, seed: u64, net: &mut Network) {
-        let Some(factory) = &mut self.factory else { return };
-        let name = &self.stack.config.name;
-        let name = engine_stream(name, self.restarts);
-        self.engine = Some(factory(self.restarts, Rng::new(seed, &name)));
-        self.stack.start(now, net);
+    /// Name of the host.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// The engine vanishes with all it held; files and records stay.
-    pub(crate) fn crash(&mut self, now: Time, net: &mut Network) {
-        if self.engine.take().is_some() {
-            self.held = None;
-            self.deadline = None;
-            self.stack.stop(net);
+    /// The engine, if it runs.
+    #[must_use]
+    pub fn engine(&self) -> Option<&E> {
+        self.engine.as_ref()
+    }
+
+    /// The engine, if it runs.
+    pub fn engine_mut(&mut self) -> Option<&mut E> {
+        self.engine.as_mut()
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The store.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Makes the engine. Returns `false` if nothing was installed.
+    pub fn start(&mut self) -> bool {
+        let Some(factory) = &mut self.factory else { return false };
+        let stream = engine_stream(&self.name, self.restarts);
+        self.engine = Some(factory(self.restarts, Rng::new(self.seed, &stream)));
+        true
+    }
+
+    /// Makes the next engine after a crash. Returns `false` if nothing was installed.
+    pub fn restart(&mut self) -> bool {
+        self.restarts += 1;
+        self.start()
+    }
+
+    /// Ends the engine with all it held; files and records stay. Returns `false` if none ran.
+    pub fn crash(&mut self, now: Time) -> bool {
+        let ran = self.engine.take().is_some();
+        if ran {
             self.store.crash(now);
         }
+        ran
     }
 
-    /// Takes a packet that a link from a neighbour delivered: passes it on, hands it in, or both if
-    /// it is for a group.
-    pub(crate) fn arrive(
-        &mut self,
-        now: Time,
-        packet: Packet,
-        neighbour: usize,
-        net: &mut Network,
-    ) {
-        let Some(packet) = self.stack.pass_on(now, packet, net) else { return };
-        let running = self.engine.is_some();
-        let arrival = match self.stack.interface_to(neighbour, net) {
-            Some(path) => self.stack.receive_packet(now, path, packet, running),
-            None => self.stack.receive(now, packet, running, net),
-        };
-        self.deliver(now, arrival, net);
-    }
-
-    /// Hands in a packet for this host.
-    fn deliver(&mut self, now: Time, arrival: Arrival, net: &mut Network) {
-        match arrival {
-            Arrival::Dropped(packet) => net.pool.recycle(packet),
-            Arrival::Kept => {}
-            Arrival::Received { arrived, ecn, data, packet } => {
-                if let Some(engine) = &mut self.engine {
-                    // A peer met just now is announced before its first datagram.
-                    while let Some((path, event)) = self.stack.events.pop_front() {
-                        engine.handle_input(now, Input::Path(path, event));
-                    }
-                    let received = datagram(arrived, ecn, &packet.bytes()[data]);
-                    engine.handle_input(now, Input::Receive(received));
-                }
-                net.pool.recycle(packet);
-            }
+    /// Hands an input to the engine, if it runs.
+    pub fn hand_in(&mut self, now: Time, input: Input<'_>) {
+        if let Some(engine) = &mut self.engine {
+            engine.handle_input(now, input);
         }
     }
 
-    /// Does what is due: completes effects, sends the batch that was held, tells the time.
-    pub(crate) fn act(
-        &mut self,
-        now: Time,
-        net: &mut Network,
-        told: &mut Indications<E>,
-    ) -> Result<(), Violation> {
+    /// Has the store carry out an effect.
+    pub fn submit(&mut self, now: Time, effect: StoreEffect) {
+        if let Some((ticket, answer)) = self.store.submit(now, effect) {
+            self.hand_in(now, Input::Done(ticket, answer));
+        }
+    }
+
+    /// Hands in what the store has done by now. Returns whether that was anything.
+    pub fn complete(&mut self, now: Time) -> bool {
+        let mut any = false;
         while let Some((ticket, answer)) = self.store.pop(now) {
-            if let Some(engine) = &mut self.engine {
-                engine.handle_input(now, Input::Done(ticket, answer));
-            }
+            self.hand_in(now, Input::Done(ticket, answer));
+            any = true;
         }
-        if let Some(transmit) = self.held.filter(|transmit| transmit.not_before <= now) {
-            self.held = None;
-            self.stack.send(now, &transmit, self.tx.bytes(), net);
-        }
-        let Some(engine) = &mut self.engine else { return Ok(()) };
-        if self.deadline.is_none_or(|deadline| deadline.at > now) {
-            return self.drain(now, net, told);
-        }
-        engine.handle_timeout(now);
-        self.drain(now, net, told)?;
-        match self.deadline {
-            Some(deadline) if deadline.at <= now => Err(Violation(format!(
-                "its timer \"{}\" is still due at {} after the time was told",
-                deadline.why, deadline.at
-            ))),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Pulls effects, batches and indications until there are none, then the deadline.
-    pub(crate) fn drain(
-        &mut self,
-        now: Time,
-        net: &mut Network,
-        told: &mut Indications<E>,
-    ) -> Result<(), Violation> {
-        let mut work = 0;
-        loop {
-            let before = work;
-            self.hand_in(now, net, &mut work);
-            work += self.carry_out_effects(now, net);
-            work += self.pull(now, net);
-            let Some(engine) = &mut self.engine else { return Ok(()) };
-            while let Some(indication) = engine.poll_indication() {
-                told.push((now, HostId(self.stack.index), indication));
-                work += 1;
-            }
-            if work == before {
-                self.deadline = engine.poll_timeout();
-                return Ok(());
-            }
-            if work > WORK_MAX {
-                return Err(Violation(format!("it found no end of work at {now}")));
-            }
-        }
-    }
-
-    /// Hands in path events and packets that waited for reading to resume.
-    fn hand_in(&mut self, now: Time, net: &mut Network, work: &mut u64) {
-        loop {
-            if let Some((path, event)) = self.stack.events.pop_front() {
-                if let Some(engine) = &mut self.engine {
-                    engine.handle_input(now, Input::Path(path, event));
-                }
-            } else if let Some((path, packet)) = self.stack.resumed.pop_front() {
-                let arrival = self.stack.receive_again(now, path, packet, net);
-                self.deliver(now, arrival, net);
-            } else {
-                return;
-            }
-            *work += 1;
-        }
-    }
-
-    fn carry_out_effects(&mut self, now: Time, net: &mut Network) -> u64 {
-        let mut work = 0;
-        let Some(engine) = &mut self.engine else { return 0 };
-        while work < WORK_MAX
-            && let Some(effect) = engine.poll_effect()
-        {
-            work += 1;
-            match effect {
-                Effect::Store(effect) => {
-                    if let Some((ticket, answer)) = self.store.submit(now, effect) {
-                        engine.handle_input(now, Input::Done(ticket, answer));
-                    }
-                }
-                // Hosts carry datagrams.
-                Effect::Stream(effect) => {
-                    if let Some(ticket) = effect.ticket() {
-                        let answer = Err(EffectError::NotAllowed);
-                        engine.handle_input(now, Input::Done(ticket, answer));
-                    }
-                }
-                Effect::Path(PathEffect::Open { path }) => self.stack.open(now, path, net),
-                Effect::Path(PathEffect::Close { path }) => self.stack.close(path),
-                Effect::Path(PathEffect::PauseRead { path }) => self.stack.pause(path, true),
-                Effect::Path(PathEffect::ResumeRead { path }) => self.stack.pause(path, false),
-            }
-        }
-        work
-    }
-
-    /// Pulls batches until there is none, or one that must not be sent yet.
-    fn pull(&mut self, now: Time, net: &mut Network) -> u64 {
-        let mut work = 0;
-        let Some(engine) = &mut self.engine else { return 0 };
-        while self.held.is_none() && self.stack.events.is_empty() && work < WORK_MAX {
-            self.tx.clear();
-            let Some(transmit) = engine.poll_transmit(now, &mut self.tx) else { break };
-            work += 1;
-            if transmit.not_before > now {
-                self.held = Some(transmit);
-            } else {
-                self.stack.send(now, &transmit, self.tx.bytes(), net);
-            }
-        }
-        work
+        any
     }
 }
 
 impl<E> fmt::Debug for Host<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("name", &self.stack.config.name).finish_non_exhaustive()
+        f.debug_struct("Host").field("name", &self.name).finish_non_exhaustive()
     }
 }

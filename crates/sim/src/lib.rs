@@ -15,6 +15,7 @@
 
 mod agenda;
 mod capture;
+mod driver;
 mod host;
 mod net;
 mod packet;
@@ -24,7 +25,7 @@ mod store;
 mod trace;
 mod world;
 
-pub use host::engine_stream;
+pub use host::Host;
 pub use packet::{HEADERS_LEN, Packet};
 pub use stack::HostConfig;
 pub use stats::{HostStats, PortStats, Traffic};

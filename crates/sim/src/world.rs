@@ -10,7 +10,7 @@ use engine::{Engine, PathEvent, PathId, PathInfo, Rng, Time};
 use link::{ConfigError, Link};
 
 use crate::agenda::Agenda;
-use crate::host::{Host, Violation};
+use crate::driver::{Driver, Violation};
 use crate::net::{Chore, Network, Node};
 use crate::packet::Packet;
 use crate::stack::HostConfig;
@@ -100,13 +100,13 @@ pub struct World<E: Engine> {
     seed: u64,
     now: Time,
     events: u64,
-    hosts: Vec<Host<E>>,
+    hosts: Vec<Driver<E>>,
     /// When each host has something to do next.
     due: Agenda,
     net: Network,
     actions: BTreeMap<(Time, u64), Action<E>>,
     actions_added: u64,
-    told: Vec<(Time, HostId, E::Indication)>,
+    indications: Vec<(Time, HostId, E::Indication)>,
     /// Hosts whose engine has not been made yet.
     unstarted: Vec<usize>,
     stuck: Option<(HostId, String)>,
@@ -141,7 +141,7 @@ impl<E: Engine> World<E> {
             net: Network::default(),
             actions: BTreeMap::new(),
             actions_added: 0,
-            told: Vec::new(),
+            indications: Vec::new(),
             unstarted: Vec::new(),
             stuck: None,
             idle_changes: 0,
@@ -167,14 +167,14 @@ impl<E: Engine> World<E> {
             address: config.address,
             routes: BTreeMap::new(),
         });
-        self.hosts.push(Host::new(self.hosts.len(), config, self.seed));
+        self.hosts.push(Driver::new(self.hosts.len(), config, self.seed));
         HostId(self.hosts.len() - 1)
     }
 
     /// Gives a host its engine, made when the world next moves and after each restart. The
     /// factory is told how often the host was restarted.
     pub fn install(&mut self, host: HostId, factory: impl FnMut(u32, Rng) -> E + Send + 'static) {
-        self.hosts[host.0].factory = Some(Box::new(factory));
+        self.hosts[host.0].host.install(factory);
         if !self.unstarted.contains(&host.0) {
             self.unstarted.push(host.0);
         }
@@ -200,7 +200,7 @@ impl<E: Engine> World<E> {
         let host = &mut hosts[host.0];
         host.stack.add_path(path, local_port, remote, info, net);
         host.stack.resolve(net);
-        if host.engine.is_some() {
+        if host.host.engine().is_some() {
             host.stack.announce_last(*now, net);
             let index = host.stack.index;
             self.settle(index);
@@ -219,7 +219,7 @@ impl<E: Engine> World<E> {
         let host = &mut hosts[host.0];
         host.stack.add_interface(path, link.0, info, net);
         host.stack.resolve(net);
-        if host.engine.is_some() {
+        if host.host.engine().is_some() {
             host.stack.announce_last(*now, net);
             let index = host.stack.index;
             self.settle(index);
@@ -274,13 +274,13 @@ impl<E: Engine> World<E> {
 
     /// A host's store.
     pub fn store(&mut self, host: HostId) -> &mut Store {
-        &mut self.hosts[host.0].store
+        self.hosts[host.0].host.store_mut()
     }
 
     /// A host's engine, if it runs.
     #[must_use]
     pub fn engine(&self, host: HostId) -> Option<&E> {
-        self.hosts[host.0].engine.as_ref()
+        self.hosts[host.0].host.engine()
     }
 
     /// A link's model and its counters.
@@ -295,7 +295,7 @@ impl<E: Engine> World<E> {
     /// If the host has no engine or it has crashed.
     pub fn call<R>(&mut self, host: HostId, request: impl FnOnce(&mut E, Time) -> R) -> R {
         self.start_engines();
-        let engine = self.hosts[host.0].engine.as_mut().expect("the host has a running engine");
+        let engine = self.hosts[host.0].host.engine_mut().expect("the host has a running engine");
         let answer = request(engine, self.now);
         self.settle(host.0);
         answer
@@ -359,7 +359,7 @@ impl<E: Engine> World<E> {
 
     /// What the engines told their users since the last call, in order.
     pub fn drain_indications(&mut self) -> Vec<(Time, HostId, E::Indication)> {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.indications)
     }
 
     /// What a link did with its packets.
@@ -544,7 +544,7 @@ impl<E: Engine> World<E> {
                 }
             }
             Source::Host(index) => {
-                let done = self.hosts[index].act(self.now, &mut self.net, &mut self.told);
+                let done = self.hosts[index].act(self.now, &mut self.net, &mut self.indications);
                 self.note(index, done);
             }
         }
@@ -559,10 +559,7 @@ impl<E: Engine> World<E> {
             }
             Action::Restart(host) => {
                 let index = host.0;
-                let host = &mut hosts[index];
-                host.crash(*now, net);
-                host.restarts += 1;
-                host.start(*now, self.seed, net);
+                hosts[index].restart(*now, net);
                 self.settle(index);
             }
             Action::SetLink(link, change) => {
@@ -583,7 +580,7 @@ impl<E: Engine> World<E> {
                 }
             }
             Action::Call(host, request) => {
-                if let Some(engine) = hosts[host.0].engine.as_mut() {
+                if let Some(engine) = hosts[host.0].host.engine_mut() {
                     request(engine, *now);
                     self.settle(host.0);
                 }
@@ -607,13 +604,13 @@ impl<E: Engine> World<E> {
 
     fn start_engines(&mut self) {
         for index in std::mem::take(&mut self.unstarted) {
-            self.hosts[index].start(self.now, self.seed, &mut self.net);
+            self.hosts[index].start(self.now, &mut self.net);
             self.settle(index);
         }
     }
 
     fn settle(&mut self, index: usize) {
-        let done = self.hosts[index].drain(self.now, &mut self.net, &mut self.told);
+        let done = self.hosts[index].drain(self.now, &mut self.net, &mut self.indications);
         self.note(index, done);
     }
 

@@ -1,7 +1,8 @@
 //! What a scenario is in the emulator's words.
 
-mod actor;
 pub mod beside;
+mod host;
+mod paths;
 pub mod tools;
 pub mod transfers;
 

@@ -25,7 +25,8 @@ use rt::{Clock, Control, Driver, Group, Waker};
 use sim::Store;
 use transport::text::SpecError;
 
-use super::actor::{Act, Actor, Back, Known};
+use super::host::{EmulatedHost, Planned};
+use super::paths::{Back, KnownPath};
 use super::tools::{self, Errand, Ports, Ties};
 use crate::scratch::Scratch;
 use crate::tool::Outcome;
@@ -108,7 +109,7 @@ struct Player<'a> {
     peers: Vec<(PathId, SocketAddr)>,
     /// Its groups, each with the device that leads there.
     groups: Vec<(PathId, SocketAddr, Option<&'a str>)>,
-    actor: Actor,
+    emulated: EmulatedHost,
     /// Whether all that it sends has a rate.
     paced: bool,
 }
@@ -184,29 +185,29 @@ fn carry_out(
         players: players(world, &own, &topology, &own_contents)?,
         errands: tools::errands((world, ports), scenario, &topology, contents, &folder)?,
     };
-    let Played { actors, carried, ended, clock } =
+    let Played { hosts, carried, ended, clock } =
         play((world, stay), scenario, &company.errands, company.players, cancelled, progress)?;
     let time_s = clock.now().as_secs_f64();
     let report = world.links().report();
     let report = report.ok_or_else(|| TransfersError::Links(io::Error::other("they stopped")))?;
     let alone = scenario.transfers.len() == 1;
-    let seen = Seen { alone, ..seen(&own, &actors, &report) };
+    let seen = Seen { alone, ..seen(&own, &hosts, &report) };
     let by_engines = seen.transfers(&own, &topology, &own_contents, |host, file, content| {
-        actors.get(&host).and_then(|actor| actor.store().get(file)) == Some(content)
+        hosts.get(&host).and_then(|emulated| emulated.store().get(file)) == Some(content)
     })?;
     let mut by_tools = Vec::new();
     for (errand, outcome) in company.errands.iter().zip(carried) {
         by_tools.push(errand.metrics(scenario, &topology, outcome.transpose()?)?);
     }
     let names: Vec<_> = scenario.nodes.keys().collect();
-    let under_way = actors.iter().map(|(host, actor)| {
-        (names[*host].clone(), actor.engine().map_or(0, |engine| engine.under_way()))
+    let under_way = hosts.iter().map(|(host, emulated)| {
+        (names[*host].clone(), emulated.engine().map_or(0, |engine| engine.under_way()))
     });
     Ok(Run {
         seed: scenario.seed,
         ended,
         time_s,
-        events: actors.values().map(|actor| actor.sight().events).sum(),
+        events: hosts.values().map(|emulated| emulated.record().events).sum(),
         transfers: in_order(scenario, by_engines, by_tools),
         links: seen.links(scenario),
         gateways: BTreeMap::new(),
@@ -250,9 +251,9 @@ fn players<'a>(
         cast::fill_store(&mut store, scenario, (name, node), contents)?;
         let mut player = player(world, (scenario, topology), part, name, store)?;
         for crash in &node.crashes {
-            player.actor.plan(time(crash.at), Act::Crash);
+            player.emulated.plan(time(crash.at), Planned::Crash);
             if let Some(restart) = crash.restart {
-                player.actor.plan(time(restart), Act::Restart);
+                player.emulated.plan(time(restart), Planned::Restart);
             }
         }
         players.push(player);
@@ -262,7 +263,7 @@ fn players<'a>(
             let host = topology.node(begins);
             let start = time(transfer.start.unwrap_or_default());
             for player in players.iter_mut().filter(|player| Some(player.index) == host) {
-                player.actor.plan(start, Act::Ask(index, Box::new(request.clone())));
+                player.emulated.plan(start, Planned::Request(index, Box::new(request.clone())));
             }
         }
     }
@@ -293,7 +294,7 @@ fn player<'a>(
                 let back = last.map(|last| scenario.links[last].config()).transpose()?;
                 let back = back
                     .map(|link| Back { delay: link.delay.at(Time::ZERO), outages: link.outages });
-                known.push(Known { path, info, outages, back });
+                known.push(KnownPath { path, info, outages, back });
             }
             Way::Listen { info } => infos.push(info),
             Way::Group { path, remote, info, links, .. } => {
@@ -304,7 +305,7 @@ fn player<'a>(
                 let outages =
                     own.iter().map(|(_, link)| Ok(scenario.links[*link].config()?.outages));
                 let outages = outages.collect::<Result<_, SpecError>>()?;
-                known.push(Known { path, info, outages, back: None });
+                known.push(KnownPath { path, info, outages, back: None });
             }
         }
     }
@@ -325,9 +326,9 @@ fn player<'a>(
     if paced {
         driver.buffers.send = BUFFER_MIN;
     }
-    let actor = Actor::new(name, scenario.seed, config, store, known, stranger);
-    let actor = actor.timed(host.timings());
-    Ok(Player { index, host, config: driver, peers, groups, actor, paced })
+    let emulated = EmulatedHost::new(name, scenario.seed, config, store, known, stranger);
+    let emulated = emulated.timed(host.timings());
+    Ok(Player { index, host, config: driver, peers, groups, emulated, paced })
 }
 
 /// The rate at which packets can come to a host, in bit/s; `None` if there is a link without one.
@@ -352,7 +353,7 @@ struct Company<'a> {
 /// What is left when everything has happened.
 struct Played {
     /// The hosts.
-    actors: BTreeMap<usize, Actor>,
+    hosts: BTreeMap<usize, EmulatedHost>,
     /// What came of the errands, in their order; `None` of one that never began.
     carried: Vec<Option<Result<Outcome, TransfersError>>>,
     /// Why it is over.
@@ -409,10 +410,10 @@ fn play(
         let watch = Watch { world, stay, standings: &standings, errands, clock, until };
         let ended = watch.until_over(cancelled, progress);
         stop.store(true, Ordering::Relaxed);
-        let actors = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
-        let actors = actors.collect();
+        let hosts = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
+        let hosts = hosts.collect();
         let carried = carriers.into_iter().map(|thread| thread.join().ok().flatten()).collect();
-        Ok(Played { actors, carried, ended, clock })
+        Ok(Played { hosts, carried, ended, clock })
     })
 }
 
@@ -449,7 +450,7 @@ impl Player<'_> {
         ready: &mpsc::Sender<Result<(), TransfersError>>,
         begin: &mpsc::Receiver<Clock>,
         stop: &AtomicBool,
-    ) -> Option<(usize, Actor)> {
+    ) -> Option<(usize, EmulatedHost)> {
         let index = self.index;
         let name = self.host.plan().name.clone();
         let paced = self.paced;
@@ -467,24 +468,24 @@ impl Player<'_> {
         }
         let _ = ready.send(Ok(()));
         driver.set_clock(begin.recv().ok()?);
-        let ran = driver.run(stop, |_, actor, _| {
+        let ran = driver.run(stop, |_, emulated, _| {
             let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
-            *standing = Standing::of(actor);
+            *standing = Standing::of(emulated);
             Control::Continue
         });
-        let actor = driver.into_engine();
+        let emulated = driver.into_engine();
         if let Err(error) = ran {
             let failed = Some(format!("{name}: {error}"));
             let mut standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
-            *standing = Standing { failed, ..Standing::of(&actor) };
+            *standing = Standing { failed, ..Standing::of(&emulated) };
         }
-        Some((index, actor))
+        Some((index, emulated))
     }
 
     /// Goes to the host and opens its sockets.
-    fn open(self) -> io::Result<Driver<Actor>> {
+    fn open(self) -> io::Result<Driver<EmulatedHost>> {
         self.host.enter()?;
-        let mut driver = Driver::without_store(self.config, self.actor, Waker::new()?)?;
+        let mut driver = Driver::without_store(self.config, self.emulated, Waker::new()?)?;
         for (path, address) in self.peers {
             driver.add_peer_at(path, address);
         }
@@ -497,14 +498,14 @@ impl Player<'_> {
 }
 
 impl Standing {
-    fn of(actor: &Actor) -> Self {
-        let sight = actor.sight();
+    fn of(emulated: &EmulatedHost) -> Self {
+        let record = emulated.record();
         Self {
-            at_rest: actor.is_at_rest(),
-            ended: sight.ends.len() as u64,
-            sent: sight.stats.sent.packets,
-            received: sight.stats.received.packets,
-            received_bytes: sight.stats.received.payload_bytes,
+            at_rest: emulated.is_at_rest(),
+            ended: record.ends.len() as u64,
+            sent: record.stats.sent.packets,
+            received: record.stats.received.packets,
+            received_bytes: record.stats.received.payload_bytes,
             failed: None,
         }
     }
@@ -585,28 +586,30 @@ impl Watch<'_> {
     }
 }
 
-fn seen(scenario: &Scenario, actors: &BTreeMap<usize, Actor>, report: &Report) -> Seen {
+fn seen(scenario: &Scenario, hosts: &BTreeMap<usize, EmulatedHost>, report: &Report) -> Seen {
     let mut answers = vec![None; scenario.transfers.len()];
     let mut ends = Vec::new();
-    for (host, actor) in actors {
-        for (transfer, answer) in &actor.sight().answers {
+    for (host, emulated) in hosts {
+        for (transfer, answer) in &emulated.record().answers {
             let before: Result<(), String> = answers[*transfer].take().unwrap_or(Ok(()));
             answers[*transfer] = Some(before.and(answer.clone()));
         }
-        ends.extend(actor.sight().ends.iter().map(|(at, end)| (*at, *host, end.clone())));
+        ends.extend(emulated.record().ends.iter().map(|(at, end)| (*at, *host, end.clone())));
     }
     ends.sort_by_key(|(at, ..)| *at);
-    let of_host = |host| actors.get(&host);
+    let of_host = |host| hosts.get(&host);
     Seen {
         answers,
         begins: Vec::new(),
         latencies: Vec::new(),
         ends,
         hosts: (0..scenario.nodes.len())
-            .map(|host| of_host(host).map(|actor| actor.sight().stats.clone()).unwrap_or_default())
+            .map(|host| {
+                of_host(host).map(|emulated| emulated.record().stats.clone()).unwrap_or_default()
+            })
             .collect(),
         repairs: (0..scenario.nodes.len())
-            .map(|host| of_host(host).and_then(Actor::engine)?.repairs())
+            .map(|host| of_host(host).and_then(EmulatedHost::engine)?.repairs())
             .collect(),
         buffers: vec![None; scenario.nodes.len()],
         links: report.links.iter().map(|link| link.stats.clone()).collect(),
