@@ -103,7 +103,7 @@ fn datagram(text: &str) -> Result<usize, String> {
         Err(_) => text.parse::<Size>().map_err(|error| error.to_string())?.bytes(),
     };
     match usize::try_from(bytes) {
-        Ok(bytes @ DATAGRAM_MIN..=65_507) => Ok(bytes),
+        Ok(bytes @ DATAGRAM_MIN..=engine::DATAGRAM_MAX) => Ok(bytes),
         Ok(_) | Err(_) => Err(format!("{bytes} bytes: a datagram has 64 to 65507 bytes")),
     }
 }

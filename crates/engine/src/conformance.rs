@@ -26,6 +26,8 @@
 //! "name yours".
 
 mod checks;
+mod plan;
+mod progress;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -40,7 +42,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{Engine, MemoryStore, PathInfo, Time};
-use world::Progress;
+use progress::Progress;
 
 /// Which end of the transfer an engine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

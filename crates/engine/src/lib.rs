@@ -41,7 +41,7 @@ pub use path::{Ecn, PathEvent, PathId, PathInfo, PathKind, Receive};
 pub use rng::Rng;
 pub use time::{Deadline, Time};
 pub use timers::Timers;
-pub use transmit::{Transmit, TxBuf};
+pub use transmit::{DATAGRAM_MAX, Transmit, TxBuf};
 
 /// What a driver hands to an engine.
 #[derive(Debug)]

@@ -34,14 +34,14 @@ pub struct TxBuf {
     bytes_max: usize,
 }
 
-/// A UDP datagram's most, over IPv4: 65,535 − 20 − 8.
-const BYTES_MAX: usize = 65_507;
+/// Longest payload of a UDP datagram over IPv4, in bytes: 65,535 − 20 − 8.
+pub const DATAGRAM_MAX: usize = 65_507;
 
 impl TxBuf {
     /// A buffer for batches of at most `segments_max` datagrams.
     #[must_use]
     pub fn new(segments_max: usize) -> Self {
-        Self::with_limits(segments_max, BYTES_MAX)
+        Self::with_limits(segments_max, DATAGRAM_MAX)
     }
 
     /// A buffer for batches of at most `segments_max` datagrams and `bytes_max` bytes together.
@@ -170,7 +170,9 @@ mod tests {
         let mut tx = TxBuf::new(2);
         assert!(tx.push(10).is_some() && tx.push(10).is_some() && tx.push(10).is_none());
         tx.clear();
-        assert!(tx.is_empty() && tx.push(BYTES_MAX + 1).is_none() && tx.push(BYTES_MAX).is_some());
+        assert!(
+            tx.is_empty() && tx.push(DATAGRAM_MAX + 1).is_none() && tx.push(DATAGRAM_MAX).is_some()
+        );
         assert!(tx.push(1).is_none());
         tx.clear();
         assert!(tx.push(0).is_some() && tx.push(0).is_none());

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::world::{Fault, Faults, Interruption, Outcome, Plan, Progress, Sent, World, corrupt};
+use super::plan::{Fault, Faults, Interruption, Plan, corrupt};
+use super::progress::Progress;
+use super::world::{Outcome, Sent, World};
 use super::{Broken, Check, Options, Role, Rule, Subject, Verdict, broken};
 use crate::{PathKind, Rng};
 
