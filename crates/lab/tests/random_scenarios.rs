@@ -331,22 +331,32 @@ fn transfer(rng: &mut Rng, rate: Rate, family: Family, profile: &str) -> Transfe
     }
 }
 
-/// A world, and whether nothing but the link is in the way of its transfers.
-fn world(seed: u64, family: Family) -> (Scenario, bool) {
-    let mut rng = Rng::new(seed, "random scenario");
-    let rng = &mut rng;
+/// Links from `a` to `b` and back, some over a relay.
+fn links(rng: &mut Rng) -> Vec<LinkSpec> {
     let relayed = rng.chance(0.2);
     let mut links = Vec::new();
     let hops: &[(&str, &str)] = if relayed { &[("a", "r"), ("r", "b")] } else { &[("a", "b")] };
     for (from, to) in hops {
         let there = link(rng);
-        let mut back = if rng.chance(0.7) { there.clone() } else { link(rng) };
-        back.errors.drop = None;
-        for (spec, from, to) in [(there, from, to), (back, to, from)] {
-            let ends = (Some((*from).to_owned()), Some((*to).to_owned()));
-            links.push(LinkSpec { from: ends.0, to: ends.1, ..spec });
-        }
+        let back = if rng.chance(0.7) { there.clone() } else { link(rng) };
+        links.extend(both_ways((there, back), from, to));
     }
+    links
+}
+
+/// A link and the way back, which has no list of losses.
+fn both_ways((there, mut back): (LinkSpec, LinkSpec), from: &str, to: &str) -> [LinkSpec; 2] {
+    back.errors.drop = None;
+    let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
+    let ends = (from.clone(), to.clone());
+    [LinkSpec { from, to, ..there }, LinkSpec { from: ends.1, to: ends.0, ..back }]
+}
+
+/// A world, and whether nothing but the link is in the way of its transfers.
+fn world(seed: u64, family: Family) -> (Scenario, bool) {
+    let mut rng = Rng::new(seed, "random scenario");
+    let rng = &mut rng;
+    let mut links = links(rng);
     let damage = rng.chance(0.1);
     let mib = cfdp_settings(rng);
     let mut nodes = std::collections::BTreeMap::new();
@@ -458,12 +468,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let mut gentle = shared.get(&["sender", "end"]).is_none();
     let mut links = Vec::new();
     let mut both = |spec: LinkSpec, from: &str, to: &str, back: LinkSpec| {
-        let mut back = back;
-        back.errors.drop = None;
-        for (spec, from, to) in [(spec, from, to), (back, to, from)] {
-            let (from, to) = (Some(from.to_owned()), Some(to.to_owned()));
-            links.push(LinkSpec { from, to, ..spec });
-        }
+        links.extend(both_ways((spec, back), from, to));
     };
     let datagram = Some(Size(128 + rng.below(1_345)));
     let one = |rng: &mut Rng| LinkSpec { datagram, ..near_link(rng) };

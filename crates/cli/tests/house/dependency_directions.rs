@@ -1,4 +1,4 @@
-//! The rules of the house that no lint checks: who may depend on whom, and how large a file is.
+//! The rules of the house that no lint checks: who may depend on whom.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -51,12 +51,11 @@ const PURE: [&str; 4] = ["engine", "wire", "proto", "link"];
 const MAY_BE_UNSAFE: [&str; 2] = ["rt", "emu"];
 /// Put together, so that this file does not hold the word itself.
 const UNSAFE: &str = concat!("un", "safe");
-const LINES_MAX: usize = 1000;
 /// Test binaries of a crate besides one, each of which says why at its beginning.
 const MORE_TEST_BINARIES: [(&str, &[&str]); 2] =
     [("cli", &["house", "machine", "parity"]), ("lab", &["random_scenarios"])];
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
@@ -129,7 +128,7 @@ fn integration_tests_of_a_crate_are_one_binary() {
 }
 
 /// Every source file of ours with the given ending, without what tools made.
-fn sources(ending: &str) -> Vec<PathBuf> {
+pub(super) fn sources(ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders: Vec<_> =
         ["crates", "fuzz", "interop", "bench"].iter().map(|name| root().join(name)).collect();
@@ -146,14 +145,6 @@ fn sources(ending: &str) -> Vec<PathBuf> {
     }
     assert!(!found.is_empty(), "no *.{ending} found");
     found
-}
-
-#[test]
-fn no_file_is_too_long() {
-    for path in sources("rs").into_iter().chain(sources("py")) {
-        let lines = fs::read_to_string(&path).unwrap().lines().count();
-        assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
-    }
 }
 
 #[test]

@@ -3,3 +3,4 @@
 
 mod conformance_tables;
 mod dependency_directions;
+mod limits;

@@ -84,16 +84,11 @@ fn place_as(
         links.insert(LinkRef { layer: 0, link: LINK }, node_id(number + 1));
         open.insert(LINK);
     }
-    let mut entries = Vec::new();
-    for to in (1..5).filter(|to| *to != number) {
-        let via = if to > number { node_id(number + 1) } else { node_id(number - 1) };
-        entries.push(Entry { to: Pattern::Node(node_id(to)), via });
-    }
     let agent = agent::Config {
         node: node_id(number),
         persistent: store.is_some(),
         links,
-        routing: Routing::Static(entries),
+        routing: Routing::Static(routes(number)),
         limits: match store {
             Some(_) => Limits::default(),
             None => Limits { inline: usize::MAX, memory: usize::MAX, ..Limits::default() },
@@ -139,6 +134,16 @@ fn place_as(
     let place = Place { node, stored, delivered };
     place.wait_until_ready();
     place
+}
+
+/// Static routes of a place along the line.
+fn routes(number: usize) -> Vec<Entry> {
+    let others = (1..5).filter(|to| *to != number);
+    let route = |to| {
+        let via = if to > number { node_id(number + 1) } else { node_id(number - 1) };
+        Entry { to: Pattern::Node(node_id(to)), via }
+    };
+    others.map(route).collect()
 }
 
 fn octets(len: usize, first: u8) -> Vec<u8> {

@@ -799,7 +799,7 @@ fn check_datagrams(
     window: usize,
 ) -> Result<(), SpecError> {
     let invalid = |message: String| Err(SpecError::invalid(message));
-    if !(128..=65_507).contains(&datagram.bytes()) {
+    if !(128..=engine::DATAGRAM_MAX as u64).contains(&datagram.bytes()) {
         return invalid(format!("layer {name}: datagram is not between 128 B and 65507 B"));
     }
     if rate.bps() == 0 {
