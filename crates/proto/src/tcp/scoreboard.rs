@@ -1,16 +1,20 @@
 //! What is in flight: what was sent when, what the peer has, what is lost, and how fast it arrives
 //! (RFC 6675, RFC 8985, draft-cheng-iccrg-delivery-rate-estimation).
 
+mod rate;
+mod reordering;
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::Time;
 
+use self::rate::{DeliveryRate, Newest, Snapshot};
+use self::reordering::Reordering;
 use super::cc::RateSample;
 use crate::ranges::Ranges;
-
-/// Recoveries for which a longer allowance for reordering lasts (`TCP_RACK_RECOVERY_THRESH`).
-const STEPS_LAST: u32 = 16;
 
 /// One segment in flight.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +30,8 @@ pub(crate) struct Record {
     sends: u32,
     /// It was sent more than once, so an acknowledgment may be of either.
     ambiguous: bool,
-    app_limited: bool,
-    /// What was delivered when it was sent, when that was, and when the first segment was sent of
-    /// those that the rate is measured over.
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
+    /// State of the delivery rate when it was sent.
+    rate: Snapshot,
 }
 
 impl Record {
@@ -76,15 +76,7 @@ impl Elapsed {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Newest {
-    prior_delivered: u64,
-    prior_at: Time,
-    sent_at: Time,
-    first_sent_at: Time,
-    app_limited: bool,
-}
-
+/// Segments in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
     records: VecDeque<Record>,
@@ -108,24 +100,10 @@ pub(crate) struct Scoreboard {
     high_resent: u64,
     /// Retransmissions in the order of time.
     resends: VecDeque<(Time, u64)>,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
-    /// Until so much is delivered, samples are of an application that had less to send.
-    app_limited_until: u64,
-    /// When the segment was sent that was sent last of those that arrived, its end, and the time it
-    /// took.
-    rack: Option<(Time, u64, Duration)>,
+    rate: DeliveryRate,
+    reordering: Reordering,
     /// The least round trip, below which nothing is believed.
     least_rtt: Option<Duration>,
-    /// Behind the highest octet that arrived.
-    highest: u64,
-    /// Something arrived after what was sent later.
-    reordered: bool,
-    /// Quarters of the least round trip that something may be late.
-    steps: u32,
-    /// Recoveries after which that is one quarter again.
-    steps_last: u32,
 }
 
 impl Scoreboard {
@@ -145,16 +123,9 @@ impl Scoreboard {
             resend_from: at,
             high_resent: at,
             resends: VecDeque::new(),
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            first_sent_at: Time::ZERO,
-            app_limited_until: 0,
-            rack: None,
+            rate: DeliveryRate::new(),
+            reordering: Reordering::new(at),
             least_rtt: None,
-            highest: at,
-            reordered: false,
-            steps: 1,
-            steps_last: 0,
         }
     }
 
@@ -188,28 +159,22 @@ impl Scoreboard {
 
     /// Whether the path reorders.
     pub(crate) fn is_reordered(&self) -> bool {
-        self.reordered
+        self.reordering.is_seen()
     }
 
     /// In quarters of the least round trip, how much later a segment may come.
     pub(crate) fn reordering_steps(&self) -> u32 {
-        self.steps
+        self.reordering.steps()
     }
 
     /// What was held for lost was late: it may be later from now on (RFC 8985 §6.2, step 4).
     pub(crate) fn was_reordered(&mut self) {
-        self.reordered = true;
-        self.steps = (self.steps + 1).min(16);
-        self.steps_last = STEPS_LAST;
+        self.reordering.allow_more();
     }
 
-    /// A recovery is over. After 16 of them without a late segment, one quarter of the least round
-    /// trip is enough again (RFC 8985 §6.2, step 4).
+    /// A recovery is over.
     pub(crate) fn recovered(&mut self) {
-        self.steps_last = self.steps_last.saturating_sub(1);
-        if self.steps_last == 0 {
-            self.steps = 1;
-        }
+        self.reordering.recovered();
     }
 
     pub(crate) fn lost(&self) -> u64 {
@@ -217,7 +182,7 @@ impl Scoreboard {
     }
 
     pub(crate) fn delivered(&self) -> u64 {
-        self.delivered
+        self.rate.delivered()
     }
 
     /// Segments held, for the memory they take.
@@ -227,18 +192,17 @@ impl Scoreboard {
 
     /// All that is allowed is sent, and nothing more is there to send.
     pub(crate) fn app_limited(&mut self) {
-        self.app_limited_until = (self.delivered + self.pipe()).max(1);
+        self.rate.app_limited(self.pipe());
     }
 
     pub(crate) fn is_app_limited(&self) -> bool {
-        // What is sent behind the last of it is limited, too, until something more was there to send.
-        self.app_limited_until > 0 && self.delivered <= self.app_limited_until
+        self.rate.is_app_limited()
     }
 
     /// New octets `start..end` are sent.
     pub(crate) fn send(&mut self, now: Time, start: u64, end: u64) {
         if self.records.is_empty() {
-            (self.first_sent_at, self.delivered_at) = (now, now);
+            self.rate.begin(now);
         }
         self.nxt = end;
         let record = Record {
@@ -250,17 +214,13 @@ impl Scoreboard {
             resent: false,
             sends: 1,
             ambiguous: false,
-            app_limited: self.is_app_limited(),
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            rate: self.rate.snapshot(),
         };
         self.records.push_back(record);
     }
 
     /// The segment at `index` is sent again.
     pub(crate) fn resend(&mut self, now: Time, index: usize) {
-        let limited = self.is_app_limited();
         let Some(record) = self.records.get_mut(index) else { return };
         if !record.resent {
             record.resent = true;
@@ -269,10 +229,7 @@ impl Scoreboard {
         record.ambiguous = true;
         record.sends = record.sends.saturating_add(1);
         record.sent_at = now;
-        record.app_limited = limited;
-        record.delivered = self.delivered;
-        record.delivered_at = self.delivered_at;
-        record.first_sent_at = self.first_sent_at;
+        record.rate = self.rate.snapshot();
         self.high_resent = self.high_resent.max(record.end);
         self.resends.push_back((now, record.start));
     }
@@ -410,48 +367,20 @@ impl Scoreboard {
 
     fn deliver(&mut self, now: Time, record: &Record, delivery: &mut Delivery) {
         let len = record.len();
-        self.delivered += len;
-        self.delivered_at = now;
         delivery.newly_delivered += len;
         delivery.longest = delivery.longest.max(len);
         let took = now.since(record.sent_at);
-        // One acknowledgment may cover segments on both sides of a gap, in any order of its blocks:
-        // only what arrived before it shows that the path reorders.
-        let highest = *delivery.highest_before.get_or_insert(self.highest);
-        self.reordered |= !record.ambiguous && record.end < highest;
-        self.highest = self.highest.max(record.end);
-        if delivery.newest.is_none_or(|newest| record.delivered >= newest.prior_delivered) {
-            delivery.newest = Some(Newest {
-                prior_delivered: record.delivered,
-                prior_at: record.delivered_at,
-                sent_at: record.sent_at,
-                first_sent_at: record.first_sent_at,
-                app_limited: record.app_limited,
-            });
-            self.first_sent_at = record.sent_at;
-        }
+        self.reordering.arrived(record.end, !record.ambiguous, &mut delivery.highest_before);
+        self.rate.deliver(now, len, (record.sent_at, record.rate), &mut delivery.newest);
         // An acknowledgment that comes sooner than any other is of the original (RFC 8985 §6.2).
-        let sure = !record.ambiguous || self.least_rtt.is_none_or(|least| took >= least);
-        let later = self.rack.is_none_or(|(at, end, _)| (record.sent_at, record.end) > (at, end));
-        if later && sure {
-            self.rack = Some((record.sent_at, record.end, took));
+        if !record.ambiguous || self.least_rtt.is_none_or(|least| took >= least) {
+            self.reordering.advance(record.sent_at, record.end, took);
         }
     }
 
     /// The rate at which data was delivered.
     pub(crate) fn rate(&self, delivery: &Delivery) -> Option<RateSample> {
-        let newest = delivery.newest?;
-        let sending = newest.sent_at.since(newest.first_sent_at);
-        let arriving = self.delivered_at.since(newest.prior_at);
-        let interval = sending.max(arriving);
-        // What arrives faster than the round trip is an artefact of the acknowledgments.
-        let sound = !interval.is_zero() && self.least_rtt.is_none_or(|least| interval >= least);
-        sound.then_some(RateSample {
-            delivered: self.delivered - newest.prior_delivered,
-            interval,
-            prior_delivered: newest.prior_delivered,
-            app_limited: newest.app_limited,
-        })
+        self.rate.sample(delivery.newest?, self.least_rtt)
     }
 
     /// One more duplicate acknowledgment says that a segment has left.
@@ -552,14 +481,14 @@ impl Scoreboard {
     /// What was sent before something that arrived, by more than `allowance`, is lost (RFC 8985
     /// §6.2). Returns its octets, and when to look again.
     pub(crate) fn lose_by_time(&mut self, now: Time, allowance: Duration) -> (u64, Option<Time>) {
-        let Some((rack_at, rack_end, took)) = self.rack else { return (0, None) };
-        let patience = took + allowance;
+        let Some(rack) = self.reordering.rack() else { return (0, None) };
+        let patience = rack.took + allowance;
         let (mut octets, mut again): (u64, Option<Time>) = (0, None);
         // Segments that were sent once lie in the order of time.
         let mut index = self.index_of(self.lost_to);
         while let Some(record) = self.records.get(index).copied() {
             if !record.sacked && !record.ambiguous {
-                if (record.sent_at, record.end) >= (rack_at, rack_end) {
+                if !rack.is_after(record.sent_at, record.end) {
                     break;
                 }
                 if record.sent_at + patience > now {
@@ -577,7 +506,7 @@ impl Scoreboard {
             let index = self.index_of(start);
             let record = self.records.get(index).filter(|r| r.start <= start && start < r.end);
             if let Some(record) = record.filter(|r| !r.sacked && r.resent && r.sent_at == at) {
-                if (at, record.end) >= (rack_at, rack_end) {
+                if !rack.is_after(at, record.end) {
                     break;
                 }
                 if at + patience > now {
@@ -671,238 +600,5 @@ impl Scoreboard {
     /// Time since the first segment in flight was last sent.
     pub(crate) fn head_age(&self, now: Time) -> Option<Duration> {
         self.records.front().map(|record| now.since(record.sent_at))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const MSS: u64 = 100;
-
-    fn at(millis: u64) -> Time {
-        Time::from_nanos(millis * 1_000_000)
-    }
-
-    /// Ten segments of 100 octets, one a millisecond.
-    fn ten() -> Scoreboard {
-        let mut board = Scoreboard::new(1000);
-        (0..10).for_each(|n| board.send(at(n), 1000 + n * MSS, 1000 + (n + 1) * MSS));
-        board
-    }
-
-    fn segment(board: &mut Scoreboard, index: Option<usize>) -> Option<(u64, u64)> {
-        index.and_then(|index| board.segment(index, MSS))
-    }
-
-    #[test]
-    fn three_runs_or_more_than_two_segments_make_a_loss() {
-        let mut board = ten();
-        let mut news = Delivery::default();
-        assert!(board.sack(at(60), 1200, 1300, &mut news));
-        assert_eq!(board.loss_edge(MSS), None);
-        assert!(board.sack(at(61), 1400, 1500, &mut news));
-        assert_eq!(board.loss_edge(MSS), None, "two runs, 200 octets");
-        assert!(!board.sack(at(62), 1400, 1500, &mut news), "no news");
-        assert!(board.sack(at(62), 1500, 1600, &mut news));
-        assert_eq!(board.loss_edge(MSS), Some(1200), "300 octets, the third hundred of them there");
-        assert_eq!((news.sacked, news.newly_delivered), (300, 300));
-        assert_eq!(board.lose_to(1200), 200);
-        // 1,000 - 300 - 200.
-        assert_eq!((board.pipe(), board.lost()), (500, 200));
-        let lost = board.next_lost();
-        assert_eq!(segment(&mut board, lost), Some((1000, 1100)));
-        board.resend(at(63), 0);
-        let lost = board.next_lost();
-        assert_eq!(segment(&mut board, lost), Some((1100, 1200)));
-        board.resend(at(63), 1);
-        assert_eq!((board.next_lost(), board.pipe()), (None, 700));
-        let unsure = board.next_unsure();
-        assert_eq!(segment(&mut board, unsure), Some((1300, 1400)));
-        board.acknowledge(at(120), 1400, &mut news);
-        assert_eq!((board.out(), board.pipe(), news.resent_acked), (600, 400, true));
-    }
-
-    #[test]
-    fn what_was_sent_well_before_what_arrived_is_lost_by_time() {
-        let mut board = ten();
-        let mut news = Delivery::default();
-        // Sent at 3 ms, arrives after 50.
-        board.sack(at(53), 1300, 1400, &mut news);
-        // Sent at 0, 1, 2 ms: due after 50 ms and an allowance of 1.
-        assert_eq!(board.lose_by_time(at(51), at(1).since(at(0))), (100, Some(at(52))));
-        assert_eq!(board.lose_by_time(at(53), at(1).since(at(0))), (200, None));
-        (0..3).for_each(|index| board.resend(at(54), index));
-        assert_eq!(board.lose_by_time(at(99), Duration::ZERO), (0, None));
-        // Sent again at 54 ms; what was sent at 60 arrives at 110, so that is lost again.
-        board.send(at(60), 2000, 2100);
-        board.sack(at(110), 2000, 2100, &mut news);
-        let (octets, again) = board.lose_by_time(at(110), Duration::ZERO);
-        assert_eq!((octets, again), (900, None), "three again and six for the first time");
-        let lost = board.next_lost();
-        assert_eq!(segment(&mut board, lost), Some((1000, 1100)));
-    }
-
-    #[test]
-    fn only_what_arrives_behind_an_earlier_report_is_reordered() {
-        let mut board = ten();
-        // The peer acknowledges every second segment. The first waits for that, the second is lost,
-        // and the third brings an acknowledgment of the first with a report of the third.
-        let mut news = Delivery::default();
-        board.sack(at(60), 1200, 1300, &mut news);
-        board.acknowledge(at(60), 1100, &mut news);
-        assert!(!board.is_reordered());
-        // An acknowledgment is lost; the next one reports the newest block first.
-        let mut news = Delivery::default();
-        board.sack(at(63), 1700, 1800, &mut news);
-        board.sack(at(63), 1400, 1600, &mut news);
-        assert!(!board.is_reordered());
-        board.sack(at(64), 1300, 1400, &mut Delivery::default());
-        assert!(board.is_reordered(), "it arrived after 1400 to 1600 had");
-    }
-
-    #[test]
-    fn a_longer_allowance_for_reordering_ends_after_16_recoveries() {
-        let mut board = ten();
-        board.was_reordered();
-        (0..15).for_each(|_| board.recovered());
-        assert_eq!(board.reordering_steps(), 2);
-        board.recovered();
-        assert_eq!(board.reordering_steps(), 1);
-    }
-
-    #[test]
-    fn what_was_lost_before_a_timeout_is_not_judged_again_after_it() {
-        let mut board = ten();
-        let mut news = Delivery::default();
-        board.sack(at(53), 1300, 1400, &mut news);
-        assert_eq!(board.lose_by_time(at(53), Duration::ZERO), (300, None));
-        board.lose_all();
-        board.forgive();
-        assert_eq!(board.lose_by_time(at(53), Duration::ZERO), (0, None));
-        board.sack(at(57), 1700, 1800, &mut news);
-        assert_eq!(board.lose_by_time(at(57), Duration::ZERO), (300, None), "1400 to 1700");
-    }
-
-    #[test]
-    fn a_time_out_loses_all_and_can_be_forgiven() {
-        let mut board = ten();
-        let mut news = Delivery::default();
-        board.sack(at(60), 1200, 1300, &mut news);
-        assert_eq!(board.lose_all(), 900);
-        assert_eq!(board.pipe(), 0);
-        board.forgive();
-        assert_eq!((board.pipe(), board.next_lost()), (900, None));
-        // The peer throws away what it had acknowledged at the front.
-        board.acknowledge(at(70), 1200, &mut news);
-        assert_eq!(board.lose_all(), 800);
-        assert!(!board.has_sacked());
-    }
-
-    #[test]
-    fn duplicate_acknowledgments_without_sack_count_as_segments_that_left() {
-        let mut board = ten();
-        (0..3).for_each(|_| board.add_phantom(MSS));
-        assert_eq!(board.pipe(), 700);
-        assert_eq!(board.lose_first(), 100);
-        board.resend(at(50), 0);
-        assert_eq!(board.pipe(), 700);
-        (0..20).for_each(|_| board.add_phantom(MSS));
-        assert_eq!(board.pipe(), 100, "the retransmission");
-    }
-
-    #[test]
-    fn long_segments_are_cut() {
-        let mut board = ten();
-        assert_eq!(board.segment(0, 60), Some((1000, 1060)));
-        assert_eq!(board.segment(1, 60), Some((1060, 1100)));
-        let mut news = Delivery::default();
-        board.acknowledge(at(9), 1080, &mut news);
-        assert_eq!((board.segment(0, 60), board.out()), (Some((1080, 1100)), 920));
-    }
-
-    #[test]
-    fn the_rate_is_that_of_the_slower_of_sending_and_arriving() {
-        let mut board = Scoreboard::new(0);
-        let mut news = Delivery::default();
-        // Sent at once, arriving at one a 10 ms.
-        (0..10).for_each(|n| board.send(at(0), n * MSS, (n + 1) * MSS));
-        board.acknowledge(at(100), 100, &mut news);
-        board.send(at(100), 1000, 1100);
-        for n in 1..10 {
-            board.acknowledge(at(100 + 10 * n), 100 + n * 100, &mut Delivery::default());
-        }
-        let mut news = Delivery::default();
-        board.acknowledge(at(200), 1100, &mut news);
-        let rate = board.rate(&news).expect("a sample");
-        // 1,000 octets from 100 to 200 ms.
-        assert_eq!((rate.delivered, rate.interval), (1000, Duration::from_millis(100)));
-    }
-
-    #[derive(Clone, Copy, Debug)]
-    enum Op {
-        Send(u64),
-        Ack(u64),
-        Sack(u64, u64),
-        LoseTo(u64),
-        LoseByTime,
-        LoseAll,
-        Resend,
-        Forgive,
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            6 => (1..=MSS).prop_map(Op::Send),
-            2 => (0..300_u64).prop_map(Op::Ack),
-            4 => (0..1000_u64, 1..300_u64).prop_map(|(start, len)| Op::Sack(start, start + len)),
-            1 => (0..500_u64).prop_map(Op::LoseTo),
-            2 => Just(Op::LoseByTime),
-            1 => Just(Op::LoseAll),
-            4 => Just(Op::Resend),
-            1 => Just(Op::Forgive),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn the_counts_are_those_of_the_segments(ops in prop::collection::vec(op(), 1..120)) {
-            let mut board = Scoreboard::new(0);
-            let mut news = Delivery::default();
-            for (n, op) in ops.into_iter().enumerate() {
-                let now = at(n as u64);
-                let (una, nxt) = (board.una, board.nxt);
-                match op {
-                    Op::Send(len) => board.send(now, nxt, nxt + len),
-                    Op::Ack(by) => board.acknowledge(now, (una + by).min(nxt), &mut news),
-                    Op::Sack(start, end) => {
-                        let (start, end) = ((una + start).min(nxt), (una + end).min(nxt));
-                        board.sack(now, start, end, &mut news);
-                    }
-                    Op::LoseTo(by) => _ = board.lose_to((una + by).min(nxt)),
-                    Op::LoseByTime => _ = board.lose_by_time(now, Duration::ZERO),
-                    Op::LoseAll => _ = board.lose_all(),
-                    Op::Resend => {
-                        let index = board.next_lost();
-                        index.into_iter().for_each(|index| board.resend(now, index));
-                    }
-                    Op::Forgive => board.forgive(),
-                }
-                let sum = |which: fn(&Record) -> bool| -> u64 {
-                    board.records.iter().filter(|r| which(r)).map(Record::len).sum()
-                };
-                prop_assert_eq!(board.sacked_octets, sum(|r| r.sacked));
-                prop_assert_eq!(board.lost_octets, sum(|r| r.lost));
-                prop_assert_eq!(board.resent_octets, sum(|r| r.resent));
-                prop_assert_eq!(board.out(), sum(|_| true));
-                prop_assert_eq!(board.sacked.covered(), board.sacked_octets);
-                prop_assert!(board.records.iter().all(|r| !r.sacked || !(r.lost || r.resent)));
-                // A pointer never hides what waits to be sent again.
-                let first = board.records.iter().position(|r| r.lost && !r.resent);
-                prop_assert_eq!(board.next_lost(), first);
-            }
-        }
     }
 }
