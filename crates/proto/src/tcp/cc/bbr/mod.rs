@@ -2,6 +2,7 @@
 //! path delivers and its round trip without a queue; losses change little.
 
 mod aggregation;
+mod estimates;
 mod filter;
 mod policer;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use engine::{Rng, Time};
 
 use self::aggregation::Aggregation;
+use self::estimates::{FullPipe, MinRtt, Rounds};
 use self::filter::MaxFilter;
 use self::policer::{Finding, Policer};
 use super::{Ack, Cause, Congestion, Control, Idle, Recovery, Sent, Timeout};
@@ -32,9 +34,6 @@ const PACING_SHARE: f64 = 0.99;
 /// Round trips over which the greatest rate counts.
 const BANDWIDTH_ROUNDS: u64 = CYCLE.len() as u64 + 2;
 
-/// How long a least round trip is believed.
-const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-
 /// How long the window is kept small to see the round trip without a queue, at least.
 const PROBE_RTT: Duration = Duration::from_millis(200);
 
@@ -43,10 +42,6 @@ const WINDOW_LEAST: u64 = 4;
 
 /// Segments of the window while nothing is known of the round trip.
 const WINDOW_BLIND: u64 = 10;
-
-/// The pipe is full if the rate grew by less than a quarter in three rounds.
-const FULL_GROWTH: f64 = 1.25;
-const FULL_ROUNDS: u32 = 3;
 
 /// The round trip reckoned with before one is known, in seconds.
 const RTT_NOMINAL: f64 = 0.001;
@@ -85,18 +80,9 @@ pub(super) struct Bbr {
     pacing: f64,
     has_seen_rtt: bool,
     bandwidth: MaxFilter,
-    rounds: u64,
-    /// A round is over when something is acknowledged that was sent after so much was delivered.
-    round_ends: u64,
-    is_round_start: bool,
-    min_rtt: Option<Duration>,
-    min_rtt_at: Option<Time>,
-    /// Samples that were as low.
-    lowest: u64,
-    /// The rate when it last grew by a quarter, and rounds since.
-    full_rate: f64,
-    full_rounds: u32,
-    is_full: bool,
+    rounds: Rounds,
+    min_rtt: MinRtt,
+    pipe: FullPipe,
     in_recovery: bool,
     /// `in_recovery` as of the last ACK that delivered something: a recovery that follows another at
     /// once continues it.
@@ -127,15 +113,9 @@ impl Bbr {
             pacing: HIGH_GAIN * PACING_SHARE * cwnd as f64 / RTT_NOMINAL,
             has_seen_rtt: false,
             bandwidth: MaxFilter::new(BANDWIDTH_ROUNDS),
-            rounds: 0,
-            round_ends: 0,
-            is_round_start: false,
-            min_rtt: None,
-            min_rtt_at: None,
-            lowest: 0,
-            full_rate: 0.0,
-            full_rounds: 0,
-            is_full: false,
+            rounds: Rounds::default(),
+            min_rtt: MinRtt::default(),
+            pipe: FullPipe::default(),
             in_recovery: false,
             was_in_recovery: false,
             conserves: false,
@@ -154,7 +134,7 @@ impl Bbr {
 
     /// Octets that the path holds at this rate, times `gain`.
     fn bdp(&self, rate: f64, gain: f64) -> u64 {
-        match self.min_rtt {
+        match self.min_rtt.get() {
             Some(min_rtt) => {
                 let segments = rate * min_rtt.as_secs_f64() * gain / self.mss as f64;
                 (segments.ceil() as u64).saturating_mul(self.mss)
@@ -191,7 +171,7 @@ impl Bbr {
             self.pacing = HIGH_GAIN * PACING_SHARE * self.cwnd as f64 / rtt;
         }
         let pacing = self.rate() * gain * PACING_SHARE;
-        if self.is_full || pacing > self.pacing {
+        if self.pipe.is_full() || pacing > self.pacing {
             self.pacing = pacing;
         }
     }
@@ -213,45 +193,31 @@ impl Bbr {
     }
 
     fn update_rate(&mut self, now: Time, ack: &Ack) {
-        self.is_round_start = false;
+        let prior = ack.rate.as_ref().map(|sample| sample.prior_delivered);
+        self.rounds.acknowledged(prior, ack.delivered);
         let Some(sample) = &ack.rate else { return };
-        if sample.prior_delivered >= self.round_ends {
-            self.round_ends = ack.delivered;
-            self.rounds += 1;
-            self.is_round_start = true;
-            self.conserves = false;
-        }
+        let is_round_start = self.rounds.is_start();
+        self.conserves &= !is_round_start;
         let is_probed = self.limited_until.is_some_and(|until| sample.prior_delivered <= until);
         let app_limited = sample.app_limited || is_probed;
         let in_cycle = matches!(self.mode, Mode::ProbeBandwidth { .. });
-        match self.policer.sample(now, ack, app_limited, self.is_round_start, in_cycle) {
+        match self.policer.sample(now, ack, app_limited, is_round_start, in_cycle) {
             Finding::None => {}
             Finding::Over => self.enter_probe_bandwidth(now),
         }
         let rate = sample.octets_per_second();
         if !app_limited || rate >= self.bandwidth.max() {
-            self.bandwidth.add(self.rounds, rate);
+            self.bandwidth.add(self.rounds.count(), rate);
         }
-        self.check_full(app_limited);
-    }
-
-    /// Whether the pipe is full: the rate did not grow by a quarter in three rounds.
-    fn check_full(&mut self, app_limited: bool) {
-        if self.is_full || !self.is_round_start || app_limited {
-            return;
+        if is_round_start && !app_limited {
+            self.pipe.round(self.bandwidth.max());
         }
-        if self.bandwidth.max() >= self.full_rate * FULL_GROWTH {
-            (self.full_rate, self.full_rounds) = (self.bandwidth.max(), 0);
-            return;
-        }
-        self.full_rounds += 1;
-        self.is_full = self.full_rounds >= FULL_ROUNDS;
     }
 
     /// Goes on in the cycle when a phase is over.
     fn update_cycle(&mut self, now: Time, ack: &Ack) {
         let Mode::ProbeBandwidth { phase, began } = self.mode else { return };
-        let is_full_length = now.since(began) > self.min_rtt.unwrap_or(Duration::MAX);
+        let is_full_length = now.since(began) > self.min_rtt.get().unwrap_or(Duration::MAX);
         let rate = self.bandwidth.max();
         let gain = self.pacing_gain;
         let is_over = if gain > 1.0 {
@@ -270,7 +236,7 @@ impl Bbr {
 
     fn check_drain(&mut self, now: Time, ack: &Ack) {
         let rate = self.bandwidth.max();
-        if self.mode == Mode::Startup && self.is_full {
+        if self.mode == Mode::Startup && self.pipe.is_full() {
             self.mode = Mode::Drain;
             self.ssthresh = self.in_flight_at(rate, 1.0);
         }
@@ -279,28 +245,8 @@ impl Bbr {
         }
     }
 
-    /// Whether a sample of the round trip is the lowest so far. Linux wants it to be lower than all
-    /// before. Where a clock has no jitter it is equal to many, and any of them might be the lowest:
-    /// the n-th is with a probability of 1/n.
-    fn is_lowest(&mut self, rtt: Duration) -> bool {
-        let Some(min_rtt) = self.min_rtt else { return true };
-        if rtt != min_rtt {
-            return rtt < min_rtt;
-        }
-        self.lowest += 1;
-        self.rng.below(self.lowest) == 0
-    }
-
     fn update_min_rtt(&mut self, now: Time, ack: &Ack) {
-        let known_at = *self.min_rtt_at.get_or_insert(now);
-        let is_old = now > known_at + MIN_RTT_WINDOW;
-        if let Some(rtt) = ack.rtt
-            && (is_old || self.is_lowest(rtt))
-        {
-            self.lowest = if self.min_rtt == Some(rtt) { self.lowest } else { 1 };
-            self.min_rtt = Some(rtt);
-            self.min_rtt_at = Some(now);
-        }
+        let is_old = self.min_rtt.update(now, ack.rtt, &mut self.rng);
         if is_old && !self.is_idle_restart && !matches!(self.mode, Mode::ProbeRtt { .. }) {
             self.mode = Mode::ProbeRtt { until: None, is_round_over: false };
             self.save_cwnd();
@@ -319,11 +265,11 @@ impl Bbr {
             None if ack.in_flight <= WINDOW_LEAST * self.mss => {
                 let until = Some(now + PROBE_RTT);
                 self.mode = Mode::ProbeRtt { until, is_round_over: false };
-                self.round_ends = ack.delivered;
+                self.rounds.end_after(ack.delivered);
             }
             None => {}
             Some(_) => {
-                let is_round_over = is_round_over || self.is_round_start;
+                let is_round_over = is_round_over || self.rounds.is_start();
                 self.mode = Mode::ProbeRtt { until, is_round_over };
                 if is_round_over {
                     self.end_probe_rtt(now);
@@ -337,9 +283,9 @@ impl Bbr {
         if now <= until {
             return;
         }
-        self.min_rtt_at = Some(now);
+        self.min_rtt.renew(now);
         self.restore_cwnd();
-        if self.is_full {
+        if self.pipe.is_full() {
             self.enter_probe_bandwidth(now);
         } else {
             self.mode = Mode::Startup;
@@ -371,7 +317,7 @@ impl Bbr {
         match (std::mem::replace(&mut self.was_in_recovery, self.in_recovery), self.in_recovery) {
             (false, true) => {
                 self.conserves = true;
-                self.round_ends = ack.delivered;
+                self.rounds.end_after(ack.delivered);
                 cwnd = ack.in_flight + acked;
             }
             (true, false) => {
@@ -386,11 +332,11 @@ impl Bbr {
         }
         let rate = self.rate();
         let mut target = self.bdp(rate, self.cwnd_gain);
-        if self.is_full {
+        if self.pipe.is_full() {
             target += self.aggregation.extra(rate);
         }
         let target = self.with_room(target);
-        if self.is_full {
+        if self.pipe.is_full() {
             cwnd = (cwnd + acked).min(target);
         } else if cwnd < target || ack.delivered < WINDOW_BLIND * self.mss {
             cwnd += acked;
@@ -401,8 +347,7 @@ impl Bbr {
 
 impl Control for Bbr {
     fn on_established(&mut self, now: Time, rtt: Option<Duration>) {
-        self.min_rtt = rtt;
-        self.min_rtt_at = Some(now);
+        self.min_rtt.begin(now, rtt);
         self.set_pacing(HIGH_GAIN, rtt);
     }
 
@@ -423,7 +368,13 @@ impl Control for Bbr {
         self.update_rate(now, ack);
         if ack.rate.is_some() {
             let rate = self.rate();
-            self.aggregation.update(now, ack.newly_delivered, rate, self.is_round_start, self.cwnd);
+            self.aggregation.update(
+                now,
+                ack.newly_delivered,
+                rate,
+                self.rounds.is_start(),
+                self.cwnd,
+            );
         }
         self.update_cycle(now, ack);
         self.check_drain(now, ack);
@@ -453,12 +404,12 @@ impl Control for Bbr {
         (self.in_recovery, self.was_in_recovery) = (true, true);
         self.conserves = false;
         self.cwnd = self.mss;
-        self.full_rate = 0.0;
+        self.pipe.forget_rate();
         self.policer.timed_out(now);
     }
 
     fn on_spurious(&mut self, _now: Time) {
-        (self.full_rate, self.full_rounds) = (0.0, 0);
+        self.pipe.restart();
         self.policer.restart();
         if self.in_recovery {
             self.restore_cwnd();

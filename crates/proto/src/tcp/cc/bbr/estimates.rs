@@ -1,0 +1,133 @@
+//! Estimates of the path: its least round trip, whether its pipe is full, its round trips.
+
+use std::time::Duration;
+
+use engine::{Rng, Time};
+
+/// Time for which a least round trip is believed.
+const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+
+/// The pipe is full if the rate grew by less than a quarter in three rounds.
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+
+/// Least round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MinRtt {
+    least: Option<Duration>,
+    at: Option<Time>,
+    /// Samples that were as low.
+    lowest: u64,
+}
+
+impl MinRtt {
+    pub(super) fn begin(&mut self, now: Time, rtt: Option<Duration>) {
+        (self.least, self.at) = (rtt, Some(now));
+    }
+
+    pub(super) fn get(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// Believes the least round trip from now on for its time again.
+    pub(super) fn renew(&mut self, now: Time) {
+        self.at = Some(now);
+    }
+
+    /// Whether a sample of the round trip is the lowest so far. Linux wants it to be lower than all
+    /// before. Where a clock has no jitter it is equal to many, and any of them might be the lowest:
+    /// the n-th is with a probability of 1/n.
+    fn is_lowest(&mut self, rtt: Duration, rng: &mut Rng) -> bool {
+        let Some(least) = self.least else { return true };
+        if rtt != least {
+            return rtt < least;
+        }
+        self.lowest += 1;
+        rng.below(self.lowest) == 0
+    }
+
+    /// Takes a sample. Returns whether the least before it was too old to be believed.
+    pub(super) fn update(&mut self, now: Time, rtt: Option<Duration>, rng: &mut Rng) -> bool {
+        let known_at = *self.at.get_or_insert(now);
+        let is_old = now > known_at + MIN_RTT_WINDOW;
+        if let Some(rtt) = rtt
+            && (is_old || self.is_lowest(rtt, rng))
+        {
+            self.lowest = if self.least == Some(rtt) { self.lowest } else { 1 };
+            (self.least, self.at) = (Some(rtt), Some(now));
+        }
+        is_old
+    }
+}
+
+/// Detector of a full pipe.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FullPipe {
+    /// Rate when it last grew by a quarter, and rounds since.
+    rate: f64,
+    rounds: u32,
+    is_full: bool,
+}
+
+impl FullPipe {
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// A round began with this rate.
+    pub(super) fn round(&mut self, rate: f64) {
+        if self.is_full {
+            return;
+        }
+        if rate >= self.rate * FULL_GROWTH {
+            (self.rate, self.rounds) = (rate, 0);
+            return;
+        }
+        self.rounds += 1;
+        self.is_full = self.rounds >= FULL_ROUNDS;
+    }
+
+    /// A timeout: what the rate was counts no more.
+    pub(super) fn forget_rate(&mut self) {
+        self.rate = 0.0;
+    }
+
+    /// A loss was none: looks from the beginning.
+    pub(super) fn restart(&mut self) {
+        (self.rate, self.rounds) = (0.0, 0);
+    }
+}
+
+/// Round trips, counted by what is delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rounds {
+    count: u64,
+    /// A round is over when something is acknowledged that was sent after so much was delivered.
+    end: u64,
+    is_start: bool,
+}
+
+impl Rounds {
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether the last acknowledgment began a round.
+    pub(super) fn is_start(&self) -> bool {
+        self.is_start
+    }
+
+    /// The round ends when something is acknowledged that is sent from now on.
+    pub(super) fn end_after(&mut self, delivered: u64) {
+        self.end = delivered;
+    }
+
+    /// Takes an acknowledgment: bytes delivered when the segment was sent, if known, and now.
+    pub(super) fn acknowledged(&mut self, prior_delivered: Option<u64>, delivered: u64) {
+        self.is_start = prior_delivered.is_some_and(|prior| prior >= self.end);
+        if self.is_start {
+            self.end = delivered;
+            self.count += 1;
+        }
+    }
+}
