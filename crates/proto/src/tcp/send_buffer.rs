@@ -9,12 +9,17 @@ pub(crate) struct SendBuffer {
     start: u64,
     end: u64,
     capacity: u64,
+    /// The user writes no more: a FIN follows the last byte.
+    finished: bool,
+    /// The user could not write all it had.
+    wanted: bool,
 }
 
 impl SendBuffer {
     /// An empty one whose first octet will be `start`.
     pub(crate) fn new(start: u64, capacity: u64) -> Self {
-        Self { ring: Ring::default(), start, end: start, capacity }
+        let ring = Ring::default();
+        Self { ring, start, end: start, capacity, finished: false, wanted: false }
     }
 
     /// The one behind the last octet written.
@@ -49,7 +54,27 @@ impl SendBuffer {
         self.ring.reserve(self.start, self.end, self.end + taken as u64);
         self.ring.write(self.end, &octets[..taken]);
         self.end += taken as u64;
+        self.wanted = taken < octets.len();
         taken
+    }
+
+    /// Whether the user waits for room.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Whether the user waited for room, which there is now.
+    pub(crate) fn take_wanted(&mut self) -> bool {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// The user writes no more.
+    pub(crate) fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
     }
 
     /// Copies octets that are still there.

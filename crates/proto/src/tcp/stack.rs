@@ -213,7 +213,7 @@ impl Stack {
         });
         self.by_tuple.insert(connection.flow.tuple, index);
         let slot = &mut self.slots[index as usize];
-        slot.half_open = connection.listener.is_some();
+        slot.half_open = connection.listener().is_some();
         slot.known = known;
         slot.connection = Some(Box::new(connection));
         self.share_rate(now, index);
@@ -315,7 +315,7 @@ impl Stack {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };
         let events = std::mem::take(&mut connection.events);
-        let listener = connection.listener;
+        let listener = connection.listener();
         if slot.half_open && connection.state() != State::SynReceived {
             slot.half_open = false;
             if let Some(listener) = listener.and_then(|id| self.listeners.get_mut(&id)) {

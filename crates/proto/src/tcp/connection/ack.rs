@@ -9,8 +9,8 @@ use wire::tcp::{Flags, SackBlock, Segment};
 use super::segment::Said;
 use super::{Connection, Purpose};
 use crate::tcp::autotune::send_capacity;
-use crate::tcp::cc::{self, Ack, Cause, Congestion};
-use crate::tcp::recovery::{Phase, Progress};
+use crate::tcp::cc::{Ack, Cause};
+use crate::tcp::recovery::Progress;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::seq;
 
@@ -48,30 +48,30 @@ impl Connection {
         (at, ack): (u64, u64),
         said: Said<'_>,
     ) {
-        let window_before = self.window;
-        self.update_window(segment, at, ack);
+        let window_before = self.snd.window();
+        self.snd.update_window(segment.header.window, at, ack);
         let mut news = self.take_in(now, ack, said);
         let plain = segment.payload.is_empty() && !segment.header.flags.contains(Flags::FIN);
-        let unchanged = plain && self.window == window_before;
+        let unchanged = plain && self.snd.window() == window_before;
         news.duplicate = !news.advanced
-            && ack == self.una
+            && ack == self.snd.una()
             && !self.board.is_empty()
-            && (news.sacked || (unchanged && news.twice.is_none() && !self.sack));
+            && (news.sacked || (unchanged && news.twice.is_none() && !self.losses.sack()));
         self.round_trip(now, &mut news);
         if news.advanced {
-            self.timeouts = 0;
+            self.timers.timeouts = 0;
         }
-        let held = self.phase.holds_window();
-        let limited = self.limited_to.is_some_and(|to| self.una < to + news.delivery.acked);
+        let held = self.losses.holds_window();
+        let limited = self.control.is_limited(self.snd.una() - news.delivery.acked);
         self.undo_if_spurious(now, &news);
         let lost = self.judge(now, &news);
         self.leave_phase(now, news.advanced);
         // A control that governs its window sees one recovery where the next follows at once.
         let own = self.control.governs_recovery() && news.advanced;
-        if own && self.phase.is_open() && self.board.lost() > 0 {
+        if own && self.losses.is_open() && self.board.lost() > 0 {
             self.begin_recovery(now);
         }
-        let echo = self.ecn && segment.header.flags.contains(Flags::ECE);
+        let echo = self.ecn.is_agreed() && segment.header.flags.contains(Flags::ECE);
         if echo {
             self.reduce_for_mark(now, limited);
         }
@@ -79,25 +79,14 @@ impl Connection {
         self.after_ack(now, &news);
     }
 
-    /// The peer's window (RFC 9293 §3.10.7.4).
-    fn update_window(&mut self, segment: &Segment<'_>, at: u64, ack: u64) {
-        let (told_at, told_ack) = self.window_told;
-        if ack < self.una || at < told_at || (at == told_at && ack < told_ack) {
-            return;
-        }
-        self.window = u64::from(segment.header.window) << self.send_scale;
-        self.window_max = self.window_max.max(self.window);
-        self.window_told = (at, ack);
-    }
-
     /// What it says goes into the scoreboard.
     fn take_in(&mut self, now: Time, ack: u64, said: Said<'_>) -> News {
         let prior_in_flight = self.board.pipe();
         self.board.least_rtt(self.rtt.least());
         let mut delivery = Delivery::default();
-        let advanced = ack > self.una;
+        let advanced = ack > self.snd.una();
         let (mut twice, mut sacked) = (None, false);
-        let blocks = said.sack.filter(|_| self.sack).unwrap_or_default();
+        let blocks = said.sack.filter(|_| self.losses.sack()).unwrap_or_default();
         let blocks = blocks.as_slice();
         if let Some(first) = blocks.first() {
             let within = blocks.get(1).map(|block| self.edges(*block));
@@ -110,13 +99,13 @@ impl Connection {
         let known = usize::from(twice.is_some());
         for block in blocks.iter().skip(known) {
             let (left, right) = self.edges(*block);
-            if left < right && left >= self.una && right > ack && right <= self.nxt {
+            if left < right && left >= self.snd.una() && right > ack && right <= self.snd.nxt() {
                 sacked |= self.board.sack(now, left, right, &mut delivery);
             }
         }
         if advanced {
             self.board.acknowledge(now, ack, &mut delivery);
-            self.una = ack;
+            self.snd.acknowledge(ack);
             self.space.goes_on = false;
             self.send.release(ack);
             self.space.marks.release(ack);
@@ -144,8 +133,8 @@ impl Connection {
     }
 
     fn edges(&self, block: SackBlock) -> (u64, u64) {
-        let left = self.expand(self.una, block.left);
-        (left, self.expand(left, block.right))
+        let left = self.snd.expand(block.left);
+        (left, seq::expand(left, block.right))
     }
 
     /// Takes a sample of the round trip: from what was sent once, or else from the time stamps (Karn's
@@ -159,10 +148,10 @@ impl Connection {
             let old =
                 |echo: u32| self.space.stamps_from.is_some_and(|from| seq::is_older(echo, from));
             let echo = news.echo.filter(|echo| news.advanced && !old(*echo))?;
-            self.since_stamp(now, echo)
+            self.stamps.since(now, echo)
         };
         let Some(took) = by_clock.or_else(by_stamp) else { return };
-        self.rtt.sample(took, (self.una, self.nxt));
+        self.rtt.sample(took, (self.snd.una(), self.snd.nxt()));
         // A segment may have left later than the oldest, and is nearer to the round trip of the path.
         let latest = sacked.or(acked).map_or(took, |elapsed| elapsed.latest);
         self.rtt.note_least(latest);
@@ -171,48 +160,26 @@ impl Connection {
             sacked.zip(self.board.head_age(now)).is_some_and(|(sacked, age)| sacked.oldest > age);
     }
 
-    /// Time since the peer was sent the time stamp that it echoes.
-    pub(super) fn since_stamp(&self, now: Time, echo: u32) -> Option<Duration> {
-        let took = self.stamp(now).wrapping_sub(echo);
-        (echo != 0 && took < 1 << 30).then(|| Duration::from_millis(u64::from(took.max(1))))
-    }
-
     /// Whether something is over: a recovery, a reduction, a restart.
     fn leave_phase(&mut self, now: Time, advanced: bool) {
-        let over = match &self.phase {
-            Phase::Open => false,
-            Phase::Reduced { point } | Phase::Restarted { point } => self.una >= *point,
-            Phase::Recovery(recovery) => {
-                let first = self.control.recovery() == cc::Recovery::FirstAck;
-                self.una >= recovery.point || (first && advanced)
-            }
-        };
-        if !over {
+        let by_first = self.control.recovers_with_first();
+        if !self.losses.is_over(self.snd.una(), by_first, advanced) {
             return;
         }
-        if !std::mem::take(&mut self.space.spared) {
-            self.control.on_recovered(now);
+        if self.losses.end(&mut self.board) {
+            self.control.recovered(now);
         }
-        self.board.clear_phantom();
-        if matches!(self.phase, Phase::Recovery(_)) {
-            self.board.recovered();
-        }
-        self.duplicates = 0;
-        self.phase = Phase::Open;
     }
 
     /// The peer echoes a congestion mark (RFC 3168 §6.1.2).
     fn reduce_for_mark(&mut self, now: Time, cwnd_limited: bool) {
-        if !self.phase.is_open() {
+        if !self.losses.is_open() {
             return;
         }
         let flight_size = self.board.out();
-        let congestion = Congestion { cause: Cause::Ecn, flight_size, cwnd_limited };
-        self.control.on_congestion(now, &congestion);
+        self.control.congested(now, Cause::Ecn, flight_size, cwnd_limited);
         self.counts.ecn_reductions += 1;
-        self.phase = Phase::Reduced { point: self.nxt };
-        self.undo = None;
-        self.reduced = true;
+        self.losses.reduce(self.snd.nxt());
     }
 
     fn tell_control(
@@ -225,10 +192,7 @@ impl Connection {
         if delivery.newly_delivered == 0 && lost == 0 {
             return;
         }
-        let round = news.advanced && self.una > self.round_end;
-        if round {
-            self.round_end = self.nxt;
-        }
+        let round = news.advanced && self.control.ends_round(self.snd.una(), self.snd.nxt());
         let in_flight = self.board.pipe();
         let ack = Ack {
             acked: delivery.acked,
@@ -244,27 +208,27 @@ impl Connection {
             round,
             rate: self.board.rate(delivery),
             // Corruption does not keep the window from growing.
-            in_recovery: !self.space.spared && (held || self.phase.holds_window()),
+            in_recovery: !self.losses.is_spared() && (held || self.losses.holds_window()),
             cwnd_limited: limited,
             ecn_echo: echo,
         };
-        self.control.on_ack(now, &ack);
+        self.control.acknowledged(now, &ack);
         let (target, mss) = (self.control.cwnd(), self.mss());
-        if let Phase::Recovery(recovery) = &mut self.phase {
+        if let Some(recovery) = self.losses.recovery() {
             let delivered = delivery.newly_delivered;
             recovery.acknowledged(Progress { delivered, pipe: in_flight, target, mss });
         }
     }
 
     fn after_ack(&mut self, now: Time, news: &News) {
-        if self.finished && self.una > self.fin() {
+        if self.send.is_finished() && self.snd.una() > self.fin() {
             self.fin_acknowledged(now);
         }
         let probing = matches!(self.timers.main, Some((_, Purpose::TailLossProbe)));
         if news.advanced || (news.sacked && probing) || news.before_head {
             self.arm_retransmission(now);
         }
-        if self.usable() > 0 {
+        if self.snd.usable() > 0 {
             self.end_persist();
         }
         if news.advanced && self.may_send() {
@@ -281,9 +245,8 @@ impl Connection {
         let room = self.send.room();
         let enough =
             if self.options.any_room { room > 0 } else { room * 3 >= self.send.capacity() };
-        if self.wants_room && enough {
-            self.wants_room = false;
-            self.events.writable = !self.finished;
+        if enough && self.send.take_wanted() {
+            self.events.writable = !self.send.is_finished();
         }
     }
 }

@@ -13,10 +13,10 @@ impl Connection {
 
     /// The user writes no more.
     pub(crate) fn shut_down(&mut self) {
-        if self.finished {
+        if self.send.is_finished() {
             return;
         }
-        self.finished = true;
+        self.send.finish();
         self.state = match self.state {
             State::Established => State::FinWait1,
             State::CloseWait => State::LastAck,
@@ -29,7 +29,7 @@ impl Connection {
     /// before the peer closed: the peer is to be told by a reset (RFC 9293 §3.6.1).
     pub(crate) fn detach(&mut self, now: Time) -> bool {
         self.shut_down();
-        self.detached = true;
+        self.inbound.detach();
         let unread = self.receive.readable() > 0;
         self.receive.clear();
         if self.state == State::FinWait2 {
@@ -43,7 +43,7 @@ impl Connection {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                if self.detached {
+                if self.inbound.is_detached() {
                     self.timers.linger_at = Some(now + self.rules.fin_wait);
                 }
             }
@@ -61,9 +61,9 @@ impl Connection {
 
     /// All that the peer wrote is there, and its FIN.
     pub(super) fn peer_finished(&mut self) {
-        self.fin_received = true;
-        self.ack_now = true;
-        self.events.peer_closed = !self.detached;
+        self.inbound.finish();
+        self.acks.hasten();
+        self.events.peer_closed = !self.inbound.is_detached();
         match self.state {
             State::SynReceived | State::Established => self.state = State::CloseWait,
             State::FinWait1 => self.state = State::Closing,
@@ -92,8 +92,7 @@ impl Connection {
     /// The connection's numbers are remembered elsewhere.
     pub(crate) fn waits_elsewhere(&mut self) {
         self.state = State::Closed;
-        self.acks_due = 0;
-        self.ack_now = false;
+        self.acks.stop();
         self.events.closed = Some(CloseReason::Graceful);
     }
 
@@ -104,8 +103,7 @@ impl Connection {
         }
         self.quiet();
         self.state = State::Closed;
-        self.acks_due = 0;
-        self.ack_now = false;
+        self.acks.stop();
         if reason != CloseReason::Graceful {
             self.receive.clear();
         }
@@ -118,10 +116,9 @@ impl Connection {
         self.timers = Timers::default();
         self.space.suspended = None;
         self.space.marks.clear();
-        self.syn_due = false;
-        self.urgent = false;
-        self.probe_due = false;
-        self.window_probe = false;
+        self.handshake.syn_sent();
+        self.losses.stop();
+        self.liveness.probe_sent();
         self.events.writable = false;
     }
 }

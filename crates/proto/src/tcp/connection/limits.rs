@@ -47,11 +47,11 @@ impl Connection {
         if paced || full || self.board.next_lost().is_some() {
             return None;
         }
-        let waits = self.send.end().saturating_sub(self.nxt);
-        if waits > self.usable() && self.usable() < mss {
+        let waits = self.send.end().saturating_sub(self.snd.nxt());
+        if waits > self.snd.usable() && self.snd.usable() < mss {
             return Some(Limit::PeerWindow);
         }
-        let stuck = self.wants_room || self.send.room() < mss;
-        (waits < mss && stuck && !self.finished).then_some(Limit::SendBuffer)
+        let stuck = self.send.is_wanted() || self.send.room() < mss;
+        (waits < mss && stuck && !self.send.is_finished()).then_some(Limit::SendBuffer)
     }
 }

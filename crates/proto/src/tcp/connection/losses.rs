@@ -5,105 +5,286 @@ use std::time::Duration;
 
 use engine::Time;
 
+use super::Connection;
 use super::ack::News;
-use super::{Connection, Undo};
-use crate::tcp::cc::{self, Cause, Congestion};
+use crate::tcp::cc::Cause;
 use crate::tcp::recovery::{Phase, Recovery};
+use crate::tcp::rtt::Rtt;
+use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::seq;
 
 /// Duplicate acknowledgments that make a loss (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
 
-impl Connection {
-    /// Judges what an acknowledgment means for what is in flight. Returns octets newly held for lost.
-    pub(super) fn judge(&mut self, now: Time, news: &News) -> u64 {
-        self.end_probe(now, news);
+/// Reaction to a loss that may turn out to be none.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    /// The first acknowledgment would echo an older time stamp than this.
+    stamp: Option<u32>,
+    /// Bytes that were retransmitted and are not reported to have come twice.
+    unexplained: u64,
+    any: bool,
+}
+
+/// Tail loss probe (RFC 8985 §7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TailProbe {
+    None,
+    Due,
+    /// It left, with this as its end.
+    Sent {
+        end: u64,
+        resent: bool,
+    },
+}
+
+/// Losses of a connection, and its recovery from them.
+#[derive(Debug)]
+pub(super) struct Losses {
+    phase: Phase,
+    /// The recovery under way is not from congestion: the congestion control does not know of it.
+    spared: bool,
+    /// The peer reports by SACK what arrived.
+    sack: bool,
+    /// Duplicate acknowledgments in a row.
+    duplicates: u32,
+    /// SND.NXT when a recovery, or a timeout, last began.
+    recover: u64,
+    /// The first lost segment is to be sent whatever the window.
+    urgent: bool,
+    undo: Option<Undo>,
+    probe: TailProbe,
+}
+
+impl Losses {
+    pub(super) fn new(iss: u64) -> Self {
+        Self {
+            phase: Phase::Open,
+            spared: false,
+            sack: false,
+            duplicates: 0,
+            recover: iss,
+            urgent: false,
+            undo: None,
+            probe: TailProbe::None,
+        }
+    }
+
+    pub(super) fn agree_sack(&mut self, sack: bool) {
+        self.sack = sack;
+    }
+
+    pub(super) fn sack(&self) -> bool {
+        self.sack
+    }
+
+    pub(super) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.phase.is_open()
+    }
+
+    /// Whether the congestion control is not to grow its window for a loss or a mark.
+    pub(super) fn holds_window(&self) -> bool {
+        self.phase.holds_window()
+    }
+
+    /// Whether the recovery under way is not from congestion.
+    pub(super) fn is_spared(&self) -> bool {
+        self.spared
+    }
+
+    pub(super) fn recovery(&mut self) -> Option<&mut Recovery> {
+        match &mut self.phase {
+            Phase::Recovery(recovery) => Some(recovery),
+            Phase::Open | Phase::Reduced { .. } | Phase::Restarted { .. } => None,
+        }
+    }
+
+    /// Whether a recovery is to begin.
+    fn begins(&self, board: &Scoreboard) -> bool {
+        match self.phase {
+            Phase::Open | Phase::Reduced { .. } => board.lost() > 0,
+            Phase::Recovery(_) | Phase::Restarted { .. } => false,
+        }
+    }
+
+    /// A recovery begins.
+    fn begin(&mut self, phase: Phase, point: u64, spared: bool) {
+        self.phase = phase;
+        self.spared = spared;
+        self.recover = point;
+        self.urgent = true;
+    }
+
+    /// A router marked something: the window is reduced until `point` is acknowledged.
+    pub(super) fn reduce(&mut self, point: u64) {
+        self.phase = Phase::Reduced { point };
+        self.undo = None;
+    }
+
+    /// Everything is retransmitted until `point` is acknowledged.
+    pub(super) fn restart(&mut self, point: u64, spared: bool) {
+        self.phase = Phase::Restarted { point };
+        self.spared = spared;
+        self.recover = point;
+    }
+
+    /// Segments in flight are retransmitted as shorter ones, which says nothing of congestion.
+    pub(super) fn cut(&mut self, point: u64) {
+        self.restart(point, self.spared || self.phase.is_open());
+        (self.duplicates, self.urgent) = (0, true);
+        (self.undo, self.probe) = (None, TailProbe::None);
+    }
+
+    /// The retransmission timer went off.
+    pub(super) fn timed_out(&mut self) {
+        (self.duplicates, self.probe) = (0, TailProbe::None);
+        self.urgent = true;
+    }
+
+    /// Whether an acknowledgment up to `una` ends a recovery, a reduction or a restart. The first
+    /// that advances may end a recovery.
+    pub(super) fn is_over(&self, una: u64, by_first: bool, advanced: bool) -> bool {
+        match &self.phase {
+            Phase::Open => false,
+            Phase::Reduced { point } | Phase::Restarted { point } => una >= *point,
+            Phase::Recovery(recovery) => una >= recovery.point || (by_first && advanced),
+        }
+    }
+
+    /// A recovery, a reduction or a restart is over. Returns whether it was from congestion.
+    pub(super) fn end(&mut self, board: &mut Scoreboard) -> bool {
+        board.clear_phantom();
+        if matches!(self.phase, Phase::Recovery(_)) {
+            board.recovered();
+        }
+        self.duplicates = 0;
+        self.phase = Phase::Open;
+        !std::mem::take(&mut self.spared)
+    }
+
+    /// The first lost segment is to be sent whatever the window.
+    pub(super) fn hurry(&mut self) {
+        self.urgent = true;
+    }
+
+    pub(super) fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
+    pub(super) fn take_urgent(&mut self) -> bool {
+        std::mem::take(&mut self.urgent)
+    }
+
+    /// A tail loss probe is due.
+    pub(super) fn call_probe(&mut self) {
+        self.probe = TailProbe::Due;
+    }
+
+    pub(super) fn is_probe_due(&self) -> bool {
+        self.probe == TailProbe::Due
+    }
+
+    /// Whether no tail loss probe is due or under way.
+    pub(super) fn has_no_probe(&self) -> bool {
+        self.probe == TailProbe::None
+    }
+
+    /// Whether a tail loss probe was due, which it is once.
+    pub(super) fn take_due_probe(&mut self) -> bool {
+        let is_due = self.is_probe_due();
+        if is_due {
+            self.probe = TailProbe::None;
+        }
+        is_due
+    }
+
+    /// A tail loss probe leaves.
+    pub(super) fn probe_sent(&mut self, end: u64, resent: bool) {
+        self.probe = TailProbe::Sent { end, resent };
+    }
+
+    /// Ends a tail loss probe. Returns whether it repaired something (RFC 8985 §7.4).
+    fn probe_repaired(&mut self, una: u64, news: &News) -> bool {
+        let TailProbe::Sent { end, resent } = self.probe else { return false };
+        if una < end {
+            return false;
+        }
+        let arrived = !resent || news.twice.is_some();
+        if arrived || una > end || (!news.advanced && !news.sacked) {
+            self.probe = TailProbe::None;
+        }
+        !arrived && una > end
+    }
+
+    /// Nothing is sent any more.
+    pub(super) fn stop(&mut self) {
+        self.urgent = false;
+        if self.is_probe_due() {
+            self.probe = TailProbe::None;
+        }
+    }
+
+    /// Counts duplicate acknowledgments.
+    fn count(&mut self, news: &News) {
         if news.duplicate {
             self.duplicates += 1;
-            self.counts.duplicate_acks += 1;
         } else if news.advanced {
             self.duplicates = 0;
         }
-        let lost = if self.snack().is_some() {
-            self.lost_by_snack(news)
-        } else if !self.sack {
-            self.lost_without_sack(news)
-        } else if self.options.rack {
-            self.lost_by_time(now)
-        } else {
-            self.lost_by_scoreboard()
-        };
-        let begins = match self.phase {
-            Phase::Open | Phase::Reduced { .. } => self.board.lost() > 0,
-            Phase::Recovery(_) | Phase::Restarted { .. } => false,
-        };
-        if begins {
-            self.begin_recovery(now);
+    }
+
+    fn lost_by_scoreboard(&self, board: &mut Scoreboard, mss: u64) -> u64 {
+        let edge = board.loss_edge(mss);
+        let lost = edge.map_or(0, |edge| board.lose_to(edge));
+        if self.duplicates >= DUPLICATES && self.is_open() {
+            return lost + board.lose_first();
         }
         lost
     }
 
-    fn lost_by_scoreboard(&mut self) -> u64 {
-        let edge = self.board.loss_edge(self.mss());
-        let lost = edge.map_or(0, |edge| self.board.lose_to(edge));
-        if self.duplicates >= DUPLICATES && self.phase.is_open() {
-            return lost + self.board.lose_first();
-        }
-        lost
-    }
-
-    fn lost_by_time(&mut self, now: Time) -> u64 {
-        let (lost, again) = self.board.lose_by_time(now, self.allowance());
-        self.timers.reorder_at = again;
-        lost
-    }
-
-    /// How much later than what was sent after it a segment may come (RFC 8985 §6.2).
-    fn allowance(&self) -> Duration {
-        let enough = self.board.sacked() >= u64::from(DUPLICATES) * self.mss();
-        if !self.board.is_reordered() && (!self.phase.is_open() || enough) {
+    /// Time by which a segment may arrive after one that was sent later (RFC 8985 §6.2).
+    fn allowance(&self, board: &Scoreboard, rtt: &Rtt, mss: u64) -> Duration {
+        let enough = board.sacked() >= u64::from(DUPLICATES) * mss;
+        if !board.is_reordered() && (!self.is_open() || enough) {
             return Duration::ZERO;
         }
-        let least = self.rtt.least().unwrap_or_default();
-        let allowance = least / 4 * self.board.reordering_steps();
-        allowance.min(self.rtt.smoothed().unwrap_or_default())
-    }
-
-    /// The reordering timer ran out: what has not come by now is lost.
-    pub(super) fn reordering_timed_out(&mut self, now: Time) {
-        self.lost_by_time(now);
-        let begins = match self.phase {
-            Phase::Open | Phase::Reduced { .. } => self.board.lost() > 0,
-            Phase::Recovery(_) | Phase::Restarted { .. } => false,
-        };
-        if begins {
-            self.begin_recovery(now);
-        }
+        let least = rtt.least().unwrap_or_default();
+        let allowance = least / 4 * board.reordering_steps();
+        allowance.min(rtt.smoothed().unwrap_or_default())
     }
 
     /// Duplicate acknowledgments say how many segments have left, but not which (RFC 6582).
-    fn lost_without_sack(&mut self, news: &News) -> u64 {
+    fn lost_without_sack(
+        &mut self,
+        board: &mut Scoreboard,
+        news: &News,
+        (una, mss): (u64, u64),
+    ) -> u64 {
         match &self.phase {
             Phase::Open | Phase::Reduced { .. } => {
                 if news.advanced {
-                    self.board.clear_phantom();
+                    board.clear_phantom();
                 }
                 if news.duplicate {
-                    self.board.add_phantom(self.mss());
+                    board.add_phantom(mss);
                 }
-                if self.duplicates >= DUPLICATES && self.una > self.recover {
-                    return self.board.lose_first();
+                if self.duplicates >= DUPLICATES && una > self.recover {
+                    return board.lose_first();
                 }
             }
             Phase::Recovery(recovery) => {
-                let over = self.una >= recovery.point;
+                let over = una >= recovery.point;
                 if news.duplicate {
-                    self.board.add_phantom(self.mss());
+                    board.add_phantom(mss);
                 } else if news.advanced && !over {
                     // A partial acknowledgment: all but the segment sent again had left before.
-                    self.board.take_phantom(news.delivery.acked.saturating_sub(self.mss()));
+                    board.take_phantom(news.delivery.acked.saturating_sub(mss));
                     self.urgent = true;
-                    return self.board.lose_first();
+                    return board.lose_first();
                 }
             }
             Phase::Restarted { .. } => {}
@@ -111,48 +292,12 @@ impl Connection {
         0
     }
 
-    /// Something was lost.
-    pub(super) fn begin_recovery(&mut self, now: Time) {
-        let corrupted = self.blames_corruption(now);
-        self.counts.corruptions += u64::from(corrupted);
-        let blameless = corrupted || self.lost_probe_alone();
-        if corrupted && self.snack().is_some() {
-            // The peer says what is missing, so there is nothing to probe for.
-            self.urgent = true;
-            return;
-        }
-        let flight = self.board.out();
-        let before = self.control.cwnd();
-        let cwnd_limited = self.limited_to.is_some_and(|to| self.una < to);
-        self.space.spared = blameless && self.phase.is_open();
-        if self.phase.is_open() && !blameless {
-            let congestion = Congestion { cause: Cause::Loss, flight_size: flight, cwnd_limited };
-            self.control.on_congestion(now, &congestion);
-        }
-        self.counts.recoveries += 1;
-        if !blameless {
-            self.note_undo(now);
-        }
-        (self.recover, self.urgent) = (self.nxt, true);
-        self.phase = if self.control.recovery() == cc::Recovery::Restart && !blameless {
-            self.board.lose_all();
-            Phase::Restarted { point: self.nxt }
-        } else {
-            let target = self.control.cwnd();
-            let how = self.options.recovery;
-            Phase::Recovery(Recovery::new(how, self.nxt, flight, before, target))
-        };
+    /// Notes that a reaction to a loss begins, which may have to be undone.
+    fn note_undo(&mut self, stamp: Option<u32>) {
+        self.undo = Some(Undo { stamp, unexplained: 0, any: false });
     }
 
-    /// What is done from now on may have to be taken back.
-    pub(super) fn note_undo(&mut self, now: Time) {
-        if self.options.undo {
-            let stamp = self.stamps.map(|_| self.stamp(now));
-            self.undo = Some(Undo { stamp, unexplained: 0, any: false });
-        }
-    }
-
-    /// Octets are sent again.
+    /// Bytes are retransmitted.
     pub(super) fn note_resent(&mut self, octets: u64) {
         if let Some(undo) = &mut self.undo {
             undo.unexplained += octets;
@@ -160,10 +305,10 @@ impl Connection {
         }
     }
 
-    /// Takes back what was done for a loss that was none: the acknowledgment echoes the original
-    /// (RFC 3522), or all that was sent again has come twice (RFC 3708).
-    pub(super) fn undo_if_spurious(&mut self, now: Time, news: &News) {
-        let Some(undo) = &mut self.undo else { return };
+    /// Whether what was held for a loss was none: the acknowledgment echoes the original (RFC 3522),
+    /// or all that was retransmitted has come twice (RFC 3708).
+    fn is_spurious(&mut self, news: &News) -> bool {
+        let Some(undo) = &mut self.undo else { return false };
         if let Some((left, right)) = news.twice
             && right <= self.recover
         {
@@ -173,40 +318,118 @@ impl Connection {
         let echoed = news.advanced.then_some(news.echo).flatten().zip(undo.stamp);
         let original = echoed.is_some_and(|(echo, stamp)| seq::is_older(echo, stamp));
         if news.advanced {
-            // Only the first acknowledgment can tell by its echo.
+            // Only the first acknowledgment can show by its echo.
             undo.stamp = None;
         }
-        if !(came_twice || (original && undo.any && !self.phase.is_open())) {
-            return;
-        }
-        self.undo = None;
-        self.counts.spurious += 1;
-        self.control.on_spurious(now);
-        self.board.was_reordered();
-        self.board.forgive();
-        self.duplicates = 0;
-        self.urgent = false;
-        self.rtt.end_backoff();
-        self.phase = Phase::Open;
+        came_twice || (original && undo.any && !self.phase.is_open())
     }
 
-    /// Whether a tail loss probe has repaired something (RFC 8985 §7.4).
-    fn end_probe(&mut self, now: Time, news: &News) {
-        let Some((end, resent)) = self.probe_end.filter(|(end, _)| self.una >= *end) else {
-            return;
+    /// Takes back what was done for a loss that was none.
+    fn forgive(&mut self) {
+        (self.undo, self.phase) = (None, Phase::Open);
+        (self.duplicates, self.urgent) = (0, false);
+    }
+}
+
+impl Connection {
+    /// Judges what an acknowledgment means for what is in flight. Returns bytes newly held for lost.
+    pub(super) fn judge(&mut self, now: Time, news: &News) -> u64 {
+        self.end_probe(now, news);
+        self.losses.count(news);
+        self.counts.duplicate_acks += u64::from(news.duplicate);
+        let (una, mss) = (self.snd.una(), self.mss());
+        let lost = if self.snack().is_some() {
+            self.lost_by_snack(news)
+        } else if !self.losses.sack() {
+            self.losses.lost_without_sack(&mut self.board, news, (una, mss))
+        } else if self.options.rack {
+            self.lost_by_time(now)
+        } else {
+            self.losses.lost_by_scoreboard(&mut self.board, mss)
         };
-        if !resent || news.twice.is_some() {
-            self.probe_end = None;
-        } else if self.una > end {
-            self.probe_end = None;
-            if self.phase.is_open() && !self.blames_corruption(now) {
-                let flight_size = self.board.out() + self.mss();
-                let congestion = Congestion { cause: Cause::Loss, flight_size, cwnd_limited: true };
-                self.control.on_congestion(now, &congestion);
-                self.control.on_recovered(now);
-            }
-        } else if !news.advanced && !news.sacked {
-            self.probe_end = None;
+        self.begin_recovery_if_lost(now);
+        lost
+    }
+
+    fn lost_by_time(&mut self, now: Time) -> u64 {
+        let allowance = self.losses.allowance(&self.board, &self.rtt, self.mss());
+        let (lost, again) = self.board.lose_by_time(now, allowance);
+        self.timers.reorder_at = again;
+        lost
+    }
+
+    /// The reordering timer ran out: what has not come by now is lost.
+    pub(super) fn reordering_timed_out(&mut self, now: Time) {
+        self.lost_by_time(now);
+        self.begin_recovery_if_lost(now);
+    }
+
+    fn begin_recovery_if_lost(&mut self, now: Time) {
+        if self.losses.begins(&self.board) {
+            self.begin_recovery(now);
+        }
+    }
+
+    /// Something was lost.
+    pub(super) fn begin_recovery(&mut self, now: Time) {
+        let corrupted = self.blames_corruption(now);
+        self.counts.corruptions += u64::from(corrupted);
+        let blameless = corrupted || self.lost_probe_alone();
+        if corrupted && self.snack().is_some() {
+            // The peer says what is missing, so there is nothing to probe for.
+            self.losses.hurry();
+            return;
+        }
+        let (flight, nxt) = (self.board.out(), self.snd.nxt());
+        let before = self.control.cwnd();
+        let spared = blameless && self.losses.is_open();
+        if self.losses.is_open() && !blameless {
+            let cwnd_limited = self.control.is_limited(self.snd.una());
+            self.control.congested(now, Cause::Loss, flight, cwnd_limited);
+        }
+        self.counts.recoveries += 1;
+        if !blameless {
+            self.note_undo(now);
+        }
+        let phase = if self.control.restarts() && !blameless {
+            self.board.lose_all();
+            Phase::Restarted { point: nxt }
+        } else {
+            let target = self.control.cwnd();
+            let how = self.options.recovery;
+            Phase::Recovery(Recovery::new(how, nxt, flight, before, target))
+        };
+        self.losses.begin(phase, nxt, spared);
+    }
+
+    /// Notes that a reaction to a loss begins, which may have to be undone.
+    pub(super) fn note_undo(&mut self, now: Time) {
+        if self.options.undo {
+            let stamp = self.stamps.are_agreed().then(|| self.stamps.clock(now));
+            self.losses.note_undo(stamp);
+        }
+    }
+
+    /// Takes back what was done for a loss that was none.
+    pub(super) fn undo_if_spurious(&mut self, now: Time, news: &News) {
+        if !self.losses.is_spurious(news) {
+            return;
+        }
+        self.counts.spurious += 1;
+        self.control.spurious(now);
+        self.board.was_reordered();
+        self.board.forgive();
+        self.losses.forgive();
+        self.rtt.end_backoff();
+    }
+
+    /// A tail loss probe that repaired something shows congestion.
+    fn end_probe(&mut self, now: Time, news: &News) {
+        let repaired = self.losses.probe_repaired(self.snd.una(), news);
+        if repaired && self.losses.is_open() && !self.blames_corruption(now) {
+            let flight_size = self.board.out() + self.mss();
+            self.control.congested(now, Cause::Loss, flight_size, true);
+            self.control.recovered(now);
         }
     }
 }

@@ -4,7 +4,10 @@
 //! told is noted in [`Events`], which the stack takes after each call.
 
 mod ack;
+mod acks;
 mod close;
+mod control;
+mod inbound;
 mod limits;
 mod losses;
 mod open;
@@ -12,6 +15,8 @@ mod output;
 mod path_mtu;
 mod scps;
 mod segment;
+mod sequence;
+mod stamps;
 mod timers;
 
 pub(crate) use self::open::{Negotiated, Offer};
@@ -23,19 +28,23 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
+use self::acks::Acks;
+use self::control::SendControl;
+use self::inbound::Inbound;
 use self::limits::Limited;
+use self::losses::Losses;
+use self::open::Handshake;
 use self::path_mtu::PathMtu;
-use super::autotune::ReceiveTuning;
-use super::cc::{self, Control};
+use self::sequence::SendSequence;
+use self::stamps::Stamps;
+use self::timers::{Liveness, Purpose, Timers};
 use super::config::{Config, Options};
 use super::indication::{CloseReason, Counts, Info, ListenerId, State};
 use super::packet::Flow;
 use super::reassembly::Reassembly;
-use super::recovery::Phase;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::send_buffer::SendBuffer;
-use super::seq;
 
 /// What the user is to be told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,77 +84,24 @@ impl Rules {
     }
 }
 
-/// What the main timer is armed for.
+/// Echo of congestion marks (RFC 3168 §6.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
-    /// To send again what is in flight.
-    Retransmit,
-    /// To send something, before that.
-    TailLossProbe,
-    /// To ask for the window.
-    Persist,
+enum EcnEcho {
+    /// The peer does not take part.
+    Off,
+    Agreed,
+    /// Congestion was experienced, and the peer has not said that its window is reduced.
+    Due,
 }
 
-/// Time stamps (RFC 7323), when both sides understand them.
-#[derive(Clone, Copy, Debug)]
-struct Stamps {
-    /// What is added to the clock.
-    offset: u32,
-    /// TS.Recent, and when it was taken.
-    recent: u32,
-    recent_at: Time,
-}
-
-/// What would be taken back, and how it would show.
-#[derive(Clone, Copy, Debug)]
-struct Undo {
-    /// The first acknowledgment would echo an older time stamp than this.
-    stamp: Option<u32>,
-    /// Octets that were sent again and are not reported to have come twice.
-    unexplained: u64,
-    any: bool,
-}
-
-/// When what is due.
-#[derive(Clone, Copy, Debug, Default)]
-struct Timers {
-    main: Option<(Time, Purpose)>,
-    syn_at: Option<Time>,
-    ack_at: Option<Time>,
-    reorder_at: Option<Time>,
-    keep_alive_at: Option<Time>,
-    pace_at: Option<Time>,
-    linger_at: Option<Time>,
-    snack_at: Option<Time>,
-    skip_at: Option<Time>,
-}
-
-impl Timers {
-    /// All but the waiting for a peer's end stood still for so long.
-    fn put_off(&mut self, by: Duration) {
-        if let Some((at, _)) = &mut self.main {
-            *at += by;
-        }
-        let others = [
-            &mut self.syn_at,
-            &mut self.ack_at,
-            &mut self.reorder_at,
-            &mut self.keep_alive_at,
-            &mut self.pace_at,
-            &mut self.snack_at,
-            &mut self.skip_at,
-        ];
-        others.into_iter().flatten().for_each(|at| *at += by);
+impl EcnEcho {
+    fn is_agreed(self) -> bool {
+        self != Self::Off
     }
-}
 
-/// What was done to open it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Syns {
-    /// SYNs sent, answers to those of the peer that came again among them.
-    tries: u32,
-    /// Those that nobody answered in time.
-    timeouts: u32,
+    fn echoes(self) -> bool {
+        self == Self::Due
+    }
 }
 
 /// One connection.
@@ -153,103 +109,34 @@ struct Syns {
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
     pub(crate) path: PathId,
-    /// The listener it came to.
-    pub(crate) listener: Option<ListenerId>,
-    mtu: usize,
     path_mtu: PathMtu,
     options: Options,
     rules: Rules,
     state: State,
     pub(crate) events: Events,
     counts: Counts,
+    handshake: Handshake,
 
     // What is sent.
-    iss: u64,
-    una: u64,
-    nxt: u64,
-    /// The peer's window, the largest it ever was, and the segment that told it.
-    window: u64,
-    window_max: u64,
-    window_told: (u64, u64),
-    send_scale: u8,
-    peer_mss: u16,
+    snd: SendSequence,
     send: SendBuffer,
-    /// Where the last short segment ended.
-    short_end: u64,
-    /// The user writes no more: a FIN follows the last octet.
-    finished: bool,
     board: Scoreboard,
-    control: Box<dyn Control>,
-    seed: u64,
-    phase: Phase,
+    losses: Losses,
+    control: SendControl,
     rtt: Rtt,
-    undo: Option<Undo>,
-    /// Duplicate acknowledgments in a row.
-    duplicates: u32,
-    /// What was sent next when a recovery, or a time-out, last began.
-    recover: u64,
-    /// Time-outs in a row.
-    timeouts: u32,
-    /// A segment is to be sent whatever the window: the first that was lost.
-    urgent: bool,
-    /// Send what the peer's window takes, however little: the timer said so.
-    override_window: bool,
-    /// The peer is to be asked for its window, or whether it is there.
-    window_probe: bool,
-    /// A tail loss probe is due, or was sent with this as its end.
-    probe_due: bool,
-    probe_end: Option<(u64, bool)>,
-    /// A round trip ends when that is acknowledged.
-    round_end: u64,
-    /// The congestion window stopped what would have been sent before that.
-    limited_to: Option<u64>,
     /// Buffer that stops the sender.
     limited: Limited,
-    last_sent: Time,
-    pace_next: Time,
-    wants_room: bool,
 
     // What is received.
     receive: Reassembly,
-    receive_scale: u8,
-    /// Both sides shift windows, if only by nothing.
-    scaled: bool,
-    /// The right edge of the window as the peer was told.
-    advertised: u64,
-    /// Where the peer's data ends, when that is known, and whether all of it is there.
-    fin_at: Option<u64>,
-    fin_received: bool,
-    /// Nobody reads any more.
-    detached: bool,
-    told_readable: bool,
-    tuning: ReceiveTuning,
-    /// The longest segment received: what a full one is.
-    full_segment: u64,
-    last_ack_sent: u64,
-    quick_left: u32,
-    /// Acknowledgments without data to be sent: at once, each by itself.
-    acks_due: u32,
-    /// One to be sent with whatever is sent first, or at once.
-    ack_now: bool,
-    duplicate: Option<(u64, u64)>,
-    last_challenge: Option<Time>,
-    last_heard: Time,
-    keep_alive_sent: u32,
+    inbound: Inbound,
+    acks: Acks,
 
-    // What both sides agreed on.
-    stamps: Option<Stamps>,
-    stamp_offset: u32,
-    sack: bool,
-    /// What it does of SCPS-TP.
+    stamps: Stamps,
+    ecn: EcnEcho,
+    /// SCPS-TP.
     pub(crate) space: Space,
-    ecn: bool,
-    /// Congestion was experienced, and the peer has not said that it heard so.
-    echo: bool,
-    /// The next new data says that the window is reduced.
-    reduced: bool,
-
-    syn_due: bool,
-    syns: Syns,
+    liveness: Liveness,
     timers: Timers,
 }
 
@@ -260,17 +147,22 @@ impl Connection {
 
     /// The octet expected next, a FIN included.
     pub(crate) fn receive_next(&self) -> u64 {
-        self.receive.next() + u64::from(self.fin_received)
+        self.inbound.next(&self.receive)
+    }
+
+    /// The listener it came to.
+    pub(crate) fn listener(&self) -> Option<ListenerId> {
+        self.handshake.listener
     }
 
     /// What is sent next.
     pub(crate) fn send_next(&self) -> u64 {
-        self.nxt
+        self.snd.nxt()
     }
 
     /// The last time stamp of the peer, and what is added to the clock here.
     pub(crate) fn stamps(&self) -> Option<(u32, u32)> {
-        self.stamps.map(|stamps| (stamps.recent, stamps.offset))
+        self.stamps.recent()
     }
 
     /// Where its FIN lies, or would lie.
@@ -279,7 +171,7 @@ impl Connection {
     }
 
     fn fin_sent(&self) -> bool {
-        self.finished && self.nxt > self.fin()
+        self.send.is_finished() && self.snd.nxt() > self.fin()
     }
 
     fn is_synchronized(&self) -> bool {
@@ -306,13 +198,13 @@ impl Connection {
     pub(crate) fn mss(&self) -> u64 {
         let fit = self.packet_max().saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         let own = self.options.mss.map_or(fit, usize::from);
-        self.data_of(fit.min(own).min(usize::from(self.peer_mss)))
+        self.data_of(fit.min(own).min(usize::from(self.path_mtu.peer_mss)))
     }
 
     /// Octets of data in a segment whose size without options is this. A compressed header of data has
     /// 8 octets, or 16 with time stamps, in place of 20, or 32.
     fn data_of(&self, size: usize) -> u64 {
-        let data = match (self.peer_number().is_some(), self.stamps.is_some()) {
+        let data = match (self.peer_number().is_some(), self.stamps.are_agreed()) {
             (false, false) => size,
             (false, true) => size.saturating_sub(12),
             (true, false) => size + 12,
@@ -323,18 +215,16 @@ impl Connection {
 
     /// The interface takes other packets than before.
     pub(crate) fn set_mtu(&mut self, mtu: usize) {
-        if self.mtu != mtu {
-            self.mtu = mtu;
-            self.control.on_mss(self.mss());
+        if self.path_mtu.interface != mtu {
+            self.path_mtu.interface = mtu;
+            self.control.set_mss(self.mss());
         }
     }
 
     /// Takes what the user writes, as far as there is room.
     pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
         self.note_app_limit();
-        let taken = self.send.write(octets);
-        self.wants_room = taken < octets.len();
-        taken
+        self.send.write(octets)
     }
 
     pub(crate) fn room(&self) -> u64 {
@@ -342,7 +232,7 @@ impl Connection {
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        self.finished
+        self.send.is_finished()
     }
 
     /// What can be read.
@@ -356,33 +246,16 @@ impl Connection {
         self.receive.consume(octets);
         self.space.ends.release(self.receive.start());
         self.arm_skip(now);
-        if self.receive.readable() == 0 {
-            self.told_readable = false;
-        }
         let rtt = self.rtt.smoothed();
-        let beyond = self.receive.highest() - self.receive.next();
-        let counts = (octets, self.receive.readable(), beyond);
-        if let Some(capacity) = self.tuning.read(now, counts, rtt) {
-            self.receive.grow(capacity);
-        }
-        // A window that has opened much is told of (RFC 9293 §3.8.6.2.2).
-        let told = self.told_window(self.receive_scale);
-        // Without a shift the field holds no more, however large the buffer.
-        let most = 65_535 << self.receive_scale;
-        let open = self.receive.edge().saturating_sub(self.receive_next()).min(most);
-        let worth = self.full_segment.min(self.receive.capacity() / 2).max(1);
-        if self.is_synchronized()
-            && self.fin_at.is_none()
-            && open >= 2 * told
-            && open - told >= worth
-        {
-            self.ack_now = true;
+        let opened = self.inbound.consumed(now, octets, rtt, &mut self.receive);
+        if opened && self.is_synchronized() {
+            self.acks.hasten();
         }
     }
 
     /// Whether there is nothing left for its user: it is over, and all is read.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Closed && (self.receive.readable() == 0 || self.detached)
+        self.state == State::Closed && (self.receive.readable() == 0 || self.inbound.is_detached())
     }
 
     /// Octets of memory it holds on account of its peer and its user.
@@ -398,16 +271,16 @@ impl Connection {
             local: self.flow.tuple.local,
             remote: self.flow.tuple.remote,
             mss: self.mss(),
-            timestamps: self.stamps.is_some(),
-            sack: self.sack,
+            timestamps: self.stamps.are_agreed(),
+            sack: self.losses.sack(),
             scps: self.space.agreed,
             suspended: self.is_suspended(),
-            ecn: self.ecn,
-            window_scale: (self.send_scale, self.receive_scale),
+            ecn: self.ecn.is_agreed(),
+            window_scale: (self.snd.shift(), self.inbound.shift()),
             cwnd: self.control.cwnd(),
             ssthresh: self.control.ssthresh(),
             pacing_rate_bps: self.pacing_rate_bps(),
-            peer_window: self.window,
+            peer_window: self.snd.window(),
             in_flight: self.board.pipe(),
             srtt: self.rtt.smoothed(),
             rttvar: self.rtt.variation(),
@@ -418,21 +291,5 @@ impl Connection {
             buffers: (self.send.capacity(), self.receive.capacity()),
             counts: self.counts,
         }
-    }
-
-    /// The clock of its time stamps, in milliseconds.
-    fn stamp(&self, now: Time) -> u32 {
-        self.stamp_offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)
-    }
-
-    fn expand(&self, near: u64, wire: u32) -> u64 {
-        seq::expand(near, wire)
-    }
-
-    /// The congestion control for the segments agreed on.
-    fn new_control(&self) -> Box<dyn Control> {
-        let mss = self.mss();
-        let initial = self.options.initial_window.octets(mss);
-        cc::new(self.options.congestion, mss, initial, u64::MAX, self.seed)
     }
 }

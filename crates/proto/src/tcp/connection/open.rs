@@ -5,14 +5,14 @@ use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
 
 use super::limits::Limited;
 use super::path_mtu::PathMtu;
-use super::{Connection, Events, Rules, Space, Stamps, Syns, Timers};
-use crate::tcp::autotune::ReceiveTuning;
-use crate::tcp::cc;
+use super::{
+    Acks, Connection, EcnEcho, Events, Inbound, Liveness, Losses, Rules, SendControl, SendSequence,
+    Space, Stamps, Timers,
+};
 use crate::tcp::config::{Buffer, Options};
 use crate::tcp::indication::{CloseReason, Counts, ListenerId, State};
-use crate::tcp::packet::{self, Flow, Tuple};
+use crate::tcp::packet::{Flow, Tuple};
 use crate::tcp::reassembly::Reassembly;
-use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::send_buffer::SendBuffer;
@@ -83,81 +83,85 @@ impl Negotiated {
     }
 }
 
+/// SYNs of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handshake {
+    /// Listener that the connection came to.
+    pub(super) listener: Option<ListenerId>,
+    is_due: bool,
+    /// SYNs sent, answers to those of the peer that came again among them.
+    tries: u32,
+    /// SYNs without an answer in time.
+    timeouts: u32,
+}
+
+impl Default for Handshake {
+    fn default() -> Self {
+        Self { listener: None, is_due: true, tries: 0, timeouts: 0 }
+    }
+}
+
+impl Handshake {
+    pub(super) fn is_syn_due(&self) -> bool {
+        self.is_due
+    }
+
+    pub(super) fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// A SYN is due.
+    pub(super) fn call_syn(&mut self) {
+        self.is_due = true;
+    }
+
+    /// No SYN is due any more.
+    pub(super) fn syn_sent(&mut self) {
+        self.is_due = false;
+    }
+
+    /// A SYN left.
+    pub(super) fn tried(&mut self) {
+        self.tries += 1;
+        self.is_due = false;
+    }
+
+    /// No answer came in time. Returns how often that was.
+    pub(super) fn timed_out(&mut self) -> u32 {
+        self.timeouts += 1;
+        self.timeouts
+    }
+}
+
 impl Connection {
-    #[expect(clippy::too_many_lines, reason = "one line for each field of a connection")]
     fn new(now: Time, at: &Negotiated, options: Options, rules: Rules, state: State) -> Self {
         let iss = seq::begin(at.initial);
         let mut flow = at.flow(&options);
-        let (path_mtu, fragments) = PathMtu::known(now, at.tuple.remote.ip(), at.path_mtu);
+        let (path_mtu, fragments) = PathMtu::known(now, at);
         flow.may_fragment = fragments;
         Self {
             flow,
             path: at.path,
-            listener: None,
-            mtu: at.mtu,
             path_mtu,
             rules,
             state,
             events: Events::default(),
             counts: Counts::default(),
-            iss,
-            una: iss,
-            nxt: iss,
-            window: 0,
-            window_max: 0,
-            window_told: (0, 0),
-            send_scale: 0,
-            peer_mss: packet::mss_default(at.tuple.remote.ip()),
+            handshake: Handshake::default(),
+            snd: SendSequence::new(iss),
             send: SendBuffer::new(iss + 1, options.send_buffer.initial()),
-            finished: false,
             board: Scoreboard::new(iss + 1),
-            control: cc::new(options.congestion, 536, 536, u64::MAX, at.seed),
-            seed: at.seed,
-            phase: Phase::Open,
+            losses: Losses::new(iss),
+            control: SendControl::new(now, &options, at.seed, iss + 1),
             rtt: Rtt::new(options.timeouts),
-            undo: None,
-            short_end: 0,
-            duplicates: 0,
-            recover: iss,
-            timeouts: 0,
-            urgent: false,
-            override_window: false,
-            window_probe: false,
-            probe_due: false,
-            probe_end: None,
-            round_end: iss + 1,
-            limited_to: None,
             limited: Limited::default(),
-            last_sent: now,
-            pace_next: Time::ZERO,
-            wants_room: false,
             receive: Reassembly::new(0, options.receive_capacity(), rules.gaps),
-            receive_scale: 0,
-            scaled: false,
-            advertised: 0,
-            fin_at: None,
-            fin_received: false,
-            detached: false,
-            told_readable: false,
-            tuning: ReceiveTuning::new(now, options.receive_buffer, 536),
-            full_segment: 536,
-            last_ack_sent: 0,
-            quick_left: options.acks.quick,
-            acks_due: 0,
-            ack_now: false,
-            duplicate: None,
-            last_challenge: None,
-            last_heard: now,
-            keep_alive_sent: 0,
-            stamps: None,
-            stamp_offset: at.stamp_offset,
-            sack: false,
+            inbound: Inbound::new(now, options.receive_buffer),
+            acks: Acks::new(options.acks.quick),
+            stamps: Stamps::new(at.stamp_offset),
+            ecn: EcnEcho::Off,
             space: Space::new(at.own_number),
-            ecn: false,
-            echo: false,
-            reduced: false,
-            syn_due: true,
-            syns: Syns::default(),
+            liveness: Liveness::new(now),
             timers: Timers::default(),
             options,
         }
@@ -166,7 +170,7 @@ impl Connection {
     /// The user asks for a connection.
     pub(crate) fn active(now: Time, at: &Negotiated, options: Options, rules: Rules) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynSent);
-        connection.receive_scale = connection.options.receive_scale();
+        connection.inbound.offer(connection.options.receive_scale());
         connection
     }
 
@@ -179,10 +183,10 @@ impl Connection {
         (listener, segment): (ListenerId, &Segment<'_>),
     ) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynReceived);
-        connection.listener = Some(listener);
+        connection.handshake.listener = Some(listener);
         connection.peer_syn(now, segment.header.sequence, Offer::of(segment));
-        connection.window = u64::from(segment.header.window);
-        connection.heard_syn(segment.header.window);
+        connection.snd.set_syn_window(segment.header.window);
+        connection.note_syn_header(segment.header.window);
         connection
     }
 
@@ -195,14 +199,11 @@ impl Connection {
         (listener, irs, offer): (ListenerId, u32, Offer),
     ) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynReceived);
-        connection.listener = Some(listener);
+        connection.handshake.listener = Some(listener);
         connection.peer_syn(now, irs, offer);
-        connection.syn_due = false;
-        connection.nxt = connection.iss + 1;
-        // The answer that made it has announced this much.
-        connection.advertised =
-            connection.receive.next() + connection.receive.capacity().min(65_535);
-        connection.last_ack_sent = connection.receive.next();
+        connection.handshake.syn_sent();
+        connection.snd.syn_sent();
+        connection.inbound.announced_by_cookie(&connection.receive);
         connection
     }
 
@@ -214,38 +215,33 @@ impl Connection {
         if matches!(self.options.receive_buffer, Buffer::Auto { .. }) {
             self.receive.charge_beyond();
         }
-        self.advertised = next;
-        self.last_ack_sent = next;
-        self.window_told = (next - 1, self.una);
+        self.acks.begin(next);
         if let Some(mss) = offer.mss {
-            self.peer_mss = mss.max(64);
+            self.path_mtu.peer_mss = mss.max(64);
         }
         let scale = offer.scale.filter(|_| self.options.window_scale);
-        self.scaled = scale.is_some();
-        self.send_scale = scale.unwrap_or(0);
-        self.receive_scale = if self.scaled { self.options.receive_scale() } else { 0 };
+        self.snd.synchronize(next, scale.unwrap_or(0));
+        self.inbound.begin(next, scale.map(|_| self.options.receive_scale()));
         self.space.receive_origin = next;
         let both = self.options.scps.zip(offer.scps);
         self.space.agreed = both.map(|(ours, theirs)| ours.agree(self.space.own_number, theirs));
         // A hole is told of in one way.
-        self.sack = offer.sack && self.options.sack && self.snack().is_none();
-        self.ecn = offer.ecn && self.options.ecn;
-        if let Some(agreed) = self.space.agreed.as_mut().filter(|_| self.ecn) {
+        let sack = offer.sack && self.options.sack && self.snack().is_none();
+        self.losses.agree_sack(sack);
+        if offer.ecn && self.options.ecn {
+            self.ecn = EcnEcho::Agreed;
             // A compressed header has no room for it.
-            agreed.compression = None;
+            self.space.agreed.iter_mut().for_each(|agreed| agreed.compression = None);
         }
-        self.stamps = offer.stamp.filter(|_| self.options.timestamps).map(|recent| Stamps {
-            offset: self.stamp_offset,
-            recent,
-            recent_at: now,
-        });
+        self.stamps.agree(now, offer.stamp.filter(|_| self.options.timestamps));
         // Holes are counted in what both sides know: the sizes that both SYNs announce.
-        self.space.unit = self.data_of(usize::from(self.mss_offered().min(self.peer_mss)));
+        self.space.unit = self.data_of(usize::from(self.mss_offered().min(self.path_mtu.peer_mss)));
     }
 
     /// The segment size that a SYN announces.
     fn mss_offered(&self) -> u16 {
-        let fit = self.mtu.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
+        let fit =
+            self.path_mtu.interface.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         self.options.mss.map_or(fit, |mss| fit.min(usize::from(mss))).min(65_535) as u16
     }
 
@@ -254,8 +250,8 @@ impl Connection {
         let answers = self.state == State::SynReceived;
         let mut options = vec![TcpOption::MaximumSegmentSize(self.mss_offered())];
         let agreed = |wanted: bool, agreed: bool| if answers { agreed } else { wanted };
-        let sack = agreed(self.options.sack, self.sack);
-        let stamps = agreed(self.options.timestamps, self.stamps.is_some());
+        let sack = agreed(self.options.sack, self.losses.sack());
+        let stamps = agreed(self.options.timestamps, self.stamps.are_agreed());
         if sack {
             options.push(TcpOption::SackPermitted);
         }
@@ -263,14 +259,14 @@ impl Connection {
             if !sack {
                 options.extend([TcpOption::NoOperation; 2]);
             }
-            let echo = self.stamps.map_or(0, |stamps| stamps.recent);
-            options.push(TcpOption::Timestamps { value: self.stamp(now), echo });
+            let echo = self.stamps.recent().map_or(0, |(recent, _)| recent);
+            options.push(TcpOption::Timestamps { value: self.stamps.clock(now), echo });
         }
         // A shift of zero is offered, too: it says that shifts are understood.
-        if self.options.window_scale && (!answers || self.scaled) {
+        if self.options.window_scale && (!answers || self.inbound.shifts()) {
             let padding = if sack && !stamps { 3 } else { 1 };
             options.extend(std::iter::repeat_n(TcpOption::NoOperation, padding));
-            options.push(TcpOption::WindowScale(self.receive_scale));
+            options.push(TcpOption::WindowScale(self.inbound.shift()));
         } else if sack && !stamps {
             options.extend([TcpOption::NoOperation; 2]);
         }
@@ -283,8 +279,8 @@ impl Connection {
         let mut flags = Flags::SYN;
         if answers {
             flags |= Flags::ACK;
-            flags |= if self.ecn { Flags::ECE } else { Flags::NONE };
-        } else if self.options.ecn && self.syns.tries == 0 {
+            flags |= if self.ecn.is_agreed() { Flags::ECE } else { Flags::NONE };
+        } else if self.options.ecn && self.handshake.tries() == 0 {
             // A SYN that is sent again asks no more, in case that was why it was lost.
             flags |= Flags::ECE | Flags::CWR;
         }
@@ -296,8 +292,8 @@ impl Connection {
     pub(super) fn in_syn_sent(&mut self, now: Time, segment: &Segment<'_>) -> bool {
         let header = &segment.header;
         let acknowledges = header.flags.contains(Flags::ACK);
-        let ack = self.expand(self.una, header.acknowledgment);
-        if acknowledges && (ack <= self.iss || ack > self.nxt) {
+        let ack = self.snd.expand(header.acknowledgment);
+        if acknowledges && (ack <= self.snd.iss() || ack > self.snd.nxt()) {
             return !header.flags.contains(Flags::RST);
         }
         if header.flags.contains(Flags::RST) {
@@ -311,18 +307,18 @@ impl Connection {
         }
         let offer = Offer::of(segment);
         self.peer_syn(now, header.sequence, offer);
-        self.window = u64::from(header.window);
-        self.window_max = self.window;
-        self.heard_syn(header.window);
+        self.snd.set_syn_window(header.window);
+        self.note_syn_header(header.window);
         if acknowledges {
             self.handshake_took(now, segment);
-            self.una = ack;
-            self.acks_due = 1;
+            self.snd.acknowledge(ack);
+            self.acks.owe_one();
             self.establish(now);
         } else {
             // Both ask at the same time.
             self.state = State::SynReceived;
-            (self.syn_due, self.nxt) = (true, self.iss);
+            self.handshake.call_syn();
+            self.snd.rewind_to_syn();
         }
         false
     }
@@ -333,26 +329,26 @@ impl Connection {
         let echo = segment.options.map_while(Result::ok).find_map(|option| {
             if let TcpOption::Timestamps { echo, .. } = option { Some(echo) } else { None }
         });
-        let took = match self.syns.tries {
+        let took = match self.handshake.tries() {
             0 => None,
-            1 => Some(now.since(self.last_sent)),
-            2.. => self.stamps.and(echo).and_then(|echo| self.since_stamp(now, echo)),
+            1 => Some(now.since(self.control.last_sent())),
+            2.. => {
+                let echo = echo.filter(|_| self.stamps.are_agreed());
+                echo.and_then(|echo| self.stamps.since(now, echo))
+            }
         };
-        took.into_iter().for_each(|took| self.rtt.sample(took, (self.una, self.nxt)));
+        took.into_iter().for_each(|took| self.rtt.sample(took, (self.snd.una(), self.snd.nxt())));
     }
 
     /// An acknowledgment of the SYN has come in SYN-RECEIVED.
     pub(super) fn syn_acknowledged(&mut self, now: Time, segment: &Segment<'_>) {
         self.handshake_took(now, segment);
-        self.una = self.iss + 1;
-        self.window = u64::from(segment.header.window) << self.send_scale;
-        self.window_max = self.window;
-        self.window_told = (self.receive_next(), self.una);
+        self.snd.syn_acknowledged(segment.header.window, self.receive_next());
         self.establish(now);
     }
 
     fn establish(&mut self, now: Time) {
-        if self.syns.tries > 1 {
+        if self.handshake.tries() > 1 {
             self.rtt.syn_timed_out();
         }
         self.rtt.end_backoff();
@@ -362,15 +358,15 @@ impl Connection {
         if self.space.agreed.is_none() {
             self.space.marks.clear();
         }
-        (self.timers.syn_at, self.syn_due) = (None, false);
-        self.control = self.new_control();
-        self.control.on_established(now, self.rtt.least());
-        self.tuning = ReceiveTuning::new(now, self.options.receive_buffer, self.mss());
-        self.last_heard = now;
-        self.last_sent = now;
+        self.timers.syn_at = None;
+        self.handshake.syn_sent();
+        let mss = self.mss();
+        self.control.establish(now, &self.options, mss, self.rtt.least());
+        self.inbound.tune(now, self.options.receive_buffer, mss);
+        self.liveness.received(now);
         self.rearm_keep_alive(now);
         self.make_room();
-        if self.finished {
+        if self.send.is_finished() {
             self.state = State::FinWait1;
         }
     }

@@ -1,7 +1,5 @@
 //! What is sent next, decided when the driver asks (RFC 9293 §3.8.6, RFC 6675 §4, RFC 5681).
 
-use std::time::Duration;
-
 use engine::{Ecn, Time, TxBuf};
 use wire::scps::Head;
 use wire::tcp::{
@@ -9,14 +7,10 @@ use wire::tcp::{
 };
 
 use super::Connection;
-use crate::tcp::cc::{Idle, Sent};
+use crate::tcp::cc::Sent;
 use crate::tcp::indication::State;
-use crate::tcp::recovery::Phase;
 use crate::tcp::scps::SnackSaid;
 use crate::tcp::seq;
-
-/// How far a paced connection may run ahead, so that several segments go at once when it is fast.
-const BURST: Duration = Duration::from_millis(1);
 
 /// Full segments at the beginning of a connection that go without a pace
 /// (`tcp_update_skb_after_send`, as `sch_fq` once did).
@@ -51,22 +45,22 @@ impl<'a> List<'a> {
 impl Connection {
     /// Writes what can be sent now into `tx`. Says whether there is more than it takes.
     pub(crate) fn fill(&mut self, now: Time, tx: &mut TxBuf) -> bool {
-        if self.syn_due {
+        if self.handshake.is_syn_due() {
             return !self.send_syn(now, tx);
         }
         if self.space.suspended.is_some() {
-            if self.window_probe && !self.send_bare(now, tx, self.una - 1) {
+            if self.liveness.is_probe_due() && !self.send_bare(now, tx, self.snd.una() - 1) {
                 return true;
             }
-            self.window_probe = false;
+            self.liveness.probe_sent();
             return false;
         }
         self.give_up(now);
-        while self.acks_due > 0 {
-            if !self.send_bare(now, tx, self.nxt) {
+        while self.acks.is_owed() {
+            if !self.send_bare(now, tx, self.snd.nxt()) {
                 return true;
             }
-            self.acks_due -= 1;
+            self.acks.pay();
         }
         if self.may_send() {
             while let Some(next) = self.next(now) {
@@ -80,40 +74,25 @@ impl Connection {
             }
         }
         self.count_limit(now);
-        if self.window_probe {
+        if self.liveness.is_probe_due() {
             // An octet that the peer has, so that it must answer (RFC 9293 §3.8.4).
-            if !self.send_bare(now, tx, self.una - 1) {
+            if !self.send_bare(now, tx, self.snd.una() - 1) {
                 return true;
             }
-            self.window_probe = false;
+            self.liveness.probe_sent();
         }
-        self.ack_now && self.is_synchronized() && !self.send_bare(now, tx, self.nxt)
-    }
-
-    /// Asks the peer for an answer.
-    pub(super) fn probe_window(&mut self) {
-        self.window_probe = true;
-    }
-
-    /// Octets that the peer's window takes.
-    pub(super) fn usable(&self) -> u64 {
-        (self.una + self.window).saturating_sub(self.nxt)
+        self.acks.is_due() && self.is_synchronized() && !self.send_bare(now, tx, self.snd.nxt())
     }
 
     /// Octets that may be in flight.
     pub(super) fn congestion_window(&self) -> u64 {
-        match &self.phase {
-            Phase::Recovery(recovery) if !self.control.governs_recovery() => recovery.window,
-            Phase::Open | Phase::Reduced { .. } | Phase::Recovery(_) | Phase::Restarted { .. } => {
-                self.control.cwnd()
-            }
-        }
+        self.control.window(self.losses.phase())
     }
 
     pub(super) fn in_flight(&self) -> u64 {
         // Without limited transmit, what duplicates say counts from the third on only.
         let blind =
-            self.phase.is_open() && !self.options.limited_transmit && self.snack().is_none();
+            self.losses.is_open() && !self.options.limited_transmit && self.snack().is_none();
         if blind { self.board.out() } else { self.board.pipe() }
     }
 
@@ -121,15 +100,15 @@ impl Connection {
         let room = self.data_room();
         let full = self.flow.ip_len() + HEADER_LEN + OPTIONS_MAX + self.mss() as usize;
         // What is due only once waits for its credit here.
-        if (self.probe_due || self.urgent) && !self.affords(full) {
+        if (self.losses.is_probe_due() || self.losses.is_urgent()) && !self.affords(full) {
             return None;
         }
-        if std::mem::take(&mut self.probe_due)
+        if self.losses.take_due_probe()
             && let Some(next) = self.next_probe(room)
         {
             return Some(next);
         }
-        if std::mem::take(&mut self.urgent)
+        if self.losses.take_urgent()
             && let Some(index) = self.board.next_lost()
         {
             return Some(Next::Again { index });
@@ -148,7 +127,7 @@ impl Connection {
             if fits(len.max(1)) {
                 return Some(Next::New { len, fin });
             }
-            self.limited_to = Some(self.nxt);
+            self.control.limit(self.snd.nxt());
             return None;
         }
         if let Some(next) = self.next_guess(fits(room)) {
@@ -162,7 +141,7 @@ impl Connection {
     /// a segment waits, nothing is to be repaired, and the window is not used up. Asked before a user's
     /// write, too, for a connection that waits for its pace with nothing to send is not polled.
     pub(super) fn note_app_limit(&mut self) {
-        let waits = self.send.end().saturating_sub(self.nxt);
+        let waits = self.send.end().saturating_sub(self.snd.nxt());
         let is_whole = self.board.next_lost().is_none();
         if waits < self.mss() && is_whole && self.in_flight() < self.congestion_window() {
             self.board.app_limited();
@@ -174,8 +153,8 @@ impl Connection {
         if self.fin_sent() {
             return None;
         }
-        let (there, usable) = (self.send.end() - self.nxt, self.usable());
-        if there == 0 && !self.finished {
+        let (there, usable) = (self.send.end() - self.snd.nxt(), self.snd.usable());
+        if there == 0 && !self.send.is_finished() {
             return None;
         }
         if let Some(len) = self.probe_len(now, there) {
@@ -185,15 +164,15 @@ impl Connection {
         let is_last = len == there;
         // A compressed header of data has no room for it.
         let alone = len == 0 || self.peer_number().is_none();
-        let fin = self.finished && is_last && usable > len && alone;
-        let flushed = !self.options.nagle || self.finished || !self.waits_for_short();
+        let fin = self.send.is_finished() && is_last && usable > len && alone;
+        let flushed = !self.options.nagle || self.send.is_finished() || !self.waits_for_short();
         let wait = if len == 0 {
             !fin
-        } else if is_full || (is_last && flushed) || self.override_window {
+        } else if is_full || (is_last && flushed) || self.snd.overrides_window() {
             false
         } else {
             // Half of the largest window is worth a segment (RFC 9293 §3.8.6.2.1).
-            is_last || 2 * len < self.window_max
+            is_last || 2 * len < self.snd.window_max()
         };
         if !wait {
             return Some((len, fin));
@@ -207,8 +186,9 @@ impl Connection {
     /// What may be lost, or shows what is, when nothing better is left to send (rules 3 and 4 of
     /// NextSeg).
     fn next_guess(&mut self, fits: bool) -> Option<Next> {
-        let Phase::Recovery(recovery) = &mut self.phase else { return None };
-        if !fits || !recovery.guesses() || !self.sack {
+        let sack = self.losses.sack();
+        let recovery = self.losses.recovery()?;
+        if !fits || !recovery.guesses() || !sack {
             return None;
         }
         if let Some(index) = self.board.next_unsure() {
@@ -225,40 +205,34 @@ impl Connection {
     /// A tail loss probe: new data if there is any, else the last segment (RFC 8985 §7.3).
     fn next_probe(&mut self, room: u64) -> Option<Next> {
         self.counts.tail_loss_probes += 1;
-        let there = self.send.end().saturating_sub(self.nxt);
-        let (len, _) = self.cut(there.min(self.usable()), room);
+        let there = self.send.end().saturating_sub(self.snd.nxt());
+        let (len, _) = self.cut(there.min(self.snd.usable()), room);
         if len > 0 {
-            self.probe_end = Some((self.nxt + len, false));
+            self.losses.probe_sent(self.snd.nxt() + len, false);
             return Some(Next::New { len, fin: false });
         }
         let index = self.board.last_unsacked()?;
         let (_, end) = self.board.segment(index, u64::MAX)?;
-        self.probe_end = Some((end, true));
+        self.losses.probe_sent(end, true);
         Some(Next::Again { index })
     }
 
     /// Bits a second to send at, if there is such a rate.
     pub(super) fn pacing_rate_bps(&self) -> Option<u64> {
-        let own = || {
-            let smoothed = self.rtt.smoothed().filter(|_| self.options.pacing)?;
-            let nanos = smoothed.as_nanos().max(1);
-            let cwnd = self.control.cwnd();
-            let factor = if cwnd < self.control.ssthresh() / 2 { 200 } else { 120 };
-            let bits = u128::from(cwnd) * 8 * 1_000_000_000 * factor / 100;
-            u64::try_from(bits / nanos).ok()
-        };
-        self.control.pacing_rate_bps().or_else(own).filter(|rate| *rate > 0)
+        self.control.pacing_rate_bps(&self.options, &self.rtt)
     }
 
     /// Whether it has to wait for its pace.
     fn is_paced_out(&mut self, now: Time) -> bool {
-        if self.pace_next <= now + BURST || self.pacing_rate_bps().is_none() {
+        let Some(until) = self.control.held_until(now) else { return false };
+        if self.pacing_rate_bps().is_none() {
             return false;
         }
         // Nobody is woken for nothing.
-        let work = self.board.lost() > 0 || self.send.end() > self.nxt || self.finished;
+        let work =
+            self.board.lost() > 0 || self.send.end() > self.snd.nxt() || self.send.is_finished();
         if work && !self.fin_sent() || self.board.lost() > 0 {
-            self.timers.pace_at = Some(self.pace_next);
+            self.timers.pace_at = Some(until);
         }
         true
     }
@@ -268,19 +242,17 @@ impl Connection {
             return;
         }
         if let Some(rate) = self.pacing_rate_bps() {
-            let nanos = u128::from(octets) * 8 * 1_000_000_000 / u128::from(rate);
-            let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-            self.pace_next = self.pace_next.max(now) + took;
+            self.control.pace(now, octets, rate);
         }
     }
 
     /// How much of `most` new octets a segment takes that has room for so many, and whether it is full
     /// then. The end of a record ends its segment, too.
     fn cut(&self, most: u64, room: u64) -> (u64, bool) {
-        let Some(end) = self.space.marks.after(self.nxt) else {
+        let Some(end) = self.space.marks.after(self.snd.nxt()) else {
             return (most.min(room), most >= room);
         };
-        let full = (end - self.nxt).min(self.room_to(self.nxt, end, room));
+        let full = (end - self.snd.nxt()).min(self.room_to(self.snd.nxt(), end, room));
         (most.min(full), most >= full)
     }
 
@@ -302,11 +274,11 @@ impl Connection {
     }
 
     fn block_count(&self) -> usize {
-        if !self.sack {
+        if !self.losses.sack() {
             return 0;
         }
-        let most = if self.stamps.is_some() { 3 } else { 4 };
-        let twice = usize::from(self.duplicate.is_some() && self.options.duplicate_sack);
+        let most = if self.stamps.are_agreed() { 3 } else { 4 };
+        let twice = usize::from(self.acks.duplicate().is_some() && self.options.duplicate_sack);
         twice + self.receive.blocks(most - twice).count()
     }
 
@@ -317,9 +289,9 @@ impl Connection {
         (ends_record, bare): (bool, bool),
     ) -> List<'a> {
         let mut list = List { options: [TcpOption::NoOperation; 16], len: 0 };
-        if let Some(stamps) = self.stamps {
+        if let Some((value, echo)) = self.stamps.of_segment(now) {
             list.len = 2;
-            list.push(TcpOption::Timestamps { value: self.stamp(now), echo: stamps.recent });
+            list.push(TcpOption::Timestamps { value, echo });
         }
         self.push_blocks(&mut list, 2);
         if ends_record {
@@ -343,7 +315,7 @@ impl Connection {
         if count == 0 {
             return;
         }
-        let twice = self.duplicate.filter(|_| self.options.duplicate_sack);
+        let twice = self.acks.duplicate().filter(|_| self.options.duplicate_sack);
         let twice =
             twice.map(|(start, end)| SackBlock { left: seq::wire(start), right: seq::wire(end) });
         let rest = self.receive.blocks(count - usize::from(twice.is_some()));
@@ -352,28 +324,9 @@ impl Connection {
         list.push(TcpOption::Sack(blocks));
     }
 
-    /// What the peer takes the window for, which is told in units.
-    pub(super) fn told_window(&self, shift: u8) -> u64 {
-        self.advertised.saturating_sub(self.receive_next()) >> shift << shift
-    }
-
     /// The window as it was announced last, for the field.
     pub(crate) fn window_field(&self) -> u16 {
-        let window = self.advertised.saturating_sub(self.receive_next()) >> self.receive_scale;
-        window.min(65_535) as u16
-    }
-
-    /// The window to announce; its right edge never goes back, and goes on by steps that are worth it
-    /// (RFC 9293 §3.8.6.2.2).
-    fn announce(&mut self, shift: u8) -> u16 {
-        let next = self.receive_next();
-        let told = self.told_window(shift);
-        let open = self.receive.edge().saturating_sub(next);
-        let worth = self.full_segment.min(self.receive.capacity() / 2);
-        let edge = if open >= told + worth { next + open } else { self.advertised };
-        let window = (edge.saturating_sub(next) >> shift).min(65_535);
-        self.advertised = self.advertised.max(next + (window << shift));
-        window as u16
+        self.inbound.field(self.receive_next())
     }
 
     /// Writes a packet; `false` if the batch does not take it.
@@ -410,14 +363,14 @@ impl Connection {
             self.send.read(at, &mut packet[head..]);
         }
         let mut flags = flags | Flags::ACK;
-        if self.echo {
+        if self.ecn.echoes() {
             flags |= Flags::ECE;
         }
         let header = Header {
             sequence: seq::wire(at),
             acknowledgment: seq::wire(self.receive_next()),
             flags,
-            window: self.announce(self.receive_scale),
+            window: self.inbound.announce(&self.receive, self.inbound.shift()),
             ..Header::default()
         };
         self.flow.write(packet, header, list.as_slice(), ecn);
@@ -441,54 +394,51 @@ impl Connection {
         self.spend(head);
         let answers = self.state == State::SynReceived;
         let acknowledgment = if answers { seq::wire(self.receive_next()) } else { 0 };
-        let window =
-            if answers { self.announce(0) } else { self.receive.capacity().min(65_535) as u16 };
-        let sequence = seq::wire(self.iss);
+        let window = if answers {
+            self.inbound.announce(&self.receive, 0)
+        } else {
+            self.receive.capacity().min(65_535) as u16
+        };
+        let sequence = seq::wire(self.snd.iss());
         let header = Header { sequence, acknowledgment, flags, window, ..Header::default() };
         self.flow.write(packet, header, &options, Ecn::NotEct);
         self.counts.segments_sent += 1;
-        self.nxt = self.iss + 1;
-        self.syns.tries += 1;
-        self.syn_due = false;
-        self.last_sent = now;
+        self.snd.syn_sent();
+        self.handshake.tried();
+        self.control.note_sent(now);
         // A peer that asks again does not put off the end of waiting for it.
         self.timers.syn_at.get_or_insert(now + self.rtt.timeout());
         true
     }
 
     fn send_new(&mut self, now: Time, tx: &mut TxBuf, len: u64, fin: bool) -> bool {
-        let rto = self.rtt.timeout();
-        let lasted = now.since(self.last_sent);
-        if let Some(rule) = self.options.idle
-            && self.board.is_empty()
-            && lasted > rto
-        {
-            self.control.on_idle(now, &Idle { lasted, rto, rule });
-            self.last_sent = now;
+        if self.board.is_empty() {
+            self.control.end_idle(now, self.rtt.timeout(), &self.options);
         }
-        let (start, end) = (self.nxt, self.nxt + len + u64::from(fin));
+        let (start, end) = (self.snd.nxt(), self.snd.nxt() + len + u64::from(fin));
         let mut flags = if fin { Flags::FIN } else { Flags::NONE };
         if len > 0 && start + len == self.send.end() {
             flags |= Flags::PSH;
         }
-        let marks = self.ecn && len > 0;
-        if marks && self.reduced {
+        let marks = self.ecn.is_agreed() && len > 0;
+        if marks && self.control.reports_reduction() {
             flags |= Flags::CWR;
         }
         let ecn = if marks { Ecn::Ect0 } else { Ecn::NotEct };
         if !self.emit(now, tx, (flags, start, len as usize), ecn) {
             return false;
         }
-        self.reduced &= !marks;
-        self.override_window = false;
+        if marks {
+            self.control.reduction_reported();
+        }
         self.tell_sent(now, end - start, false);
         self.board.send(now, start, end);
+        self.snd.sent(end);
         if len < self.data_room() {
-            self.short_end = end;
+            self.snd.sent_short();
         } else if len > self.mss() {
             self.note_probe(start, end);
         }
-        self.nxt = end;
         // The probe's time counts from the last segment, the time-out from the first.
         if self.waits_for_retransmission() {
             self.arm_earlier_probe(now);
@@ -500,7 +450,7 @@ impl Connection {
 
     /// Whether something is in flight that a short segment has to wait for (RFC 9293 §3.7.4).
     fn waits_for_short(&self) -> bool {
-        !self.board.is_empty() && (!self.options.minshall || self.short_end > self.una)
+        !self.board.is_empty() && (!self.options.minshall || self.snd.has_short())
     }
 
     fn waits_for_retransmission(&self) -> bool {
@@ -520,12 +470,14 @@ impl Connection {
         let len = (stop - start) as usize;
         // What is sent again carries no mark (RFC 3168 §6.1.5).
         if !self.emit(now, tx, (flags, start, len), Ecn::NotEct) {
-            self.urgent |= index == 0;
+            if index == 0 {
+                self.losses.hurry();
+            }
             return false;
         }
         self.counts.retransmissions += 1;
         self.end_failed_probe(now, start);
-        self.note_resent(end - start);
+        self.losses.note_resent(end - start);
         self.tell_sent(now, end - start, true);
         self.board.resend(now, index);
         if index == 0 || self.timers.main.is_none() {
@@ -541,13 +493,12 @@ impl Connection {
             app_limited: self.board.is_app_limited(),
             retransmission,
         };
-        self.control.on_sent(now, &sent);
-        if let Phase::Recovery(recovery) = &mut self.phase {
+        self.control.sent(now, &sent);
+        if let Some(recovery) = self.losses.recovery() {
             recovery.sent(octets);
         }
         self.counts.octets_sent += octets;
         self.pace(now, octets);
-        self.last_sent = now;
     }
 }
 
@@ -562,7 +513,7 @@ impl Connection {
         (snack, ends_record): (Option<SnackSaid>, bool),
     ) -> bool {
         let bare = len == 0;
-        let stamps = self.stamps.map(|stamps| (self.stamp(now), stamps.recent));
+        let stamps = self.stamps.of_segment(now);
         let mut head = Head {
             connection: self.space.own_number,
             flags: flags | Flags::ACK,
@@ -594,7 +545,7 @@ impl Connection {
         if len > 0 {
             self.send.read(at, &mut packet[start..]);
         } else {
-            let window = self.announce(self.receive_scale);
+            let window = self.inbound.announce(&self.receive, self.inbound.shift());
             head.acknowledgment = Some((window, seq::wire(self.receive_next())));
             self.acknowledgment_left();
         }
@@ -606,9 +557,7 @@ impl Connection {
 
     /// An acknowledgment of all that came is on its way.
     fn acknowledgment_left(&mut self) {
-        self.last_ack_sent = self.receive_next();
-        self.ack_now = false;
+        self.acks.left(self.receive_next());
         self.timers.ack_at = None;
-        self.duplicate = None;
     }
 }

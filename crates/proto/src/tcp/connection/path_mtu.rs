@@ -7,9 +7,8 @@ use std::time::Duration;
 use engine::Time;
 use wire::tcp::HEADER_LEN;
 
-use super::Connection;
-use crate::tcp::packet::Refused;
-use crate::tcp::recovery::Phase;
+use super::{Connection, Negotiated};
+use crate::tcp::packet::{self, Refused};
 use crate::tcp::seq;
 
 /// Time after which a larger packet is tried again (RFC 1191 §6.3, RFC 8201 §4).
@@ -38,8 +37,12 @@ const TIMEOUTS_PROVEN: u32 = 4;
 const BEHIND_PROBE: u64 = 4;
 
 /// State of path MTU discovery for one connection.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PathMtu {
+    /// Longest packet of the interface.
+    pub(super) interface: usize,
+    /// Longest segment that the peer accepts.
+    pub(super) peer_mss: u16,
     /// Longest packet, if shorter than the interface's.
     limit: Option<usize>,
     /// Bytes of data in the longest acknowledged segment.
@@ -55,11 +58,25 @@ pub(crate) struct PathMtu {
 impl PathMtu {
     /// Starts from the path MTU that other connections to this host discovered. Returns whether
     /// routers may fragment packets, too.
-    pub(super) fn known(now: Time, host: IpAddr, mtu: Option<usize>) -> (Self, bool) {
-        let limit = mtu.map(|mtu| mtu.max(least(host)));
-        let probe_at = limit.map(|_| now + LIFETIME);
-        let fragments = host.is_ipv4() && mtu.is_some_and(|mtu| mtu < LEAST_V4);
-        (Self { limit, probe_at, ..Self::default() }, fragments)
+    pub(super) fn known(now: Time, at: &Negotiated) -> (Self, bool) {
+        let host = at.tuple.remote.ip();
+        let limit = at.path_mtu.map(|mtu| mtu.max(least(host)));
+        let fragments = host.is_ipv4() && at.path_mtu.is_some_and(|mtu| mtu < LEAST_V4);
+        let known = Self {
+            interface: at.mtu,
+            peer_mss: packet::mss_default(host),
+            limit,
+            proven: 0,
+            probe_at: limit.map(|_| now + LIFETIME),
+            probe: None,
+            guessed: false,
+        };
+        (known, fragments)
+    }
+
+    /// Longest packet that may be sent.
+    fn packet_max(&self) -> usize {
+        self.limit.map_or(self.interface, |limit| limit.min(self.interface))
     }
 }
 
@@ -74,7 +91,7 @@ fn least(host: IpAddr) -> usize {
 impl Connection {
     /// Longest packet that may be sent.
     pub(super) fn packet_max(&self) -> usize {
-        self.path_mtu.limit.map_or(self.mtu, |limit| limit.min(self.mtu))
+        self.path_mtu.packet_max()
     }
 
     fn is_v4(&self) -> bool {
@@ -88,8 +105,8 @@ impl Connection {
 
     /// Path MTU by a report, if it quotes a segment in flight (RFC 5927 §4.1) that was longer.
     pub(crate) fn judge_report(&self, report: &Refused) -> Option<usize> {
-        let at = seq::expand(self.una, report.sequence);
-        if !self.may_send() || at < self.una || at >= self.nxt {
+        let at = seq::expand(self.snd.una(), report.sequence);
+        if !self.may_send() || at < self.snd.una() || at >= self.snd.nxt() {
             return None;
         }
         let stated = usize::try_from(report.mtu).unwrap_or(usize::MAX);
@@ -122,7 +139,7 @@ impl Connection {
         self.path_mtu.limit = Some(limit);
         self.path_mtu.probe_at = Some(probe_at);
         self.path_mtu.probe = None;
-        self.control.on_mss(self.mss());
+        self.control.set_mss(self.mss());
     }
 
     /// Marks segments in flight with more than `most` bytes as lost, though not by congestion.
@@ -130,18 +147,7 @@ impl Connection {
         if self.board.lose_longer(most) == 0 {
             return;
         }
-        match &mut self.phase {
-            Phase::Open => {
-                self.space.spared = true;
-                self.phase = Phase::Restarted { point: self.nxt };
-            }
-            Phase::Reduced { .. } | Phase::Recovery(_) => {
-                self.phase = Phase::Restarted { point: self.nxt };
-            }
-            Phase::Restarted { point } => *point = self.nxt,
-        }
-        (self.recover, self.duplicates, self.urgent) = (self.nxt, 0, true);
-        (self.undo, self.probe_end, self.probe_due) = (None, None, false);
+        self.losses.cut(self.snd.nxt());
         self.timers.reorder_at = None;
         self.arm_retransmission(now);
     }
@@ -153,7 +159,7 @@ impl Connection {
             true => TIMEOUTS_PROVEN,
             false => TIMEOUTS_UNPROVEN,
         };
-        if !self.options.mtu_probing || self.timeouts < enough {
+        if !self.options.mtu_probing || self.timers.timeouts < enough {
             return;
         }
         let now_max = self.packet_max();
@@ -171,29 +177,38 @@ impl Connection {
     /// Notes an acknowledgment of segments of up to `longest` bytes.
     pub(super) fn note_proven(&mut self, longest: u64) {
         self.path_mtu.proven = self.path_mtu.proven.max(longest);
-        let Some((_, end)) = self.path_mtu.probe.filter(|(_, end)| self.una >= *end) else {
+        let Some((_, end)) = self.path_mtu.probe.filter(|(_, end)| self.snd.una() >= *end) else {
             return;
         };
         // It went through, as it was sent once.
         let (limit, _) = (self.path_mtu.limit.take(), self.path_mtu.probe.take());
-        debug_assert!(limit.is_some() && end <= self.una, "a probe is longer than a limit allows");
+        debug_assert!(
+            limit.is_some() && end <= self.snd.una(),
+            "a probe is longer than a limit allows"
+        );
         (self.path_mtu.probe_at, self.flow.may_fragment) = (None, false);
-        self.control.on_mss(self.mss());
-        self.events.path_mtu = Some(self.mtu);
+        self.control.set_mss(self.mss());
+        self.events.path_mtu = Some(self.path_mtu.interface);
     }
 
     /// Bytes of new data for a probe of the path, if one is due.
     pub(super) fn probe_len(&self, now: Time, there: u64) -> Option<u64> {
         let due = self.path_mtu.probe_at.is_some_and(|at| at <= now);
-        if !due || self.path_mtu.probe.is_some() || !self.phase.is_open() || self.timeouts > 0 {
+        if !due
+            || self.path_mtu.probe.is_some()
+            || !self.losses.is_open()
+            || self.timers.timeouts > 0
+        {
             return None;
         }
-        let len = self.data_within(self.mtu).min(self.data_of(usize::from(self.peer_mss)));
+        let len = self
+            .data_within(self.path_mtu.interface)
+            .min(self.data_of(usize::from(self.path_mtu.peer_mss)));
         let len = self.options.mss.map_or(len, |mss| len.min(self.data_of(usize::from(mss))));
-        if self.space.marks.after(self.nxt).is_some() {
+        if self.space.marks.after(self.snd.nxt()).is_some() {
             return None;
         }
-        let enough = there.min(self.usable()) >= len + BEHIND_PROBE * self.mss();
+        let enough = there.min(self.snd.usable()) >= len + BEHIND_PROBE * self.mss();
         (enough && len > self.mss() && !self.compresses()).then_some(len)
     }
 

@@ -48,7 +48,7 @@ pub(crate) struct Space {
     pub(crate) own_number: u8,
     /// What came last of what compressed headers may leave out: window and acknowledgment, time
     /// stamps.
-    pub(crate) heard: ((u16, u32), (u32, u32)),
+    pub(crate) last_header: ((u16, u32), (u32, u32)),
     /// Until when the peer's word holds that data is lost to corruption, and when that last happened
     /// here.
     pub(super) corrupted_until: Option<Time>,
@@ -63,8 +63,6 @@ pub(crate) struct Space {
     pub(super) goes_on: bool,
     /// The first octet of the peer's stream.
     pub(super) receive_origin: u64,
-    /// The recovery under way is from corruption: the congestion control does not know of it.
-    pub(super) spared: bool,
     /// Octets that the route's rate lets go now, what each packet costs beyond its own, and what a
     /// packet would have cost that had to wait.
     pub(crate) credit: Option<u64>,
@@ -100,7 +98,7 @@ impl Connection {
     /// Octets of data in a segment with a whole header.
     pub(super) fn whole_mss(&self) -> u64 {
         // 20 octets in place of 8, or 32 in place of 16.
-        let longer = match (self.peer_number().is_some(), self.stamps.is_some()) {
+        let longer = match (self.peer_number().is_some(), self.stamps.are_agreed()) {
             (false, _) => 0,
             (true, false) => 12,
             (true, true) => 16,
@@ -120,7 +118,7 @@ impl Connection {
     }
 
     /// The peer sees data lost to corruption.
-    pub(super) fn corruption_told(&mut self, now: Time) {
+    pub(super) fn corruption_reported(&mut self, now: Time) {
         if self.space.agreed.is_some()
             && let Some(scps) = self.options.scps
         {
@@ -196,7 +194,7 @@ impl Connection {
             self.space.snacking.ripen(now, &snack);
         }
         if self.receive.has_gaps() {
-            self.owe_ack();
+            self.acks.owe();
         }
         self.arm_snack();
     }
@@ -217,7 +215,7 @@ impl Connection {
         let embargo = self.rtt.smoothed().unwrap_or_default() + self.rtt.variation();
         let mut lost = 0;
         for (start, end, missing) in holes(ack, self.space.unit, (offset, size, bits)) {
-            let (start, end) = (start.max(self.una), end.min(self.nxt));
+            let (start, end) = (start.max(self.snd.una()), end.min(self.snd.nxt()));
             if start >= end {
                 continue;
             }
@@ -238,9 +236,9 @@ impl Connection {
         if news.duplicate {
             self.board.add_phantom(self.mss());
         } else if news.advanced {
-            match &self.phase {
+            match self.losses.phase() {
                 Phase::Open | Phase::Reduced { .. } => self.board.clear_phantom(),
-                Phase::Recovery(recovery) if self.una < recovery.point => {
+                Phase::Recovery(recovery) if self.snd.una() < recovery.point => {
                     self.board.take_phantom(news.delivery.acked.saturating_sub(self.mss()));
                 }
                 Phase::Recovery(_) | Phase::Restarted { .. } => {}
@@ -257,7 +255,7 @@ impl Connection {
     /// Whether a loss is sent again at once, whatever the congestion window: the peer has told of it,
     /// and the rate holds it back if anything does.
     pub(super) fn repairs_at_once(&self) -> bool {
-        self.snack().is_some() && !matches!(self.phase, Phase::Restarted { .. })
+        self.snack().is_some() && !matches!(self.losses.phase(), Phase::Restarted { .. })
     }
 
     pub(crate) fn suspends(&self) -> bool {
@@ -300,18 +298,18 @@ impl Connection {
         *pause = (*pause * 2).min(PROBE_MOST);
         *at = now + *pause;
         self.counts.window_probes += 1;
-        self.window_probe = true;
+        self.liveness.call_probe();
     }
 
     /// A compressed header that leaves out window and acknowledgment means those of the SYN at first. A
     /// window of a SYN is not shifted, and others are.
-    pub(super) fn heard_syn(&mut self, window: u16) {
-        let acknowledgment = crate::tcp::seq::wire(self.iss + 1);
-        self.space.heard.0 = (window >> self.send_scale, acknowledgment);
+    pub(super) fn note_syn_header(&mut self, window: u16) {
+        let acknowledgment = crate::tcp::seq::wire(self.snd.iss() + 1);
+        self.space.last_header.0 = (window >> self.snd.shift(), acknowledgment);
     }
 
     /// Something of the peer has come.
-    pub(super) fn heard_of_peer(&mut self, now: Time) {
+    pub(super) fn peer_is_back(&mut self, now: Time) {
         if self.space.suspended.is_some_and(|suspension| suspension.asked) {
             self.resume(now);
         }
@@ -323,19 +321,19 @@ impl Connection {
         let Some(suspension) = self.space.suspended.take() else { return };
         let away = now.since(suspension.since);
         self.timers.put_off(away);
-        self.last_sent += away;
-        self.last_heard += away;
+        self.control.put_off(away);
+        self.liveness.put_off(away);
         // What left before says nothing of the round trip.
-        self.space.stamps_from = self.stamps.map(|_| self.stamp(now));
+        self.space.stamps_from = self.stamps.are_agreed().then(|| self.stamps.clock(now));
         self.board.forget_times();
-        self.ack_now = true;
+        self.acks.hasten();
         if !self.board.is_empty() {
             if self.snack().is_some() {
                 self.board.lose_ends();
             } else {
                 self.board.lose_first();
             }
-            self.urgent = true;
+            self.losses.hurry();
         }
         if !matches!(self.timers.main, Some((_, Purpose::Persist))) {
             self.arm_retransmission(now);
@@ -353,7 +351,7 @@ impl Connection {
         if !agreed || most == 0 {
             return Err(RequestError::NoRecords);
         }
-        if end <= self.nxt && !self.space.marks.has(end) {
+        if end <= self.snd.nxt() && !self.space.marks.has(end) {
             return Err(RequestError::RecordSent);
         }
         if self.space.marks.add(end, most) { Ok(()) } else { Err(RequestError::TooManyRecords) }
@@ -368,7 +366,7 @@ impl Connection {
     /// A record ends before `at`, says the peer.
     pub(super) fn record_ends(&mut self, at: u64) {
         let most = self.options.scps.map_or(0, |scps| scps.records);
-        let known = self.receive.start() < at && at <= self.advertised;
+        let known = self.receive.start() < at && at <= self.inbound.advertised();
         if self.space.agreed.is_some() && known && !self.space.ends.add(at, most) {
             self.counts.records_dropped += 1;
         }
@@ -389,8 +387,8 @@ impl Connection {
     /// Waits for the hole at which the user has arrived.
     pub(super) fn arm_skip(&mut self, now: Time) {
         let Some(bets) = self.bets() else { return };
-        let hole =
-            self.receive.has_gaps() || self.fin_at.is_some_and(|at| at > self.receive.next());
+        let hole = self.receive.has_gaps()
+            || self.inbound.fin_at().is_some_and(|at| at > self.receive.next());
         if !hole || self.receive.readable() > 0 {
             self.timers.skip_at = None;
         } else if self.timers.skip_at.is_none() {
@@ -403,7 +401,7 @@ impl Connection {
         let Some(bets) = self.bets() else { return };
         let next = self.receive.next();
         let there = self.receive.holes_from(next).next().map(|(_, end)| end);
-        let Some(end) = there.or(self.fin_at).filter(|end| *end > next) else { return };
+        let Some(end) = there.or(self.inbound.fin_at()).filter(|end| *end > next) else { return };
         if !self.space.best_effort.may_skip(&bets) {
             // The user has to ask for what there is first.
             return self.arm_skip(now);
@@ -412,10 +410,10 @@ impl Connection {
         self.space.best_effort.skipped(next - self.space.receive_origin, end - next);
         self.events.holes = true;
         self.events.readable = true;
-        self.told_readable = true;
-        self.ack_now = true;
+        self.inbound.notify();
+        self.acks.hasten();
         self.tell_records();
-        if self.fin_at == Some(self.receive.next()) && !self.fin_received {
+        if self.inbound.fin_at() == Some(self.receive.next()) {
             self.peer_finished();
         }
     }
@@ -423,26 +421,26 @@ impl Connection {
     /// Gives up the first segment in flight if it was sent often enough. A FIN is never given up.
     pub(super) fn give_up(&mut self, now: Time) {
         let Some(bets) = self.bets() else { return };
-        let before = self.una;
+        let before = self.snd.una();
         loop {
             // Once something is given up the peer's acknowledgment stands still: what it says it has
             // behind that is done with.
-            let held = self.board.held_from(self.una).min(self.fin());
-            if self.space.goes_on && held > self.una {
+            let held = self.board.held_from(self.snd.una()).min(self.fin());
+            if self.space.goes_on && held > self.snd.una() {
                 self.pass(now, held);
             }
             let Some(end) = self.board.worn(bets.transmissions, self.fin()) else { break };
             // Something is in flight, so the SYN is acknowledged.
-            let offset = self.una - self.iss - 1;
+            let offset = self.snd.una() - self.snd.iss() - 1;
             if !self.space.best_effort.may_give_up(&bets, offset) {
                 break;
             }
-            self.space.best_effort.gave_up(offset, end - self.una);
+            self.space.best_effort.gave_up(offset, end - self.snd.una());
             self.space.goes_on = true;
             self.events.holes = true;
             self.pass(now, end);
         }
-        if self.una > before {
+        if self.snd.una() > before {
             self.arm_retransmission(now);
             self.make_room();
         }
@@ -450,11 +448,9 @@ impl Connection {
 
     /// Is done with what lies before `end`, which the peer has not acknowledged.
     fn pass(&mut self, now: Time, end: u64) {
-        self.end_failed_probe(now, self.una);
+        self.end_failed_probe(now, self.snd.una());
         self.board.acknowledge(now, end, &mut Delivery::default());
-        // The window is counted from what the peer has acknowledged.
-        self.window = self.window.saturating_sub(end - self.una);
-        self.una = end;
+        self.snd.pass(end);
         self.send.release(end);
         self.space.marks.release(end);
     }

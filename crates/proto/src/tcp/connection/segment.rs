@@ -1,11 +1,9 @@
 //! A segment arrives (RFC 9293 §3.10.7.4, RFC 5961, RFC 7323 §5).
 
-use std::time::Duration;
-
 use engine::{Ecn, Time};
 use wire::tcp::{Flags, SackBlocks, Segment, TcpOption};
 
-use super::Connection;
+use super::{Connection, EcnEcho};
 use crate::tcp::indication::{CloseReason, State};
 use crate::tcp::reassembly::Arrival;
 use crate::tcp::seq;
@@ -18,12 +16,6 @@ pub(crate) enum Stray {
     /// It does not belong to this connection: answer it with a reset.
     Reset,
 }
-
-/// A time stamp of the peer that is older than this is believed again (RFC 7323 §5.5).
-const STAMPS_LAST: Duration = Duration::from_secs(24 * 86_400);
-
-/// Acknowledgments owed at most; more of the same tell nothing new.
-const ACKS_MAX: u32 = 64;
 
 /// What a segment's options say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -84,18 +76,17 @@ impl Connection {
 
     fn with_peer(&mut self, now: Time, ecn: Ecn, segment: &Segment<'_>) -> Stray {
         let flags = segment.header.flags;
-        let at = self.expand(self.receive_next(), segment.header.sequence);
+        let at = seq::expand(self.receive_next(), segment.header.sequence);
         let mut said = Said::by(segment);
-        if self.stamps.is_none() {
+        if !self.stamps.are_agreed() {
             said.stamps = None;
         }
         // Even if it is of no use: the peer is there.
-        self.last_heard = now;
-        self.keep_alive_sent = 0;
+        self.liveness.received(now);
         // A closed window may last as long as the peer answers, whether data is probed for or was in
         // flight when the peer took the window back (RFC 9293 §3.8.6.1).
-        if self.board.is_empty() || self.window == 0 {
-            self.timeouts = 0;
+        if self.board.is_empty() || self.snd.window() == 0 {
+            self.timers.timeouts = 0;
         }
         if self.state == State::SynReceived && self.is_other_syn(now, segment, at) {
             return Stray::None;
@@ -119,25 +110,25 @@ impl Connection {
         if !flags.contains(Flags::ACK) {
             return Stray::None;
         }
-        let ack = self.expand(self.una, segment.header.acknowledgment);
+        let ack = self.snd.expand(segment.header.acknowledgment);
         if self.state == State::SynReceived {
-            if ack <= self.una || ack > self.nxt {
+            if !self.snd.is_acceptable(ack) {
                 return Stray::Reset;
             }
             self.syn_acknowledged(now, segment);
         }
-        let too_old = self.rules.robust && ack + self.window_max.max(65_535) < self.una;
-        if ack > self.nxt || too_old {
+        let too_old = self.rules.robust && ack + self.snd.window_max().max(65_535) < self.snd.una();
+        if ack > self.snd.nxt() || too_old {
             self.challenge(now);
             return Stray::None;
         }
-        self.heard_of_peer(now);
+        self.peer_is_back(now);
         if said.corruption {
-            self.corruption_told(now);
+            self.corruption_reported(now);
         }
-        self.space.heard.0 = (segment.header.window, segment.header.acknowledgment);
-        self.space.heard.1 = said.stamps.unwrap_or(self.space.heard.1);
-        let full = segment.payload.len() as u64 >= self.full_segment;
+        self.space.last_header.0 = (segment.header.window, segment.header.acknowledgment);
+        self.space.last_header.1 = said.stamps.unwrap_or(self.space.last_header.1);
+        let full = segment.payload.len() as u64 >= self.inbound.full_segment();
         self.note_stamp(now, at, said, full);
         self.acknowledged(now, segment, (at, ack), said);
         self.congestion_marks(ecn, segment);
@@ -158,34 +149,30 @@ impl Connection {
             return false;
         }
         if !flags.contains(Flags::ACK) {
-            self.syn_due = true;
+            self.handshake.call_syn();
             return true;
         }
-        let ack = self.expand(self.una, segment.header.acknowledgment);
-        if ack == self.iss + 1 && self.nxt == ack {
+        let ack = self.snd.expand(segment.header.acknowledgment);
+        if ack == self.snd.iss() + 1 && self.snd.nxt() == ack {
             self.syn_acknowledged(now, segment);
-            // Windows of a SYN are not shifted.
-            self.window = u64::from(segment.header.window);
-            self.window_max = self.window;
-            self.ack_now = true;
+            self.snd.set_syn_window(segment.header.window);
+            self.acks.hasten();
         }
         true
     }
 
     /// Protection against wrapped sequence numbers (RFC 7323 §5.3).
     fn is_timely(&mut self, now: Time, segment: &Segment<'_>, said: Said<'_>) -> bool {
-        let Some(stamps) = self.stamps else { return true };
-        if segment.header.flags.contains(Flags::RST) {
+        if !self.stamps.are_agreed() || segment.header.flags.contains(Flags::RST) {
             return true;
         }
         // RFC 7323 §3.2: without time stamps it is dropped.
         let Some((value, _)) = said.stamps else { return false };
-        let stale = now.since(stamps.recent_at) > STAMPS_LAST;
-        if seq::is_older(value, stamps.recent) && !stale {
+        if self.stamps.is_old(now, value) {
             if segment.payload.is_empty() {
                 self.challenge(now);
             } else {
-                self.owe_ack();
+                self.acks.owe();
             }
             return false;
         }
@@ -197,7 +184,7 @@ impl Connection {
     /// window, and what it acknowledges counts.
     fn is_in_window(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let next = self.receive_next();
-        let window = self.advertised.saturating_sub(next);
+        let window = self.inbound.open(next);
         let resets = segment.header.flags.contains(Flags::RST);
         // A reset counts by its number alone, with data and in a closed window, too (§3.5.3, §3.10.7.4).
         let len = if resets { 0 } else { u64::from(segment.occupies()) };
@@ -220,7 +207,7 @@ impl Connection {
         }
         let end = at + segment.payload.len() as u64;
         if !segment.payload.is_empty() && end <= self.receive.next() {
-            self.duplicate = Some((at, end));
+            self.acks.note_duplicate(at, end);
         }
         if len > 0 && !segment.header.flags.contains(Flags::SYN) {
             self.ack_out_of_order(now);
@@ -235,46 +222,37 @@ impl Connection {
         if self.rules.robust && at != self.receive_next() {
             return self.challenge(now);
         }
-        let refused = self.state == State::SynReceived && self.listener.is_none();
+        let refused = self.state == State::SynReceived && self.handshake.listener.is_none();
         self.end(if refused { CloseReason::Refused } else { CloseReason::Reset });
     }
 
     /// An acknowledgment for what should not have come, at most one in a while.
     fn challenge(&mut self, now: Time) {
-        let interval = self.rules.challenge_interval;
-        if self.last_challenge.is_none_or(|last| now.since(last) >= interval) {
-            self.last_challenge = Some(now);
-            self.owe_ack();
-        }
-    }
-
-    /// An acknowledgment at once, by itself.
-    pub(super) fn owe_ack(&mut self) {
-        self.acks_due = (self.acks_due + 1).min(ACKS_MAX);
+        self.acks.challenge(now, self.rules.challenge_interval);
     }
 
     /// Takes the peer's time stamp (RFC 7323 §4.3).
     fn note_stamp(&mut self, now: Time, at: u64, said: Said<'_>, full: bool) {
-        let (Some(stamps), Some((value, echo))) = (&mut self.stamps, said.stamps) else { return };
-        if at <= self.last_ack_sent && !seq::is_older(value, stamps.recent) {
-            (stamps.recent, stamps.recent_at) = (value, now);
+        let Some((value, echo)) = said.stamps.filter(|_| self.stamps.are_agreed()) else { return };
+        if at <= self.acks.last() {
+            self.stamps.update(now, value);
         }
         if full && at == self.receive.next() {
-            let took = self.since_stamp(now, echo);
-            took.into_iter().for_each(|took| self.tuning.round_trip(took));
+            let took = self.stamps.since(now, echo);
+            took.into_iter().for_each(|took| self.inbound.round_trip(took));
         }
     }
 
     fn congestion_marks(&mut self, ecn: Ecn, segment: &Segment<'_>) {
-        if !self.ecn {
+        if !self.ecn.is_agreed() {
             return;
         }
         if segment.header.flags.contains(Flags::CWR) {
-            self.echo = false;
+            self.ecn = EcnEcho::Agreed;
         }
         if ecn == Ecn::Ce {
-            self.echo = true;
-            self.ack_now = true;
+            self.ecn = EcnEcho::Due;
+            self.acks.hasten();
         }
     }
 
@@ -294,31 +272,27 @@ impl Connection {
             return Stray::None;
         }
         let end = at + segment.payload.len() as u64;
-        if self.detached && end > self.receive.next() && !segment.payload.is_empty() {
+        if self.inbound.is_detached() && end > self.receive.next() && !segment.payload.is_empty() {
             // RFC 9293 §3.6.1: nobody reads it, and the peer is to know.
             self.end(CloseReason::Aborted);
             return Stray::Reset;
         }
-        if segment.header.flags.contains(Flags::FIN)
-            && end <= self.advertised
-            && self.fin_at.is_none()
-        {
-            self.fin_at = Some(end);
+        if segment.header.flags.contains(Flags::FIN) && self.inbound.note_fin(end) {
             self.arm_skip(now);
         }
         if !segment.payload.is_empty() {
             self.text(now, at, segment.payload);
         }
-        if self.fin_at == Some(self.receive.next()) && !self.fin_received {
+        if self.inbound.fin_at() == Some(self.receive.next()) {
             self.peer_finished();
         } else if segment.header.flags.contains(Flags::FIN) {
-            self.ack_now = true;
+            self.acks.hasten();
         }
         Stray::None
     }
 
     fn text(&mut self, now: Time, at: u64, octets: &[u8]) {
-        let limit = self.fin_at.map_or(self.advertised, |fin| fin.min(self.advertised));
+        let limit = self.inbound.limit();
         if limit <= at && at == self.receive.next() {
             // A probe of a closed window, which is answered already.
             return;
@@ -326,11 +300,8 @@ impl Connection {
         match self.receive.insert(at, octets, limit) {
             Arrival::InOrder { octets: new, filled_gap } => {
                 self.counts.octets_received += new;
-                self.full_segment = self.full_segment.max(octets.len() as u64);
-                if !self.told_readable {
-                    self.told_readable = true;
-                    self.events.readable = true;
-                }
+                self.inbound.note_segment(octets.len() as u64);
+                self.events.readable |= self.inbound.notify();
                 self.tell_records();
                 self.timers.skip_at = None;
                 self.arm_skip(now);
@@ -338,14 +309,12 @@ impl Connection {
             }
             Arrival::Duplicate { start, end } => {
                 if start < end {
-                    self.duplicate = Some((start, end));
+                    self.acks.note_duplicate(start, end);
                 }
                 self.ack_out_of_order(now);
             }
             Arrival::Beyond => {
-                let beyond = self.receive.highest().saturating_sub(self.receive.next());
-                let size = self.tuning.reordered(beyond);
-                size.into_iter().for_each(|size| self.receive.grow(size));
+                self.inbound.beyond_gap(&mut self.receive);
                 self.hole_seen(now);
                 self.ack_out_of_order(now);
             }
@@ -356,7 +325,7 @@ impl Connection {
     /// Something came beyond a gap, or twice.
     fn ack_out_of_order(&mut self, now: Time) {
         if self.options.acks.every > 0 {
-            return self.owe_ack();
+            return self.acks.owe();
         }
         self.timers.ack_at.get_or_insert(now + self.options.acks.max_delay);
     }
@@ -364,17 +333,16 @@ impl Connection {
     /// Data came in order: when is it acknowledged? (RFC 9293 §3.8.6.3, RFC 5681 §4.2)
     fn schedule_ack(&mut self, now: Time, filled_gap: bool) {
         let policy = self.options.acks;
-        let waiting = self.receive.next().saturating_sub(self.last_ack_sent);
-        let quick = self.quick_left > 0;
-        self.quick_left = self.quick_left.saturating_sub(1);
-        let enough = waiting >= u64::from(policy.every) * self.full_segment;
+        let waiting = self.receive.next().saturating_sub(self.acks.last());
+        let quick = self.acks.take_quick();
+        let enough = waiting >= u64::from(policy.every) * self.inbound.full_segment();
         let gaps = filled_gap || self.receive.has_gaps();
         if quick || (policy.every > 0 && (gaps || enough || policy.every == 1)) {
             if gaps && self.snack().is_some() {
                 // The next hole is told of by an acknowledgment without data.
-                self.owe_ack();
+                self.acks.owe();
             }
-            self.ack_now = true;
+            self.acks.hasten();
         } else if self.timers.ack_at.is_none() {
             self.timers.ack_at = Some(now + policy.max_delay);
         }

@@ -4,10 +4,95 @@ use std::time::Duration;
 
 use engine::{Deadline, Time};
 
-use super::{Connection, Purpose};
+use super::Connection;
 use crate::tcp::cc::Timeout;
 use crate::tcp::indication::{CloseReason, State};
-use crate::tcp::recovery::Phase;
+
+/// Purpose of the main timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Retransmits what is in flight.
+    Retransmit,
+    /// Sends something before that.
+    TailLossProbe,
+    /// Requests the peer's window.
+    Persist,
+}
+
+/// Times at which something is due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Timers {
+    pub(super) main: Option<(Time, Purpose)>,
+    /// Timeouts of the main timer in a row.
+    pub(super) timeouts: u32,
+    pub(super) syn_at: Option<Time>,
+    pub(super) ack_at: Option<Time>,
+    pub(super) reorder_at: Option<Time>,
+    pub(super) keep_alive_at: Option<Time>,
+    pub(super) pace_at: Option<Time>,
+    pub(super) linger_at: Option<Time>,
+    pub(super) snack_at: Option<Time>,
+    pub(super) skip_at: Option<Time>,
+}
+
+impl Timers {
+    /// All but the waiting for a peer's end stood still for so long.
+    pub(super) fn put_off(&mut self, by: Duration) {
+        if let Some((at, _)) = &mut self.main {
+            *at += by;
+        }
+        let others = [
+            &mut self.syn_at,
+            &mut self.ack_at,
+            &mut self.reorder_at,
+            &mut self.keep_alive_at,
+            &mut self.pace_at,
+            &mut self.snack_at,
+            &mut self.skip_at,
+        ];
+        others.into_iter().flatten().for_each(|at| *at += by);
+    }
+}
+
+/// Signs of life of the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Liveness {
+    last_received: Time,
+    /// Keep-alive probes since then.
+    unanswered: u32,
+    /// A segment is due that the peer must answer.
+    is_probe_due: bool,
+}
+
+impl Liveness {
+    pub(super) fn new(now: Time) -> Self {
+        Self { last_received: now, unanswered: 0, is_probe_due: false }
+    }
+
+    /// A segment of the peer arrived.
+    pub(super) fn received(&mut self, now: Time) {
+        (self.last_received, self.unanswered) = (now, 0);
+    }
+
+    /// The link was away for so long.
+    pub(super) fn put_off(&mut self, by: Duration) {
+        self.last_received += by;
+    }
+
+    /// Has a segment sent that the peer must answer.
+    pub(super) fn call_probe(&mut self) {
+        self.is_probe_due = true;
+    }
+
+    pub(super) fn is_probe_due(&self) -> bool {
+        self.is_probe_due
+    }
+
+    /// No probe is due any more.
+    pub(super) fn probe_sent(&mut self) {
+        self.is_probe_due = false;
+    }
+}
 
 impl Connection {
     /// The next moment at which something is due.
@@ -53,7 +138,7 @@ impl Connection {
         // Being woken is all that a pace asks for.
         due(&mut self.timers.pace_at);
         if due(&mut self.timers.ack_at) {
-            self.ack_now = true;
+            self.acks.hasten();
         }
         if due(&mut self.timers.syn_at) {
             self.syn_timed_out();
@@ -83,29 +168,31 @@ impl Connection {
     }
 
     fn syn_timed_out(&mut self) {
-        self.syns.timeouts += 1;
-        if self.syns.timeouts > self.options.syn_retries {
+        if self.handshake.timed_out() > self.options.syn_retries {
             return self.end(CloseReason::TimedOut);
         }
         self.rtt.back_off();
-        self.syn_due = true;
+        self.handshake.call_syn();
     }
 
     fn retransmission_timed_out(&mut self, now: Time) {
         if self.board.is_empty() {
             return;
         }
-        if self.timeouts == 0 {
+        if self.timers.timeouts == 0 {
             self.space.give_up_at = self.blames_corruption(now).then(|| now + self.patience());
         }
-        if self.space.give_up_at.map_or(self.timeouts >= self.options.retries, |at| now >= at) {
+        if self
+            .space
+            .give_up_at
+            .map_or(self.timers.timeouts >= self.options.retries, |at| now >= at)
+        {
             return self.end(CloseReason::TimedOut);
         }
-        self.timeouts = self.timeouts.saturating_add(1);
+        self.timers.timeouts = self.timers.timeouts.saturating_add(1);
         self.counts.timeouts += 1;
-        (self.duplicates, self.probe_end, self.probe_due) = (0, None, false);
+        self.losses.timed_out();
         self.timers.reorder_at = None;
-        self.urgent = true;
         self.suspect_black_hole(now);
         if self.blames_corruption(now) {
             self.corrupted_at_time_out();
@@ -120,15 +207,13 @@ impl Connection {
     /// Begins anew, from what the congestion control says.
     fn restart(&mut self, now: Time) {
         let flight_size = self.board.out();
-        let is_first = self.timeouts == 1;
+        let is_first = self.timers.timeouts == 1;
         if is_first {
             self.note_undo(now);
         }
         self.board.lose_all();
-        self.control.on_timeout(now, &Timeout { flight_size, is_first });
-        self.space.spared = false;
-        self.phase = Phase::Restarted { point: self.nxt };
-        self.recover = self.nxt;
+        self.control.timed_out(now, &Timeout { flight_size, is_first });
+        self.losses.restart(self.snd.nxt(), false);
     }
 
     /// The window and the time-out stay as they are (CCSDS 714.0-B-2). A peer that tells of holes
@@ -140,57 +225,55 @@ impl Connection {
             return;
         }
         self.board.lose_all();
-        self.space.spared = true;
-        self.phase = Phase::Restarted { point: self.nxt };
-        self.recover = self.nxt;
+        self.losses.restart(self.snd.nxt(), true);
     }
 
     fn probe_timed_out(&mut self, now: Time) {
         if self.board.is_empty() {
             return;
         }
-        if !self.phase.is_open() {
+        if !self.losses.is_open() {
             return self.arm_retransmission(now);
         }
-        self.probe_due = true;
+        self.losses.call_probe();
         self.timers.main = Some((now + self.rtt.timeout(), Purpose::Retransmit));
     }
 
     fn persist_timed_out(&mut self, now: Time) {
-        if self.timeouts >= self.options.retries {
+        if self.timers.timeouts >= self.options.retries {
             return self.end(CloseReason::TimedOut);
         }
         self.rtt.back_off();
-        if self.usable() > 0 {
-            self.override_window = true;
+        if self.snd.usable() > 0 {
+            self.snd.override_window();
         } else {
             // It counts until an answer comes (RFC 9293 §3.8.6.1).
-            self.timeouts += 1;
+            self.timers.timeouts += 1;
             self.counts.window_probes += 1;
-            self.probe_window();
+            self.liveness.call_probe();
         }
         self.timers.main = Some((now + self.rtt.timeout(), Purpose::Persist));
     }
 
     fn keep_alive(&mut self, now: Time) {
         let Some(keep_alive) = self.options.keep_alive else { return };
-        let due = self.last_heard + keep_alive.idle;
-        if self.keep_alive_sent == 0 && due > now {
+        let due = self.liveness.last_received + keep_alive.idle;
+        if self.liveness.unanswered == 0 && due > now {
             self.timers.keep_alive_at = Some(due);
             return;
         }
         if self.board.is_empty() && self.send.is_empty() {
-            if self.keep_alive_sent >= keep_alive.probes {
+            if self.liveness.unanswered >= keep_alive.probes {
                 return self.end(CloseReason::TimedOut);
             }
-            self.keep_alive_sent += 1;
-            self.probe_window();
+            self.liveness.unanswered += 1;
+            self.liveness.call_probe();
         }
         self.timers.keep_alive_at = Some(now + keep_alive.interval);
     }
 
     pub(super) fn rearm_keep_alive(&mut self, now: Time) {
-        self.keep_alive_sent = 0;
+        self.liveness.unanswered = 0;
         if let Some(keep_alive) = self.options.keep_alive
             && self.timers.keep_alive_at.is_none()
         {
@@ -223,8 +306,8 @@ impl Connection {
 
     /// How long to wait before a tail loss probe (RFC 8985 §7.2), if one may be sent.
     fn probe_patience(&self) -> Option<Duration> {
-        let wanted = self.options.tail_loss_probe && self.sack && self.phase.is_open();
-        if !wanted || self.probe_end.is_some() || self.probe_due || self.board.has_sacked() {
+        let wanted = self.options.tail_loss_probe && self.losses.sack() && self.losses.is_open();
+        if !wanted || !self.losses.has_no_probe() || self.board.has_sacked() {
             return None;
         }
         let smoothed = self.rtt.smoothed()?;

@@ -72,7 +72,7 @@ impl Stack {
             self.statistics.strangers += 1;
             return;
         };
-        let (acknowledgment, stamps) = connection.space.heard;
+        let (acknowledgment, stamps) = connection.space.last_header;
         let inherited = Inherited {
             source: connection.flow.tuple.remote.port(),
             destination: connection.flow.tuple.local.port(),

@@ -48,7 +48,7 @@ impl Stack {
         for index in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[index as usize];
             let Some(connection) = slot.connection.as_deref_mut() else { continue };
-            if connection.listener == Some(id) && connection.state() == State::SynReceived {
+            if connection.listener() == Some(id) && connection.state() == State::SynReceived {
                 connection.end(CloseReason::Aborted);
                 self.settle(now, index);
             }
