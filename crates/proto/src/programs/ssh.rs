@@ -2,12 +2,17 @@
 //! (RFC 4252, 4253, 4254). What is encrypted there is plain here, and keys, signatures and message
 //! authentication codes are octets of zero.
 
+mod intake;
+mod window;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use engine::Time;
 
+use self::intake::Intake;
+use self::window::Window;
 use super::config::{Config, Costs, Version};
 use super::writes::Writes;
 
@@ -48,10 +53,6 @@ use number as n;
 const MAC: usize = 16;
 /// Octets of data in one message (`CHAN_SES_PACKET_DEFAULT`).
 const PACKET: usize = 32 << 10;
-/// Octets of the longest message.
-const MESSAGE_MAX: usize = 256 << 10;
-/// Octets of the longest version line (RFC 4253 §4.2).
-const VERSION_MAX: usize = 255;
 /// Messages that came before they were awaited.
 const EARLY_MAX: usize = 64;
 
@@ -89,10 +90,7 @@ pub(super) struct Ssh {
     version: Version,
     script: VecDeque<Step>,
     early: VecDeque<u8>,
-    /// What came and is no whole message yet.
-    raw: BytesMut,
-    heard_version: bool,
-    keys_in: bool,
+    intake: Intake,
     keys_out: bool,
     pub(super) out: Writes,
     /// What waits for the peer's window.
@@ -100,10 +98,7 @@ pub(super) struct Ssh {
     window_out: u64,
     /// What came over the channel.
     pub(super) data: BytesMut,
-    window_in: u64,
-    window_max: u64,
-    /// Octets that were read and not offered again.
-    consumed: u64,
+    window_in: Window,
     pub(super) command: Option<Command>,
     start: Duration,
     pub(super) logged_in: bool,
@@ -145,18 +140,13 @@ impl Ssh {
             version: config.version,
             script: script.into(),
             early: VecDeque::new(),
-            raw: BytesMut::new(),
-            heard_version: false,
-            keys_in: false,
+            intake: Intake::default(),
             keys_out: false,
             out: Writes::default(),
             pending: BytesMut::new(),
             window_out: 0,
             data: BytesMut::new(),
-            // A client offers its window at once, a server when it knows what for.
-            window_in: if is_client { config.window.into() } else { 0 },
-            window_max: config.window.into(),
-            consumed: 0,
+            window_in: Window::new(config.window.into(), is_client),
             command: None,
             start: config.costs.start,
             logged_in: false,
@@ -204,68 +194,31 @@ impl Ssh {
     /// So many octets of what came are read.
     pub(super) fn consume(&mut self, now: Time, len: usize) {
         self.data.advance(len);
-        self.consumed += len as u64;
-        let used = self.window_max - self.window_in;
-        // channel_check_window(): a window is offered again in pieces, not octet by octet.
-        let some = self.version != Version::OpenSsh42 && used > 3 * PACKET as u64;
-        if self.consumed > 0 && (some || self.window_in < self.window_max / 2) {
-            let amount = std::mem::take(&mut self.consumed);
-            self.window_in += amount;
+        let often = self.version != Version::OpenSsh42;
+        if let Some(amount) = self.window_in.consume(len as u64, often) {
             let mut body = vec![0; 4];
-            body.put_u32(u32::try_from(amount).unwrap_or(u32::MAX));
+            body.put_u32(amount);
             self.say(now, &[(n::WINDOW_ADJUST, body)]);
         }
     }
 
     pub(super) fn receive(&mut self, now: Time, bytes: &[u8]) -> Result<(), &'static str> {
-        self.raw.extend_from_slice(bytes);
-        while let Some((number, body)) = self.next_message()? {
-            self.heard(now, number, &body)?;
+        self.intake.push(bytes);
+        while let Some((number, body)) = self.intake.next()? {
+            self.received(now, number, &body)?;
         }
         Ok(())
     }
 
-    /// The next whole message: its number and what follows it.
-    fn next_message(&mut self) -> Result<Option<(u8, BytesMut)>, &'static str> {
-        if !self.heard_version {
-            let Some(end) = self.raw.iter().position(|octet| *octet == b'\n') else {
-                return if self.raw.len() > VERSION_MAX { Err("no version") } else { Ok(None) };
-            };
-            let line = self.raw.split_to(end + 1);
-            if !line.starts_with(b"SSH-2.0-") {
-                return Err("no version");
-            }
-            self.heard_version = true;
-            return Ok(Some((n::VERSION, BytesMut::new())));
-        }
-        let Some(length) = self.raw.first_chunk() else { return Ok(None) };
-        let length = u32::from_be_bytes(*length) as usize;
-        if !(6..=MESSAGE_MAX).contains(&length) {
-            return Err("the length of a message");
-        }
-        let mac = if self.keys_in { MAC } else { 0 };
-        if self.raw.len() < 4 + length + mac {
-            return Ok(None);
-        }
-        let mut message = self.raw.split_to(4 + length + mac);
-        let padding = usize::from(message[4]);
-        let number = message[5];
-        message.advance(6);
-        let body = (length - 2).checked_sub(padding).ok_or("the length of the padding")?;
-        message.truncate(body);
-        self.keys_in |= number == n::NEWKEYS;
-        Ok(Some((number, message)))
-    }
-
-    fn heard(&mut self, now: Time, number: u8, body: &[u8]) -> Result<(), &'static str> {
+    fn received(&mut self, now: Time, number: u8, body: &[u8]) -> Result<(), &'static str> {
         match number {
-            n::DATA => return self.heard_data(body),
+            n::DATA => return self.received_data(body),
             n::WINDOW_ADJUST => {
                 self.window_out += u64::from(at(body, 4)?);
                 return Ok(());
             }
             n::EOF => self.eof_in = true,
-            n::CLOSE | n::DISCONNECT => self.heard_close(now),
+            n::CLOSE | n::DISCONNECT => self.received_close(now),
             // A client offers its window with the channel; a server says how its program ended.
             n::CHANNEL_OPEN => self.window_out = at(body, 0)?.into(),
             n::CHANNEL_REQUEST if !self.is_client && self.command.is_none() => {
@@ -283,15 +236,15 @@ impl Ssh {
         Ok(())
     }
 
-    fn heard_data(&mut self, body: &[u8]) -> Result<(), &'static str> {
+    fn received_data(&mut self, body: &[u8]) -> Result<(), &'static str> {
         let len = at(body, 4)? as usize;
         let data = body.get(8..8 + len).ok_or("the length of data")?;
-        self.window_in = self.window_in.checked_sub(len as u64).ok_or("more than the window")?;
+        self.window_in.take(len as u64)?;
         self.data.extend_from_slice(data);
         Ok(())
     }
 
-    fn heard_close(&mut self, now: Time) {
+    fn received_close(&mut self, now: Time) {
         self.eof_in = true;
         if !std::mem::replace(&mut self.closed_in, true) && self.is_client && self.up {
             self.say(now, &[(n::CLOSE, vec![0; 4])]);
@@ -326,7 +279,7 @@ impl Ssh {
                 Step::Up => {
                     self.up = true;
                     if !self.is_client {
-                        self.window_in = self.window_max;
+                        self.window_in.open();
                         if matches!(self.command, Some(Command::Exec(_))) {
                             self.out.delay(now, self.start);
                         }
@@ -345,11 +298,11 @@ impl Ssh {
         let mut body = Vec::new();
         match (number, &self.command) {
             (n::CHANNEL_OPEN, _) => {
-                body.put_u32(u32::try_from(self.window_max).unwrap_or(u32::MAX));
+                body.put_u32(self.window_in.max());
             }
             (n::WINDOW_ADJUST, _) => {
                 body.put_u32(0);
-                body.put_u32(u32::try_from(self.window_max).unwrap_or(u32::MAX));
+                body.put_u32(self.window_in.max());
             }
             (n::CHANNEL_REQUEST, Some(command)) => {
                 let (kind, what) = match command {
