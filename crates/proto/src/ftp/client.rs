@@ -1,15 +1,23 @@
 //! The client's side of a control connection: one command at a time, each by its reply.
 
+mod data;
+mod replies;
+mod request;
+mod verify;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use engine::{
     Completion, EffectError, FileId, FileName, FilestoreRequest, OpenMode, PathId, StoreEffect,
     Time,
 };
-use wire::ftp::{self, Command, Crc, LineError, Reply, ReplyLine, Representation};
+use wire::ftp::{Command, LineError, Reply, Representation};
 
+use self::replies::Replies;
+pub(super) use self::request::{Half, Request, Source, What};
+use self::request::{failed, spool_of};
+use self::verify::Sum;
 use super::config::{ClientConfig, DataConnection, ScpsClient};
 use super::core::{Control, Core, Use};
 use super::data::{DataEvent, DataId, Flow};
@@ -31,65 +39,9 @@ pub(super) enum Job {
     Forget,
 }
 
-/// What a user wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub(super) id: RequestId,
-    pub(super) what: What,
-    /// Without this other request it is of no use.
-    pub(super) needs: Option<RequestId>,
-    /// How often it broke off.
-    pub(super) attempts: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Put {
-        source: Source,
-        name: String,
-    },
-    Get {
-        name: String,
-        target: FileName,
-        /// By READ: the name is that of a control file.
-        records: bool,
-    },
-    /// A command that moves no data.
-    Say(String),
-    /// One server's half of a transfer to another one.
-    Relay {
-        name: String,
-        half: Half,
-    },
-}
-
-/// What a server does in a transfer between two of them.
+/// Event that the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Half {
-    Gives,
-    Takes,
-}
-
-impl What {
-    /// The file's name at the server.
-    fn name(&self) -> &str {
-        match self {
-            Self::Put { name, .. } | Self::Get { name, .. } | Self::Relay { name, .. } => name,
-            Self::Say(_) => "",
-        }
-    }
-}
-
-/// What is put.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    File(FileName),
-    Text(Bytes),
-}
-
-/// What the client waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Awaited {
     /// The time for another attempt.
     Restart,
     Connection,
@@ -104,7 +56,7 @@ enum Stage {
     /// Its own file is being opened.
     Open,
     /// The reply to PASV, EPSV or PORT.
-    Way,
+    Address,
     /// The driver's word where it listens.
     Listening,
     /// The word of the other server of a transfer between two.
@@ -113,7 +65,7 @@ enum Stage {
     Size,
     Offset,
     /// The reply to a command alone.
-    Said,
+    Reply,
     /// The server's CRC of what was sent.
     Checksum,
     /// The first reply to RETR or STOR.
@@ -121,6 +73,34 @@ enum Stage {
     /// The second one, and the end of the data connection.
     End,
     Quit,
+}
+
+impl Awaited {
+    /// Whether it is before the first request.
+    fn is_login(self) -> bool {
+        match self {
+            Self::Greeting
+            | Self::User
+            | Self::Password
+            | Self::Type
+            | Self::Restartable
+            | Self::Brief
+            | Self::BestEffort => true,
+            Self::Restart
+            | Self::Connection
+            | Self::Open
+            | Self::Address
+            | Self::Listening
+            | Self::Peer
+            | Self::Size
+            | Self::Offset
+            | Self::Reply
+            | Self::Checksum
+            | Self::Begin
+            | Self::End
+            | Self::Quit => false,
+        }
+    }
 }
 
 /// The request that is being carried out.
@@ -143,22 +123,13 @@ struct Current {
     sum: Option<Sum>,
 }
 
-/// The CRC of a file that was sent, as far as it was read.
-#[derive(Debug)]
-struct Sum {
-    file: FileId,
-    offset: u64,
-    crc: Crc,
-}
-
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) control: Control,
     pub(super) queue: VecDeque<Request>,
-    stage: Stage,
+    awaited: Awaited,
     current: Option<Current>,
-    /// The first line of a reply of several: its code, and the text so far.
-    reply: Option<Reply>,
+    replies: Replies,
     /// Who opens data connections.
     data: DataConnection,
     scps: Option<ScpsClient>,
@@ -170,17 +141,14 @@ pub(super) struct Session {
     best_effort: bool,
 }
 
-/// Octets of a reply of several lines that are kept for people.
-const REPLY_MAX: usize = 16 << 10;
-
 impl Session {
     pub(super) fn new(path: PathId, queue: VecDeque<Request>, config: &ClientConfig) -> Self {
         Self {
             control: Control::new(path),
             queue,
-            stage: Stage::Connection,
+            awaited: Awaited::Connection,
             current: None,
-            reply: None,
+            replies: Replies::default(),
             data: config.data,
             // Not as text, whose line ends differ.
             verify: config.scps.as_ref().is_some_and(|scps| scps.verify)
@@ -195,15 +163,15 @@ impl Session {
     pub(super) fn wait(&mut self) -> Option<std::time::Duration> {
         let has_failed = self.queue.front().is_some_and(|request| request.attempts > 0);
         let wait = self.scps.as_ref().filter(|_| has_failed)?.restart_wait;
-        self.stage = Stage::Restart;
+        self.awaited = Awaited::Restart;
         Some(wait)
     }
 
     /// Whether it waited until now.
     pub(super) fn tries_again(&mut self) -> bool {
-        let waits = self.stage == Stage::Restart;
+        let waits = self.awaited == Awaited::Restart;
         if waits {
-            self.stage = Stage::Connection;
+            self.awaited = Awaited::Connection;
         }
         waits
     }
@@ -233,8 +201,8 @@ impl Session {
     pub(super) fn up(&mut self, ends: Option<(SocketAddr, SocketAddr)>) {
         self.control.ends = ends;
         self.control.set_blocked(false);
-        if self.stage == Stage::Connection {
-            self.stage = Stage::Greeting;
+        if self.awaited == Awaited::Connection {
+            self.awaited = Awaited::Greeting;
         }
     }
 
@@ -260,39 +228,10 @@ impl Session {
     }
 
     fn line(&mut self, line: &str, config: &ClientConfig, core: &mut Core) {
-        let decoded = match ReplyLine::decode(line) {
-            Ok(decoded) => decoded,
-            Err(error) => return self.give_up(&Failure::Nonsense(error.to_string()), core),
-        };
-        let append = |reply: &mut Reply, text: &str| {
-            if reply.text.len() + text.len() < REPLY_MAX {
-                reply.text.push('\n');
-                reply.text.push_str(text);
-            }
-        };
-        match (decoded, self.reply.take()) {
-            (ReplyLine::Last { code, text }, Some(mut reply)) if reply.code == code => {
-                append(&mut reply, text);
-                self.reply(reply, config, core);
-            }
-            (ReplyLine::Last { code, text }, None) => {
-                self.reply(Reply { code, text: text.to_owned() }, config, core);
-            }
-            (ReplyLine::First { code, text }, None) => {
-                self.reply = Some(Reply { code, text: text.to_owned() });
-            }
-            (
-                ReplyLine::Between(text)
-                | ReplyLine::First { text, .. }
-                | ReplyLine::Last { text, .. },
-                Some(mut reply),
-            ) => {
-                append(&mut reply, text);
-                self.reply = Some(reply);
-            }
-            (ReplyLine::Between(_), None) => {
-                self.give_up(&Failure::Nonsense(format!("{line:?} is no reply")), core);
-            }
+        match self.replies.line(line) {
+            Ok(Some(reply)) => self.reply(reply, config, core),
+            Ok(None) => {}
+            Err(why) => self.give_up(&Failure::Nonsense(why), core),
         }
     }
 
@@ -301,41 +240,26 @@ impl Session {
         if reply.code == 421 {
             return self.give_up(&Failure::Reply(reply), core);
         }
-        match (self.stage, reply.class()) {
-            // 120: later.
-            (Stage::Greeting, 1) => {}
-            (Stage::Greeting, 2) => self.ask(&Command::User(&config.user), Stage::User),
-            (Stage::User, 3) => self.ask(&Command::Pass(&config.password), Stage::Password),
-            (Stage::User | Stage::Password, 2) => {
-                core.indicate(Indication::LoggedIn { path: self.control.path });
-                self.ask(&Command::Type(config.representation), Stage::Type);
-            }
-            (Stage::Type, 2) => self.prepare(core),
-            (Stage::Restartable, class) => {
-                self.restartable = class == 2;
-                self.make_brief(core);
-            }
-            (Stage::Brief, _) => self.make_best_effort(core),
-            (Stage::BestEffort, class) => {
-                self.best_effort = class == 2;
-                self.next(core);
-            }
-            (Stage::Size, class) => self.heard_size((class == 2).then_some(&reply), config, core),
-            (Stage::Offset, 3) => self.transfer(),
-            (Stage::Said, 2) => {
+        if self.awaited.is_login() {
+            return self.login_reply(reply, config, core);
+        }
+        match (self.awaited, reply.class()) {
+            (Awaited::Size, class) => self.size_known((class == 2).then_some(&reply), config, core),
+            (Awaited::Offset, 3) => self.transfer(),
+            (Awaited::Reply, 2) => {
                 if let Some(current) = &self.current {
                     let request = current.request.id;
                     core.indicate(Indication::Answered { request, reply });
                 }
                 self.finished(core);
             }
-            (Stage::Checksum, 2) => self.compare(reply, core),
-            (Stage::Way, 2) => self.way(reply, config, core),
+            (Awaited::Checksum, 2) => self.compare(reply, core),
+            (Awaited::Address, 2) => self.address(reply, config, core),
             // Early data connections are told with 125 (RFC 959 §5.4).
-            (Stage::Begin, 1) => self.begin(core),
+            (Awaited::Begin, 1) => self.begin(core),
             // A server may be done before it was heard to begin.
-            (Stage::Begin | Stage::End, 2) => {
-                if self.stage == Stage::Begin {
+            (Awaited::Begin | Awaited::End, 2) => {
+                if self.awaited == Awaited::Begin {
                     self.begin(core);
                 }
                 if let Some(current) = &mut self.current {
@@ -344,54 +268,85 @@ impl Session {
                 }
                 self.finish_if_done(core);
             }
-            (Stage::Quit, _) => self.control.close(),
+            (Awaited::Quit, _) => self.control.close(),
             (
-                Stage::Way
-                | Stage::Begin
-                | Stage::End
-                | Stage::Offset
-                | Stage::Checksum
-                | Stage::Said,
+                Awaited::Address
+                | Awaited::Begin
+                | Awaited::End
+                | Awaited::Offset
+                | Awaited::Checksum
+                | Awaited::Reply,
                 _,
             ) => {
                 self.fail(Failure::Reply(reply), core);
                 self.next(core);
             }
-            (Stage::Greeting | Stage::User | Stage::Password | Stage::Type, _) => {
-                self.give_up(&Failure::Reply(reply), core);
-            }
             (
-                Stage::Restart | Stage::Connection | Stage::Open | Stage::Listening | Stage::Peer,
+                Awaited::Restart
+                | Awaited::Connection
+                | Awaited::Greeting
+                | Awaited::User
+                | Awaited::Password
+                | Awaited::Type
+                | Awaited::Restartable
+                | Awaited::Brief
+                | Awaited::BestEffort
+                | Awaited::Open
+                | Awaited::Listening
+                | Awaited::Peer,
                 _,
-            ) => {
-                self.give_up(&Failure::Nonsense(reply.to_string()), core);
-            }
+            ) => self.give_up(&Failure::Nonsense(reply.to_string()), core),
         }
     }
 
-    fn ask(&mut self, command: &Command<'_>, stage: Stage) {
+    /// A reply before the first request.
+    fn login_reply(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
+        match (self.awaited, reply.class()) {
+            // 120: later.
+            (Awaited::Greeting, 1) => {}
+            (Awaited::Greeting, 2) => self.ask(&Command::User(&config.user), Awaited::User),
+            (Awaited::User, 3) => self.ask(&Command::Pass(&config.password), Awaited::Password),
+            (Awaited::User | Awaited::Password, 2) => {
+                core.indicate(Indication::LoggedIn { path: self.control.path });
+                self.ask(&Command::Type(config.representation), Awaited::Type);
+            }
+            (Awaited::Type, 2) => self.prepare(core),
+            (Awaited::Restartable, class) => {
+                self.restartable = class == 2;
+                self.make_brief(core);
+            }
+            (Awaited::Brief, _) => self.make_best_effort(core),
+            (Awaited::BestEffort, class) => {
+                self.best_effort = class == 2;
+                self.next(core);
+            }
+            _ => self.give_up(&Failure::Reply(reply), core),
+        }
+    }
+
+    fn ask(&mut self, command: &Command<'_>, awaited: Awaited) {
         self.control.say(&command.to_string());
-        self.stage = stage;
+        self.awaited = awaited;
     }
 
     /// Says what holds for all transfers.
     fn prepare(&mut self, core: &mut Core) {
         if self.scps.as_ref().is_some_and(|scps| scps.auto_restart) {
-            return self.ask(&Command::Arst, Stage::Restartable);
+            return self.ask(&Command::Arst, Awaited::Restartable);
         }
         self.make_brief(core);
     }
 
     fn make_brief(&mut self, core: &mut Core) {
         if self.scps.as_ref().is_some_and(|scps| scps.suppress) {
-            return self.ask(&Command::Supp, Stage::Brief);
+            return self.ask(&Command::Supp, Awaited::Brief);
         }
         self.make_best_effort(core);
     }
 
     fn make_best_effort(&mut self, core: &mut Core) {
         if self.scps.as_ref().is_some_and(|scps| scps.best_effort) {
-            return self.ask(&Command::Bets, Stage::BestEffort);
+            return self.ask(&Command::Bets, Awaited::BestEffort);
         }
         self.next(core);
     }
@@ -402,14 +357,14 @@ impl Session {
             return;
         }
         let Some(request) = self.queue.pop_front() else {
-            return self.ask(&Command::Quit, Stage::Quit);
+            return self.ask(&Command::Quit, Awaited::Quit);
         };
         let ticket = core.next_ticket();
         let (name, mode, spool) = match &request.what {
             What::Put { source: Source::File(source), .. } => {
                 (Some(source.clone()), OpenMode::Read, None)
             }
-            What::Put { source: Source::Text(_), .. } | What::Say(_) | What::Relay { .. } => {
+            What::Put { source: Source::Text(_), .. } | What::Command(_) | What::Relay { .. } => {
                 (None, OpenMode::Read, None)
             }
             What::Get { records, .. } => {
@@ -433,7 +388,7 @@ impl Session {
             installing: false,
             sum: None,
         });
-        self.stage = Stage::Open;
+        self.awaited = Awaited::Open;
         let what_for = Use::Client(self.control.path, Job::Open);
         match name {
             Some(name) => core.submit(StoreEffect::Open { ticket, name, mode }, what_for),
@@ -463,7 +418,7 @@ impl Session {
             (Job::Install, _) => self.finished(core),
             (Job::OpenToSum, Completion::Opened { file, .. }) => match &mut self.current {
                 Some(current) => {
-                    current.sum = Some(Sum { file, offset: 0, crc: Crc::default() });
+                    current.sum = Some(Sum::new(file));
                     self.read_to_sum(core);
                 }
                 None => core.effects.push_back(StoreEffect::Close { file }.into()),
@@ -479,32 +434,18 @@ impl Session {
         match &current.request.what {
             What::Put { source: Source::Text(text), .. } => {
                 current.flow = Some(Flow::Out(Outflow::text(text.clone())));
-                self.ask_way(core);
+                self.request_address(core);
             }
-            What::Say(line) => {
+            What::Command(line) => {
                 self.control.say(line);
-                self.stage = Stage::Said;
+                self.awaited = Awaited::Reply;
             }
-            What::Relay { half: Half::Takes, .. } => self.ask(&Command::Pasv, Stage::Way),
+            What::Relay { half: Half::Takes, .. } => self.ask(&Command::Pasv, Awaited::Address),
             What::Relay { half: Half::Gives, .. } => {
                 core.relayed.push_back((current.request.id, Relayed::Waits));
-                self.stage = Stage::Peer;
+                self.awaited = Awaited::Peer;
             }
             What::Put { source: Source::File(_), .. } | What::Get { .. } => {}
-        }
-    }
-
-    /// The other server listens: this one is told to connect there.
-    pub(super) fn relay_to(&mut self, address: SocketAddr) {
-        if self.stage == Stage::Peer {
-            self.ask(&Command::Port(address), Stage::Way);
-        }
-    }
-
-    /// The other server has the file, and sends it.
-    pub(super) fn relay_begins(&mut self) {
-        if self.stage == Stage::Peer {
-            self.transfer();
         }
     }
 
@@ -515,7 +456,7 @@ impl Session {
         if self.current.take_if(|current| current.request.id == id).is_none() {
             return;
         }
-        if self.stage == Stage::Peer {
+        if self.awaited == Awaited::Peer {
             self.next(core);
         } else {
             self.control.close();
@@ -533,17 +474,17 @@ impl Session {
             What::Put { name, .. } if again => {
                 let size = Command::Size(name).to_string();
                 self.control.say(&size);
-                self.stage = Stage::Size;
+                self.awaited = Awaited::Size;
             }
             What::Get { records: false, .. } if again => self.begin_at(file.1, config, core),
-            What::Put { .. } | What::Get { .. } | What::Say(_) | What::Relay { .. } => {
+            What::Put { .. } | What::Get { .. } | What::Command(_) | What::Relay { .. } => {
                 self.begin_at(0, config, core);
             }
         }
     }
 
     /// What the server has of a file that broke off.
-    fn heard_size(&mut self, reply: Option<&Reply>, config: &ClientConfig, core: &mut Core) {
+    fn size_known(&mut self, reply: Option<&Reply>, config: &ClientConfig, core: &mut Core) {
         let has = reply.and_then(|reply| reply.text.trim().parse::<u64>().ok()).unwrap_or(0);
         let len = self.current.as_ref().and_then(|current| current.file).map_or(0, |(_, len)| len);
         // More than there is here: that is another file.
@@ -556,96 +497,16 @@ impl Session {
         let Some((file, _)) = current.file.take() else { return };
         current.offset = offset;
         current.flow = Some(match current.request.what {
-            What::Put { .. } | What::Say(_) | What::Relay { .. } => {
+            What::Put { .. } | What::Command(_) | What::Relay { .. } => {
                 Flow::Out(Outflow::file(file, offset, representation))
             }
             What::Get { .. } => Flow::In(Inflow::new(file, offset, representation)),
         });
-        self.ask_way(core);
-    }
-
-    fn ask_way(&mut self, core: &mut Core) {
-        match self.data {
-            DataConnection::Pasv => self.ask(&Command::Pasv, Stage::Way),
-            DataConnection::Epsv => self.ask(&Command::Epsv(""), Stage::Way),
-            DataConnection::Port => {
-                let data = core.listen(self.control.path, self.best_effort);
-                if let Some(current) = &mut self.current {
-                    current.data = Some(data);
-                }
-                self.stage = Stage::Listening;
-            }
-        }
-    }
-
-    /// The driver listens for the server's data connection.
-    pub(super) fn listening(&mut self, address: SocketAddr) {
-        if self.stage == Stage::Listening {
-            self.ask(&Command::Port(address), Stage::Way);
-        }
-    }
-
-    /// The server is ready for the data connection, or ready to make it.
-    fn way(&mut self, reply: Reply, config: &ClientConfig, core: &mut Core) {
-        if let Some(Request { id, what: What::Relay { half, .. }, .. }) = self.request() {
-            let (id, half) = (*id, *half);
-            return self.relay_way(id, half, reply, config, core);
-        }
-        let address = match config.data {
-            DataConnection::Port => None,
-            DataConnection::Pasv => match ftp::passive_reply(&reply.text) {
-                Some(address) => Some(self.passive(SocketAddr::V4(address), config)),
-                None => return self.lost_way(reply, core),
-            },
-            DataConnection::Epsv => {
-                let peer = self.control.ends.map(|(_, peer)| peer.ip());
-                match (peer, ftp::passive_port(&reply.text)) {
-                    (Some(ip), Some(port)) => Some(SocketAddr::new(ip, port)),
-                    (Some(_) | None, _) => return self.lost_way(reply, core),
-                }
-            }
-        };
-        let (path, best_effort) = (self.control.path, self.best_effort);
-        let Some(current) = &mut self.current else { return };
-        if let Some(address) = address {
-            current.data = Some(core.connect(path, address, best_effort));
-        }
-        match current.offset {
-            0 => self.transfer(),
-            offset => self.ask(&Command::Rest(offset), Stage::Offset),
-        }
+        self.request_address(core);
     }
 
     fn request(&self) -> Option<&Request> {
         self.current.as_ref().map(|current| &current.request)
-    }
-
-    /// One server listens for the other, or knows where that listens.
-    fn relay_way(
-        &mut self,
-        id: RequestId,
-        half: Half,
-        reply: Reply,
-        config: &ClientConfig,
-        core: &mut Core,
-    ) {
-        match (half, ftp::passive_reply(&reply.text)) {
-            (Half::Gives, _) => self.transfer(),
-            (Half::Takes, Some(address)) => {
-                let address = self.passive(SocketAddr::V4(address), config);
-                core.relayed.push_back((id, Relayed::Listens(address)));
-                self.stage = Stage::Peer;
-            }
-            (Half::Takes, None) => self.lost_way(reply, core),
-        }
-    }
-
-    /// Where a data connection goes by the reply to PASV.
-    fn passive(&self, said: SocketAddr, config: &ClientConfig) -> SocketAddr {
-        match self.control.ends {
-            Some((_, server)) if !config.third_party => SocketAddr::new(server.ip(), said.port()),
-            Some(_) | None => said,
-        }
     }
 
     /// The data connection is agreed: now for the file.
@@ -657,20 +518,15 @@ impl Session {
             What::Get { name, records: true, .. } => Command::Read(name).to_string(),
             What::Relay { name, half: Half::Gives } => Command::Retr(name).to_string(),
             What::Relay { name, half: Half::Takes } => Command::Stor(name).to_string(),
-            What::Say(line) => line.clone(),
+            What::Command(line) => line.clone(),
         };
         self.control.say(&command);
-        self.stage = Stage::Begin;
-    }
-
-    fn lost_way(&mut self, reply: Reply, core: &mut Core) {
-        self.fail(Failure::Nonsense(reply.text), core);
-        self.next(core);
+        self.awaited = Awaited::Begin;
     }
 
     /// The server took the command: the file may cross.
     fn begin(&mut self, core: &mut Core) {
-        self.stage = Stage::End;
+        self.awaited = Awaited::End;
         let Some(current) = &mut self.current else { return };
         if let What::Relay { half, .. } = current.request.what {
             // Nothing of it crosses a data connection of this client.
@@ -734,72 +590,19 @@ impl Session {
         core.filestore(request, Use::Client(self.control.path, Job::Install));
     }
 
-    /// A server has what was sent, as it says.
-    fn sent(&mut self, core: &mut Core) {
-        let source = self.current.as_ref().and_then(|current| match &current.request.what {
-            What::Put { source: Source::File(source), .. } => Some(source.clone()),
-            What::Put { source: Source::Text(_), .. }
-            | What::Get { .. }
-            | What::Say(_)
-            | What::Relay { .. } => None,
-        });
-        let Some(name) = source.filter(|_| self.verify) else { return self.finished(core) };
-        if self.stage == Stage::Checksum {
-            return;
-        }
-        self.stage = Stage::Checksum;
-        let ticket = core.next_ticket();
-        let open = StoreEffect::Open { ticket, name, mode: OpenMode::Read };
-        core.submit(open, Use::Client(self.control.path, Job::OpenToSum));
-    }
-
-    fn read_to_sum(&mut self, core: &mut Core) {
-        let Some(Current { sum: Some(sum), .. }) = &self.current else { return };
-        let (ticket, len) = (core.next_ticket(), core.limits.piece);
-        let (file, offset) = (sum.file, sum.offset);
-        let read = StoreEffect::Read { ticket, file, offset, len };
-        core.submit(read, Use::Client(self.control.path, Job::Sum));
-    }
-
-    /// A piece of the file that was sent was read again.
-    fn summed(&mut self, bytes: &[u8], core: &mut Core) {
-        let Some(current) = &mut self.current else { return };
-        let Some(sum) = &mut current.sum else { return };
-        sum.crc.update(bytes);
-        sum.offset += bytes.len() as u64;
-        if bytes.len() == core.limits.piece {
-            return self.read_to_sum(core);
-        }
-        let site = format!("crc {}", current.request.what.name());
-        self.ask(&Command::Site(&site), Stage::Checksum);
-    }
-
-    /// What the server reckons of what it has.
-    fn compare(&mut self, reply: Reply, core: &mut Core) {
-        let sum = self.current.as_ref().and_then(|current| current.sum.as_ref());
-        let here = sum.map(|sum| sum.crc.value());
-        let there = number_behind(&reply.text, "CRC:").and_then(|crc| u32::try_from(crc).ok());
-        match (here, there) {
-            (Some(here), Some(there)) if here == there => return self.finished(core),
-            (Some(here), Some(there)) => self.fail(Failure::Checksum { here, there }, core),
-            (None, _) | (_, None) => self.fail(Failure::Nonsense(reply.text), core),
-        }
-        self.next(core);
-    }
-
     fn finished(&mut self, core: &mut Core) {
         let Some(current) = self.current.take() else { return };
         if let Some(data) = current.data {
             core.drop_data(data);
         }
-        core.effects.extend(current.sum.map(|Sum { file, .. }| StoreEffect::Close { file }.into()));
+        core.effects.extend(current.sum.map(|sum| StoreEffect::Close { file: sum.file() }.into()));
         let octets = current.offset + current.octets.unwrap_or_default();
         let (request, missing) = (current.request.id, current.missing);
         match current.request.what {
             What::Relay { half, .. } => {
                 core.relayed.push_back((request, Relayed::Done(half, missing)));
             }
-            What::Put { .. } | What::Get { .. } | What::Say(_) => {
+            What::Put { .. } | What::Get { .. } | What::Command(_) => {
                 core.indicate(Indication::Finished { request, octets, missing });
             }
         }
@@ -817,7 +620,7 @@ impl Session {
             Some(Flow::In(inflow)) => Some(inflow.close()),
             Some(Flow::None) | None => None,
         };
-        let summed = current.sum.map(|sum| sum.file);
+        let summed = current.sum.map(|sum| sum.file());
         let unused = current.file.map(|(file, _)| file).into_iter().chain(summed);
         let unused = unused.map(|file| StoreEffect::Close { file });
         core.effects.extend(close.into_iter().chain(unused).map(Into::into));
@@ -881,16 +684,6 @@ impl Session {
     }
 }
 
-/// A request came to nothing. Of half a transfer it is said once for both.
-fn failed(request: &Request, why: Failure, core: &mut Core) {
-    match request.what {
-        What::Relay { .. } => core.relayed.push_back((request.id, Relayed::Failed(why))),
-        What::Put { .. } | What::Get { .. } | What::Say(_) => {
-            core.indicate(Indication::Failed { request: request.id, why });
-        }
-    }
-}
-
 /// How a server says in its last reply how many octets it lacks.
 pub(super) const MISSING: &str = "Missing: ";
 
@@ -904,9 +697,4 @@ fn number_behind(text: &str, word: &str) -> Option<u64> {
     let (_, after) = text.split_once(word)?;
     let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
-}
-
-/// Where a file is that comes and has no name yet.
-fn spool_of(request: RequestId) -> FileName {
-    FileName::spool(&format!("ftp-{}", request.0)).expect("letters and digits are a name")
 }

@@ -3,8 +3,22 @@
 use engine::{DirEntry, EntryKind};
 use time::OffsetDateTime;
 
+/// Lines of a directory, or of what has this name in it, with details or without.
+pub(super) fn lines(entries: &[DirEntry], details: bool, only: Option<&str>) -> String {
+    let mut text = String::new();
+    for entry in entries.iter().filter(|entry| only.is_none_or(|only| entry.name == only)) {
+        if details {
+            text.push_str(&line(entry));
+        } else {
+            text.push_str(&entry.name);
+        }
+        text.push_str("\r\n");
+    }
+    text
+}
+
 /// One line, without its end.
-pub(super) fn line(entry: &DirEntry) -> String {
+fn line(entry: &DirEntry) -> String {
     let (kind, links, len) = match entry.kind {
         EntryKind::File(len) => ("-rw-r--r--", 1, len),
         EntryKind::Directory => ("drwxr-xr-x", 2, 0),

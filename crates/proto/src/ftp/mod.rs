@@ -168,7 +168,7 @@ impl Node {
         if from.contains(' ') || to.contains(' ') {
             return Err(RequestError::Name);
         }
-        self.request(path, What::Say(Command::Copy(&from, &to).to_string()))
+        self.request(path, What::Command(Command::Copy(&from, &to).to_string()))
     }
 
     /// Asks a server for the CRC of a file, which its answer has.
@@ -177,7 +177,7 @@ impl Node {
     /// See [`RequestError`].
     pub fn checksum(&mut self, path: PathId, name: &str) -> Result<RequestId, RequestError> {
         let site = format!("crc {}", checked(name)?);
-        self.request(path, What::Say(Command::Site(&site).to_string()))
+        self.request(path, What::Command(Command::Site(&site).to_string()))
     }
 
     /// Has one server send a file to another: `from` and `to` are the paths there, with the file's name
@@ -550,7 +550,7 @@ impl Node {
 
 /// UPDT, by the control file that was stored last.
 fn update() -> What {
-    What::Say(Command::Updt(CONTROL_FILE).to_string())
+    What::Command(Command::Updt(CONTROL_FILE).to_string())
 }
 
 /// A name that can stand in a command.

@@ -1,6 +1,7 @@
 //! The server's side of a control connection.
 
 mod scps;
+mod transfer;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,11 +13,11 @@ use engine::{
 };
 use wire::ftp::{Command, HostPort, LineError, Representation};
 
+use self::transfer::Transfer;
 use super::client::MISSING;
 use super::config::{Accounts, ServerConfig};
 use super::core::{Control, Core, Use};
-use super::data::{DataEvent, DataId, Flow};
-use super::indication::Indication;
+use super::data::{DataId, Flow};
 use super::listing;
 use crate::flow::{Inflow, Outflow};
 
@@ -57,18 +58,6 @@ pub(super) enum Edit {
     OpenToWrite,
     Write,
     Sync,
-}
-
-/// A transfer under way.
-#[derive(Debug)]
-struct Transfer {
-    name: String,
-    /// The same as this server calls it, of one that the client stores.
-    file: Option<FileName>,
-    /// The reply to its end.
-    code: u16,
-    /// The client sends it.
-    incoming: bool,
 }
 
 #[derive(Debug)]
@@ -216,30 +205,6 @@ impl Session {
     pub(super) fn leave(&mut self, core: &mut Core) {
         self.abort_transfer(core);
         self.control.close();
-    }
-
-    /// The control connection is gone: so is the transfer (RFC 959 §2.3).
-    pub(super) fn abort_transfer(&mut self, core: &mut Core) {
-        if let Some(data) = self.data.take() {
-            core.drop_data(data);
-        }
-        if let Some(transfer) = self.transfer.take() {
-            let path = self.control.path;
-            let Transfer { name, file, incoming, .. } = transfer;
-            // What another client goes on with is not this one's to remove.
-            if let Some(file) = file.filter(|file| core.end_storing(file, path)) {
-                self.forget_partial(file, core);
-            }
-            core.indicate(Indication::Aborted { path, name, incoming });
-        }
-    }
-
-    /// Another client stores the same file: one that comes again has lost this control connection.
-    pub(super) fn superseded(&mut self, core: &mut Core) {
-        if self.transfer.is_some() {
-            self.say(426, "Another client stores that file now.");
-            self.abort_transfer(core);
-        }
     }
 
     fn command(&mut self, command: &Command<'_>, config: &ServerConfig, core: &mut Core) {
@@ -618,101 +583,13 @@ impl Session {
         only: Option<&str>,
         core: &mut Core,
     ) {
-        let wanted = |entry: &&DirEntry| only.is_none_or(|only| entry.name == only);
-        let mut text = String::new();
-        for entry in entries.iter().filter(wanted) {
-            if details {
-                text.push_str(&listing::line(entry));
-            } else {
-                text.push_str(&entry.name);
-            }
-            text.push_str("\r\n");
-        }
+        let text = listing::lines(entries, details, only);
         if text.is_empty() && only.is_some() {
             return self.say(550, "There is no such file or directory.");
         }
         let flow = Flow::Out(Outflow::text(Bytes::from(text)));
         let transfer = Transfer { name: String::new(), file: None, code: 226, incoming: false };
         self.begin(transfer, flow, core);
-    }
-
-    fn begin(&mut self, transfer: Transfer, flow: Flow, core: &mut Core) {
-        let data = match (self.data, self.target) {
-            (Some(data), _) => data,
-            (None, Some(target)) => core.connect(self.control.path, target, self.is_best_effort()),
-            // It went away while the file was opened.
-            (None, None) => return self.say(425, "There is no data connection."),
-        };
-        self.data = Some(data);
-        if let Some(file) = &transfer.file {
-            core.begin_storing(file.clone(), self.control.path);
-        }
-        self.transfer = Some(transfer);
-        self.say(150, "The data connection follows.");
-        core.begin(data, flow);
-    }
-
-    fn complete(&mut self, (octets, missing): (u64, u64), crc: Option<u32>, core: &mut Core) {
-        let Some(transfer) = self.transfer.take() else { return };
-        self.forget_way(core);
-        let Transfer { name, file, code, incoming } = transfer;
-        let path = self.control.path;
-        if let Some(file) = file {
-            core.end_storing(&file, path);
-        }
-        if incoming {
-            core.indicate(Indication::Received { path, name, octets, missing });
-        } else if !name.is_empty() {
-            core.indicate(Indication::Sent { path, name, octets });
-        }
-        let lacks = if missing > 0 { format!(" {MISSING}{missing}") } else { String::new() };
-        let sum = crc.map_or_else(String::new, |crc| format!(" CRC: {crc}"));
-        self.say(code, &format!("It is done.{lacks}{sum}"));
-    }
-
-    pub(super) fn data_event(&mut self, event: DataEvent, core: &mut Core) {
-        if self.transfer.is_none() {
-            // One that nobody used, or that came for nothing.
-            match event {
-                DataEvent::Up | DataEvent::Complete { .. } | DataEvent::Missing { .. } => {}
-                DataEvent::NotMade(_) | DataEvent::Broken | DataEvent::Store(_) => {
-                    self.forget_way(core);
-                }
-            }
-            return;
-        }
-        match event {
-            DataEvent::Up => {}
-            DataEvent::Missing { offset, octets } => {
-                let name = self.transfer.as_ref().map_or("", |transfer| &transfer.name).to_owned();
-                core.indicate(Indication::Missing {
-                    path: self.control.path,
-                    name,
-                    offset,
-                    octets,
-                });
-            }
-            DataEvent::Complete { octets, crc, missing } => {
-                self.complete((octets, missing), crc, core);
-            }
-            DataEvent::NotMade(error) => {
-                self.say(425, &format!("No data connection: {error}."));
-                self.abort_transfer(core);
-            }
-            DataEvent::Broken => {
-                self.say(426, "The data connection broke.");
-                self.abort_transfer(core);
-            }
-            DataEvent::Store(error) => {
-                let code = if error == EffectError::NoSpace { 552 } else { 451 };
-                self.say(code, &format!("{error}."));
-                self.abort_transfer(core);
-            }
-        }
-        if self.leaves {
-            self.say(221, "Goodbye.");
-            self.control.close();
-        }
     }
 }
 

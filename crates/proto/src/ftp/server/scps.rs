@@ -180,18 +180,7 @@ impl Session {
         let Some(mut task) = self.drop_task() else { return };
         let completion = match answer {
             Ok(completion) => completion,
-            Err(error) => {
-                if let Some(file) = task.file {
-                    core.effects.push_back(StoreEffect::Close { file }.into());
-                }
-                let is_control = matches!(task.what, What::ReadControl | What::UpdateControl);
-                let code = match error {
-                    EffectError::NoSpace => 452,
-                    EffectError::NotFound if is_control => 501,
-                    _ => 550,
-                };
-                return self.say(code, &format!("{error}."));
-            }
+            Err(error) => return self.edit_failed(&task, error, core),
         };
         match (edit, completion) {
             (Edit::OpenToRead, Completion::Opened { file, len, .. }) => {
@@ -241,6 +230,19 @@ impl Session {
                 self.say(451, "The store says nothing of use.");
             }
         }
+    }
+
+    fn edit_failed(&mut self, task: &Task, error: EffectError, core: &mut Core) {
+        if let Some(file) = task.file {
+            core.effects.push_back(StoreEffect::Close { file }.into());
+        }
+        let is_control = matches!(task.what, What::ReadControl | What::UpdateControl);
+        let code = match error {
+            EffectError::NoSpace => 452,
+            EffectError::NotFound if is_control => 501,
+            _ => 550,
+        };
+        self.say(code, &format!("{error}."));
     }
 
     fn read_on(&mut self, task: Task, core: &mut Core) {

@@ -1,0 +1,79 @@
+//! Requests of a user.
+
+use bytes::Bytes;
+use engine::FileName;
+
+use crate::ftp::core::Core;
+use crate::ftp::indication::{Failure, Indication, RequestId};
+use crate::ftp::relay::Relayed;
+
+/// Request of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ftp) struct Request {
+    pub(in crate::ftp) id: RequestId,
+    pub(in crate::ftp) what: What,
+    /// Request without which this one is of no use.
+    pub(in crate::ftp) needs: Option<RequestId>,
+    /// Number of attempts that broke off.
+    pub(in crate::ftp) attempts: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ftp) enum What {
+    Put {
+        source: Source,
+        name: String,
+    },
+    Get {
+        name: String,
+        target: FileName,
+        /// By READ: the name is that of a control file.
+        records: bool,
+    },
+    /// A command that moves no data.
+    Command(String),
+    /// One server's half of a transfer to another one.
+    Relay {
+        name: String,
+        half: Half,
+    },
+}
+
+/// Part of a server in a transfer between two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::ftp) enum Half {
+    Gives,
+    Takes,
+}
+
+impl What {
+    /// The file's name at the server.
+    pub(in crate::ftp) fn name(&self) -> &str {
+        match self {
+            Self::Put { name, .. } | Self::Get { name, .. } | Self::Relay { name, .. } => name,
+            Self::Command(_) => "",
+        }
+    }
+}
+
+/// Content of an upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ftp) enum Source {
+    File(FileName),
+    Text(Bytes),
+}
+
+/// Indicates that a request failed; of a transfer between two servers, once for both halves.
+pub(super) fn failed(request: &Request, why: Failure, core: &mut Core) {
+    match request.what {
+        What::Relay { .. } => core.relayed.push_back((request.id, Relayed::Failed(why))),
+        What::Put { .. } | What::Get { .. } | What::Command(_) => {
+            core.indicate(Indication::Failed { request: request.id, why });
+        }
+    }
+}
+
+/// Working file of a request, until it has a name.
+pub(super) fn spool_of(request: RequestId) -> FileName {
+    FileName::spool(&format!("ftp-{}", request.0)).expect("letters and digits are a name")
+}

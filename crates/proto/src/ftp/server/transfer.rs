@@ -1,0 +1,125 @@
+//! Transfers of a server: start, completion, abort.
+
+use engine::{EffectError, FileName};
+
+use super::{MISSING, Session};
+use crate::ftp::core::Core;
+use crate::ftp::data::{DataEvent, Flow};
+use crate::ftp::indication::Indication;
+
+/// A transfer under way.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    pub(super) name: String,
+    /// Name in this server's store, if the client sends the file.
+    pub(super) file: Option<FileName>,
+    /// The reply to its end.
+    pub(super) code: u16,
+    /// The client sends it.
+    pub(super) incoming: bool,
+}
+
+impl Session {
+    /// Aborts the transfer, because the control connection is gone (RFC 959 §2.3).
+    pub(in crate::ftp) fn abort_transfer(&mut self, core: &mut Core) {
+        if let Some(data) = self.data.take() {
+            core.drop_data(data);
+        }
+        if let Some(transfer) = self.transfer.take() {
+            let path = self.control.path;
+            let Transfer { name, file, incoming, .. } = transfer;
+            // What another client goes on with is not this one's to remove.
+            if let Some(file) = file.filter(|file| core.end_storing(file, path)) {
+                self.forget_partial(file, core);
+            }
+            core.indicate(Indication::Aborted { path, name, incoming });
+        }
+    }
+
+    /// Another client stores the same file: one that comes again has lost this control connection.
+    pub(in crate::ftp) fn superseded(&mut self, core: &mut Core) {
+        if self.transfer.is_some() {
+            self.say(426, "Another client stores that file now.");
+            self.abort_transfer(core);
+        }
+    }
+
+    pub(super) fn begin(&mut self, transfer: Transfer, flow: Flow, core: &mut Core) {
+        let data = match (self.data, self.target) {
+            (Some(data), _) => data,
+            (None, Some(target)) => core.connect(self.control.path, target, self.is_best_effort()),
+            // It went away while the file was opened.
+            (None, None) => return self.say(425, "There is no data connection."),
+        };
+        self.data = Some(data);
+        if let Some(file) = &transfer.file {
+            core.begin_storing(file.clone(), self.control.path);
+        }
+        self.transfer = Some(transfer);
+        self.say(150, "The data connection follows.");
+        core.begin(data, flow);
+    }
+
+    fn complete(&mut self, (octets, missing): (u64, u64), crc: Option<u32>, core: &mut Core) {
+        let Some(transfer) = self.transfer.take() else { return };
+        self.forget_way(core);
+        let Transfer { name, file, code, incoming } = transfer;
+        let path = self.control.path;
+        if let Some(file) = file {
+            core.end_storing(&file, path);
+        }
+        if incoming {
+            core.indicate(Indication::Received { path, name, octets, missing });
+        } else if !name.is_empty() {
+            core.indicate(Indication::Sent { path, name, octets });
+        }
+        let lacks = if missing > 0 { format!(" {MISSING}{missing}") } else { String::new() };
+        let sum = crc.map_or_else(String::new, |crc| format!(" CRC: {crc}"));
+        self.say(code, &format!("It is done.{lacks}{sum}"));
+    }
+
+    pub(in crate::ftp) fn data_event(&mut self, event: DataEvent, core: &mut Core) {
+        if self.transfer.is_none() {
+            // One that nobody used, or that came for nothing.
+            match event {
+                DataEvent::Up | DataEvent::Complete { .. } | DataEvent::Missing { .. } => {}
+                DataEvent::NotMade(_) | DataEvent::Broken | DataEvent::Store(_) => {
+                    self.forget_way(core);
+                }
+            }
+            return;
+        }
+        match event {
+            DataEvent::Up => {}
+            DataEvent::Missing { offset, octets } => {
+                let name = self.transfer.as_ref().map_or("", |transfer| &transfer.name).to_owned();
+                core.indicate(Indication::Missing {
+                    path: self.control.path,
+                    name,
+                    offset,
+                    octets,
+                });
+            }
+            DataEvent::Complete { octets, crc, missing } => {
+                self.complete((octets, missing), crc, core);
+            }
+            DataEvent::NotMade(error) => {
+                self.say(425, &format!("No data connection: {error}."));
+                self.abort_transfer(core);
+            }
+            DataEvent::Broken => {
+                self.say(426, "The data connection broke.");
+                self.abort_transfer(core);
+            }
+            DataEvent::Store(error) => {
+                let code = if error == EffectError::NoSpace { 552 } else { 451 };
+                self.say(code, &format!("{error}."));
+                self.abort_transfer(core);
+            }
+        }
+        if self.leaves {
+            self.say(221, "Goodbye.");
+            self.control.close();
+        }
+    }
+}
