@@ -102,12 +102,6 @@ impl Partition {
         self.object_size.div_ceil(self.segment_size)
     }
 
-    /// Segments of the longest block, `A_large`.
-    #[must_use]
-    pub fn block_len_max(&self) -> u16 {
-        self.large as u16
-    }
-
     /// Segments of the block `sbn`; 0 if the object has no such block.
     #[must_use]
     pub fn block_len(&self, sbn: u32) -> u16 {

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use super::fec::{FIELD_BITS_ASSUMED, Position, Scheme};
+use super::fec::{FIELD_BITS_ASSUMED, Position};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
@@ -207,16 +207,6 @@ impl<'a> RequestWriter<'a> {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    /// Octets that one more item in this scheme takes, or two for a range, if it needs a head of its
-    /// own.
-    #[must_use]
-    pub const fn item_len(fec: Scheme) -> usize {
-        match fec.payload_id_len() {
-            Some(len) => HEAD_LEN + 4 + len,
-            None => HEAD_LEN,
-        }
     }
 
     /// Asks for one symbol, block, object or NORM_INFO.
