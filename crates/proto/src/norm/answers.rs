@@ -22,6 +22,8 @@ pub(crate) struct Answers {
     /// Sequence numbers of commands that have no number.
     copies: VecDeque<u16>,
     questions: VecDeque<Question>,
+    /// An answer is to be sent now.
+    is_due: bool,
 }
 
 #[derive(Debug)]
@@ -33,9 +35,9 @@ struct Question {
     due: bool,
 }
 
-/// What became of a question.
+/// State of a question that a sender asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Known {
     /// It is to be told to the application.
     New,
     /// The application has answered it before.
@@ -83,17 +85,17 @@ impl Answers {
     }
 
     /// The sender asks.
-    pub(crate) fn hear(&mut self, kind: u8, id: u8) -> Heard {
+    pub(crate) fn ask(&mut self, kind: u8, id: u8) -> Known {
         let mut questions = self.questions.iter_mut();
         if let Some(question) =
             questions.find(|question| (question.kind, question.id) == (kind, id))
         {
             question.due = true;
-            return if question.answer.is_some() { Heard::Answered } else { Heard::Waiting };
+            return if question.answer.is_some() { Known::Answered } else { Known::Waiting };
         }
         self.questions.truncate(QUESTIONS_MAX - 1);
         self.questions.push_front(Question { kind, id, answer: None, due: true });
-        Heard::New
+        Known::New
     }
 
     /// The application answers; whether there is such a question.
@@ -103,6 +105,21 @@ impl Answers {
         let Some(question) = question else { return false };
         (question.answer, question.due) = (Some(octets), true);
         true
+    }
+
+    /// Has the answers sent that senders wait for.
+    pub(crate) fn call(&mut self) {
+        self.is_due = true;
+    }
+
+    /// Whether answers are to be sent now.
+    pub(crate) fn are_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// All answers were sent.
+    pub(crate) fn all_went(&mut self) {
+        self.is_due = false;
     }
 
     /// An answer that the sender waits for.
@@ -158,14 +175,14 @@ mod tests {
     fn an_answer_is_repeated_when_it_is_asked_for() {
         let mut answers = Answers::default();
         assert!(!answers.answer(16, 1, Bytes::new()));
-        assert_eq!(answers.hear(16, 1), Heard::New);
-        assert_eq!((answers.hear(16, 1), answers.due()), (Heard::Waiting, None));
+        assert_eq!(answers.ask(16, 1), Known::New);
+        assert_eq!((answers.ask(16, 1), answers.due()), (Known::Waiting, None));
         let octets = Bytes::from_static(b"here");
         assert!(answers.answer(16, 1, octets.clone()));
         assert_eq!(answers.due(), Some((16, 1, octets.clone())));
         answers.went(16, 1);
         assert_eq!(answers.due(), None);
-        assert_eq!(answers.hear(16, 1), Heard::Answered);
+        assert_eq!(answers.ask(16, 1), Known::Answered);
         assert_eq!(answers.due(), Some((16, 1, octets)));
     }
 }

@@ -2,16 +2,19 @@
 
 mod block;
 pub(crate) mod joined;
+mod pieces;
 mod requests;
+mod sink;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
-use engine::{Completion, EffectError, FileId, FileName, FilestoreRequest, NameError, OpenMode};
+use bytes::Bytes;
+use engine::{Completion, EffectError, FileName, NameError};
 use wire::norm::{Data, Flags, Fti, Info, Scheme};
 
 use self::block::Block;
+use self::sink::{Finish, Sink};
 use self::stream::Stream;
 use super::asked::Asked;
 use super::bits::Bits;
@@ -21,7 +24,6 @@ use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
 use crate::fec::Partition;
 use crate::path::Handle;
 use crate::ranges::Ranges;
-use crate::storage::Storage as _;
 
 /// Messages that tell another way to cut an object than was learnt, or fit only another, with none
 /// between that tells the same, after which it is given up: what was learnt was damaged.
@@ -38,7 +40,6 @@ const PIECE_COST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) id: ObjectId,
-    handle: Handle,
     shape: Option<Shape>,
     flags: Flags,
     info: Option<Bytes>,
@@ -47,18 +48,11 @@ pub(crate) struct Incoming {
     /// Blocks that came in part.
     blocks: BTreeMap<u32, Block>,
     received: u64,
-    store: Store,
-    /// Whole blocks that wait for the file to be open.
-    parked: VecDeque<(u64, Bytes)>,
-    writes: usize,
-    /// Octets of an object that is no file.
-    data: BTreeMap<u64, Bytes>,
+    sink: Sink,
     pub(crate) state: State,
     asked: Asked,
     /// Octets set aside for it if it is no file.
     reserved: usize,
-    /// Why it failed, if that was for a reason at this end.
-    is_refused: bool,
     /// Messages that told another way to cut it, since one told the same.
     contradictions: u32,
     /// What is kept of it if it is a stream.
@@ -70,8 +64,6 @@ pub(crate) struct Incoming {
     /// Whether its sender sent one message so far. What one message of a stranger begins, the user
     /// learns of with the next.
     is_held: bool,
-    /// The name under which it was stored.
-    stored: Option<FileName>,
 }
 
 /// How it is cut and coded.
@@ -85,22 +77,6 @@ struct Shape {
     room: Room,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Store {
-    /// Nothing is known of it yet.
-    None,
-    /// It is no file.
-    Memory,
-    /// There is nothing to write to its file.
-    Unopened,
-    Opening(FileName),
-    Open(FileName, FileId),
-    /// It is complete, and about to get its name.
-    Closed(FileName),
-    /// The file has its name, or was deleted.
-    Gone,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Receiving,
@@ -108,8 +84,11 @@ pub(crate) enum State {
     Installing,
     /// It is here, whole and safe.
     Done,
-    /// It was given up.
-    Failed,
+    /// It was given up. `is_refused`: for a reason at this end, so that it must not seem to have been
+    /// delivered.
+    Failed {
+        is_refused: bool,
+    },
 }
 
 /// How far a sender is, or what a request is about: objects, blocks, and symbols before it.
@@ -123,27 +102,21 @@ impl Incoming {
     pub(crate) fn new(id: ObjectId, handle: Handle, is_info_only: bool) -> Self {
         Self {
             id,
-            handle,
             shape: None,
             flags: Flags::NONE,
             info: None,
             whole: Ranges::new(),
             blocks: BTreeMap::new(),
             received: 0,
-            store: Store::None,
-            parked: VecDeque::new(),
-            writes: 0,
-            data: BTreeMap::new(),
+            sink: Sink::new(handle),
             state: State::Receiving,
             asked: Asked::default(),
             reserved: 0,
-            is_refused: false,
             contradictions: 0,
             stream: None,
             is_info_only,
             is_announced: false,
             is_held: false,
-            stored: None,
         }
     }
 
@@ -169,9 +142,7 @@ impl Incoming {
         if !std::mem::take(&mut self.is_held) {
             return;
         }
-        if self.store == Store::Unopened && !self.parked.is_empty() {
-            self.open(core);
-        }
+        self.sink.show(core);
         if !self.is_announced {
             return;
         }
@@ -186,7 +157,7 @@ impl Incoming {
     }
 
     pub(crate) fn handle(&self) -> Handle {
-        self.handle
+        self.sink.handle()
     }
 
     pub(crate) fn report(&self) -> Report {
@@ -201,10 +172,9 @@ impl Incoming {
 
     pub(crate) fn memory(&self) -> usize {
         let blocks: usize = self.blocks.values().map(|block| block.cost + size_of::<Block>()).sum();
-        let data: usize = self.data.values().map(|part| part.len() + PIECE_COST).sum();
         let info = self.info.as_ref().map_or(0, Bytes::len);
         let stream = self.stream.as_ref().map_or(0, |stream| stream.memory());
-        blocks + data + stream + self.whole.len() * 32 + self.asked.memory() + info
+        blocks + self.sink.memory() + stream + self.whole.len() * 32 + self.asked.memory() + info
     }
 
     fn number(&self) -> u16 {
@@ -213,12 +183,12 @@ impl Incoming {
 
     /// Whether it is here, or was given up.
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, State::Done | State::Failed)
+        matches!(self.state, State::Done | State::Failed { .. })
     }
 
     /// Whether it failed for a reason at this end: it must not seem to have been delivered.
     pub(crate) fn is_refused(&self) -> bool {
-        self.is_refused
+        self.state == State::Failed { is_refused: true }
     }
 
     /// Takes note whether a message tells the same of it as the first: what was cut otherwise than that
@@ -294,21 +264,11 @@ impl Incoming {
         self.flags = flags;
         let fti = *fti;
         self.shape = Some(Shape { scheme, fti, partition, coding, room });
-        self.store = if is_file { Store::Unopened } else { Store::Memory };
+        self.sink.begin(is_file);
         if !self.is_held {
             core.user.indicate(Indication::Receiving { id: self.id, size: fti.object_size });
         }
         Ok(())
-    }
-
-    /// Opens the working file, once there is something to write and a second message of the sender
-    /// arrived: what strangers begin has none.
-    fn open(&mut self, core: &mut Core) {
-        let number = core.rng.next_u64();
-        let name = FileName::spool(&format!("norm-{number:016x}"));
-        let name = name.expect("letters, digits and a dash are a name");
-        core.shared.open(self.handle, name.clone(), OpenMode::Truncate);
-        self.store = Store::Opening(name);
     }
 
     /// NORM_INFO came (§4.2.2).
@@ -429,7 +389,7 @@ impl Incoming {
             let state = if cost <= room {
                 let buffer = core.shared.room.take_buffer(full);
                 Block::new(buffer, cost)
-            } else if small <= room && self.store != Store::Memory {
+            } else if small <= room && !self.sink.is_memory() {
                 core.user.limit_reached(Limit::Assembly);
                 Block::direct(small)
             } else {
@@ -492,29 +452,8 @@ impl Incoming {
             core.assembling -= block.cost;
             self.whole.insert(u64::from(number), u64::from(number) + 1);
         }
-        self.store(core, at, Bytes::copy_from_slice(payload));
+        self.sink.put(core, at, Bytes::copy_from_slice(payload), self.is_held);
         self.check_complete(core);
-    }
-
-    /// Puts octets in their place in the object.
-    fn store(&mut self, core: &mut Core, start: u64, bytes: Bytes) {
-        if self.store == Store::Unopened && !self.is_held {
-            self.open(core);
-        }
-        match self.store {
-            Store::Memory => {
-                self.data.insert(start, bytes);
-            }
-            Store::Opening(_) | Store::Unopened | Store::None => {
-                core.shared.room.unwritten += bytes.len() + PIECE_COST;
-                self.parked.push_back((start, bytes));
-            }
-            Store::Open(_, file) => {
-                core.shared.room.unwritten += bytes.len() + PIECE_COST;
-                self.write(core, file, start, bytes);
-            }
-            Store::Closed(_) | Store::Gone => {}
-        }
     }
 
     fn is_whole(&self, block: u32) -> bool {
@@ -542,7 +481,7 @@ impl Incoming {
         self.whole.insert(u64::from(number), u64::from(number) + 1);
         let bytes = block.buffer.freeze();
         core.shared.room.keep_buffer(&bytes);
-        self.store(core, start, bytes);
+        self.sink.put(core, start, bytes, self.is_held);
         self.check_complete(core);
     }
 
@@ -584,12 +523,6 @@ impl Incoming {
         true
     }
 
-    fn write(&mut self, core: &mut Core, file: FileId, offset: u64, bytes: Bytes) {
-        self.writes += 1;
-        let cost = bytes.len() + PIECE_COST;
-        core.shared.write(self.handle, file, offset, bytes, cost);
-    }
-
     /// Goes on to the end if everything is here.
     fn check_complete(&mut self, core: &mut Core) {
         let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return };
@@ -599,27 +532,15 @@ impl Incoming {
         if self.state != State::Receiving || !is_whole {
             return;
         }
-        match &self.store {
-            Store::Memory => self.deliver(core),
-            // It is empty, or of one segment.
-            Store::Unopened => self.open(core),
-            Store::Open(_, file) if self.writes == 0 => {
-                self.state = State::Syncing;
-                core.shared.sync(self.handle, *file);
+        match self.sink.finish(core) {
+            Finish::Waits => {}
+            Finish::Delivers(data) => {
+                self.state = State::Done;
+                self.release(core);
+                self.finished(core, Ok(()), Some(data));
             }
-            Store::Open(..) | Store::Opening(_) | Store::Closed(_) | Store::None | Store::Gone => {}
+            Finish::Syncs => self.state = State::Syncing,
         }
-    }
-
-    /// Hands octets that are no file to the user.
-    fn deliver(&mut self, core: &mut Core) {
-        let parts = std::mem::take(&mut self.data);
-        let len = parts.values().map(Bytes::len).sum();
-        let mut data = BytesMut::with_capacity(len);
-        parts.values().for_each(|part| data.extend_from_slice(part));
-        self.state = State::Done;
-        self.release(core);
-        self.finished(core, Ok(()), Some(data.freeze()));
     }
 
     /// Gives back what was set aside.
@@ -645,17 +566,15 @@ impl Incoming {
     }
 
     fn synced(&mut self, core: &mut Core) {
-        let Store::Open(from, file) = self.store.clone() else { return };
+        if !self.sink.is_open() {
+            return;
+        }
         let Ok(to) = self.destination() else {
             self.fail(core, Failure::Name);
             return;
         };
         self.state = State::Installing;
-        core.shared.close(file);
-        self.store = Store::Closed(from.clone());
-        self.stored = Some(to.clone());
-        let request = FilestoreRequest::Install { from, to };
-        core.shared.filestore(self.handle, Job::Install, request);
+        self.sink.install(core, to);
     }
 
     fn finished(&mut self, core: &mut Core, result: Result<(), Failure>, data: Option<Bytes>) {
@@ -665,7 +584,7 @@ impl Incoming {
         if !self.is_announced || self.is_held {
             return;
         }
-        let name = self.stored.take().filter(|_| result.is_ok());
+        let name = self.sink.take_name().filter(|_| result.is_ok());
         core.user.indicate(Indication::Finished(Finished {
             id: self.id,
             is_sender: false,
@@ -696,35 +615,16 @@ impl Incoming {
         if self.is_over() {
             return;
         }
-        self.state = State::Failed;
-        self.is_refused = !matches!(failure, Failure::Abandoned | Failure::Ended);
+        let is_refused = !matches!(failure, Failure::Abandoned | Failure::Ended);
+        self.state = State::Failed { is_refused };
         self.release(core);
         for block in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= block.cost;
         }
-        for (_, bytes) in std::mem::take(&mut self.parked) {
-            core.shared.written(bytes.len() + PIECE_COST);
-        }
-        self.data.clear();
         if let Some(stream) = self.stream.as_mut() {
             stream.clear(core);
         }
-        match std::mem::replace(&mut self.store, Store::Gone) {
-            Store::Open(name, file) => {
-                core.shared.close(file);
-                let request = FilestoreRequest::DenyFile(name);
-                core.shared.filestore(self.handle, Job::Forget, request);
-            }
-            // To delete it now might be in vain, because effects overtake each other.
-            Store::Opening(name) => {
-                core.doomed.insert(self.handle, name);
-            }
-            Store::Closed(name) => {
-                let request = FilestoreRequest::DenyFile(name);
-                core.shared.filestore(self.handle, Job::Forget, request);
-            }
-            Store::None | Store::Memory | Store::Unopened | Store::Gone => {}
-        }
+        self.sink.discard(core);
         self.finished(core, Err(failure), None);
     }
 
@@ -736,8 +636,7 @@ impl Incoming {
         answer: Result<Completion, EffectError>,
     ) {
         if let Job::Write { cost } = job {
-            self.writes = self.writes.saturating_sub(1);
-            core.shared.written(cost);
+            self.sink.written(core, cost);
             core.user.limit_left(Limit::WriteBuffer);
         }
         let answer = match answer {
@@ -751,26 +650,16 @@ impl Incoming {
             }
         };
         match (job, answer) {
-            (Job::Open, Completion::Opened { file, .. }) => match self.store.clone() {
-                Store::Opening(name) => {
-                    self.store = Store::Open(name, file);
-                    for (offset, bytes) in std::mem::take(&mut self.parked) {
-                        self.write(core, file, offset, bytes);
-                    }
+            (Job::Open, Completion::Opened { file, .. }) => {
+                if self.sink.opened(core, file) {
                     self.check_complete(core);
                 }
-                Store::None
-                | Store::Memory
-                | Store::Unopened
-                | Store::Open(..)
-                | Store::Closed(_)
-                | Store::Gone => core.shared.close(file),
-            },
+            }
             (Job::Write { .. }, _) => self.check_complete(core),
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),
             (Job::Install, _) if self.state == State::Installing => {
                 self.state = State::Done;
-                self.store = Store::Gone;
+                self.sink.installed();
                 self.finished(core, Ok(()), None);
             }
             _ => {}

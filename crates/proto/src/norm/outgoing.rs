@@ -1,36 +1,38 @@
 //! An object that is sent: its segments, the parity of its blocks, and what was asked for again.
 
 mod marks;
+mod parity;
 mod repairs;
+mod requests;
 mod ring;
+mod shape;
 mod stream;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileId, OpenMode, StoreEffect, Time};
 use wire::checksum::ChecksumType;
-use wire::norm::{
-    Body, Data, Extensions, Flags, Fti, Info, PayloadId, RequestFlags, RequestWriter, Scheme,
-};
+use wire::norm::{Body, Data, Extensions, Flags, Fti, Info, PayloadId};
 
-use self::marks::{Due, Mark, Marks};
+use self::marks::{Mark, Marks};
+use self::parity::{RepairParity, UnaskedParity};
+use self::requests::Requests;
 use self::ring::Ring;
+use self::shape::Shape;
+use self::stream::Writing;
 use super::INFO_HEADER;
-use super::bits::Bits;
-use super::coding::Coding;
 use super::core::{Core, Job, Task};
-use super::incoming::joined::JOINED_MAX;
 use super::indication::{Content, Failure, Limit, ObjectId};
 use super::repaired::Repaired;
 use super::voice::Voice;
-use crate::fec::{Encoder, Partition};
+use crate::fec::Partition;
 use crate::path::{Burst, Handle, Turn};
 use crate::source::Source;
 use crate::storage::Storage as _;
 
-/// Blocks of which parity is computed for repairs at one time.
-const BLOCKS_AHEAD: usize = 8;
+pub(crate) use self::requests::Symbols;
+pub(crate) use self::shape::Cut;
 
 /// An object that is sent.
 #[derive(Debug)]
@@ -47,69 +49,18 @@ pub(crate) struct Outgoing {
     state: State,
     /// The next segment that was never sent.
     at: Position,
-    /// Parity that is sent unasked with the block under way.
-    auto_parity: u16,
-    /// The number of its first block among all that were sent.
-    first_block: Option<u64>,
+    unasked: UnaskedParity,
     /// As many segments as are sent in the time of a round of repairs, if it is the last object.
     pub(crate) tail: u64,
-    encoder: Option<Encoder>,
-    info_due: bool,
+    info_turn: InfoTurn,
     /// Whether anything of it was sent.
     has_begun: bool,
-    /// Until then, who asks for NORM_INFO has not yet got what was sent again.
-    info_until: Option<Time>,
-    /// What receivers asked for since the last time their requests were collected.
-    marks: Marks,
-    /// What was asked for by receivers that others do not hear, and is to be told to those.
-    advertised: Marks,
-    /// Blocks that are sent again as a whole, when it is their turn.
-    due: Due,
+    requests: Requests,
     repaired: BTreeMap<u32, Repaired>,
-    /// Parity to compute, in order of the blocks.
-    plans: BTreeMap<u32, Bits>,
-    /// Blocks that are being read for that.
-    reading: Vec<(u32, Bits)>,
-    /// Parity that waits to be sent.
-    ready: VecDeque<(PayloadId, Bytes)>,
-    pub(crate) told: Option<Told>,
+    parity: RepairParity,
+    pub(crate) announced: Option<Announced>,
     pub(crate) failure: Option<Failure>,
-    /// Segments of a stream that were told of.
-    told_of: u64,
-    /// Whether the user wants to write to a stream that is not open yet.
-    is_awaited: bool,
-    /// Whether the user ended a stream.
-    is_ended: bool,
-}
-
-/// What decides where its segments begin.
-#[derive(Clone, Debug)]
-struct Shape {
-    partition: Partition,
-    coding: Coding,
-    fti: Fti,
-    /// Whether NORM_DATA carries it.
-    has_fti: bool,
-    /// Octets of a segment as it is coded.
-    symbol_len: u16,
-    /// Whether it has no end that is known, and all blocks are equally long.
-    is_stream: bool,
-}
-
-impl Shape {
-    fn id(&self, block: u32, symbol: u16) -> PayloadId {
-        self.coding.payload_id(self.block_len(block), block, symbol)
-    }
-
-    /// Source segments of a block.
-    fn block_len(&self, block: u32) -> u16 {
-        if self.is_stream { self.coding.block_len() } else { self.partition.block_len(block) }
-    }
-
-    /// Where a block begins and ends.
-    fn span(&self, block: u32) -> (u64, u64) {
-        (self.partition.block_offset(block), self.partition.block_offset(block + 1))
-    }
+    writing: Writing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,32 +80,50 @@ struct Position {
     symbol: u16,
 }
 
-/// Segments of a block that one receiver asks for: all of them if there are none.
-#[derive(Debug, Default)]
-pub(crate) struct Symbols {
-    /// Those it names.
-    pub(crate) named: Bits,
-    /// How many besides, whichever these are.
-    pub(crate) count: u32,
-}
-
-/// When its end was told of.
+/// Announcements of an object's end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Announced {
     pub(crate) first: Time,
-    /// Whether it was told of more than once.
+    /// Whether there was more than one.
     pub(crate) is_again: bool,
 }
 
-/// How segments are cut, as settings and the path's MTU give it.
-#[derive(Clone, Debug)]
-pub(crate) struct Cut {
-    pub(crate) segment: u16,
-    /// Octets of the longest one that the path takes.
-    pub(crate) room: u16,
-    pub(crate) coding: Coding,
-    /// Whether NORM_DATA carries the FEC object transmission information.
-    pub(crate) has_fti: bool,
+/// Turn of NORM_INFO.
+#[derive(Clone, Copy, Debug)]
+struct InfoTurn {
+    is_due: bool,
+    /// Until then, who requests it has not yet received what was sent again.
+    until: Option<Time>,
+}
+
+impl Default for InfoTurn {
+    fn default() -> Self {
+        Self { is_due: true, until: None }
+    }
+}
+
+impl InfoTurn {
+    fn is_due(self) -> bool {
+        self.is_due
+    }
+
+    fn call(&mut self) {
+        self.is_due = true;
+    }
+
+    /// It is over, because there is none, or it was sent.
+    fn end(&mut self) {
+        self.is_due = false;
+    }
+
+    /// A retransmission is under way until then.
+    fn sent_again(&mut self, until: Time) {
+        self.until = Some(until);
+    }
+
+    fn is_under_way(self, now: Time) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
 }
 
 impl Outgoing {
@@ -170,25 +139,16 @@ impl Outgoing {
             ring: None,
             state: State::Opening,
             at: Position::default(),
-            auto_parity: 0,
-            first_block: None,
+            unasked: UnaskedParity::default(),
             tail: 0,
-            encoder: None,
-            info_due: true,
+            info_turn: InfoTurn::default(),
             has_begun: false,
-            info_until: None,
-            marks: Marks::default(),
-            advertised: Marks::default(),
-            due: Due::default(),
+            requests: Requests::default(),
             repaired: BTreeMap::new(),
-            plans: BTreeMap::new(),
-            reading: Vec::new(),
-            ready: VecDeque::new(),
-            told: None,
+            parity: RepairParity::default(),
+            announced: None,
             failure: None,
-            told_of: 0,
-            is_awaited: false,
-            is_ended: false,
+            writing: Writing::default(),
         }
     }
 
@@ -277,9 +237,9 @@ impl Outgoing {
     pub(crate) fn is_sent(&self) -> bool {
         let Some(shape) = &self.shape else { return false };
         if let Some(ring) = &self.ring {
-            return !self.info_due && !ring.has_new();
+            return !self.info_turn.is_due() && !ring.has_new();
         }
-        !self.info_due && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
+        !self.info_turn.is_due() && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
     }
 
     /// Whether repairs wait to be sent, or are being made.
@@ -288,8 +248,10 @@ impl Outgoing {
             Some(ring) => ring.next_again().is_some(),
             None => self.source.as_ref().is_some_and(Source::has_repairs),
         };
-        let parity = !self.plans.is_empty() || !self.reading.is_empty() || !self.ready.is_empty();
-        source || parity || !self.due.is_empty() || self.has_begun() && self.info_due
+        source
+            || !self.parity.is_empty()
+            || !self.requests.due.is_empty()
+            || self.has_begun() && self.info_turn.is_due()
     }
 
     /// Whether all of it was sent, and everything that was asked for again.
@@ -324,16 +286,13 @@ impl Outgoing {
 
     /// Octets held.
     pub(crate) fn memory(&self) -> usize {
-        let ready: usize = self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum();
         let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
         let ring = self.ring.as_ref().map_or(0, Ring::memory);
-        let encoder = self.encoder.as_ref().map_or(0, |encoder| encoder.room() * segment);
-        let marks = self.marks.len() + self.advertised.len() + self.due.len();
-        let marks = marks + self.repaired.len() + self.plans.len();
+        let marks = self.requests.len() + self.repaired.len() + self.parity.planned();
         self.source.as_ref().map_or(0, Source::memory)
             + ring
-            + ready
-            + encoder
+            + self.parity.memory()
+            + self.unasked.room() * segment
             + marks * 96
             + self.info.len()
     }
@@ -367,11 +326,11 @@ impl Outgoing {
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Turn {
-        if !self.info_due {
+        if !self.info_turn.is_due() {
             return Turn::Over;
         }
         if !self.has_info() {
-            self.info_due = false;
+            self.info_turn.end();
             return Turn::Over;
         }
         let flags = self.flags();
@@ -388,10 +347,10 @@ impl Outgoing {
         if !voice.say(core, burst, body) {
             return Turn::More;
         }
-        self.info_due = false;
+        self.info_turn.end();
         self.has_begun = true;
         if !is_first {
-            self.info_until = Some(burst.departure() + voice.round_trip());
+            self.info_turn.sent_again(burst.departure() + voice.round_trip());
         }
         Turn::Over
     }
@@ -453,7 +412,7 @@ impl Outgoing {
     ) -> Option<Turn> {
         let at = self.at;
         if at.symbol == 0 {
-            self.auto_parity = self.parity_unasked(voice, shape);
+            self.unasked.begin(self.parity_unasked(voice, shape));
         }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
         let id = shape.id(at.block, at.symbol);
@@ -468,21 +427,9 @@ impl Outgoing {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
-            let number = voice.losses.block_begins();
-            self.first_block.get_or_insert(number);
+            self.unasked.number(voice.losses.block_begins());
         }
-        if self.auto_parity > 0 {
-            let room = self.encoder.as_ref().map_or(0, Encoder::room);
-            if room < usize::from(self.auto_parity) {
-                self.encoder = shape.coding.encoder(shape.symbol_len, self.auto_parity);
-            }
-            if let Some(encoder) = self.encoder.as_mut() {
-                if at.symbol == 0 {
-                    encoder.reset_rows(0..usize::from(self.auto_parity));
-                }
-                encoder.add(at.symbol, data);
-            }
-        }
+        self.unasked.add(shape, at.symbol, data);
         let sent = data.len();
         if let Some(source) = self.source.as_mut() {
             source.new_sent(sent);
@@ -509,12 +456,11 @@ impl Outgoing {
         let row = at.symbol - shape.partition.block_len(at.block);
         let id = shape.id(at.block, at.symbol);
         let object = (self.flags(), self.number());
-        let encoder = self.encoder.as_mut().filter(|_| row < self.auto_parity);
-        let Some(encoder) = encoder else {
+        let Some(parity) = self.unasked.segment(row) else {
             self.block_went(core, shape);
             return None;
         };
-        let body = data_body(voice, shape, object, id, encoder.parity(usize::from(row)));
+        let body = data_body(voice, shape, object, id, parity);
         if !voice.say(core, burst, body) {
             return Some(Turn::More);
         }
@@ -526,8 +472,8 @@ impl Outgoing {
     fn block_went(&mut self, core: &Core, shape: &Shape) {
         let most = core.config.limits.repairs;
         let usual = shape.coding.auto_parity_of(shape.partition.block_len(self.at.block));
-        if self.auto_parity != usual && self.repaired.len() < most {
-            let auto = self.auto_parity;
+        let auto = self.unasked.count();
+        if auto != usual && self.repaired.len() < most {
             self.repaired.entry(self.at.block).or_insert_with(|| Repaired::new(auto));
         }
         self.at = Position { block: self.at.block + 1, symbol: 0 };
@@ -541,138 +487,8 @@ impl Outgoing {
     /// NORM_INFO goes out again where parity is sent unasked, so that nobody need ask for it.
     fn repeat_info(&mut self, core: &Core, shape: &Shape) {
         if shape.coding.auto_parity() > 0 && core.config.sender.info_every > 0 {
-            self.info_due = !self.info.is_empty();
+            self.info_turn.is_due = !self.info.is_empty();
         }
-    }
-
-    /// A receiver has no NORM_INFO; whether there is one for it.
-    pub(crate) fn mark_info(&mut self, now: Time) -> bool {
-        let is_under_way = self.info_until.is_some_and(|until| now < until);
-        if !self.is_sending() || !self.has_info() || is_under_way {
-            return false;
-        }
-        self.info_due = true;
-        true
-    }
-
-    /// Segments of a block, with its parity; 0 if nothing of it was sent yet: that cannot be missing.
-    pub(crate) fn symbols(&self, block: u32) -> u16 {
-        let Some(shape) = self.shape.as_ref() else { return 0 };
-        if let Some(ring) = &self.ring {
-            let most = shape.coding.block_len().saturating_add(shape.coding.parity());
-            return ring.find(block).map_or(0, |_| most);
-        }
-        if block > self.at.block || block >= shape.partition.blocks() {
-            return 0;
-        }
-        shape.partition.block_len(block).saturating_add(shape.coding.parity())
-    }
-
-    /// A receiver misses these segments of a block; all of it if there are none. Whether that can be
-    /// mended.
-    pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) -> bool {
-        let most = self.symbols(block);
-        let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
-        let missing = symbols.named.len() + symbols.count;
-        // More than parity makes up for, and not named: it may be any of them.
-        let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity());
-        if is_whole && self.ring.is_none() {
-            return self.mark_blocks(core, block, block);
-        }
-        let parts = &mut self.marks.parts;
-        if !parts.contains_key(&block) && parts.len() >= core.config.limits.repairs {
-            core.user.limit_reached(Limit::Repairs);
-            return false;
-        }
-        let mark = parts.entry(block).or_default();
-        if is_whole {
-            (mark.is_whole, mark.missing) = (true, u32::from(shape.block_len(block)));
-            return true;
-        }
-        mark.symbols.union(&symbols.named);
-        mark.missing = mark.missing.max(missing).min(u32::from(most));
-        true
-    }
-
-    /// A receiver has nothing of some blocks, from the first to the last.
-    pub(crate) fn mark_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
-        if self.ring.is_some() {
-            return self.mark_stream_blocks(core, first, last);
-        }
-        let Some(shape) = &self.shape else { return false };
-        // What was not sent yet cannot be missing.
-        let end = (u64::from(self.at.block) + 1).min(shape.partition.blocks().into());
-        let range = (u64::from(first), end.min(u64::from(last.max(first)) + 1));
-        if range.0 >= range.1 {
-            return false;
-        }
-        let is_noted = self.marks.add_whole(range, core.config.limits.repairs);
-        if !is_noted {
-            core.user.limit_reached(Limit::Repairs);
-        }
-        is_noted
-    }
-
-    /// A receiver lacks so many segments of each of some blocks, from the first to the last, at the
-    /// most. Requests for more blocks than receivers make at once are cut short.
-    pub(crate) fn mark_counted(
-        &mut self,
-        core: &mut Core,
-        (first, last): (u32, u32),
-        count: u16,
-    ) -> bool {
-        let count = u32::from(count);
-        let last = last.min(self.at.block).min(first.saturating_add(JOINED_MAX as u32 - 1));
-        let symbols = Symbols { named: Bits::new(), count };
-        let mut any = false;
-        for block in first..=last {
-            any |= self.mark(core, block, &symbols);
-        }
-        any
-    }
-
-    /// A receiver has nothing of it.
-    pub(crate) fn mark_all(&mut self, core: &mut Core) -> bool {
-        self.mark_blocks(core, 0, u32::MAX)
-    }
-
-    /// Writes what was asked for: others need not ask for it. `false` if there was no room for all.
-    pub(crate) fn advertise(&self, fec: Scheme, writer: &mut RequestWriter<'_>) -> bool {
-        let Some(shape) = self.shape.as_ref() else { return true };
-        let object = self.number();
-        let position =
-            |block, symbol| wire::norm::Position { fec, object, id: shape.id(block, symbol) };
-        if self.info_due && self.has_begun {
-            let item = position(0, 0);
-            if writer.item(RequestFlags::INFO, item).is_err() {
-                return false;
-            }
-        }
-        let mut whole = self.advertised.whole.iter().peekable();
-        for (block, mark) in &self.advertised.parts {
-            while let Some(range) = whole.next_if(|(first, _)| *first <= u64::from(*block)) {
-                if !advertise_blocks(writer, position, range) {
-                    return false;
-                }
-            }
-            if mark.is_whole {
-                if writer.item(RequestFlags::BLOCK, position(*block, 0)).is_err() {
-                    return false;
-                }
-                continue;
-            }
-            // Of parity it matters only how much is asked for, and the ones asked for come last.
-            let parity = shape.coding.parity() > 0;
-            let len = if parity { mark.missing as usize } else { usize::MAX };
-            let skip = (mark.symbols.len() as usize).saturating_sub(len);
-            for (first, last) in mark.symbols.runs(skip) {
-                let (first, last) = (position(*block, first), position(*block, last));
-                if writer.range(RequestFlags::SEGMENT, first, last).is_err() {
-                    return false;
-                }
-            }
-        }
-        whole.all(|range| advertise_blocks(writer, position, range))
     }
 
     /// Octets of its longest datagram, once it is cut.
@@ -693,8 +509,7 @@ impl Outgoing {
     /// Reads blocks of which parity is wanted.
     fn make_parity(&mut self, core: &mut Core) {
         let Some(shape) = self.shape.clone() else { return };
-        while self.reading.len() < BLOCKS_AHEAD && self.ready.len() < 4 * BLOCKS_AHEAD {
-            let Some((block, rows)) = self.plans.pop_first() else { return };
+        while let Some((block, rows)) = self.parity.next() {
             if self.ring.is_some() {
                 self.make_stream_parity(&shape, block, &rows);
                 continue;
@@ -703,7 +518,7 @@ impl Outgoing {
             match (&self.content, self.source.as_ref()) {
                 (Content::Data(data), _) => {
                     let data = data.slice(start as usize..end as usize);
-                    self.parity_made(&shape, block, &rows, &data);
+                    self.parity.make(&shape, block, &rows, &data);
                 }
                 (Content::File(_), Some(source)) => {
                     let ticket = core.shared.ticket(self.handle, Job::Own(Task::Block { block }));
@@ -711,17 +526,10 @@ impl Outgoing {
                     core.shared
                         .effects
                         .push_back(StoreEffect::Read { ticket, file, offset: start, len }.into());
-                    self.reading.push((block, rows));
+                    self.parity.reads(block, rows);
                 }
                 (Content::File(_), None) | (Content::Stream(_), _) => {}
             }
-        }
-    }
-
-    fn parity_made(&mut self, shape: &Shape, block: u32, rows: &Bits, data: &[u8]) {
-        let block_len = shape.block_len(block);
-        for (row, parity) in shape.coding.rows(shape.symbol_len, data, rows) {
-            self.ready.push_back((shape.id(block, block_len + row), parity));
         }
     }
 
@@ -759,15 +567,14 @@ impl Outgoing {
         let flags = self.flags() | Flags::REPAIR;
         let number = self.number();
         let grtt = voice.round_trip();
-        while let Some((id, parity)) = self.ready.front() {
-            let id = *id;
+        while let Some((id, parity)) = self.parity.front() {
             let body = data_body(voice, shape, (flags, number), id, parity);
             if !voice.say(core, burst, body) {
                 return Turn::More;
             }
             core.stats.parity_repairs += 1;
             self.repair_went(id.block, burst.departure() + grtt);
-            self.ready.pop_front();
+            self.parity.front_sent();
         }
         let flags = flags | Flags::EXPLICIT;
         if self.ring.is_some() {
@@ -839,15 +646,12 @@ impl Outgoing {
     }
 
     fn block_read(&mut self, block: u32, bytes: &[u8]) -> Result<(), ()> {
-        let Some(at) = self.reading.iter().position(|(other, _)| *other == block) else {
-            return Ok(());
-        };
-        let (_, rows) = self.reading.remove(at);
+        let Some(rows) = self.parity.read(block) else { return Ok(()) };
         let Some(shape) = self.shape.take() else { return Ok(()) };
         let (start, end) = shape.span(block);
         let is_whole = bytes.len() as u64 == end - start;
         if is_whole {
-            self.parity_made(&shape, block, &rows, bytes);
+            self.parity.make(&shape, block, &rows, bytes);
         }
         self.shape = Some(shape);
         if is_whole { Ok(()) } else { Err(()) }
@@ -863,11 +667,8 @@ impl Outgoing {
         }
         self.ring = None;
         self.state = State::Closed;
-        self.marks.clear();
-        self.advertised.clear();
-        self.due.clear();
-        self.plans.clear();
-        self.ready.clear();
+        self.requests.clear();
+        self.parity.clear();
     }
 }
 
@@ -888,17 +689,4 @@ fn data_body<'a>(
         others: Extensions::NONE,
         payload,
     })
-}
-
-/// Names blocks of which a receiver has nothing; `false` if there was no room for that.
-fn advertise_blocks(
-    writer: &mut RequestWriter<'_>,
-    position: impl Fn(u32, u16) -> wire::norm::Position,
-    (first, end): (u64, u64),
-) -> bool {
-    let (first, last) = (position(first as u32, 0), position((end - 1) as u32, 0));
-    match first == last {
-        true => writer.item(RequestFlags::BLOCK, first).is_ok(),
-        false => writer.range(RequestFlags::BLOCK, first, last).is_ok(),
-    }
 }

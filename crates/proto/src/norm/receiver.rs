@@ -1,6 +1,8 @@
 //! What a node keeps of a sender that it receives from (RFC 5740 §5.2, §5.3, §5.5).
 
+mod acknowledgement;
 mod feedback;
+mod numbers;
 mod questions;
 mod requests;
 
@@ -8,20 +10,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{PathId, Time};
-use wire::norm::{
-    self, Ack, Body, Command, Extension, Extensions, FIELD_BITS_ASSUMED, Flags, NodeId, Position,
-    Scheme, SendTime,
-};
+use wire::norm::{self, Body, Command, Flags, NodeId, Position, Scheme};
 
-use self::requests::{HOLDOFF_LEAST, Round, Rounds};
+use self::acknowledgement::Acknowledgement;
+use self::feedback::Feedback;
+use self::numbers::Numbers;
+use self::requests::{Round, Rounds};
 use super::answers::Answers;
 use super::config::{Nacking, RepairBoundary, SyncPolicy};
 use super::core::{Alarm, Core};
 use super::incoming::{Incoming, Reach};
 use super::indication::{Failure, Indication, Limit, ObjectId, Report};
-use super::reception::Reception;
 use crate::path::{Burst, Class, Handle, Turn};
-use crate::ranges::Ranges;
 use crate::session::Base;
 use crate::timer::{self, TICK};
 
@@ -31,10 +31,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600);
 
 /// How long messages of a sender's former life are ignored at the least.
 const FORMER_MIN: Duration = Duration::from_secs(1);
-
-/// Objects before the first that is heard of, with [`SyncPolicy::All`]: as many as the reference
-/// library asks for.
-const SYNC_BACK: u64 = 255;
 
 /// `K` of the back-off from which on a receiver asks for nothing until the repairs of what was asked
 /// for before should be there, as the RFC has it: in a large group NACKs must be few.
@@ -48,53 +44,54 @@ pub(crate) const EXT_BEGAN: u8 = 193;
 /// Messages from which on a sender keeps its place against others for as long as it is received.
 const HALF_OPEN_MESSAGES: u8 = 8;
 
+/// One life of a sender: from its start to its next one.
+#[derive(Debug)]
+struct Life {
+    instance: u16,
+    /// Messages that arrived, up to 255.
+    messages: u8,
+    /// The life before this one, and until when messages of that may still be under way.
+    former: Option<(u16, Time)>,
+    /// Whether the sender reported that its session is over.
+    has_ended: bool,
+}
+
+impl Life {
+    /// The session is over. Returns whether it was before.
+    fn end(&mut self) -> bool {
+        std::mem::replace(&mut self.has_ended, true)
+    }
+}
+
+/// Round trip and size of a sender's group, from the header of its messages.
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    grtt: Duration,
+    backoff: u8,
+    group: u32,
+}
+
 /// A sender that is received from.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) base: Base<Alarm>,
     pub(crate) sender: SenderId,
-    /// Whence its messages come.
+    /// Path by which its messages come.
     from: PathId,
-    instance: u16,
-    /// Messages of it that arrived, up to 255.
-    messages: u8,
-    /// Its life before this one, and until when messages of that may still be under way.
-    pub(crate) former: Option<(u16, Time)>,
-    grtt: Duration,
-    backoff: u8,
-    group: u32,
+    life: Life,
+    timing: Timing,
     scheme: Scheme,
     objects: BTreeMap<u64, Incoming>,
-    /// The first object of which it spoke here.
-    first: u64,
-    /// The highest one; `None` before the first.
-    newest: Option<u64>,
-    /// What is over: here, or given up.
-    done: Ranges,
-    failed: Ranges,
-    /// The last object that failed for a reason at this end: what is acknowledged begins after it.
-    refused: Option<u64>,
+    numbers: Numbers,
     /// What should be here by now: all before this.
     reach: Reach,
-    probe: Option<Probe>,
     nack: Rounds,
-    reception: Reception,
-    feedback_due: bool,
-    /// Before this, an answer to a probe is not needed; and the rate told when the wait for one began.
-    quiet_until: Time,
-    claimed: f64,
-    /// Up to where it wants an acknowledgement, if something is missing there.
-    wanted: Option<Position>,
-    /// Up to where everything is here that it wants acknowledged.
-    confirmed: Option<Position>,
-    acknowledge_due: bool,
+    feedback: Feedback,
+    acknowledgement: Acknowledgement,
     answers: Answers,
-    answer_due: bool,
     /// Whether nothing is missing of what is under way, which may be silent for longer.
     rests: bool,
     sequence: u16,
-    /// Whether it said that its session is over.
-    has_ended: bool,
 }
 
 /// Whose messages these are.
@@ -105,54 +102,34 @@ pub(crate) struct SenderId {
     pub(crate) node: NodeId,
 }
 
-/// The last probe of the round trip.
-#[derive(Clone, Copy, Debug)]
-struct Probe {
-    send_time: SendTime,
-    heard_at: Time,
-    sequence: u16,
-    rate: Option<u16>,
-}
-
 impl Receiver {
     pub(crate) fn new(
         base: Base<Alarm>,
         sender: SenderId,
         from: PathId,
         header: norm::Sender,
+        former: Option<(u16, Time)>,
     ) -> Self {
         Self {
             base,
             sender,
             from,
-            instance: header.instance,
-            messages: 1,
-            former: None,
-            grtt: norm::rtt(header.grtt),
-            backoff: header.backoff,
-            group: norm::group_size(header.group_size),
+            life: Life { instance: header.instance, messages: 1, former, has_ended: false },
+            timing: Timing {
+                grtt: norm::rtt(header.grtt),
+                backoff: header.backoff,
+                group: norm::group_size(header.group_size),
+            },
             scheme: Scheme::ReedSolomon8,
             objects: BTreeMap::new(),
-            first: 0,
-            newest: None,
-            done: Ranges::new(),
-            failed: Ranges::new(),
-            refused: None,
+            numbers: Numbers::new(),
             reach: Reach { object: 0, block: 0 },
-            probe: None,
             nack: Rounds::new(),
-            reception: Reception::new(),
-            feedback_due: false,
-            quiet_until: Time::ZERO,
-            claimed: 0.0,
-            wanted: None,
-            confirmed: None,
-            acknowledge_due: false,
+            feedback: Feedback::new(),
+            acknowledgement: Acknowledgement::new(),
             answers: Answers::default(),
-            answer_due: false,
             rests: false,
             sequence: 0,
-            has_ended: false,
         }
     }
 
@@ -166,22 +143,22 @@ impl Receiver {
 
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.values().map(Incoming::memory).sum();
-        let over = (self.done.len() + self.failed.len()) * 32;
-        objects + self.objects.len() * size_of::<Incoming>() + over + self.answers.memory()
+        let rest = self.numbers.memory() + self.answers.memory();
+        objects + self.objects.len() * size_of::<Incoming>() + rest
     }
 
     /// How much would be lost with it: the objects that it sent, the octets of those under way, and when
     /// it last spoke.
     pub(crate) fn worth(&self) -> (u64, u64, Time) {
         let octets = self.objects.values().map(|object| object.report().progress).sum();
-        (self.done.covered(), octets, self.base.last_heard)
+        (self.numbers.completed(), octets, self.base.last_heard)
     }
 
     /// Messages that arrived of a sender of which nothing is whole, if they are few: such a sender
     /// gives way to others.
     pub(crate) fn half_open(&self) -> Option<u8> {
-        let is_few = self.messages < HALF_OPEN_MESSAGES && self.done.len() == 0;
-        is_few.then_some(self.messages)
+        let is_few = self.life.messages < HALF_OPEN_MESSAGES && self.numbers.completed() == 0;
+        is_few.then_some(self.life.messages)
     }
 
     /// Whether nothing is under way.
@@ -195,7 +172,7 @@ impl Receiver {
 
     /// Whether answers may go to one receiver's sender alone, with nobody to wait for.
     fn is_alone(&self) -> bool {
-        self.backoff == 0 || self.sender.path == self.from
+        self.timing.backoff == 0 || self.sender.path == self.from
     }
 
     /// Takes what every message of a sender says; `false` if the sender began anew.
@@ -206,12 +183,14 @@ impl Receiver {
         from: PathId,
         header: norm::Sender,
     ) -> bool {
-        if header.instance != self.instance {
+        if header.instance != self.life.instance {
             return false;
         }
-        self.grtt = self.round_trip(core, header.grtt);
-        self.backoff = header.backoff;
-        self.group = norm::group_size(header.group_size);
+        self.timing = Timing {
+            grtt: self.round_trip(core, header.grtt),
+            backoff: header.backoff,
+            group: norm::group_size(header.group_size),
+        };
         if from != self.from {
             // The last address is the one to answer.
             self.from = from;
@@ -221,8 +200,8 @@ impl Receiver {
             }
         }
         self.base.last_heard = now;
-        self.messages = self.messages.saturating_add(1);
-        if self.messages == 2 {
+        self.life.messages = self.life.messages.saturating_add(1);
+        if self.life.messages == 2 {
             let SenderId { path: peer, node: NodeId(node) } = self.sender;
             core.user.indicate(Indication::SenderHeard { peer, node });
             self.objects.values_mut().for_each(|object| object.show(core));
@@ -244,12 +223,12 @@ impl Receiver {
 
     /// This life of the sender, once it began another, and how long its messages may be under way.
     pub(crate) fn former(&self, now: Time) -> (u16, Time) {
-        (self.instance, now + (self.grtt * 2).max(FORMER_MIN))
+        (self.life.instance, now + (self.timing.grtt * 2).max(FORMER_MIN))
     }
 
     /// Whether a message is of a life that is over, and was late.
     pub(crate) fn is_former(&self, now: Time, instance: u16) -> bool {
-        self.former.is_some_and(|(former, until)| former == instance && now < until)
+        self.life.former.is_some_and(|(former, until)| former == instance && now < until)
     }
 
     /// Takes note that something is under way, once a message was looked at.
@@ -264,87 +243,51 @@ impl Receiver {
     /// Silence after which the sender is asked for what is missing (RFC 5740 §5.3).
     fn silence(&self, core: &Core) -> Duration {
         let robust = core.config.receiver.robust_factor;
-        let round = (self.grtt * 2 * robust).clamp(Duration::from_secs(1), SILENCE_MAX);
+        let round = (self.timing.grtt * 2 * robust).clamp(Duration::from_secs(1), SILENCE_MAX);
         round.min(self.inactivity(core)).max(TICK)
     }
 
     /// Silence after which it is given up.
     fn inactivity(&self, core: &Core) -> Duration {
-        let auto = timer::inactivity(self.grtt);
+        let auto = timer::inactivity(self.timing.grtt);
         let limit = core.config.receiver.inactivity.duration(auto, 0);
         if self.rests { limit.max(core.config.receiver.stream_silence) } else { limit }
     }
 
-    /// The object with this identifier, numbered without end.
-    fn unwrap(&self, number: u16) -> u64 {
-        let Some(newest) = self.newest else { return 1 << 16 | u64::from(number) };
-        let ahead = number.wrapping_sub(newest as u16);
-        if ahead < 0x8000 {
-            newest + u64::from(ahead)
-        } else {
-            newest.saturating_sub(u64::from(ahead.wrapping_neg()))
-        }
-    }
-
-    /// The objects that begin when a message names this one: it, and what came before it unseen. Where
-    /// that is more than may ever be under way at once, those are the last of it: to wait for room
-    /// would be in vain.
+    /// The objects that begin when a message names this one.
     pub(crate) fn to_begin(&self, core: &Core, number: u16) -> std::ops::Range<u64> {
-        let number = self.unwrap(number);
-        let room = core.config.limits.objects.saturating_sub(self.objects.len()) as u64;
-        let first = match (self.newest, core.config.receiver.sync) {
-            (Some(newest), _) => newest + 1,
-            (None, SyncPolicy::Current | SyncPolicy::Object) => number,
-            (None, SyncPolicy::All) => number - SYNC_BACK.min(room.saturating_sub(1)),
-        };
-        if first > number {
-            return 0..0;
-        }
-        let unseen = number + 1 - first;
-        if unseen > core.config.limits.objects as u64 {
-            return number + 1 - room..number + 1;
-        }
-        if unseen > room { 0..0 } else { first..number + 1 }
+        let most = core.config.limits.objects;
+        let room = most.saturating_sub(self.objects.len()) as u64;
+        self.numbers.to_begin(number, (room, most as u64), core.config.receiver.sync)
     }
 
     /// Begins objects in the places made for them, and tells the one that a message names; `None`
     /// if that is over, or may not begin.
     pub(crate) fn begin(&mut self, core: &mut Core, number: u16, places: &[Handle]) -> Option<u64> {
-        let number = self.unwrap(number);
+        let number = self.numbers.unwrap(number);
         let first = (number + 1).saturating_sub(places.len() as u64);
         let named = number;
         for (number, place) in (first..).zip(places) {
             let id = ObjectId { peer: self.from, sender: self.sender.node.0, number };
             let is_info_only = core.config.receiver.nacking == Nacking::InfoOnly;
             let mut object = Incoming::new(id, *place, is_info_only);
-            if self.messages == 1 {
+            if self.life.messages == 1 {
                 object.hold();
             }
             // Of what came before the first that was heard of, there may be nothing any more.
-            if self.newest.is_some() || number == named {
+            if self.numbers.has_begun() || number == named {
                 object.announce(core);
             }
             self.objects.insert(number, object);
         }
-        if !places.is_empty() {
-            match self.newest {
-                None => self.first = first,
-                Some(newest) if newest + 1 < first => self.skip(core, newest + 1..first),
-                Some(_) => {}
-            }
-            self.newest = Some(number);
-        } else if self.newest.is_none_or(|newest| number > newest) {
+        let is_full = match places.is_empty() {
+            true => self.numbers.is_beyond(number),
+            false => self.numbers.begin(first, number),
+        };
+        if is_full {
             core.user.limit_reached(Limit::Objects);
         }
         self.objects.contains_key(&number).then_some(number)
-    }
-
-    /// So many objects were never heard of that there is no room for these: they shall not seem to
-    /// have been delivered.
-    fn skip(&mut self, core: &mut Core, unseen: std::ops::Range<u64>) {
-        self.failed.insert(unseen.start, unseen.end);
-        self.refused = self.refused.max(Some(unseen.end - 1));
-        core.user.limit_reached(Limit::Objects);
     }
 
     fn advance(&mut self, object: u64, block: u64) {
@@ -413,7 +356,7 @@ impl Receiver {
         if self.reach != before {
             self.check_repairs(core, now);
         }
-        if is_stream && self.wanted.is_some() {
+        if is_stream && self.acknowledgement.is_wanted() {
             self.acknowledge(core, now);
         }
     }
@@ -469,7 +412,7 @@ impl Receiver {
 
     /// Whether a message may be the first that is heeded of a sender (§5.2).
     pub(crate) fn may_begin(&self, core: &Core, message: &Body<'_>) -> bool {
-        if self.newest.is_some() || core.config.receiver.sync != SyncPolicy::Current {
+        if self.numbers.has_begun() || core.config.receiver.sync != SyncPolicy::Current {
             return true;
         }
         match message {
@@ -484,86 +427,6 @@ impl Receiver {
             }
             Body::Command(_) | Body::Nack(_) | Body::Ack(_) | Body::Report(_) => false,
         }
-    }
-
-    /// The sender says where its end is (§4.2.3).
-    fn on_flush(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        position: Position,
-        ackers: &norm::NodeList<'_>,
-    ) {
-        if self.newest.is_none() {
-            return;
-        }
-        self.scheme = position.fec;
-        let number = self.unwrap(position.object);
-        let mut block = u64::from(position.id.block) + 1;
-        if let Some(object) = self.objects.get_mut(&number) {
-            object.on_flush(core, position.id);
-            if object.is_stream() {
-                block = object.reached(position.id.block);
-            }
-        }
-        self.advance(number, block);
-        if is_listed(core.node, ackers) {
-            self.wanted = Some(position);
-        }
-        self.acknowledge(core, now);
-        // A sender that says where its end is has nothing else to send: either the repairs went
-        // before this, or it did not receive the request.
-        let wait = match self.backoff {
-            BACKOFF_OF_MANY.. => self.holdoff(),
-            _ => self.answer_time().max(HOLDOFF_LEAST),
-        };
-        self.check_repairs_after(core, now, wait);
-    }
-
-    /// Acknowledges if that is wanted and all is here.
-    fn acknowledge(&mut self, core: &mut Core, now: Time) {
-        let Some(position) = self.wanted.filter(|_| !core.config.receiver.silent) else { return };
-        let number = self.unwrap(position.object);
-        let is_here = match self.objects.first_key_value() {
-            Some((first, object)) if *first == number => object.has_through(position.id),
-            Some((first, _)) if *first < number => false,
-            Some(_) | None => self.done.contains(number),
-        };
-        let is_refused = self.refused.is_some_and(|refused| refused >= number);
-        if is_refused || !is_here {
-            return;
-        }
-        (self.confirmed, self.wanted) = (Some(position), None);
-        if self.is_alone() {
-            self.acknowledge_due = true;
-            self.base.want(&mut core.shared, Class::Control);
-        } else if !self.base.is_armed(Alarm::Acknowledge) {
-            let wait = self.grtt.mul_f64(core.rng.unit());
-            self.base.alarm(&mut core.shared, Alarm::Acknowledge, now, wait);
-        }
-    }
-
-    /// The sender no longer has some objects.
-    fn on_squelch(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        position: Position,
-        invalid: &norm::ObjectList<'_>,
-    ) {
-        if self.newest.is_none() {
-            return;
-        }
-        let first = self.unwrap(position.object);
-        let invalid: Vec<_> = invalid.iter().map(|number| self.unwrap(number)).collect();
-        for (number, object) in &mut self.objects {
-            if *number < first || invalid.contains(number) {
-                object.abandon(core, Failure::Abandoned);
-            } else if *number == first {
-                object.prune(core, position.id);
-            }
-        }
-        self.settle(core, now);
     }
 
     /// Nothing more comes of the sender: what is not here is given up.
@@ -585,14 +448,12 @@ impl Receiver {
     /// Takes out what is over; those objects' places are free.
     pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
         let before = self.objects.len();
-        let (done, failed) = (&mut self.done, &mut self.failed);
-        let refused = &mut self.refused;
+        let numbers = &mut self.numbers;
         self.objects.retain(|number, object| {
             if object.is_over() {
-                let over = if object.is_here() { &mut *done } else { &mut *failed };
-                over.insert(*number, number + 1);
-                if object.is_refused() {
-                    *refused = (*refused).max(Some(*number));
+                match object.is_here() {
+                    true => numbers.completes(*number),
+                    false => numbers.fails(*number, object.is_refused()),
                 }
                 core.free.push(object.handle());
             }
@@ -601,16 +462,12 @@ impl Receiver {
         if self.objects.len() == before {
             return;
         }
-        // Messages cannot name what is farther back.
-        let past = self.newest.unwrap_or_default().saturating_sub(0x8000);
-        self.done.remove(0, past);
-        self.failed.remove(0, past);
+        self.numbers.trim();
         core.user.limit_left(Limit::Objects);
         if self.objects.is_empty() {
             self.base.disarm(&mut core.shared, Alarm::Inactivity);
             self.base.disarm(&mut core.shared, Alarm::Nack);
-            self.nack.round = Round::Idle;
-            self.nack.due = false;
+            self.nack.stop();
         }
         self.acknowledge(core, now);
     }
@@ -630,12 +487,12 @@ impl Receiver {
             },
             Alarm::Feedback => self.answer(core),
             Alarm::Acknowledge => {
-                self.acknowledge_due = true;
+                self.acknowledgement.ripen();
                 self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Inactivity => self.silent(core, now),
             Alarm::Answer => {
-                self.answer_due = true;
+                self.answers.call();
                 self.base.want(&mut core.shared, Class::Control);
             }
             Alarm::Command
@@ -697,13 +554,13 @@ impl Receiver {
                 return Turn::More;
             }
         }
-        if self.acknowledge_due && !self.emit_acknowledgement(core, burst) {
+        if self.acknowledgement.is_due() && !self.emit_acknowledgement(core, burst) {
             return Turn::More;
         }
-        if self.feedback_due && !self.emit_feedback(core, burst) {
+        if self.feedback.is_due() && !self.emit_feedback(core, burst) {
             return Turn::More;
         }
-        if self.answer_due && !self.emit_answers(core, burst) {
+        if self.answers.are_due() && !self.emit_answers(core, burst) {
             return Turn::More;
         }
         Turn::Over
@@ -713,42 +570,6 @@ impl Receiver {
         let went = core.push(burst, self.sequence, body);
         self.sequence = self.sequence.wrapping_add(u16::from(went));
         went
-    }
-
-    fn emit_acknowledgement(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        let Some(position) = self.confirmed else {
-            self.acknowledge_due = false;
-            return true;
-        };
-        let mut payload = [0; 12];
-        let len = position.encode(&mut payload, FIELD_BITS_ASSUMED).unwrap_or(0);
-        // As a sender has only so many objects at once, it need not know how long ago that was.
-        let past = self.newest.unwrap_or_default().saturating_sub(0x4000);
-        let refused = self.refused.map_or(0, |refused| refused + 1);
-        let first = self.first.max(refused).max(past);
-        let [high, low] = (first as u16).to_be_bytes();
-        let began = [Extension { kind: EXT_BEGAN, value: &[0, high, low] }];
-        let ack = self.ack(Ack::FLUSH, burst.departure(), &payload[..len]);
-        let body = Body::Ack(Ack { others: Extensions::new(&began), ..ack });
-        let went = self.say(core, burst, body);
-        if went {
-            (self.acknowledge_due, self.confirmed) = (false, None);
-            self.told(core, burst.departure());
-        }
-        went
-    }
-
-    fn ack<'a>(&self, kind: u8, at: Time, payload: &'a [u8]) -> Ack<'a> {
-        Ack {
-            server: self.sender.node,
-            instance: self.instance,
-            kind,
-            id: 0,
-            grtt_response: self.response(at),
-            cc: self.feedback(),
-            others: Extensions::NONE,
-            payload,
-        }
     }
 }
 

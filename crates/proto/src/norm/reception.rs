@@ -154,7 +154,7 @@ impl Reception {
     }
 
     /// The sender says what it knows of this receiver, if it does.
-    pub(crate) fn told(&mut self, own: Option<CcNode>) {
+    pub(crate) fn assigned(&mut self, own: Option<CcNode>) {
         self.role = Role::Other;
         let Some(own) = own else { return };
         if own.flags.contains(CcFlags::CLR) {
@@ -464,7 +464,7 @@ mod tests {
     #[test]
     fn the_first_loss_makes_up_an_interval_that_gives_what_arrived() {
         let mut reception = Reception::new();
-        reception.told(entry(CcFlags::RTT, RTT));
+        reception.assigned(entry(CcFlags::RTT, RTT));
         assert_eq!(stream(&mut reception, (1, 103), &[100]), [103], "after three later ones");
         let (rate, flags) = reception.fair(RTT, 100_000.0);
         // 9 of 10 arrived in the round trip before; 103.25 ms is the round trip as it was told.
@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn regular_loss_gives_the_rate_of_the_equation() {
         let mut reception = Reception::new();
-        reception.told(entry(CcFlags::RTT, RTT));
+        reception.assigned(entry(CcFlags::RTT, RTT));
         let lost: Vec<u64> = (1..=100).map(|n| n * 100).collect();
         let events = stream(&mut reception, (1, 9950), &lost);
         assert_eq!(events.len(), 99);
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn losses_of_one_round_trip_are_one_event() {
         let mut reception = Reception::new();
-        reception.told(entry(CcFlags::RTT, RTT));
+        reception.assigned(entry(CcFlags::RTT, RTT));
         let events = stream(&mut reception, (1, 700), &[100, 105, 115, 500, 501, 505, 540, 600]);
         // The first one lasts longer: until what left before it was heard of has passed.
         assert_eq!(events, [103, 504, 543, 603]);
@@ -557,7 +557,7 @@ mod tests {
     #[test]
     fn after_silence_the_sender_may_begin_anew() {
         let mut reception = Reception::new();
-        reception.told(entry(CcFlags::RTT, RTT));
+        reception.assigned(entry(CcFlags::RTT, RTT));
         stream(&mut reception, (1, 200), &[100]);
         assert_eq!(reception.fair(RTT, 100_000.0).1, CcFlags::NONE);
         // Silence with a loss in it may be one of the way.
@@ -576,7 +576,7 @@ mod tests {
         }
         let (before, _) = reception.fair(guess, 100_000.0);
         assert!((85_000.0..101_000.0).contains(&before), "{before}");
-        reception.told(entry(CcFlags::RTT | CcFlags::CLR, RTT));
+        reception.assigned(entry(CcFlags::RTT | CcFlags::CLR, RTT));
         assert_eq!(reception.role(), Role::Limiting);
         let (after, _) = reception.fair(guess, 100_000.0);
         assert!(near(after, before), "{before} {after}");

@@ -2,15 +2,16 @@
 //! end that is known, its octets are delivered in order as they come, and its sender keeps only the
 //! last of them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use engine::Time;
 use wire::norm::{
     Data, Form, Fti, PayloadId, Position, Request, RequestFlags, RequestWriter, STREAM_HEADER_LEN,
     Scheme, StreamHeader,
 };
 
+use super::pieces::{Contradiction, Pieces};
 use super::{
     Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
     State,
@@ -20,10 +21,6 @@ use crate::norm::bits::runs;
 use crate::norm::config::{Join, Limits};
 use crate::norm::indication::Piece;
 use crate::ranges::Ranges;
-use crate::storage::Storage as _;
-
-/// Octets collected into one piece as long as nobody fetches them.
-const PIECE: usize = 64 << 10;
 
 /// A segment of a stream, counted without end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,15 +52,7 @@ pub(super) struct Stream {
     asked: Vec<(u64, u64, Time)>,
     /// Those that others asked for.
     heard: Ranges,
-    /// Octets before the next to deliver.
-    offset: Option<u64>,
-    ready: VecDeque<Piece>,
-    last: Option<Last>,
-    /// Whether the user knows that there is something to read.
-    is_told: bool,
-    has_ended: bool,
-    has_gap: bool,
-    delivered: u64,
+    pieces: Pieces,
 }
 
 /// A block that was not delivered yet.
@@ -73,17 +62,6 @@ struct Part {
     /// Whether all source segments are here.
     is_whole: bool,
 }
-
-/// The last octets to deliver: more may join them.
-#[derive(Debug)]
-struct Last {
-    offset: u64,
-    octets: BytesMut,
-    messages: Vec<usize>,
-}
-
-/// What is wrong with a segment.
-struct Contradiction;
 
 impl Stream {
     fn new(fti: &Fti, coding: &Coding, limits: &Limits) -> Option<Self> {
@@ -107,13 +85,7 @@ impl Stream {
             blocks: BTreeMap::new(),
             asked: Vec::new(),
             heard: Ranges::new(),
-            offset: None,
-            ready: VecDeque::new(),
-            last: None,
-            is_told: false,
-            has_ended: false,
-            has_gap: false,
-            delivered: 0,
+            pieces: Pieces::default(),
         })
     }
 
@@ -125,11 +97,11 @@ impl Stream {
     }
 
     pub(super) fn delivered(&self) -> u64 {
-        self.delivered
+        self.pieces.appended()
     }
 
     pub(super) fn is_whole(&self) -> bool {
-        !self.has_gap
+        !self.pieces.has_gap()
     }
 
     /// The block that a message names. Its number has wrapped as often as that of the last.
@@ -166,7 +138,7 @@ impl Stream {
 
     /// Blocks in which something may be missing, and that there is room for.
     fn expected(&self) -> std::ops::Range<u64> {
-        let Some(next) = self.next.filter(|_| !self.has_ended) else { return 0..0 };
+        let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) else { return 0..0 };
         let end = self.through.block + u64::from(self.through.symbol > 0);
         next.block..end.min(next.block + self.window).max(next.block)
     }
@@ -356,17 +328,12 @@ impl Stream {
     /// Whether all segments up to this one were delivered.
     pub(super) fn has_through(&self, id: PayloadId) -> bool {
         let place = Place { block: self.unwrap(id.block), symbol: id.symbol };
-        self.next.is_some_and(|next| next > place) || self.has_ended
-    }
-
-    /// Whether there is nothing to read.
-    fn is_empty(&self) -> bool {
-        self.ready.is_empty() && self.last.is_none()
+        self.next.is_some_and(|next| next > place) || self.pieces.has_ended()
     }
 
     /// Takes what is next in order.
     fn deliver(&mut self, core: &mut Core) -> Result<(), Contradiction> {
-        while let Some(next) = self.next.filter(|_| !self.has_ended) {
+        while let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) {
             let Some(part) = self.blocks.get(&next.block) else { break };
             if !part.block.have.contains(next.symbol) && !part.is_whole {
                 break;
@@ -376,7 +343,7 @@ impl Stream {
             let (header, octets) =
                 StreamHeader::decode(&part.block.buffer[at..end]).map_err(|_| Contradiction)?;
             let octets = Bytes::copy_from_slice(octets);
-            self.take(core, header, &octets)?;
+            self.pieces.append(core, header, &octets)?;
             self.step(core, next);
         }
         Ok(())
@@ -400,55 +367,11 @@ impl Stream {
         self.heard.remove(number, number + 1);
     }
 
-    /// Appends a segment to what can be read.
-    fn take(
-        &mut self,
-        core: &mut Core,
-        header: StreamHeader,
-        octets: &[u8],
-    ) -> Result<(), Contradiction> {
-        let expected = self.offset.unwrap_or(u64::from(header.offset));
-        let ahead = header.offset.wrapping_sub(expected as u32);
-        if ahead > u32::MAX / 2 {
-            return Err(Contradiction);
-        }
-        let offset = expected + u64::from(ahead);
-        if ahead > 0 {
-            self.has_gap = true;
-            self.end_piece();
-            core.shared.room.unwritten += PIECE_COST;
-            self.ready.push_back(Piece::Gap { from: expected, to: offset });
-        }
-        self.offset = Some(offset + octets.len() as u64);
-        self.has_ended = header.is_end();
-        if octets.is_empty() {
-            return Ok(());
-        }
-        if self.last.as_ref().is_some_and(|last| last.octets.len() + octets.len() > PIECE) {
-            self.end_piece();
-        }
-        self.delivered += octets.len() as u64;
-        core.shared.room.unwritten += octets.len();
-        let last = self.last.get_or_insert_with(|| {
-            core.shared.room.unwritten += PIECE_COST;
-            Last { offset, octets: BytesMut::new(), messages: Vec::new() }
-        });
-        let at = last.octets.len();
-        last.messages
-            .extend(header.message_start.checked_sub(1).map(|at_in| at + usize::from(at_in)));
-        last.octets.extend_from_slice(octets);
-        Ok(())
-    }
-
-    fn end_piece(&mut self) {
-        if let Some(Last { offset, octets, messages }) = self.last.take() {
-            self.ready.push_back(Piece::Octets { offset, octets: octets.freeze(), messages });
-        }
-    }
-
     /// The sender no longer has what is before a block: what is here of that is delivered.
     fn skip_to(&mut self, core: &mut Core, block: u64) -> Result<(), Contradiction> {
-        while let Some(next) = self.next.filter(|next| next.block < block && !self.has_ended) {
+        while let Some(next) =
+            self.next.filter(|next| next.block < block && !self.pieces.has_ended())
+        {
             let is_here = self
                 .blocks
                 .get(&next.block)
@@ -487,19 +410,8 @@ impl Stream {
         for part in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= part.block.cost;
         }
-        self.end_piece();
-        for piece in std::mem::take(&mut self.ready) {
-            core.shared.written(cost(&piece));
-        }
+        self.pieces.clear(core);
     }
-}
-
-fn cost(piece: &Piece) -> usize {
-    PIECE_COST
-        + match piece {
-            Piece::Octets { octets, .. } => octets.len(),
-            Piece::Gap { .. } => 0,
-        }
 }
 
 impl Incoming {
@@ -548,7 +460,9 @@ impl Incoming {
 
     /// The sender says that this was its last segment so far.
     pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
-        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.has_ended) else { return };
+        let Some(stream) = self.stream.as_mut().filter(|stream| !stream.pieces.has_ended()) else {
+            return;
+        };
         let block = stream.hear(id.block, core.config.receiver.streams);
         let symbol = id.symbol.saturating_add(1);
         let place = if symbol >= stream.block_len {
@@ -597,7 +511,7 @@ impl Incoming {
         let number = stream.hear(data.id.block, core.config.receiver.streams);
         stream.through = stream.through.max(Place { block: number, symbol: 0 });
         let Some(next) = stream.next else { return true };
-        if number < next.block || stream.has_ended {
+        if number < next.block || stream.pieces.has_ended() {
             core.stats.duplicate_data += 1;
             return true;
         }
@@ -606,7 +520,7 @@ impl Incoming {
             let result = stream.skip_to(core, number + 1 - stream.kept);
             self.delivered(core, &result);
             let Some(stream) = self.stream.as_mut() else { return true };
-            if stream.next.is_none_or(|next| number < next.block) || stream.has_ended {
+            if stream.next.is_none_or(|next| number < next.block) || stream.pieces.has_ended() {
                 return true;
             }
         }
@@ -659,7 +573,7 @@ impl Incoming {
         }
         let Some(stream) = self.stream.as_mut() else { return };
         core.user.limit_left(Limit::Stream);
-        if !stream.is_empty() && !std::mem::replace(&mut stream.is_told, true) {
+        if stream.pieces.announce() {
             core.user.indicate(Indication::Readable { id: self.id });
         }
         self.check_ended(core);
@@ -667,7 +581,7 @@ impl Incoming {
 
     fn check_ended(&mut self, core: &mut Core) {
         let Some(stream) = self.stream.as_mut() else { return };
-        if self.state == State::Receiving && stream.has_ended && stream.is_empty() {
+        if self.state == State::Receiving && stream.pieces.has_ended() && stream.pieces.is_empty() {
             stream.clear(core);
             self.state = State::Done;
             self.finished(core, Ok(()), None);
@@ -677,13 +591,8 @@ impl Incoming {
     /// The next piece to read.
     pub(crate) fn read(&mut self, core: &mut Core) -> Option<Piece> {
         let stream = self.stream.as_mut()?;
-        if stream.ready.is_empty() {
-            stream.end_piece();
-        }
-        let piece = stream.ready.pop_front();
-        stream.is_told &= !stream.is_empty();
-        if let Some(piece) = &piece {
-            core.shared.written(cost(piece));
+        let piece = stream.pieces.read(core);
+        if piece.is_some() {
             core.user.limit_left(Limit::WriteBuffer);
         }
         self.check_ended(core);

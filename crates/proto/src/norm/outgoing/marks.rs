@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use engine::Time;
+use wire::norm::{Position, RequestFlags, RequestWriter};
 
 use crate::norm::bits::Bits;
 use crate::ranges::Ranges;
@@ -71,9 +72,56 @@ impl Marks {
         }
     }
 
+    /// Writes all as requests. With parity, it matters only how much of that is missing. `false` if
+    /// there was no room for all.
+    pub(super) fn write(
+        &self,
+        writer: &mut RequestWriter<'_>,
+        position: impl Fn(u32, u16) -> Position,
+        has_parity: bool,
+    ) -> bool {
+        let mut whole = self.whole.iter().peekable();
+        for (block, mark) in &self.parts {
+            while let Some(range) = whole.next_if(|(first, _)| *first <= u64::from(*block)) {
+                if !write_blocks(writer, &position, range) {
+                    return false;
+                }
+            }
+            if mark.is_whole {
+                if writer.item(RequestFlags::BLOCK, position(*block, 0)).is_err() {
+                    return false;
+                }
+                continue;
+            }
+            // Of parity it matters only how much is asked for, and the ones asked for come last.
+            let len = if has_parity { mark.missing as usize } else { usize::MAX };
+            let skip = (mark.symbols.len() as usize).saturating_sub(len);
+            for (first, last) in mark.symbols.runs(skip) {
+                let (first, last) = (position(*block, first), position(*block, last));
+                if writer.range(RequestFlags::SEGMENT, first, last).is_err() {
+                    return false;
+                }
+            }
+        }
+        whole.all(|range| write_blocks(writer, &position, range))
+    }
+
     pub(super) fn clear(&mut self) {
         self.parts.clear();
         self.whole = Ranges::new();
+    }
+}
+
+/// Names blocks of which a receiver has nothing; `false` if there was no room for that.
+fn write_blocks(
+    writer: &mut RequestWriter<'_>,
+    position: impl Fn(u32, u16) -> Position,
+    (first, end): (u64, u64),
+) -> bool {
+    let (first, last) = (position(first as u32, 0), position((end - 1) as u32, 0));
+    match first == last {
+        true => writer.item(RequestFlags::BLOCK, first).is_ok(),
+        false => writer.range(RequestFlags::BLOCK, first, last).is_ok(),
     }
 }
 

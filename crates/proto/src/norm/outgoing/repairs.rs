@@ -5,7 +5,6 @@ use std::time::Duration;
 use engine::Time;
 
 use super::{Core, Limit, Mark, Marks, Outgoing, Shape, Voice};
-use crate::norm::bits::Bits;
 use crate::norm::repaired::{Repaired, Wanted};
 
 /// Segments that wait to be read for repairs, beyond which no further blocks are looked at that are
@@ -40,14 +39,14 @@ impl Outgoing {
         always.max(voice.losses.parity(block_len)).min(shape.coding.parity())
     }
 
-    /// Others shall be told what is asked for now.
-    pub(crate) fn tell(&mut self, most: usize) {
-        self.advertised.add(&self.marks, most);
+    /// Requests that arrived now are to be repeated to others.
+    pub(crate) fn publish(&mut self, most: usize) {
+        self.requests.advertised.add(&self.requests.marks, most);
     }
 
-    /// They were told.
-    pub(crate) fn was_told(&mut self) {
-        self.advertised.clear();
+    /// They were repeated.
+    pub(crate) fn was_published(&mut self) {
+        self.requests.advertised.clear();
     }
 
     /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
@@ -55,18 +54,18 @@ impl Outgoing {
     /// enough of that. `is_last` if there is nothing else to send for long.
     pub(crate) fn commit(&mut self, core: &mut Core, now: Time, voice: &mut Voice, is_last: bool) {
         let Some(shape) = self.shape.take() else { return };
-        let Marks { parts, whole } = std::mem::take(&mut self.marks);
+        let Marks { parts, whole } = std::mem::take(&mut self.requests.marks);
         for (first, end) in whole.iter() {
-            if self.due.len() >= core.config.limits.repairs {
+            if self.requests.due.len() >= core.config.limits.repairs {
                 // Who lacks it asks for it again.
                 core.user.limit_reached(Limit::Repairs);
                 break;
             }
-            self.due.insert((first as u32, end as u32), now);
+            self.requests.due.insert((first as u32, end as u32), now);
         }
         for (block, mark) in parts {
             // Of those that are sent as a whole nothing else is needed.
-            if !self.due.contains(block) {
+            if !self.requests.due.contains(block) {
                 self.commit_block(core, (now, is_last), voice, &shape, block, mark);
             }
         }
@@ -95,7 +94,7 @@ impl Outgoing {
         while let Some(source) = &self.source
             && (source.repairs_waiting() == 0
                 || source.repairs_waiting() + usize::from(shape.block_len(0)) <= most)
-            && let Some((block, at)) = self.due.take()
+            && let Some((block, at)) = self.requests.due.take()
         {
             any = true;
             self.repaired(core, block, shape).asked(at, round_trip);
@@ -130,7 +129,7 @@ impl Outgoing {
             return;
         }
         let is_complete = self.ring.is_some() || block < self.at.block;
-        let first_block = self.first_block;
+        let first_block = self.unasked.first_block();
         let repaired = self.repaired(core, block, shape);
         let unasked = repaired.unasked();
         let is_first = repaired.asked(now, round_trip);
@@ -171,26 +170,11 @@ impl Outgoing {
         block: u32,
         rows: impl Iterator<Item = u16>,
     ) {
-        let reading = self.reading.iter().find(|(other, _)| *other == block);
-        let block_len = shape.block_len(block);
-        let mut ready = Bits::new();
-        for (id, _) in self.ready.iter().filter(|(id, _)| id.block == block) {
-            ready.insert(id.symbol);
-        }
-        let is_read = |row: &u16| reading.is_some_and(|(_, rows)| rows.contains(*row));
-        let rows = rows.filter(|row| !is_read(row) && !ready.contains(block_len + row));
-        let mut rows = rows.peekable();
-        if rows.peek().is_none() {
-            return;
-        }
-        let is_planned = self.plans.contains_key(&block);
-        if !is_planned && self.plans.len() >= core.config.limits.repairs {
+        let block = (block, shape.block_len(block));
+        if !self.parity.plan(block, rows, core.config.limits.repairs) {
             // Who lacks it asks for it again.
             core.user.limit_reached(Limit::Repairs);
-            return;
         }
-        let plan = self.plans.entry(block).or_default();
-        rows.for_each(|row| _ = plan.insert(row));
     }
 
     /// Queues the segments themselves, and parity that was asked for by number.
@@ -255,7 +239,8 @@ mod tests {
         object.at = Position { block: 156_250, symbol: 0 };
         let source = object.source.as_mut().expect("it is open");
         source.skip_to(10_000_000_000);
-        (object.has_begun, object.info_due) = (true, false);
+        object.has_begun = true;
+        object.info_turn.end();
         core.shared.effects.clear();
         (core, voice, object)
     }
@@ -275,7 +260,7 @@ mod tests {
         assert!((1..=64).contains(&reads), "{reads}");
         assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
         assert!(object.memory() < before + 100_000, "{}", object.memory());
-        assert!(object.due.contains(156_249) && object.due.len() <= 2);
+        assert!(object.requests.due.contains(156_249) && object.requests.due.len() <= 2);
         // Every other block is as good as all.
         for block in (0..60_000).step_by(2) {
             object.mark_blocks(&mut core, block, block);

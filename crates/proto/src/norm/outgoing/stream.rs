@@ -15,6 +15,17 @@ use crate::norm::bits::Bits;
 use crate::norm::indication::{Content, StreamOptions};
 use crate::path::Burst;
 
+/// State of a stream that is written to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Writing {
+    /// Segments of which the end was announced.
+    announced: u64,
+    /// Whether the user waits to write to a stream that is not open yet.
+    is_awaited: bool,
+    /// Whether the user ended it.
+    is_ended: bool,
+}
+
 impl Outgoing {
     /// Cuts a stream into segments.
     pub(super) fn cut_stream(&mut self, cut: Cut, options: StreamOptions) -> Result<(), Failure> {
@@ -28,7 +39,7 @@ impl Outgoing {
         let mask = scheme.block_mask(16);
         let size = Size { block_len: cut.coding.block_len(), segment, mask };
         let mut ring = Ring::new(size, options.buffer, options.push);
-        if self.is_ended {
+        if self.writing.is_ended {
             ring.close();
         }
         let fti = cut.coding.fti(ring.octets(), segment);
@@ -58,16 +69,16 @@ impl Outgoing {
 
     /// Whether all that was written to it was sent, and everything that was asked for again.
     pub(crate) fn is_idle(&self) -> bool {
-        self.is_sent() && !self.has_repairs() && self.marks.is_empty()
+        self.is_sent() && !self.has_repairs() && self.requests.marks.is_empty()
     }
 
-    /// The segments before this one were told of, as often as that must be.
-    pub(crate) fn was_told_of(&mut self, segments: u64) {
-        self.told_of = self.told_of.max(segments);
+    /// The segments before this one were announced, as often as that must be.
+    pub(crate) fn was_announced(&mut self, segments: u64) {
+        self.writing.announced = self.writing.announced.max(segments);
     }
 
-    pub(crate) fn told_of(&self) -> u64 {
-        self.told_of
+    pub(crate) fn segments_announced(&self) -> u64 {
+        self.writing.announced
     }
 
     /// Segments that were sent.
@@ -80,7 +91,7 @@ impl Outgoing {
     /// Takes octets for a stream, as many as there is room for.
     pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
         let Some(ring) = self.ring.as_mut() else {
-            self.is_awaited |= !octets.is_empty();
+            self.writing.is_awaited |= !octets.is_empty();
             return 0;
         };
         let (taken, left) = ring.write(octets);
@@ -92,7 +103,7 @@ impl Outgoing {
     /// Whether the user waits for room, and there is some; it is told once.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let Some(ring) = self.ring.as_mut() else { return false };
-        std::mem::take(&mut self.is_awaited) || ring.has_room_again()
+        std::mem::take(&mut self.writing.is_awaited) || ring.has_room_again()
     }
 
     /// The next octet begins a message.
@@ -110,14 +121,14 @@ impl Outgoing {
 
     /// Ends a stream.
     pub(crate) fn end_stream(&mut self) {
-        self.is_ended = true;
+        self.writing.is_ended = true;
         let left = self.ring.as_mut().map(Ring::close);
         self.forget(left.unwrap_or_default());
     }
 
     /// Whether a stream can be written to.
     pub(crate) fn is_writable(&self) -> bool {
-        self.is_stream() && !self.is_ended
+        self.is_stream() && !self.writing.is_ended
     }
 
     /// Whether it has segments that were never sent.
@@ -129,9 +140,9 @@ impl Outgoing {
     fn forget(&mut self, left: Vec<u64>) {
         for block in left {
             let Some(block) = self.ring.as_ref().map(|ring| ring.wire(block)) else { return };
-            self.marks.parts.remove(&block);
+            self.requests.marks.parts.remove(&block);
             self.repaired.remove(&block);
-            self.plans.remove(&block);
+            self.parity.forget(block);
         }
     }
 
@@ -183,17 +194,10 @@ impl Outgoing {
         if !voice.say(core, burst, data_body(voice, shape, object, id, payload)) {
             return Some(Turn::More);
         }
-        if shape.coding.auto_parity() > 0 {
-            if self.encoder.is_none() {
-                self.encoder = shape.coding.encoder(shape.symbol_len, shape.coding.auto_parity());
-            }
-            if let Some(encoder) = self.encoder.as_mut() {
-                if at.symbol == 0 {
-                    encoder.reset();
-                }
-                encoder.add(at.symbol, payload);
-            }
+        if at.symbol == 0 {
+            self.unasked.begin(shape.coding.auto_parity());
         }
+        self.unasked.add(shape, at.symbol, payload);
         ring.new_sent(burst.departure());
         self.has_begun = true;
         None
@@ -211,14 +215,12 @@ impl Outgoing {
         let Some(ring) = self.ring.as_mut() else { return Some(Turn::Over) };
         let at = ring.next();
         let row = at.symbol - shape.coding.block_len();
-        let encoder = self.encoder.as_mut().filter(|_| row < shape.coding.auto_parity());
-        let Some(encoder) = encoder else {
+        let Some(payload) = self.unasked.segment(row) else {
             ring.block_sent();
             self.stream_block_went(core, at.block + 1);
             return None;
         };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        let payload = encoder.parity(usize::from(row));
         if !voice.say(core, burst, data_body(voice, shape, object, id, payload)) {
             return Some(Turn::More);
         }
@@ -232,7 +234,7 @@ impl Outgoing {
         let every = u64::from(core.config.sender.info_every);
         let is_coded = core.config.sender.auto_parity > 0;
         if is_coded && every > 0 && blocks.is_multiple_of(every) {
-            self.info_due = self.has_info();
+            self.info_turn.is_due = self.has_info();
         }
     }
 
@@ -295,7 +297,7 @@ impl Outgoing {
     pub(super) fn make_stream_parity(&mut self, shape: &Shape, block: u32, rows: &Bits) {
         let Some(ring) = self.ring.take() else { return };
         if let Some(data) = ring.find(block).and_then(|number| ring.coded(number)) {
-            self.parity_made(shape, block, rows, data);
+            self.parity.make(shape, block, rows, data);
         }
         self.ring = Some(ring);
     }
@@ -368,7 +370,7 @@ impl Outgoing {
         let block_len = u64::from(ring.block_len());
         let segments = ring.next().block * block_len;
         let half = (ring.capacity() as u64 / 2).max(1) * block_len;
-        if segments >= self.told_of + half { segments } else { 0 }
+        if segments >= self.writing.announced + half { segments } else { 0 }
     }
 
     /// How messages name a segment, counted from 1.

@@ -4,7 +4,7 @@ use engine::Time;
 use wire::norm::{Ack, Body, NodeId, NodeList};
 
 use super::{Receiver, SenderId, is_listed};
-use crate::norm::answers::Heard;
+use crate::norm::answers::Known;
 use crate::norm::core::{Alarm, Core};
 use crate::norm::indication::{Failure, Indication};
 use crate::path::{Burst, Class};
@@ -12,7 +12,7 @@ use crate::path::{Burst, Class};
 impl Receiver {
     /// The sender's session is over (§4.2.3.2): what is not here does not come any more.
     pub(super) fn on_end(&mut self, core: &mut Core, now: Time) {
-        if std::mem::replace(&mut self.has_ended, true) {
+        if self.life.end() {
             return;
         }
         let SenderId { path: peer, node: NodeId(node) } = self.sender;
@@ -36,13 +36,13 @@ impl Receiver {
         if core.config.receiver.silent || !is_listed(core.node, ackers) {
             return;
         }
-        match self.answers.hear(kind, id) {
-            Heard::New => {
+        match self.answers.ask(kind, id) {
+            Known::New => {
                 let SenderId { path: peer, node: NodeId(node) } = self.sender;
                 core.user.indicate(Indication::Question { peer, node, kind, id });
             }
-            Heard::Answered => self.want_answer(core, now),
-            Heard::Waiting => {}
+            Known::Answered => self.want_answer(core, now),
+            Known::Waiting => {}
         }
     }
 
@@ -64,10 +64,10 @@ impl Receiver {
     /// Answers within a round trip, so that not all do so at once (§5.5.3).
     fn want_answer(&mut self, core: &mut Core, now: Time) {
         if self.is_alone() {
-            self.answer_due = true;
+            self.answers.call();
             self.base.want(&mut core.shared, Class::Control);
         } else if !self.base.is_armed(Alarm::Answer) {
-            let wait = self.grtt.mul_f64(core.rng.unit());
+            let wait = self.timing.grtt.mul_f64(core.rng.unit());
             self.base.alarm(&mut core.shared, Alarm::Answer, now, wait);
         }
     }
@@ -81,7 +81,7 @@ impl Receiver {
             }
             self.answers.went(kind, id);
         }
-        self.answer_due = false;
+        self.answers.all_went();
         true
     }
 }

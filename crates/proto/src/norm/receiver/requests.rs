@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use engine::Time;
-use wire::norm::{
-    self, Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests,
-};
+use wire::norm::{Body, Extension, Extensions, FIELD_BITS_ASSUMED, Nack, RequestWriter, Requests};
 
 use super::{BACKOFF_OF_MANY, Receiver};
 use crate::norm::config::Nacking;
@@ -66,6 +64,11 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
+    /// Nothing is under way any more.
+    pub(super) fn stop(&mut self) {
+        (self.round, self.due) = (Round::Idle, false);
+    }
+
     pub(super) fn new() -> Self {
         Self {
             round: Round::Idle,
@@ -89,7 +92,8 @@ impl Receiver {
         }
         for request in requests.iter() {
             for (first, last) in request.ranges() {
-                let (from, to) = (self.unwrap(first.object), self.unwrap(last.object));
+                let (from, to) =
+                    (self.numbers.unwrap(first.object), self.numbers.unwrap(last.object));
                 for (_, object) in self.objects.range_mut(from..=to.max(from)) {
                     object.suppress(&request, first, last);
                 }
@@ -108,12 +112,14 @@ impl Receiver {
     /// Least time until repairs arrive.
     pub(super) fn holdoff(&self) -> Duration {
         let wait = match self.is_alone() {
-            true => self.grtt + self.grtt / 4 + self.nack.took,
+            true => self.timing.grtt + self.timing.grtt / 4 + self.nack.took,
             false => {
-                let most = self.grtt * (u32::from(self.backoff) + 2);
+                let most = self.timing.grtt * (u32::from(self.timing.backoff) + 2);
                 // A sender that does not collect requests answers sooner.
-                let known = self.nack.answered_in.filter(|_| self.backoff < BACKOFF_OF_MANY);
-                known.map_or(most, |wait| (wait + self.grtt / 4).clamp(self.grtt * 5 / 4, most))
+                let known = self.nack.answered_in.filter(|_| self.timing.backoff < BACKOFF_OF_MANY);
+                known.map_or(most, |wait| {
+                    (wait + self.timing.grtt / 4).clamp(self.timing.grtt * 5 / 4, most)
+                })
             }
         };
         wait.max(HOLDOFF_LEAST)
@@ -142,7 +148,9 @@ impl Receiver {
         let is_waiting = match self.nack.round {
             Round::Idle => false,
             Round::Backoff => true,
-            Round::Holdoff { since } => self.backoff >= BACKOFF_OF_MANY && now - wait < since,
+            Round::Holdoff { since } => {
+                self.timing.backoff >= BACKOFF_OF_MANY && now - wait < since
+            }
         };
         let config = &core.config.receiver;
         let is_mute = config.silent || config.nacking == Nacking::None || self.can_wait(core);
@@ -158,8 +166,8 @@ impl Receiver {
         for object in self.objects.values_mut() {
             object.forget_heard();
         }
-        let most = self.grtt * u32::from(self.backoff);
-        let wait = backoff(&mut core.rng, most, f64::from(self.group));
+        let most = self.timing.grtt * u32::from(self.timing.backoff);
+        let wait = backoff(&mut core.rng, most, f64::from(self.timing.group));
         self.base.alarm(&mut core.shared, Alarm::Nack, now, wait);
     }
 
@@ -175,7 +183,7 @@ impl Receiver {
     /// are repeated twice as often: the first that it carries again is never a round trip away.
     pub(super) fn answer_time(&self) -> Duration {
         let is_lost = self.is_alone() && self.nack.unanswered >= 2;
-        let round_trip = if is_lost { self.grtt / 2 } else { self.grtt };
+        let round_trip = if is_lost { self.timing.grtt / 2 } else { self.timing.grtt };
         round_trip + self.nack.took
     }
 
@@ -205,14 +213,14 @@ impl Receiver {
             let others = if lacks.is_some() { &joined[..] } else { &[] };
             let body = Body::Nack(Nack {
                 server: self.sender.node,
-                instance: self.instance,
-                grtt_response: self.response(now),
-                cc: self.feedback(),
+                instance: self.life.instance,
+                grtt_response: self.feedback.response(now),
+                cc: self.feedback.report(self.timing.grtt),
                 others: Extensions::new(others),
                 requests,
             });
             self.say(core, burst, body);
-            self.told(core, now);
+            self.feedback_left(core, now);
             self.nack.unanswered =
                 self.nack.unanswered.saturating_add(u32::from(self.nack.sent == 1));
         } else if self.nack.sent == 1 {
@@ -264,7 +272,7 @@ impl Receiver {
         if !self.is_alone() {
             return 0;
         }
-        let named = self.probe.and_then(|probe| probe.rate).map(|rate| norm::rate(rate) * 8.0);
+        let named = self.feedback.sender_rate().map(|rate| rate * 8.0);
         let named = named.filter(|rate| *rate < RATE_UNKNOWN).map(|rate| rate as u64);
         let forward = named.or(self.nack.arrivals.bps());
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));

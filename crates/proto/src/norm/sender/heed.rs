@@ -163,7 +163,7 @@ impl Sender {
     }
 
     /// Takes note of who is there, and how long the way takes.
-    pub(super) fn heard(
+    pub(super) fn on_feedback(
         &mut self,
         core: &mut Core,
         now: Time,
@@ -192,10 +192,9 @@ impl Sender {
         self.judge_group(core);
         if core.config.sender.end == EndGame::Acknowledged
             && !self.is_group
-            && let Some(flush) = self.flush.as_mut().filter(|flush| flush.sent > 0)
+            && self.flushes.repeat()
         {
             // Only now is it known whom to ask.
-            flush.due = true;
             self.base.want(&mut core.shared, Class::Control);
         }
     }
@@ -228,10 +227,7 @@ impl Sender {
         // life, and might go on to ask for what there never was.
         let is_sending = !self.objects.is_empty();
         if is_private && self.is_group && is_sending && !cc.flags.contains(CcFlags::CLR) {
-            let lowest =
-                self.suppressing.filter(|other| norm::rate(other.rate) <= norm::rate(cc.rate));
-            self.suppressing = lowest.or(Some(cc));
-            self.adv_due = true;
+            self.repairs.suppress(cc);
             self.base.want(&mut core.shared, Class::Control);
         }
         self.hasten(core, now);

@@ -5,7 +5,9 @@ use std::time::Duration;
 use engine::Time;
 use wire::norm::{Ack, Body, Command, Extensions, FIELD_BITS_ASSUMED, NodeId, NodeList, Position};
 
-use super::{Alarm, Class, Core, EndGame, FLUSH_HEADER, Failure, Outgoing, Sender};
+use super::flush::FLUSH_HEADER;
+use super::{Alarm, Class, Core, Failure, Outgoing, Sender};
+use crate::norm::config::EndGame;
 use crate::norm::indication::Indication;
 use crate::norm::members::{Members, Persistence};
 use crate::path::Burst;
@@ -147,7 +149,7 @@ impl Sender {
             return;
         };
         let is_asking = core.config.sender.end == EndGame::Acknowledged;
-        let is_idle = stream.is_idle() && !self.is_collecting;
+        let is_idle = stream.is_idle() && !self.repairs.is_collecting();
         let sent = stream.segments_sent();
         let at = match &flow.mark {
             Some(mark) if is_idle && (mark.at < sent || !mark.is_end) => sent,
@@ -161,7 +163,7 @@ impl Sender {
             None if is_asking => stream.half_sent(),
             None => 0,
         };
-        if at > stream.told_of() {
+        if at > stream.segments_announced() {
             let octets = stream.octets_before(at);
             let wait = flow.next.since(now);
             let due = wait.is_zero();
@@ -258,7 +260,7 @@ impl Sender {
         if !is_over {
             return;
         }
-        stream.was_told_of(mark.at);
+        stream.was_announced(mark.at);
         let (id, octets, acknowledged) = (stream.id, mark.octets, standing.have);
         core.user.indicate(Indication::Flushed { id, octets, acknowledged });
         self.end_mark(core);
@@ -274,7 +276,7 @@ impl Sender {
         let is_asking = core.config.sender.end == EndGame::Acknowledged;
         let stream = self.objects.back().filter(|object| object.is_open_stream());
         let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else { return true };
-        let is_held = self.is_collecting || stream.has_repairs();
+        let is_held = self.repairs.is_collecting() || stream.has_repairs();
         let Some(mark) = flow.mark.as_mut().filter(|mark| mark.due && !is_held) else {
             return true;
         };

@@ -9,6 +9,7 @@ mod group;
 mod groups;
 mod hostile;
 mod outages;
+mod pipe;
 mod policies;
 mod random;
 mod stores;

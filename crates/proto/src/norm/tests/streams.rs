@@ -5,17 +5,14 @@ use std::time::Duration;
 use engine::{Input, PathEvent, Rng};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use wire::norm::{Body, Command, Message, STREAM_HEADER_LEN, StreamHeader};
 
+use super::pipe::{Pipe, brief};
 use super::world::{PATH, World, content};
 use crate::norm::{
-    Config, Content, EndGame, Failure, Indication, Join, ObjectId, Piece, RequestError, Scheme,
-    SendRequest, StreamOptions,
+    Config, Content, EndGame, Failure, Indication, Join, Piece, RequestError, Scheme, SendRequest,
+    StreamOptions,
 };
 use crate::timer::Timer;
-
-/// Nothing happens for so long but probes.
-const QUIET: Duration = Duration::from_secs(60);
 
 /// Settings with which probes are rare.
 fn quiet() -> Config {
@@ -36,195 +33,6 @@ fn small() -> Config {
     sender.tail_parity = false;
     config.receiver.streams = Some(Join::Heard);
     config
-}
-
-/// A writer and a reader.
-pub(super) struct Pipe {
-    pub(super) world: World,
-    pub(super) id: ObjectId,
-    /// What was handed in and not taken yet.
-    pub(super) waiting: Vec<u8>,
-    pub(super) read: Vec<Piece>,
-    pub(super) reads: bool,
-    seen: [usize; 2],
-}
-
-impl Pipe {
-    pub(super) fn of(configs: [Config; 2], options: StreamOptions) -> Self {
-        Self::on(World::new(configs), options)
-    }
-
-    pub(super) fn on(mut world: World, options: StreamOptions) -> Self {
-        let id = world.request(Content::Stream(options), "stream");
-        Self { world, id, waiting: Vec::new(), read: Vec::new(), reads: true, seen: [0, 0] }
-    }
-
-    pub(super) fn with(config: &Config, buffer: usize) -> Self {
-        let options = StreamOptions { buffer, push: false };
-        Self::of([config.clone(), config.clone()], options)
-    }
-
-    pub(super) fn write(&mut self, octets: &[u8]) {
-        self.waiting.extend_from_slice(octets);
-        self.push();
-    }
-
-    fn push(&mut self) {
-        let (now, id) = (self.world.now, self.id);
-        let taken = self.world.sides[0].engine.write(now, id, &self.waiting);
-        self.waiting.drain(..taken.expect("it is open"));
-        self.world.drain(0);
-    }
-
-    pub(super) fn flush(&mut self) {
-        let (now, id) = (self.world.now, self.id);
-        self.world.sides[0].engine.flush(now, id).expect("it is open");
-        self.world.drain(0);
-    }
-
-    pub(super) fn begin_message(&mut self) {
-        let (now, id) = (self.world.now, self.id);
-        self.world.sides[0].engine.begin_message(now, id).expect("it is open");
-    }
-
-    pub(super) fn close(&mut self) {
-        let (now, id) = (self.world.now, self.id);
-        self.world.sides[0].engine.close(now, id).expect("it is open");
-        self.world.drain(0);
-    }
-
-    /// What users of both sides do when they are told something.
-    pub(super) fn serve(&mut self) {
-        for side in 0..2 {
-            while let Some(told) = self.world.sides[side].indications.get(self.seen[side]).cloned()
-            {
-                self.seen[side] += 1;
-                match told {
-                    Indication::Writable { .. } if side == 0 && !self.waiting.is_empty() => {
-                        self.push();
-                    }
-                    Indication::Readable { id } if self.reads => self.fetch(id),
-                    _ => {}
-                }
-            }
-        }
-    }
-
-    pub(super) fn fetch(&mut self, id: ObjectId) {
-        let now = self.world.now;
-        while let Some(piece) = self.world.sides[1].engine.read(now, id) {
-            self.read.push(piece);
-        }
-        self.world.drain(1);
-    }
-
-    /// Runs until nothing but a probe of the round trip is left to happen.
-    pub(super) fn run(&mut self) {
-        for _ in 0..2_000_000 {
-            self.serve();
-            if !self.world.next_is_by(self.world.now + QUIET) || !self.world.step() {
-                return;
-            }
-        }
-        panic!("no end at {}: {:?}", self.world.now, self.world.sides[0].engine.objects().next());
-    }
-
-    pub(super) fn run_for(&mut self, time: Duration) {
-        let until = self.world.now + time;
-        while self.world.next_is_by(until) {
-            self.world.step();
-            self.serve();
-        }
-        self.world.run_until(until);
-        self.serve();
-    }
-
-    /// All octets that were read, which must follow each other.
-    pub(super) fn octets(&self) -> Vec<u8> {
-        let mut all = Vec::new();
-        for piece in &self.read {
-            match piece {
-                Piece::Octets { offset, octets, .. } => {
-                    assert_eq!(*offset, all.len() as u64);
-                    all.extend_from_slice(octets);
-                }
-                Piece::Gap { .. } => panic!("{piece:?}"),
-            }
-        }
-        all
-    }
-
-    /// What was read, in one run between two gaps each: where it begins, and its octets.
-    fn runs(&self) -> Vec<(u64, Vec<u8>)> {
-        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
-        let mut gap = None;
-        for piece in &self.read {
-            match (piece, runs.last_mut()) {
-                (Piece::Octets { offset, octets, .. }, Some((from, run))) if gap.is_none() => {
-                    assert_eq!(*offset, *from + run.len() as u64);
-                    run.extend_from_slice(octets);
-                }
-                (Piece::Octets { offset, octets, .. }, _) => {
-                    assert!(gap.take().is_none_or(|gap| gap == *offset));
-                    runs.push((*offset, octets.to_vec()));
-                }
-                (Piece::Gap { from, to }, Some((start, run))) => {
-                    assert_eq!(*from, *start + run.len() as u64);
-                    gap = Some(*to);
-                }
-                (Piece::Gap { .. }, None) => panic!("a gap before the first octet"),
-            }
-        }
-        runs
-    }
-
-    /// What was sent, without times, probes of the round trip and answers to them.
-    fn told(&self) -> Vec<String> {
-        let log = self.world.log.iter();
-        let lines = log.filter_map(|(_, side, datagram, lost)| {
-            let words = brief(datagram)?;
-            let from = if *side == 0 { '>' } else { '<' };
-            Some(format!("{from}{} {words}", if *lost { "x" } else { "" }))
-        });
-        lines.collect()
-    }
-
-    /// How the stream ended at both sides.
-    fn ends(&self) -> [Option<Result<(), Failure>>; 2] {
-        [0, 1].map(|side| self.world.finished(side).map(|end| end.result.clone()))
-    }
-}
-
-fn brief(datagram: &[u8]) -> Option<String> {
-    let message = Message::decode(datagram).expect("nodes send messages");
-    Some(match message.body {
-        Body::Info(_) => "INFO".to_owned(),
-        Body::Data(data) => {
-            let (block, symbol) = (data.id.block, data.id.symbol);
-            if symbol >= 4 {
-                return Some(format!("{block}/{symbol}"));
-            }
-            let (header, octets) = StreamHeader::decode(data.payload).expect("a segment");
-            assert_eq!(data.payload.len(), STREAM_HEADER_LEN + octets.len());
-            format!("{block}/{symbol} {}+{}", header.offset, header.len)
-        }
-        Body::Command(Command::Flush { id, .. }) => format!("FLUSH {}/{}", id.block, id.symbol),
-        Body::Command(Command::Squelch { id, .. }) => format!("SQUELCH {}", id.block),
-        Body::Command(_) => return None,
-        Body::Nack(nack) => {
-            let ranges = nack.requests.iter().flat_map(|request| {
-                let ranges = request.ranges().collect::<Vec<_>>();
-                ranges.into_iter().map(|(first, last)| (first.id, last.id))
-            });
-            let words: Vec<_> = ranges
-                .map(|(a, b)| format!("{}/{}-{}/{}", a.block, a.symbol, b.block, b.symbol))
-                .collect();
-            format!("NACK {}", words.join(" "))
-        }
-        Body::Ack(ack) if ack.payload.is_empty() => return None,
-        Body::Ack(_) => "ACK".to_owned(),
-        Body::Report(_) => "REPORT".to_owned(),
-    })
 }
 
 #[test]
@@ -272,7 +80,7 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
         "> FLUSH 0/3",
         "< ACK",
     ];
-    assert_eq!(pipe.told(), lines);
+    assert_eq!(pipe.transcript(), lines);
     let flushed = |side: usize| {
         let told = pipe.world.sides[side].indications.iter();
         told.filter_map(|told| match told {
@@ -287,7 +95,11 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
 
 /// What is said after some octets were written and the stream was closed, when messages are lost
 /// that have these words, each with its number among those of the same words.
-fn told(config: &Config, octets: usize, lost: &'static [(&'static str, usize)]) -> Vec<String> {
+fn transcript(
+    config: &Config,
+    octets: usize,
+    lost: &'static [(&'static str, usize)],
+) -> Vec<String> {
     let mut pipe = Pipe::with(config, 10_000);
     let mut seen = std::collections::BTreeMap::new();
     pipe.world.lose = Box::new(move |_, _, datagram| {
@@ -301,8 +113,8 @@ fn told(config: &Config, octets: usize, lost: &'static [(&'static str, usize)]) 
     pipe.close();
     pipe.run();
     assert_eq!(pipe.octets(), octets);
-    assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))], "{:#?}", pipe.told());
-    pipe.told()
+    assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))], "{:#?}", pipe.transcript());
+    pipe.transcript()
 }
 
 #[test]
@@ -323,7 +135,7 @@ fn a_block_that_is_full_is_mended_by_parity() {
         "< ACK",
         "< ACK",
     ];
-    assert_eq!(told(&small(), 500, &[("0/1 100+100", 0)]), lines);
+    assert_eq!(transcript(&small(), 500, &[("0/1 100+100", 0)]), lines);
 }
 
 #[test]
@@ -342,7 +154,7 @@ fn a_block_that_is_not_full_is_mended_by_its_segments() {
         "< ACK",
         "< ACK",
     ];
-    assert_eq!(told(&small(), 200, &[("0/0 0+100", 0), ("0/2 200+0", 0)]), lines);
+    assert_eq!(transcript(&small(), 200, &[("0/0 0+100", 0), ("0/2 200+0", 0)]), lines);
 }
 
 #[test]
@@ -369,9 +181,9 @@ fn a_block_that_is_lost_is_sent_again() {
         "> FLUSH 1/1",
         "< ACK",
     ];
-    let mut told = told(&config, 450, lost);
-    told.truncate(lines.len());
-    assert_eq!(told, lines);
+    let mut transcript = transcript(&config, 450, lost);
+    transcript.truncate(lines.len());
+    assert_eq!(transcript, lines);
 }
 
 #[test]
@@ -401,7 +213,7 @@ fn losses_of_everything_are_made_up_for() {
         pipe.run();
         pipe.close();
         pipe.run();
-        assert!(pipe.octets() == octets, "{seed}: {:#?}", pipe.told());
+        assert!(pipe.octets() == octets, "{seed}: {:#?}", pipe.transcript());
         assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))], "{seed}");
     }
 }
@@ -507,7 +319,7 @@ fn what_was_overwritten_is_refused_and_the_gap_told() {
     pipe.run();
     pipe.close();
     pipe.run();
-    assert!(pipe.told().contains(&"> SQUELCH 1".to_owned()), "{:#?}", pipe.told());
+    assert!(pipe.transcript().contains(&"> SQUELCH 1".to_owned()), "{:#?}", pipe.transcript());
     let runs = pipe.runs();
     let [(0, first), (200, rest)] = &runs[..] else { panic!("{runs:?}") };
     assert!(first[..] == octets[..100] && rest[..600] == octets[200..] && rest.len() == 1_400);
@@ -784,7 +596,7 @@ proptest! {
         prop_assert!(pipe.waiting.is_empty());
         pipe.close();
         pipe.run();
-        prop_assert!(pipe.octets() == octets, "{:#?}", pipe.told());
+        prop_assert!(pipe.octets() == octets, "{:#?}", pipe.transcript());
         prop_assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
         for side in &pipe.world.sides {
             prop_assert!(side.engine.memory() < 60_000, "{}", side.engine.memory());

@@ -1,0 +1,137 @@
+//! Readable part of a stream: its bytes in order, and its gaps.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+use wire::norm::StreamHeader;
+
+use super::PIECE_COST;
+use crate::norm::core::Core;
+use crate::norm::indication::Piece;
+use crate::storage::Storage as _;
+
+/// Bytes collected into one piece as long as nobody fetches them.
+const PIECE: usize = 64 << 10;
+
+/// The last bytes to read: more may join them.
+#[derive(Debug)]
+struct Last {
+    offset: u64,
+    octets: BytesMut,
+    messages: Vec<usize>,
+}
+
+/// Error in the bytes of a stream: its segments contradict each other.
+pub(super) struct Contradiction;
+
+/// Pieces of a stream that wait for the user.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// Bytes before the next to append.
+    offset: Option<u64>,
+    ready: VecDeque<Piece>,
+    last: Option<Last>,
+    /// Whether the user knows that there is something to read.
+    is_announced: bool,
+    has_ended: bool,
+    has_gap: bool,
+    appended: u64,
+}
+
+impl Pieces {
+    /// Bytes appended so far.
+    pub(super) fn appended(&self) -> u64 {
+        self.appended
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    pub(super) fn has_gap(&self) -> bool {
+        self.has_gap
+    }
+
+    /// Whether there is nothing to read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.last.is_none()
+    }
+
+    /// Whether the user is to learn that there is something to read, which is once.
+    pub(super) fn announce(&mut self) -> bool {
+        !self.is_empty() && !std::mem::replace(&mut self.is_announced, true)
+    }
+
+    /// Appends a segment.
+    pub(super) fn append(
+        &mut self,
+        core: &mut Core,
+        header: StreamHeader,
+        octets: &[u8],
+    ) -> Result<(), Contradiction> {
+        let expected = self.offset.unwrap_or(u64::from(header.offset));
+        let ahead = header.offset.wrapping_sub(expected as u32);
+        if ahead > u32::MAX / 2 {
+            return Err(Contradiction);
+        }
+        let offset = expected + u64::from(ahead);
+        if ahead > 0 {
+            self.has_gap = true;
+            self.end_piece();
+            core.shared.room.unwritten += PIECE_COST;
+            self.ready.push_back(Piece::Gap { from: expected, to: offset });
+        }
+        self.offset = Some(offset + octets.len() as u64);
+        self.has_ended = header.is_end();
+        if octets.is_empty() {
+            return Ok(());
+        }
+        if self.last.as_ref().is_some_and(|last| last.octets.len() + octets.len() > PIECE) {
+            self.end_piece();
+        }
+        self.appended += octets.len() as u64;
+        core.shared.room.unwritten += octets.len();
+        let last = self.last.get_or_insert_with(|| {
+            core.shared.room.unwritten += PIECE_COST;
+            Last { offset, octets: BytesMut::new(), messages: Vec::new() }
+        });
+        let at = last.octets.len();
+        last.messages
+            .extend(header.message_start.checked_sub(1).map(|at_in| at + usize::from(at_in)));
+        last.octets.extend_from_slice(octets);
+        Ok(())
+    }
+
+    fn end_piece(&mut self) {
+        if let Some(Last { offset, octets, messages }) = self.last.take() {
+            self.ready.push_back(Piece::Octets { offset, octets: octets.freeze(), messages });
+        }
+    }
+
+    /// Takes the next piece.
+    pub(super) fn read(&mut self, core: &mut Core) -> Option<Piece> {
+        if self.ready.is_empty() {
+            self.end_piece();
+        }
+        let piece = self.ready.pop_front();
+        self.is_announced &= !self.is_empty();
+        piece.iter().for_each(|piece| core.shared.written(cost(piece)));
+        piece
+    }
+
+    /// Gives up what nobody reads any more.
+    pub(super) fn clear(&mut self, core: &mut Core) {
+        self.end_piece();
+        for piece in std::mem::take(&mut self.ready) {
+            core.shared.written(cost(&piece));
+        }
+    }
+}
+
+fn cost(piece: &Piece) -> usize {
+    PIECE_COST
+        + match piece {
+            Piece::Octets { octets, .. } => octets.len(),
+            Piece::Gap { .. } => 0,
+        }
+}

@@ -1,0 +1,168 @@
+//! Parity of an object: what is sent unasked with each block, and what is made for repairs.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use wire::norm::PayloadId;
+
+use super::Shape;
+use crate::fec::Encoder;
+use crate::norm::bits::Bits;
+
+/// Blocks of which parity is computed for repairs at one time.
+const BLOCKS_AHEAD: usize = 8;
+
+/// Parity that is sent unasked with the block under way.
+#[derive(Debug, Default)]
+pub(super) struct UnaskedParity {
+    encoder: Option<Encoder>,
+    /// Parity segments of this block.
+    count: u16,
+    /// Number of the object's first block among all that were sent.
+    first_block: Option<u64>,
+}
+
+impl UnaskedParity {
+    pub(super) fn count(&self) -> u16 {
+        self.count
+    }
+
+    pub(super) fn first_block(&self) -> Option<u64> {
+        self.first_block
+    }
+
+    /// A block begins that has so much parity.
+    pub(super) fn begin(&mut self, count: u16) {
+        self.count = count;
+    }
+
+    /// A block left first, with this number among all that were sent.
+    pub(super) fn number(&mut self, block: u64) {
+        self.first_block.get_or_insert(block);
+    }
+
+    /// Adds a source segment of the block.
+    pub(super) fn add(&mut self, shape: &Shape, symbol: u16, data: &[u8]) {
+        if self.count == 0 {
+            return;
+        }
+        if self.encoder.as_ref().map_or(0, Encoder::room) < usize::from(self.count) {
+            self.encoder = shape.coding.encoder(shape.symbol_len, self.count);
+        }
+        if let Some(encoder) = self.encoder.as_mut() {
+            if symbol == 0 {
+                encoder.reset_rows(0..usize::from(self.count));
+            }
+            encoder.add(symbol, data);
+        }
+    }
+
+    /// Parity segment of the block, if it has so many.
+    pub(super) fn segment(&mut self, row: u16) -> Option<&[u8]> {
+        let encoder = self.encoder.as_mut().filter(|_| row < self.count)?;
+        Some(encoder.parity(usize::from(row)))
+    }
+
+    /// Parity segments in memory.
+    pub(super) fn room(&self) -> usize {
+        self.encoder.as_ref().map_or(0, Encoder::room)
+    }
+}
+
+/// Parity that is made for repairs.
+#[derive(Debug, Default)]
+pub(super) struct RepairParity {
+    /// Parity to compute, in order of the blocks.
+    plans: BTreeMap<u32, Bits>,
+    /// Blocks that are being read for that.
+    reading: Vec<(u32, Bits)>,
+    /// Parity that waits to be sent.
+    ready: VecDeque<(PayloadId, Bytes)>,
+}
+
+impl RepairParity {
+    pub(super) fn is_empty(&self) -> bool {
+        self.plans.is_empty() && self.reading.is_empty() && self.ready.is_empty()
+    }
+
+    /// Blocks that wait.
+    pub(super) fn planned(&self) -> usize {
+        self.plans.len()
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum()
+    }
+
+    /// Plans parity segments of a block, counted from the first one, but for those that are queued.
+    /// Returns whether there was room for them among `most` blocks.
+    pub(super) fn plan(
+        &mut self,
+        (block, block_len): (u32, u16),
+        rows: impl Iterator<Item = u16>,
+        most: usize,
+    ) -> bool {
+        let reading = self.reading.iter().find(|(other, _)| *other == block);
+        let mut ready = Bits::new();
+        for (id, _) in self.ready.iter().filter(|(id, _)| id.block == block) {
+            ready.insert(id.symbol);
+        }
+        let is_read = |row: &u16| reading.is_some_and(|(_, rows)| rows.contains(*row));
+        let rows = rows.filter(|row| !is_read(row) && !ready.contains(block_len + row));
+        let mut rows = rows.peekable();
+        if rows.peek().is_none() {
+            return true;
+        }
+        if !self.plans.contains_key(&block) && self.plans.len() >= most {
+            return false;
+        }
+        let plan = self.plans.entry(block).or_default();
+        rows.for_each(|row| _ = plan.insert(row));
+        true
+    }
+
+    /// Next block of which parity is to be made now, and which.
+    pub(super) fn next(&mut self) -> Option<(u32, Bits)> {
+        let has_room = self.reading.len() < BLOCKS_AHEAD && self.ready.len() < 4 * BLOCKS_AHEAD;
+        if has_room { self.plans.pop_first() } else { None }
+    }
+
+    /// A block is being read.
+    pub(super) fn reads(&mut self, block: u32, rows: Bits) {
+        self.reading.push((block, rows));
+    }
+
+    /// A block was read: the parity that is to be made of it.
+    pub(super) fn read(&mut self, block: u32) -> Option<Bits> {
+        let at = self.reading.iter().position(|(other, _)| *other == block)?;
+        Some(self.reading.remove(at).1)
+    }
+
+    /// Makes parity of a block.
+    pub(super) fn make(&mut self, shape: &Shape, block: u32, rows: &Bits, data: &[u8]) {
+        let block_len = shape.block_len(block);
+        for (row, parity) in shape.coding.rows(shape.symbol_len, data, rows) {
+            self.ready.push_back((shape.id(block, block_len + row), parity));
+        }
+    }
+
+    /// Next segment to send.
+    pub(super) fn front(&self) -> Option<(PayloadId, &Bytes)> {
+        self.ready.front().map(|(id, parity)| (*id, parity))
+    }
+
+    /// It was sent.
+    pub(super) fn front_sent(&mut self) {
+        self.ready.pop_front();
+    }
+
+    /// A block is no longer here.
+    pub(super) fn forget(&mut self, block: u32) {
+        self.plans.remove(&block);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.plans.clear();
+        self.ready.clear();
+    }
+}

@@ -1,0 +1,175 @@
+//! Requests for repairs: collected, repeated, repaired or refused (RFC 5740 §4.2.3, §5.4).
+
+use engine::Time;
+use wire::norm::{
+    self, Body, CcFeedback, Command, Extensions, FIELD_BITS_ASSUMED, Nack, NodeId, ObjectList,
+    PayloadId, Position, RequestWriter,
+};
+
+use super::Sender;
+use crate::norm::coding::first_id;
+use crate::norm::core::{Alarm, Core};
+use crate::norm::outgoing::Outgoing;
+use crate::path::{Burst, Class};
+
+/// Requests under way.
+#[derive(Debug, Default)]
+pub(super) struct Repairs {
+    /// Whether requests are being collected.
+    is_collecting: bool,
+    /// Whether requests and reports are to be repeated to receivers that do not receive them.
+    adv_due: bool,
+    /// Objects that were requested and are no longer here.
+    squelch: Option<Position>,
+    /// Lowest report that not all receive.
+    suppressing: Option<CcFeedback>,
+}
+
+impl Repairs {
+    pub(super) fn is_collecting(&self) -> bool {
+        self.is_collecting
+    }
+
+    pub(super) fn is_advertisement_due(&self) -> bool {
+        self.adv_due
+    }
+
+    /// A receiver reports what the others do not receive: the lowest rate is repeated.
+    pub(super) fn suppress(&mut self, cc: CcFeedback) {
+        let is_lower = |other: &CcFeedback| norm::rate(other.rate) <= norm::rate(cc.rate);
+        self.suppressing = self.suppressing.filter(is_lower).or(Some(cc));
+        self.adv_due = true;
+    }
+
+    /// Nothing is left to repair.
+    pub(super) fn stop(&mut self) {
+        (self.is_collecting, self.adv_due) = (false, false);
+        self.suppressing = None;
+    }
+}
+
+impl Sender {
+    /// A receiver asks for repairs (§5.4.1). `is_private` if the others did not hear it.
+    pub(crate) fn on_nack(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        node: NodeId,
+        nack: &Nack<'_>,
+        is_private: bool,
+    ) {
+        self.on_feedback(core, now, node, (nack.grtt_response, nack.cc, is_private));
+        let noted = self.note_requests(core, now, nack);
+        if !noted.any {
+            return;
+        }
+        if let Some(number) = noted.first {
+            self.members.lacks(node, number);
+            self.stream_lacks(node);
+        }
+        let wait = self.voice.aggregation();
+        if is_private && self.is_group && !wait.is_zero() {
+            let most = core.config.limits.repairs;
+            self.objects.iter_mut().for_each(|object| object.publish(most));
+            self.repairs.adv_due = true;
+            self.base.want(&mut core.shared, Class::Control);
+        }
+        if wait.is_zero() || !core.config.sender.collect {
+            self.commit(core, now);
+        } else if !self.repairs.is_collecting {
+            self.repairs.is_collecting = true;
+            self.base.alarm(&mut core.shared, Alarm::Aggregate, now, wait);
+        }
+        self.check_flush(core, now);
+    }
+
+    /// A receiver asks for what is no longer here (§4.2.3, SQUELCH).
+    pub(super) fn refuse_unknown(&mut self, core: &mut Core, number: u16, at: Position) {
+        let behind = number.wrapping_sub(self.next_number as u16) < 0x8000;
+        if behind {
+            return;
+        }
+        self.refuse(core, number, at.id);
+    }
+
+    pub(super) fn refuse(&mut self, core: &mut Core, number: u16, id: PayloadId) {
+        if self.base.is_armed(Alarm::Squelch) {
+            return;
+        }
+        self.repairs.squelch = Some(Position { fec: core.config.sender.fec, object: number, id });
+        self.base.want(&mut core.shared, Class::Control);
+    }
+
+    /// Says what no longer is sent: everything before the first object that is here.
+    pub(super) fn emit_squelch(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let Some(at) = self.repairs.squelch else { return true };
+        // One that is still being opened will be sent, too.
+        let first = self.objects.front();
+        // From there on there is something; what was asked for beyond that is named.
+        let position = first.map_or(
+            Position { object: self.next_number as u16, id: first_id(at.fec), ..at },
+            |object| {
+                let id = object.first_id().unwrap_or_else(|| first_id(at.fec));
+                Position { object: object.number(), id, ..at }
+            },
+        );
+        // Of a stream that is here it is the first block that says what is no more.
+        let is_behind = (1..0x8000).contains(&at.object.wrapping_sub(position.object));
+        let invalid = [at.object];
+        let invalid = if is_behind { &invalid[..] } else { &[] };
+        let body = Body::Command(Command::Squelch {
+            sender: self.voice.header(),
+            fec: position.fec,
+            object: position.object,
+            id: position.id,
+            invalid: ObjectList::new(invalid),
+            others: Extensions::NONE,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        self.repairs.squelch = None;
+        // Once for each round trip is enough.
+        let wait = self.voice.twice();
+        self.base.alarm(&mut core.shared, Alarm::Squelch, burst.departure(), wait);
+        true
+    }
+
+    /// Repeats what was asked for, for receivers that do not hear each other (§4.2.3).
+    pub(super) fn emit_repair_adv(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
+        let mut room = vec![0; burst.mtu().saturating_sub(16)];
+        let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
+        let fec = core.config.sender.fec;
+        let is_all = self.objects.iter().all(|object| object.advertise(fec, &mut writer));
+        let flags = if is_all { 0 } else { Command::REPAIR_ADV_LIMIT };
+        let body = Body::Command(Command::RepairAdv {
+            sender: self.voice.header(),
+            flags,
+            cc: self.repairs.suppressing,
+            requests: writer.finish(),
+            others: Extensions::NONE,
+        });
+        if !self.voice.say(core, burst, body) {
+            return false;
+        }
+        self.repairs.adv_due = false;
+        self.repairs.suppressing = None;
+        self.objects.iter_mut().for_each(Outgoing::was_published);
+        true
+    }
+
+    /// Turns what was asked for into repairs.
+    pub(super) fn commit(&mut self, core: &mut Core, now: Time) {
+        self.repairs.is_collecting = false;
+        let is_last =
+            core.config.sender.tail_parity && self.objects.iter().all(Outgoing::is_ending);
+        for object in &mut self.objects {
+            object.commit(core, now, &mut self.voice, is_last);
+        }
+        if self.objects.iter().any(Outgoing::has_repairs) {
+            self.base.want(&mut core.shared, Class::Repair);
+        }
+        self.check_flush(core, now);
+        self.check_stream(core, now);
+    }
+}
