@@ -9,7 +9,7 @@ use crate::tcp::config::Options;
 use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
 
-/// Time by which a paced connection may run ahead, so that a fast one sends several segments at once.
+/// Time by which a paced connection may run ahead, so that a fast one sends several at once.
 const BURST: Duration = Duration::from_millis(1);
 
 /// Congestion control, and when data was sent and may be sent.
