@@ -271,10 +271,10 @@ impl Core {
         let Some(data) = self.data.remove(&id) else { return };
         match data.way {
             Way::Connecting(ticket) => {
-                self.give_up(ticket, Effect::Stream(StreamEffect::StopConnecting { ticket }))
+                self.give_up(ticket, Effect::Stream(StreamEffect::StopConnecting { ticket }));
             }
             Way::Listening(ticket) => {
-                self.give_up(ticket, Effect::Stream(StreamEffect::StopListening { ticket }))
+                self.give_up(ticket, Effect::Stream(StreamEffect::StopListening { ticket }));
             }
             Way::Up { path, .. } => {
                 self.data_paths.remove(&path);

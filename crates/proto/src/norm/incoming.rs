@@ -651,9 +651,8 @@ impl Incoming {
         };
         match (job, answer) {
             (Job::Open, Completion::Opened { file, .. }) => {
-                if self.sink.opened(core, file) {
-                    self.check_complete(core);
-                }
+                self.sink.opened(core, file);
+                self.check_complete(core);
             }
             (Job::Write { .. }, _) => self.check_complete(core),
             (Job::Sync, _) if self.state == State::Syncing => self.synced(core),

@@ -180,7 +180,7 @@ impl Session {
         let Some(mut task) = self.drop_task() else { return };
         let completion = match answer {
             Ok(completion) => completion,
-            Err(error) => return self.edit_failed(&task, error, core),
+            Err(error) => return self.edit_failed(&task, &error, core),
         };
         match (edit, completion) {
             (Edit::OpenToRead, Completion::Opened { file, len, .. }) => {
@@ -232,7 +232,7 @@ impl Session {
         }
     }
 
-    fn edit_failed(&mut self, task: &Task, error: EffectError, core: &mut Core) {
+    fn edit_failed(&mut self, task: &Task, error: &EffectError, core: &mut Core) {
         if let Some(file) = task.file {
             core.effects.push_back(StoreEffect::Close { file }.into());
         }

@@ -125,17 +125,16 @@ impl Sink {
         core.shared.write(self.handle, file, offset, bytes, cost);
     }
 
-    /// The working file is open. Returns whether it is still wanted.
-    pub(super) fn opened(&mut self, core: &mut Core, file: FileId) -> bool {
+    /// The working file is open, which may be too late.
+    pub(super) fn opened(&mut self, core: &mut Core, file: FileId) {
         let Store::Opening(name) = self.store.clone() else {
             core.shared.close(file);
-            return false;
+            return;
         };
         self.store = Store::Open(name, file);
         for (offset, bytes) in std::mem::take(&mut self.parked) {
             self.write(core, file, offset, bytes);
         }
-        true
     }
 
     /// A write is done.

@@ -229,7 +229,7 @@ impl Desk {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Stream(StreamEffect::Connect { ticket, from, to, .. }) => {
-                _ = self.asked.insert(ticket, (from, to))
+                _ = self.asked.insert(ticket, (from, to));
             }
             Effect::Stream(StreamEffect::StopConnecting { ticket }) => {
                 self.asked.remove(&ticket).expect("it was asked for");

@@ -25,7 +25,7 @@ impl<A: Engine> OverTcp<A> {
         match effect {
             Effect::Store(_) => self.effects.push_back(effect),
             Effect::Path(effect) => self.path_effect(now, effect),
-            Effect::Stream(effect) => self.stream_effect(now, effect),
+            Effect::Stream(effect) => self.stream_effect(now, &effect),
         }
     }
 
@@ -47,8 +47,8 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    fn stream_effect(&mut self, now: Time, effect: StreamEffect) {
-        match effect {
+    fn stream_effect(&mut self, now: Time, effect: &StreamEffect) {
+        match *effect {
             StreamEffect::Connect { ticket, from, to, best_effort } => {
                 let peers = &self.config.peers;
                 let path = self.streams.new_path(|path| peers.contains_key(&path));
