@@ -19,6 +19,7 @@ pub mod packets;
 mod parallel;
 pub mod pep;
 pub mod preset;
+mod resolve;
 pub mod run;
 pub mod scenario;
 pub mod stats;
