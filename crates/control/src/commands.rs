@@ -9,85 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use engine::Time;
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use service::http::Refusal;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
 use crate::folder;
-use crate::list::{Entry, List};
-use crate::model::{self, CommandRequest, What};
+use crate::list::command::Record;
+use crate::model::{CommandRequest, What};
 use crate::state::{State, locked};
 
-/// How much of what a program wrote is kept.
-const OUTPUT_MAX: usize = 64 << 10;
 /// Programs that may run at a time.
 const RUNNING_MAX: usize = 64;
 /// How long after a program's end its output is waited for: something it started may hold it.
 const LINGER: Duration = Duration::from_millis(200);
-
-/// One that was started.
-#[derive(Debug)]
-pub(crate) struct Record {
-    request: CommandRequest,
-    /// The process that all of its processes end with, as long as there are any.
-    pid: Option<Pid>,
-    exit_code: Option<i32>,
-    output: VecDeque<u8>,
-    dropped: u64,
-    began: Time,
-    ended: Option<Time>,
-}
-
-/// Those that were started.
-pub(crate) type Commands = List<Record>;
-
-impl Record {
-    fn wrote(&mut self, bytes: &[u8]) {
-        self.output.extend(bytes);
-        let surplus = self.output.len().saturating_sub(OUTPUT_MAX);
-        self.output.drain(..surplus);
-        self.dropped += surplus as u64;
-    }
-}
-
-impl Entry for Record {
-    const KIND: &str = "command";
-    type Shown = model::Command;
-
-    fn is_over(&self) -> bool {
-        self.ended.is_some()
-    }
-
-    fn shown(&self, id: u64) -> model::Command {
-        let bytes: Vec<u8> = self.output.iter().copied().collect();
-        model::Command {
-            id,
-            host: self.request.host.clone(),
-            argv: self.request.argv.clone(),
-            running: self.ended.is_none(),
-            exit_code: self.exit_code,
-            output: String::from_utf8_lossy(&bytes).into_owned(),
-            output_before: self.dropped,
-            began: self.began.as_secs_f64(),
-            ended: self.ended.map(Time::as_secs_f64),
-        }
-    }
-}
-
-impl Commands {
-    /// Ends a program, and what it has started.
-    pub(crate) fn end(&self, id: u64) -> Result<(), Refusal> {
-        if let Some(pid) = self.get(id)?.pid {
-            // Its group: the first process of the namespace may not have asked yet to end with it.
-            // It may have ended just now.
-            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-        }
-        Ok(())
-    }
-}
 
 /// Starts a program; its number, by which it is asked for.
 pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, Refusal> {
@@ -185,26 +121,5 @@ async fn read(state: &State, id: u64, from: Option<impl AsyncRead + Unpin>) {
         if let Some(record) = locked(&state.commands).get_mut(id) {
             record.wrote(&buffer[..len]);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(ended: Option<Time>) -> Record {
-        let request = CommandRequest { host: "near".to_owned(), argv: vec!["true".to_owned()] };
-        let (output, began) = (VecDeque::new(), Time::ZERO);
-        Record { request, pid: None, exit_code: None, output, dropped: 0, began, ended }
-    }
-
-    #[test]
-    fn output_is_bounded() {
-        let mut one = record(None);
-        one.wrote(&vec![b'a'; OUTPUT_MAX]);
-        one.wrote(b"bc");
-        let shown = one.shown(1);
-        assert_eq!((shown.output.len(), shown.output_before), (OUTPUT_MAX, 2));
-        assert!(shown.output.ends_with("abc"));
     }
 }

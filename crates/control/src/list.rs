@@ -1,5 +1,8 @@
 //! What was asked for over the interface, of which only so much is remembered.
 
+pub(crate) mod command;
+pub(crate) mod transfer;
+
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;

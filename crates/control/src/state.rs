@@ -16,9 +16,9 @@ use transport::quantity::Span;
 use transport::quantity::Window;
 use transport::text;
 
-use crate::commands::Commands;
+use crate::list::command::Commands;
+use crate::list::transfer::Transfers;
 use crate::model::{self, CaptureRequest, Event, What};
-use crate::transfers::Transfers;
 
 /// Events that one who listens may be behind.
 const EVENTS: usize = 1024;

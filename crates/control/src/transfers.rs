@@ -4,117 +4,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use engine::Time;
-use lab::metrics::TransferMetrics;
 use lab::scenario::{SIZE, Scenario};
 use service::http::Refusal;
 use testbed::emulation::beside::{self, Wish};
-use transport::quantity::{Size, Span};
+use transport::quantity::Span;
 
-use crate::list::{Entry, List};
-use crate::model::{self, TransferRequest, TransferState, What};
+use crate::list::transfer::Record;
+use crate::model::{TransferRequest, What};
 use crate::state::{State, locked};
 
-/// Transfers that may be under way at a time.
-const RUNNING_MAX: usize = 8;
-/// Octets of their files, which are held in memory, at each of their ends.
-const BYTES_MAX: Size = Size(1 << 30);
 /// How long a transfer may take, unless said otherwise.
 const LIMIT: Duration = Duration::from_secs(600);
 /// How long a transfer that is stopped may take to end.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// One that was asked for.
-#[derive(Debug)]
-pub(crate) struct Record {
-    from: String,
-    to: String,
-    carrier: String,
-    bytes: u64,
-    began: Time,
-    ended: Option<Time>,
-    stopped: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-    result: Option<TransferMetrics>,
-    /// Why there is no result, or why it is no good one.
-    why: Option<String>,
-    /// Why the world was not to be trusted when it ended.
-    doubts: Vec<String>,
-}
-
-/// Those that were asked for.
-pub(crate) type Transfers = List<Record>;
-
-impl Record {
-    fn state(&self) -> TransferState {
-        match &self.result {
-            _ if self.ended.is_none() => TransferState::Running,
-            Some(result) if result.completed => TransferState::Completed,
-            Some(_) | None if self.stopped.load(Ordering::Relaxed) => TransferState::Stopped,
-            Some(_) | None => TransferState::Failed,
-        }
-    }
-}
-
-impl Entry for Record {
-    const KIND: &str = "transfer";
-    type Shown = model::Transfer;
-
-    fn is_over(&self) -> bool {
-        self.ended.is_some()
-    }
-
-    fn shown(&self, id: u64) -> model::Transfer {
-        model::Transfer {
-            id,
-            from: self.from.clone(),
-            to: self.to.clone(),
-            protocol: self.carrier.clone(),
-            bytes: self.bytes,
-            state: self.state(),
-            why: self.why.clone(),
-            began: self.began.as_secs_f64(),
-            ended: self.ended.map(Time::as_secs_f64),
-            trusted: self.ended.map(|_| self.doubts.is_empty()),
-            doubts: self.doubts.clone(),
-            result: self.result.clone(),
-        }
-    }
-}
-
-impl Transfers {
-    /// Whether there is room for one more, of so many octets.
-    fn check(&self, bytes: u64) -> Result<(), Refusal> {
-        if self.running().count() >= RUNNING_MAX {
-            let error = format!("{RUNNING_MAX} transfers are under way; stop one, or wait for one");
-            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, error));
-        }
-        let under_way: u64 = self.running().map(|record| record.bytes).sum();
-        if under_way.saturating_add(bytes) > BYTES_MAX.bytes() {
-            let error = format!(
-                "files of {} under way and {} more are too much for the memory ({BYTES_MAX} at a \
-                 time); run a program with /commands, or wait",
-                Size(under_way),
-                Size(bytes)
-            );
-            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, error));
-        }
-        Ok(())
-    }
-
-    /// Has a transfer end.
-    pub(crate) fn stop(&self, id: u64) -> Result<(), Refusal> {
-        let record = self.get(id)?;
-        if !record.is_over() {
-            record.stopped.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-}
 
 /// Begins a transfer; its number, by which it is asked for.
 pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64, Refusal> {
@@ -231,43 +137,5 @@ pub(crate) fn end(state: &State) {
             // Whether it failed is told elsewhere.
             let _ = thread.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(bytes: u64, ended: Option<Time>) -> Record {
-        let (from, to, carrier) = ("a".to_owned(), "b".to_owned(), "cfdp".to_owned());
-        let (stopped, thread) = (Arc::new(AtomicBool::new(false)), None);
-        let (began, result, why, doubts) = (Time::ZERO, None, None, Vec::new());
-        Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why, doubts }
-    }
-
-    #[test]
-    fn how_many_run_and_are_remembered_is_bounded() {
-        let mut transfers = Transfers::default();
-        transfers.add(record(BYTES_MAX.bytes() - 10, None));
-        assert!(transfers.check(10).is_ok());
-        let told = transfers.check(11).unwrap_err();
-        assert_eq!(told.status, StatusCode::TOO_MANY_REQUESTS);
-        assert!(told.error.contains("1 GiB"), "{}", told.error);
-        assert!(told.error.contains("at a time"), "{}", told.error);
-        for _ in 2..300 {
-            transfers.add(record(1, Some(Time::ZERO)));
-        }
-        assert_eq!(transfers.one(1).unwrap().state, TransferState::Running);
-        assert!(transfers.one(2).is_err());
-        for _ in 1..RUNNING_MAX {
-            transfers.add(record(0, None));
-        }
-        assert!(transfers.check(0).unwrap_err().error.contains("8 transfers"));
-        transfers.stop(1).unwrap();
-        assert!(transfers.stop(2).is_err());
-        let one = transfers.get_mut(1).unwrap();
-        one.ended = Some(Time::ZERO);
-        assert_eq!(one.state(), TransferState::Stopped);
-        assert_eq!(transfers.get(299).unwrap().state(), TransferState::Failed);
     }
 }
