@@ -34,7 +34,6 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "proto",
             "link",
             "pcap",
-            "sim",
             "emu",
             "rt",
             "transport",
@@ -55,7 +54,7 @@ const UNSAFE: &str = concat!("un", "safe");
 const MORE_TEST_BINARIES: [(&str, &[&str]); 2] =
     [("cli", &["house", "machine", "parity"]), ("lab", &["random_scenarios"])];
 
-pub(super) fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
@@ -99,6 +98,34 @@ fn crates_depend_only_where_the_arrows_point() {
         let used = ours(package, &packages);
         assert!(used.is_subset(&allowed), "{folder} may not use {:?}", &used - &allowed);
     }
+}
+
+/// Rows of the table of arrows in `ARCHITECTURE.md`: crates, and what they may use.
+fn table() -> BTreeMap<String, BTreeSet<String>> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, rest) = text.split_once("\nWhat may use what").expect("the table's introduction");
+    let table = rest.split("```").nth(1).expect("a table");
+    let words = |list: &str| list.split(", ").map(|word| word.trim().to_owned()).collect();
+    let mut rows = BTreeMap::new();
+    for line in table.lines().filter(|line| !line.is_empty()) {
+        let (names, used) = line.split_once("  ").expect("two columns");
+        let used: BTreeSet<String> = match used.trim() {
+            "nothing of ours" => BTreeSet::new(),
+            used => words(used),
+        };
+        for name in names.split(", ") {
+            rows.insert(name.to_owned(), used.clone());
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_table_of_arrows_is_in_the_architecture() {
+    let arrows = ARROWS.into_iter().map(|(name, used)| {
+        (name.to_owned(), used.iter().map(|name| (*name).to_owned()).collect())
+    });
+    assert_eq!(table(), arrows.collect());
 }
 
 #[test]

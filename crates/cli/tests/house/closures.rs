@@ -1,0 +1,105 @@
+//! Dependencies that a program or a library must not bring along.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use crate::dependency_directions::root;
+use crate::modules::{code, rust_files};
+
+/// Crates that need an operating system, or that only the laboratory needs.
+const OF_MACHINES: [&str; 12] = [
+    "libc",
+    "parquet",
+    "rayon",
+    "rustix",
+    "slowlight-control",
+    "slowlight-emu",
+    "slowlight-rt",
+    "slowlight-service",
+    "slowlight-testbed",
+    "socket2",
+    "tempfile",
+    "tokio",
+];
+const OF_THE_LABORATORY: [&str; 7] = [
+    "parquet",
+    "rayon",
+    "slowlight-control",
+    "slowlight-emu",
+    "slowlight-lab",
+    "slowlight-sim",
+    "slowlight-testbed",
+];
+/// Names of the standard library that need files, processes, threads, clocks or sockets.
+const NEEDS_A_MACHINE: [&str; 13] = [
+    "std::fs",
+    "std::process",
+    "std::thread",
+    "std::env",
+    "Instant",
+    "SystemTime",
+    "TcpListener",
+    "TcpStream",
+    "UdpSocket",
+    "UnixStream",
+    "read_dir(",
+    "rayon::",
+    "rt::",
+];
+
+/// Names of the packages that a package links.
+fn linked(arguments: &[&str]) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+fn assert_without(linked: &BTreeSet<String>, excluded: &[&str]) {
+    let found: Vec<_> = excluded.iter().filter(|name| linked.contains(**name)).collect();
+    assert!(found.is_empty(), "{found:?} are linked");
+}
+
+#[test]
+fn programs_that_transport_link_no_laboratory() {
+    let linked = linked(&["--package", "slowlight", "--no-default-features"]);
+    assert!(linked.contains("slowlight-service"), "{linked:?}");
+    assert_without(&linked, &OF_THE_LABORATORY);
+}
+
+#[test]
+fn services_link_no_laboratory() {
+    assert_without(&linked(&["--package", "slowlight-service"]), &OF_THE_LABORATORY);
+}
+
+#[test]
+fn the_lab_links_nothing_that_needs_a_machine() {
+    let linked = linked(&["--package", "slowlight-lab", "--target", "wasm32-unknown-unknown"]);
+    assert!(linked.contains("slowlight-sim"), "{linked:?}");
+    assert_without(&linked, &OF_MACHINES);
+}
+
+#[test]
+fn the_lab_names_nothing_that_needs_a_machine() {
+    let source = root().join("crates/lab/src");
+    for path in rust_files(&source) {
+        // Threads where there are any.
+        if path.ends_with("parallel.rs") || path.ends_with("tests.rs") {
+            continue;
+        }
+        let code = code(&fs::read_to_string(&path).unwrap());
+        for name in NEEDS_A_MACHINE {
+            let is_named = code.match_indices(name).any(|(at, _)| {
+                let before = code[..at].chars().next_back();
+                before.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+            });
+            assert!(!is_named, "{} names {name}", path.display());
+        }
+    }
+}
