@@ -225,16 +225,16 @@ impl Receiver {
             !core.is_relayed(&self.base.header) || self.outcome.condition != ConditionCode::NoError;
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let max = self.base.pdu_max(path.map_or(usize::MAX, Path::mtu));
-        self.finished_pdu = self.outcome.encode(&self.base.header, end_system, max);
+        self.finished.pdu = self.outcome.encode(&self.base.header, end_system, max);
         self.phase = Phase::Concluding;
         if core.config.journal.enabled && self.base.acknowledged() {
             let order = core.finished_order();
             let subject = self.subject();
             let messages = self.metadata.as_ref().map_or(&[][..], |metadata| &metadata.messages);
             let value = if core.owes(&self.base, self.outcome.condition, messages, order) {
-                journal::encode_owed(order, &self.finished_pdu, &subject, &self.metadata_pdu)
+                journal::encode_owed(order, &self.finished.pdu, &subject, &self.metadata_pdu)
             } else {
-                journal::encode_finished(order, &self.finished_pdu, &subject)
+                journal::encode_finished(order, &self.finished.pdu, &subject)
             };
             let key = journal::receiver_key(self.base.id());
             self.base.record(core, &mut self.record.slot, IndexRequest::Put { key, value });
@@ -258,7 +258,7 @@ impl Receiver {
         let per_file = delays.complete_to_finished_per_mb * millionths / 1000;
         let at = self.complete_at + delays.complete_to_finished + per_file;
         let at = if at > now { at } else { now };
-        self.finished_due = Some(at);
+        self.finished.due = Some(at);
         self.base.want_at(core, Class::Control, now, at);
         // The Finished PDU may never leave, and then no other timer is ever armed.
         self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
@@ -402,10 +402,10 @@ impl Receiver {
     /// Nothing more is to be done.
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
-        self.finished_due = None;
+        self.finished.due = None;
         self.spool.abandon(&mut core.shared);
         self.count_ranges(core, 0);
-        let remembered = self.base.acknowledged() && !self.finished_pdu.is_empty();
+        let remembered = self.base.acknowledged() && !self.finished.pdu.is_empty();
         if self.record.slot.is_used() && !remembered {
             let key = journal::receiver_key(self.base.id());
             self.base.record(core, &mut self.record.slot, IndexRequest::Remove { key });

@@ -175,7 +175,7 @@ impl Receiver {
         }
         if self.phase == Phase::Telling {
             // The sender still waits, so it has not heard how it ended.
-            self.finished_due = self.finished_due.or(Some(now));
+            self.finished.due = self.finished.due.or(Some(now));
             return;
         }
         if self.phase != Phase::Receiving {
@@ -396,7 +396,7 @@ impl Receiver {
         }
         let is_good = self.outcome.condition == ConditionCode::NoError;
         let limit = self.base.remote.ack_limit.or((!is_good).then_some(CANCEL_ATTEMPTS));
-        let is_last = limit.is_some_and(|limit| self.finished_attempts >= limit.max(1));
+        let is_last = limit.is_some_and(|limit| self.finished.attempts >= limit.max(1));
         let is_silent = self.base.last_heard + self.base.inactivity(core) <= now;
         if is_last || is_silent {
             let condition = match is_last {
@@ -406,7 +406,7 @@ impl Receiver {
             self.give_up_telling(core, condition);
             return;
         }
-        self.finished_due = Some(now);
+        self.finished.due = Some(now);
         self.base.want(core, Class::Control);
     }
 
@@ -450,7 +450,7 @@ impl Receiver {
                 }
             }
             Phase::Telling => {
-                self.finished_due = self.finished_due.or(Some(now));
+                self.finished.due = self.finished.due.or(Some(now));
                 self.base.want(core, Class::Control);
                 let limit = self.base.last_heard + self.base.inactivity(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));

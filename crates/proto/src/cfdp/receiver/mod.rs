@@ -52,9 +52,7 @@ pub(crate) struct Receiver {
     ack_due: Option<(ConditionCode, Time)>,
     /// A host delay: no NAK before this.
     nak_from: Time,
-    finished_due: Option<Time>,
-    /// Finished PDUs sent without an answer.
-    finished_attempts: u32,
+    finished: FinishedProgress,
     keep_alive_due: bool,
     checks: u32,
     record: Record,
@@ -63,8 +61,16 @@ pub(crate) struct Receiver {
     outcome: Outcome,
     /// When the last byte arrived, to model a slow host.
     complete_at: Time,
-    /// The Finished PDU, once the transaction is over.
-    finished_pdu: Vec<u8>,
+}
+
+/// The Finished PDU of a transaction.
+#[derive(Debug, Default)]
+struct FinishedProgress {
+    /// The PDU, once the transaction is over.
+    pdu: Vec<u8>,
+    due: Option<Time>,
+    /// Times that it was sent without a reply.
+    attempts: u32,
 }
 
 /// What the Metadata said.
@@ -165,15 +171,13 @@ impl Receiver {
             phase: Phase::Receiving,
             ack_due: None,
             nak_from: Time::ZERO,
-            finished_due: None,
-            finished_attempts: 0,
+            finished: FinishedProgress::default(),
             keep_alive_due: false,
             checks: 0,
             record: Record::default(),
             installed_before: false,
             outcome: Outcome::new(DeliveryCode::Incomplete),
             complete_at: Time::ZERO,
-            finished_pdu: Vec::new(),
         };
         receiver.start_timers(core, now);
         receiver
@@ -249,7 +253,7 @@ impl Receiver {
 
     /// The Finished PDU; empty until it is decided how the transaction ends.
     pub(crate) fn finished_pdu(&self) -> &[u8] {
-        &self.finished_pdu
+        &self.finished.pdu
     }
 
     /// What the transaction is about, as far as it is known.
@@ -262,12 +266,12 @@ impl Receiver {
 
     /// Tells the sender something else from now on: what the end system said.
     pub(crate) fn set_finished_pdu(&mut self, pdu: Vec<u8>) {
-        self.finished_pdu = pdu;
+        self.finished.pdu = pdu;
     }
 
     /// The Finished PDU to repeat when asked, once the transaction is over.
     pub(crate) fn take_finished_pdu(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.finished_pdu)
+        std::mem::take(&mut self.finished.pdu)
     }
 
     /// A file data PDU arrived.
@@ -426,7 +430,7 @@ impl Receiver {
         if self.base.is_suspended() {
             return Turn::Over;
         }
-        if let Some(at) = self.finished_due {
+        if let Some(at) = self.finished.due {
             if at > now {
                 self.base.alarm(core, Alarm::Ready(Class::Control), at);
             } else if self.emit_finished(core, burst) == Turn::More {
@@ -476,20 +480,20 @@ impl Receiver {
     }
 
     fn emit_finished(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        let pdu = std::mem::take(&mut self.finished_pdu);
-        self.finished_pdu = finished::fitted(pdu, self.base.pdu_max(burst.mtu()));
-        if self.finished_pdu.len() > burst.mtu() {
+        let pdu = std::mem::take(&mut self.finished.pdu);
+        self.finished.pdu = finished::fitted(pdu, self.base.pdu_max(burst.mtu()));
+        if self.finished.pdu.len() > burst.mtu() {
             core.stats.oversize += 1;
         } else {
-            let Some(place) = burst.push(self.finished_pdu.len()) else { return Turn::More };
-            place.copy_from_slice(&self.finished_pdu);
+            let Some(place) = burst.push(self.finished.pdu.len()) else { return Turn::More };
+            place.copy_from_slice(&self.finished.pdu);
             core.stats.sent.finished += 1;
         }
-        self.finished_due = None;
+        self.finished.due = None;
         if self.base.acknowledged() {
-            self.finished_attempts += 1;
+            self.finished.attempts += 1;
             let auto = self.base.answer_time(core);
-            let (timer, misses) = (self.base.remote.ack_timer, self.finished_attempts);
+            let (timer, misses) = (self.base.remote.ack_timer, self.finished.attempts);
             let wait = match self.outcome.condition == ConditionCode::NoError {
                 true => self.wait_for_reply(timer, auto, misses - 1),
                 false => timer.duration(auto, misses),
@@ -547,7 +551,7 @@ impl Receiver {
             + self.record.progress.memory()
             + self.metadata_pdu.len() * 2
             + self.eof_pdu.len()
-            + self.finished_pdu.len()
+            + self.finished.pdu.len()
     }
 
     fn size(&self) -> Option<u64> {

@@ -88,7 +88,7 @@ impl Sender {
         self.prepare(core, now, (!self.request.unbounded).then_some(len));
         if self.restored.flatten().is_some_and(|announced| announced != len) {
             // The file changed since its size was announced.
-            self.metadata_sent = true;
+            self.metadata.sent = true;
             self.unreadable(core, now, ConditionCode::FileSizeError);
         }
     }
@@ -115,7 +115,7 @@ impl Sender {
     fn data_ready(&mut self, core: &mut Core) {
         self.read_ahead(core);
         self.eof_when_ready(core);
-        if self.metadata_sent {
+        if self.metadata.sent {
             self.base.want(core, Class::Bulk);
         }
     }
@@ -165,7 +165,7 @@ impl Sender {
 
     pub(crate) fn on_nak(&mut self, core: &mut Core, now: Time, nak: &Nak<'_>) {
         self.heard(now);
-        if self.phase != Phase::Sending || !self.metadata_sent {
+        if self.phase != Phase::Sending || !self.metadata.sent {
             return;
         }
         self.eof.waits = 0;
@@ -177,13 +177,13 @@ impl Sender {
         let mut beyond = false;
         let mut idle = true;
         let Some(source) = self.source.as_mut() else {
-            self.metadata_due = true;
+            self.metadata.due = true;
             self.base.want(core, Class::Metadata);
             return;
         };
         for request in nak.requests {
             if request == SegmentRequest::METADATA {
-                self.metadata_due = true;
+                self.metadata.due = true;
                 continue;
             }
             beyond |= source.size.is_some_and(|size| request.end > size);
@@ -203,7 +203,7 @@ impl Sender {
             source.choose_copies(self.base.remote.repair_copies, segment, path.times(segment));
         }
         source.read_repairs(&mut core.shared, self.base.seat.handle);
-        if self.metadata_due {
+        if self.metadata.due {
             self.base.want(core, Class::Metadata);
         }
         if beyond {
@@ -402,7 +402,7 @@ impl Sender {
             Phase::Opening | Phase::Sending => {}
             Phase::Cancelled { .. } | Phase::Acknowledging | Phase::Done => return,
         }
-        let silent = !self.metadata_sent;
+        let silent = !self.metadata.sent;
         if let Some(source) = self.source.as_mut() {
             source.forget_repairs();
         }
@@ -498,7 +498,7 @@ impl Sender {
         if self.ack_due.is_some() || !self.prompts_due.is_empty() {
             self.base.want(core, Class::Control);
         }
-        if self.metadata_due {
+        if self.metadata.due {
             self.base.want(core, Class::Metadata);
         }
         if self.source.as_ref().is_some_and(Source::repair_ready) {

@@ -37,10 +37,7 @@ pub(crate) struct Sender {
     source: Option<Source>,
     /// How far new data may run ahead; made when the first is sent.
     window: Option<Window>,
-    /// The Metadata PDU, once the file's size is known.
-    metadata: Option<Vec<u8>>,
-    metadata_due: bool,
-    metadata_sent: bool,
+    metadata: MetadataProgress,
     /// A host delay: no new data before this.
     data_from: Time,
     /// A host delay: no repair before this.
@@ -62,6 +59,14 @@ pub(crate) struct Sender {
     record: Slot,
     /// Set for a put of an earlier run: the file's size then, if it was announced.
     restored: Option<Option<u64>>,
+}
+
+#[derive(Debug, Default)]
+struct MetadataProgress {
+    /// The PDU, once the file's size is known.
+    pdu: Option<Vec<u8>>,
+    due: bool,
+    sent: bool,
 }
 
 #[derive(Debug, Default)]
@@ -101,9 +106,7 @@ impl Sender {
             checksum,
             source: None,
             window: None,
-            metadata: None,
-            metadata_due: false,
-            metadata_sent: false,
+            metadata: MetadataProgress::default(),
             data_from: Time::ZERO,
             repair_from: Time::ZERO,
             repaired: Time::ZERO,
@@ -164,8 +167,8 @@ impl Sender {
             self.give_up(core, ConditionCode::InvalidFileStructure);
             return;
         };
-        self.metadata = Some(pdu);
-        self.metadata_due = true;
+        self.metadata.pdu = Some(pdu);
+        self.metadata.due = true;
         self.phase = Phase::Sending;
         let worth = self.source.is_some() || !self.request.messages.is_empty();
         if core.config.journal.enabled && self.base.acknowledged() && worth {
@@ -219,7 +222,7 @@ impl Sender {
 
     /// Keeps what is needed to go on after a restart of this entity.
     fn save(&mut self, core: &mut Core) {
-        let Some(metadata) = self.metadata.as_deref() else { return };
+        let Some(metadata) = self.metadata.pdu.as_deref() else { return };
         let source = self.request.source.as_ref();
         let value = journal::encode_sender(source, self.request.unbounded, metadata);
         let request = IndexRequest::Put { key: journal::sender_key(self.base.id()), value };
@@ -258,7 +261,7 @@ impl Sender {
     fn eof_when_ready(&mut self, core: &mut Core) {
         let ready = self.source.as_ref().is_none_or(Source::at_end);
         let first = !self.eof.ever_sent && !self.eof.due;
-        if self.phase == Phase::Sending && ready && first && self.metadata_sent {
+        if self.phase == Phase::Sending && ready && first && self.metadata.sent {
             self.eof.due = true;
             self.base.want(core, Class::Bulk);
         }
@@ -306,21 +309,21 @@ impl Sender {
     }
 
     fn emit_metadata(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        let Some(pdu) = self.metadata.as_deref().filter(|_| self.metadata_due) else {
+        let Some(pdu) = self.metadata.pdu.as_deref().filter(|_| self.metadata.due) else {
             return Turn::Over;
         };
         if pdu.len() > burst.mtu() {
             // The path does not take what the user wants to be said.
-            self.metadata_due = false;
+            self.metadata.due = false;
             self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
         }
         let Some(place) = burst.push(pdu.len()) else { return Turn::More };
         place.copy_from_slice(pdu);
         core.stats.sent.metadata += 1;
-        self.metadata_due = false;
-        if !self.metadata_sent {
-            self.metadata_sent = true;
+        self.metadata.due = false;
+        if !self.metadata.sent {
+            self.metadata.sent = true;
             let delay = self.base.remote.host_delays.metadata_to_data;
             self.data_from = burst.departure() + delay;
             self.eof_when_ready(core);
@@ -378,7 +381,7 @@ impl Sender {
     }
 
     fn emit_bulk(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        if !self.metadata_sent {
+        if !self.metadata.sent {
             return Turn::Over;
         }
         if self.data_from > burst.departure() {
@@ -554,7 +557,7 @@ impl Sender {
     /// anew.
     fn say_no_more(&mut self) {
         self.eof.due = false;
-        self.metadata_due = false;
+        self.metadata.due = false;
         self.prompts_due.clear();
     }
 
@@ -608,7 +611,7 @@ impl Sender {
 
     /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
-        let metadata = self.metadata.as_ref().map_or(0, Vec::len);
+        let metadata = self.metadata.pdu.as_ref().map_or(0, Vec::len);
         metadata + self.source.as_ref().map_or(0, Source::memory) + self.repeats.memory()
     }
 
