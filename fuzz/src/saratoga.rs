@@ -8,7 +8,7 @@ use proto::saratoga::{
     Beacons, ChecksumKind, Config, GetRequest, Limits, Node, Permissions, Put, PutRequest, Remote,
     Timer,
 };
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 use crate::nodes::{DESTINATION, PATH, Play, Protocol, destination, play, source};
 use crate::script::Script;
@@ -114,7 +114,7 @@ impl Play for Saratoga {
     fn record(&self, script: &mut Script<'_>) -> Option<(String, Vec<u8>)> {
         let len = script.byte().filter(|len| *len > 0)?;
         let mut value = script.bytes(usize::from(len)).to_vec();
-        let check = Checksum::of(ChecksumType::Crc32c, &value).expect("a known type");
+        let check = crc32c(&value);
         value.extend(check.to_be_bytes());
         Some(("sar-00000007".to_owned(), value))
     }

@@ -5,7 +5,7 @@
 //! the CRC-32C of both; its key names the session.
 
 use bytes::Bytes;
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 use crate::recent::Recent;
 
@@ -41,7 +41,7 @@ impl<K: Copy + Ord> Done<K> {
         for number in [self.next, len] {
             value.extend_from_slice(&number.to_be_bytes());
         }
-        value.extend_from_slice(&crc(&value).to_be_bytes());
+        value.extend_from_slice(&crc32c(&value).to_be_bytes());
         self.next += 1;
         (value.into(), self.remember(key, len, max))
     }
@@ -79,13 +79,8 @@ fn decode(value: &[u8]) -> Option<(u64, u64)> {
     let (content, check) = value.split_last_chunk::<4>()?;
     let (number, len) = content.split_first_chunk::<8>()?;
     let len: [u8; 8] = len.try_into().ok()?;
-    (crc(content) == u32::from_be_bytes(*check))
+    (crc32c(content) == u32::from_be_bytes(*check))
         .then(|| (u64::from_be_bytes(*number), u64::from_be_bytes(len)))
-}
-
-/// CRC-32C of some bytes.
-pub(crate) fn crc(bytes: &[u8]) -> u32 {
-    Checksum::of(ChecksumType::Crc32c, bytes).expect("CRC-32C is a known type")
 }
 
 #[cfg(test)]

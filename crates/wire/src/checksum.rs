@@ -56,6 +56,12 @@ impl ChecksumType {
     }
 }
 
+/// Returns the CRC-32C of some bytes.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
 /// A checksum in the making.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Time;
 use wire::cfdp::{Body, ConditionCode, Pdu, TransactionId, TransmissionMode};
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 use crate::recent::Recent;
 
@@ -27,7 +27,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// The digest of a Metadata PDU; `None` of nothing.
     pub(crate) fn digest(pdu: &[u8]) -> Option<u32> {
-        Checksum::of(ChecksumType::Crc32c, pdu).filter(|_| !pdu.is_empty())
+        (!pdu.is_empty()).then(|| crc32c(pdu))
     }
 }
 

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use engine::{Area, FileName};
 use wire::cfdp::{ConditionCode, EntityId, TransactionId};
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 use super::closed::Subject;
 use crate::ranges::Ranges;
@@ -73,8 +73,7 @@ fn begin(kind: u8) -> Vec<u8> {
 }
 
 fn finish(mut out: Vec<u8>) -> Bytes {
-    let check = Checksum::of(ChecksumType::Crc32c, &out).expect("CRC-32C is a known type");
-    out.extend_from_slice(&check.to_be_bytes());
+    out.extend_from_slice(&crc32c(&out).to_be_bytes());
     out.into()
 }
 
@@ -150,7 +149,7 @@ pub(crate) fn encode_owed(order: u64, pdu: &[u8], subject: &Subject, metadata: &
 /// Reads a record; `None` if it is damaged or of another version.
 pub(crate) fn decode(record: &[u8]) -> Option<Record> {
     let (content, check) = record.split_last_chunk::<CHECK_LEN>()?;
-    if Checksum::of(ChecksumType::Crc32c, content)? != u32::from_be_bytes(*check) {
+    if crc32c(content) != u32::from_be_bytes(*check) {
         return None;
     }
     let mut fields = Fields(content);

@@ -4,7 +4,7 @@
 //! and so that what arrives before it goes straight to where it belongs. Octets: `SLF1`, the size
 //! (8), the CRC-32C of the content (4), the name (UTF-8), the CRC-32C of all that (4).
 
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 const MAGIC: &[u8; 4] = b"SLF1";
 const FIXED: usize = 20;
@@ -31,14 +31,14 @@ impl Description {
         out.extend_from_slice(&self.size.to_be_bytes());
         out.extend_from_slice(&self.checksum.to_be_bytes());
         out.extend_from_slice(self.name.as_bytes());
-        out.extend_from_slice(&crc(&out).to_be_bytes());
+        out.extend_from_slice(&crc32c(&out).to_be_bytes());
         out
     }
 
     /// `None` if it is none, or damaged.
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let (content, check) = octets.split_last_chunk::<4>()?;
-        if crc(content) != u32::from_be_bytes(*check) {
+        if crc32c(content) != u32::from_be_bytes(*check) {
             return None;
         }
         let rest = content.strip_prefix(MAGIC)?;
@@ -50,10 +50,6 @@ impl Description {
             checksum: u32::from_be_bytes(*checksum),
         })
     }
-}
-
-fn crc(octets: &[u8]) -> u32 {
-    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use engine::FileName;
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 use crate::ranges::Ranges;
 
@@ -98,14 +98,14 @@ impl Partial {
             out.extend(start.to_be_bytes());
             out.extend(end.to_be_bytes());
         }
-        out.extend(crc(&out).to_be_bytes());
+        out.extend(crc32c(&out).to_be_bytes());
         out.into()
     }
 
     /// `None` if it is none, or damaged.
     pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
         let (content, check) = octets.split_last_chunk::<4>()?;
-        if crc(content) != u32::from_be_bytes(*check) {
+        if crc32c(content) != u32::from_be_bytes(*check) {
             return None;
         }
         let mut rest = content.strip_prefix(&[VERSION])?;
@@ -132,10 +132,6 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (first, others) = rest.split_first_chunk::<N>()?;
     *rest = others;
     Some(*first)
-}
-
-fn crc(octets: &[u8]) -> u32 {
-    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
 }
 
 #[cfg(test)]

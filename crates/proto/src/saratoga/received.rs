@@ -6,9 +6,9 @@
 
 use bytes::Bytes;
 use engine::IndexRequest;
+use wire::checksum::crc32c;
 
 use super::core::{Core, Job};
-use crate::done::crc;
 use crate::path::Handle;
 
 /// Beginning of the keys of records.
@@ -19,7 +19,7 @@ pub(crate) type Key = (u32, u32);
 
 /// Key of a session.
 pub(crate) fn key(number: u32, identity: &[u8]) -> Key {
-    (number, crc(identity))
+    (number, crc32c(identity))
 }
 
 /// Records that the file of a session was received.

@@ -7,7 +7,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use engine::{Area, FileName};
 use wire::bp7::{CreationTimestamp, Eid};
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 
 use super::super::layer::Content;
 use super::Version;
@@ -69,7 +69,7 @@ impl Record {
                 out.put_u64(*expires_ms);
             }
         }
-        let check = check(&out);
+        let check = crc32c(&out);
         out.put_u32(check);
         out.freeze()
     }
@@ -78,7 +78,7 @@ impl Record {
     pub(super) fn decode(octets: &Bytes) -> Option<Self> {
         let end = octets.len().checked_sub(4)?;
         let found = u32::from_be_bytes(octets[end..].try_into().ok()?);
-        if check(&octets[..end]) != found {
+        if crc32c(&octets[..end]) != found {
             return None;
         }
         let mut rest = octets.slice(..end);
@@ -172,10 +172,6 @@ impl HeldRecord {
             sent,
         })
     }
-}
-
-fn check(octets: &[u8]) -> u32 {
-    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
 }
 
 fn put(out: &mut BytesMut, octets: &[u8]) {

@@ -16,7 +16,7 @@
 
 use bytes::Bytes;
 use engine::{FileName, IndexRequest};
-use wire::checksum::{Checksum, ChecksumType};
+use wire::checksum::crc32c;
 use wire::ltp::{Extension, Extensions, SessionId};
 use wire::ltpt::Transport;
 
@@ -59,7 +59,7 @@ pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
         out.push(u8::try_from(value.len()).expect("an address is the longest of them"));
         out.extend_from_slice(&value);
     }
-    out.extend_from_slice(&crc(&out).to_be_bytes());
+    out.extend_from_slice(&crc32c(&out).to_be_bytes());
     out.into()
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, 
     let (originator, number) = key.strip_prefix(PREFIX)?.split_once('-')?;
     let session = SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? };
     let (content, check) = record.split_last_chunk::<4>()?;
-    if crc(content) != u32::from_be_bytes(*check) {
+    if crc32c(content) != u32::from_be_bytes(*check) {
         return None;
     }
     let rest = content.strip_prefix(&[VERSION])?;
@@ -125,10 +125,6 @@ fn parts(rest: &[u8]) -> Option<(Ranges, &[u8])> {
         rest = behind;
     }
     Some((parts, rest))
-}
-
-fn crc(octets: &[u8]) -> u32 {
-    Checksum::of(ChecksumType::Crc32c, octets).expect("CRC-32C is a known type")
 }
 
 /// The key of the record of what a session brought.
