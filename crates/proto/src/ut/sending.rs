@@ -18,7 +18,6 @@ struct Flight {
     to: u64,
     /// It, as long as it may have to be handed down again.
     pdu: Bytes,
-    len: usize,
     tries: u32,
     id: Option<TransactionId>,
     is_acknowledged: bool,
@@ -78,7 +77,6 @@ impl<B: Below> Carried<B> {
             let header = Header::decode(&pdu).ok();
             let flight = Flight {
                 to,
-                len: pdu.len(),
                 pdu,
                 tries: 0,
                 id: header.map(|header| header.transaction()),
@@ -216,12 +214,5 @@ impl<B: Below> Carried<B> {
             }
             told => self.told.push_back(Indication::Cfdp(told)),
         }
-    }
-
-    /// Octets of PDUs on their way.
-    #[must_use]
-    pub fn octets_under_way(&self) -> u64 {
-        let Self { sending, .. } = self;
-        sending.flights.values().chain(&sending.again).map(|flight| flight.len as u64).sum()
     }
 }

@@ -191,7 +191,8 @@ impl Agent {
         let Giver::Layer { layer, link, .. } = intake.giver else { return };
         match intake.flow(write_ahead) {
             Some(true) => {
-                if self.intakes.hold_back((layer, link), number) {
+                let is_first = self.intakes.hold_back((layer, link), number);
+                if is_first {
                     self.command(layer, Command::Pause { link });
                 }
             }
