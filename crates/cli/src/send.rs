@@ -13,10 +13,10 @@ use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
 use proto::cfdp::{self, Indication, PutRequest, TransactionFinished};
 use transport::engines::EngineConfig;
-use transport::mib::Checksum;
 use transport::protocol::{Family, Protocol};
 use transport::quantity::Span;
-use wire::cfdp::{FileStatus, TransactionId, TransmissionMode};
+use transport::settings::named;
+use wire::cfdp::{ChecksumType, FileStatus, TransactionId, TransmissionMode};
 
 use crate::beside::{Hears, NodeOptions};
 use crate::peers::GroupOptions;
@@ -98,8 +98,8 @@ struct CfdpOptions {
     class: Option<u8>,
 
     /// File checksum: modular, proximity1, crc32c, crc32 or null [default: crc32c]
-    #[arg(long, value_name = "TYPE", value_parser = request::named::<Checksum>)]
-    checksum: Option<Checksum>,
+    #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
+    checksum: Option<ChecksumType>,
 
     /// How long to stay after the end to answer the receiver if it asks again, because the last
     /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
@@ -364,7 +364,7 @@ fn put_request(args: &Args, name: &str, config: &cfdp::Config) -> Result<PutRequ
         source_name: Some(asked.to_owned()),
         destination_name: args.remote.clone().unwrap_or_else(|| asked.to_owned()),
         mode: Some(mode),
-        checksum: args.cfdp.checksum.map(Into::into),
+        checksum: args.cfdp.checksum,
         resume: true,
         ..PutRequest::default()
     };

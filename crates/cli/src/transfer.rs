@@ -180,7 +180,7 @@ impl Options {
             config.sequence_width = Width::FOUR;
         }
         if let Some(path) = &self.mib {
-            transport::mib::Mib::apply_file(path, &mut config)?;
+            transport::settings::Mib::apply_file(path, &mut config)?;
         }
         config.entity = given.unwrap_or(config.entity);
         if self.rate.is_some() {

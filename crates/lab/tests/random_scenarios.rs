@@ -18,12 +18,11 @@ use lab::groups::Group;
 use lab::link_spec::{Bucket, Burst, LinkSpec, OnError, Queue, WhileDown};
 use lab::run::{self, Recorders, Run};
 use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfer};
-use transport::mib::{self, Mib};
 use transport::protocol::Family;
 use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
 use transport::settings::{
-    self, Changes, LtpSettings, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
+    self, Changes, LtpSettings, Mib, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
 };
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
@@ -112,41 +111,27 @@ fn size(rng: &mut Rng, rate: Rate) -> Size {
 }
 
 fn cfdp_settings(rng: &mut Rng) -> Mib {
-    let mut remote = mib::Remote::default();
+    let mut mib = Mib::default();
+    let seconds = |rng: &mut Rng| Span(std::time::Duration::from_millis(1_000 + rng.below(20_000)));
     if rng.chance(0.5) {
-        remote.nak_mode = Some(match rng.below(4) {
-            0 => mib::NakMode::Immediate,
-            1 => mib::NakMode::Prompted,
-            2 => mib::NakMode::Asynchronous(Span(std::time::Duration::from_millis(
-                500 + rng.below(20_000),
-            ))),
-            _ => mib::NakMode::Deferred,
-        });
+        let mode = match rng.below(4) {
+            0 => "immediate".to_owned(),
+            1 => "prompted".to_owned(),
+            2 => Span(std::time::Duration::from_millis(500 + rng.below(20_000))).to_string(),
+            _ => "deferred".to_owned(),
+        };
+        maybe(&mut mib, &["default", "nak_mode"], Some(mode));
     }
-    if rng.chance(0.3) {
-        remote.nak_gaps_max = Some(1 + rng.below(30) as usize);
-    }
-    if rng.chance(0.5) {
-        remote.checksum = Some(match rng.below(5) {
-            0 => mib::Checksum::Modular,
-            1 => mib::Checksum::Proximity1,
-            2 => mib::Checksum::Crc32,
-            3 => mib::Checksum::Null,
-            _ => mib::Checksum::Crc32c,
-        });
-    }
-    if rng.chance(0.3) {
-        remote.version = Some(mib::BookVersion::Old);
-    }
-    remote.crc = rng.chance(0.3).then_some(true);
-    remote.closure = rng.chance(0.3).then_some(true);
-    if rng.chance(0.2) {
-        remote.prompt = Some(Span(std::time::Duration::from_millis(1_000 + rng.below(20_000))));
-    }
-    if rng.chance(0.2) {
-        remote.keep_alive = Some(Span(std::time::Duration::from_millis(1_000 + rng.below(20_000))));
-    }
-    Mib { default: Some(remote), ..Mib::default() }
+    maybe(&mut mib, &["default", "nak_gaps_max"], rng.chance(0.3).then(|| 1 + rng.below(30)));
+    let checksums = ["modular", "proximity1", "crc32", "null", "crc32c"];
+    let checksum = rng.chance(0.5).then(|| checksums[rng.below(5) as usize]);
+    maybe(&mut mib, &["default", "checksum"], checksum);
+    maybe(&mut mib, &["default", "version"], rng.chance(0.3).then_some(0_u64));
+    maybe(&mut mib, &["default", "crc"], rng.chance(0.3).then_some(true));
+    maybe(&mut mib, &["default", "closure"], rng.chance(0.3).then_some(true));
+    maybe(&mut mib, &["default", "prompt"], rng.chance(0.2).then(|| seconds(rng)));
+    maybe(&mut mib, &["default", "keep_alive"], rng.chance(0.2).then(|| seconds(rng)));
+    mib
 }
 
 /// Settings of the other protocols, from a stream of their own.
@@ -215,14 +200,13 @@ fn other_settings(seed: u64, family: Family) -> Option<Settings> {
 fn ftp_settings(rng: &mut Rng) -> OverTcpSettings {
     use settings::{over_tcp::Data, tcp::TcpSettings};
 
-    let tcp = TcpSettings {
-        timestamps: Some(rng.chance(0.7)),
-        sack: Some(rng.chance(0.7)),
-        window_scale: Some(rng.chance(0.7)),
-        receive_buffer: rng.chance(0.3).then(|| Size(4_000 + rng.below(100_000))),
-        send_buffer: rng.chance(0.3).then(|| Size(4_000 + rng.below(100_000))),
-        ..TcpSettings::default()
-    };
+    let mut tcp = TcpSettings::default();
+    maybe(&mut tcp, &["timestamps"], Some(rng.chance(0.7)));
+    maybe(&mut tcp, &["sack"], Some(rng.chance(0.7)));
+    maybe(&mut tcp, &["window_scale"], Some(rng.chance(0.7)));
+    let buffer = |rng: &mut Rng| rng.chance(0.3).then(|| Size(4_000 + rng.below(100_000)));
+    maybe(&mut tcp, &["receive_buffer"], buffer(rng));
+    maybe(&mut tcp, &["send_buffer"], buffer(rng));
     let data = [Data::Pasv, Data::Epsv, Data::Port][rng.below(3) as usize];
     OverTcpSettings { data: Some(data), tcp: Some(tcp), ..OverTcpSettings::default() }
 }
@@ -377,9 +361,8 @@ fn world(seed: u64, family: Family) -> (Scenario, bool) {
         // Without a CRC of its own CFDP trusts UDP's checksum, which misses some damage.
         for node in nodes.values_mut() {
             let mut mib: Mib = node.mib.as_ref().unwrap().typed().unwrap();
-            let remote = mib.default.as_mut().unwrap();
-            remote.crc = Some(true);
-            remote.checksum = Some(mib::Checksum::Crc32c);
+            mib.set(&["default", "crc"], true);
+            mib.set(&["default", "checksum"], "crc32c");
             node.mib = Settings::of(&mib).ok();
         }
         links.iter_mut().for_each(|link| link.errors.on_error = Some(OnError::Damage));

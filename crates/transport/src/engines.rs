@@ -17,9 +17,9 @@ use crate::adapter::saratoga::{SaratogaConfig, check_version, saratoga_config};
 use crate::bundles::{self, BundlesConfig};
 use crate::carried::{CfdpLtpConfig, carried_told, cfdp_ltp_config};
 use crate::contract::{Configuration, Transport};
-use crate::mib::Mib;
 use crate::over_tcp::{self, OverTcpConfig};
 use crate::protocol::{Family, Protocol};
+use crate::settings::Mib;
 use crate::text::SpecError;
 
 pub use indication::AnyIndication;

@@ -140,9 +140,17 @@ impl Args {
     /// What is said of TCP, if anything is.
     fn tcp(&self) -> Option<TcpSettings> {
         let timestamps = self.timestamps.map(bool::from);
-        let (congestion, buffers) = (self.congestion, self.tcp_buffers);
-        let any = timestamps.is_some() || congestion.is_some() || buffers.is_some();
-        any.then(|| TcpSettings { congestion, buffers, timestamps, ..TcpSettings::default() })
+        let mut tcp = TcpSettings::default();
+        if let Some(congestion) = self.congestion {
+            tcp.set(&["congestion"], congestion.name());
+        }
+        if let Some(buffers) = self.tcp_buffers {
+            tcp.set(&["buffers"], buffers.name());
+        }
+        if let Some(timestamps) = timestamps {
+            tcp.set(&["timestamps"], timestamps);
+        }
+        (!tcp.is_empty()).then_some(tcp)
     }
 
     /// Whether what was said of TCP is for any of the protocols that were named.

@@ -2,10 +2,8 @@
 
 use bytes::Bytes;
 use proto::cfdp::{FilestoreRequest, FilestoreResponse, PutRequest};
-use serde::de::value::{Error, StrDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer as _};
-use transport::mib::{Condition, Handler};
-use wire::cfdp::{FilestoreAction, FilestoreStatus};
+use transport::settings::named;
+use wire::cfdp::{ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus};
 
 use crate::scope;
 
@@ -24,7 +22,7 @@ pub(crate) struct RequestOptions {
 
     /// What both ends do about a fault, like "nak-limit=suspend"; may be repeated
     #[arg(long, value_name = "CONDITION=HANDLER", value_parser = fault)]
-    fault: Vec<(Condition, Handler)>,
+    fault: Vec<(ConditionCode, FaultHandler)>,
 
     /// Have a class 1 receiver say how it ended
     #[arg(long)]
@@ -40,17 +38,10 @@ impl RequestOptions {
     pub(crate) fn apply(&self, put: &mut PutRequest) {
         put.messages.clone_from(&self.message);
         put.filestore_requests.clone_from(&self.filestore);
-        put.fault_handlers =
-            self.fault.iter().map(|(what, how)| ((*what).into(), (*how).into())).collect();
+        put.fault_handlers.clone_from(&self.fault);
         put.closure = self.closure.then_some(true);
         put.unbounded = self.unbounded;
     }
-}
-
-/// A value by the name that it has in a MIB.
-pub(crate) fn named<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let text: StrDeserializer<'_, Error> = text.into_deserializer();
-    T::deserialize(text).map_err(|error| error.to_string())
 }
 
 fn message(text: &str) -> Result<Bytes, String> {
@@ -126,7 +117,7 @@ fn filestore(text: &str) -> Result<FilestoreRequest, String> {
     Ok(FilestoreRequest { action: *action, first: first.to_owned(), second: second.to_owned() })
 }
 
-fn fault(text: &str) -> Result<(Condition, Handler), String> {
+fn fault(text: &str) -> Result<(ConditionCode, FaultHandler), String> {
     let (condition, handler) = text
         .split_once('=')
         .ok_or_else(|| format!("{text:?} is no fault; write it like nak-limit=suspend"))?;
@@ -149,7 +140,8 @@ mod tests {
         assert_eq!(filestore("delete two words").unwrap().first, "two words");
         assert!(filestore("rename a").is_err() && filestore("delete").is_err());
         assert!(filestore("delte a").unwrap_err().contains("did you mean \"delete\"?"));
-        assert_eq!(fault("nak-limit=suspend").unwrap(), (Condition::NakLimit, Handler::Suspend));
+        let expected = (ConditionCode::NakLimitReached, FaultHandler::Suspend);
+        assert_eq!(fault("nak-limit=suspend").unwrap(), expected);
         assert!(fault("nak-limit").is_err());
         assert!(fault("nak=cancel").unwrap_err().contains("nak-limit"));
         let response = FilestoreResponse {

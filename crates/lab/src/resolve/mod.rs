@@ -180,7 +180,7 @@ impl Scenario {
             match &mut node.mib {
                 Some(mib) => mib.limit_tcp_buffers(buffers),
                 None => {
-                    let tcp = TcpSettings { buffers: Some(buffers), ..TcpSettings::default() };
+                    let tcp = TcpSettings::default().with(&["buffers"], buffers.name());
                     node.mib = Settings::of_tcp(protocol.kind.adapter(), &tcp);
                 }
             }

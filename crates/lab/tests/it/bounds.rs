@@ -15,8 +15,8 @@ use lab::link_spec::{
 use lab::metrics::TransferMetrics;
 use lab::preset::Preset;
 use lab::run::{self, Recorders};
-use transport::mib::Mib;
 use transport::quantity::{Probability, Rate, Size, Span, Window};
+use transport::settings::Mib;
 use transport::settings::Settings;
 
 fn millis(millis: u64) -> Span {
@@ -166,8 +166,8 @@ fn no_small_file_beats_the_bound() {
             plan(vec![link], &content, seed).scenario(&"cfdp".parse().unwrap(), seed);
         for node in scenario.as_mut().unwrap().nodes.values_mut() {
             let mut mib: Mib = node.mib.as_ref().unwrap().typed().unwrap();
-            let remote = mib.default.as_mut().unwrap();
-            remote.segment_max = Some(Size(40 + rng.below(400)));
+            let segment = Size(40 + rng.below(400));
+            mib.set(&["default", "segment_max"], segment.to_string());
             node.mib = Settings::of(&mib).ok();
         }
         let scenario = scenario.unwrap();

@@ -33,8 +33,7 @@ settings! {
         /// Client service that takes blocks here, and that sends name (§3.2.1). Data for another is
         /// cancelled (UNREACH).
         pub service: u64 as Number = FILE_SERVICE,
-        /// Content of a block: `described`, a file and its description; or `{ raw = "NAME" }`, a
-        /// file alone, which gets this name.
+        /// Content of a block: a file and its description, or a file alone, which gets this name.
         pub format: Format as FormatForm = Format::Described,
         /// Whether a receiver puts a cookie into its segments (RFC 5327 §2.2). From then on it takes
         /// no segment of the session without it. Cookies of others are always sent back.
@@ -42,8 +41,8 @@ settings! {
         /// Aggregation of small units of client data in a block (CCSDS 734.1-B); `off` neither sends
         /// nor takes such blocks.
         pub aggregation: Option<Aggregation> as Off<Table> = None,
-        /// Whether reports of a part of a block are recorded, so that a later run of this engine
-        /// cancels the session. Without that, a sender may take a block for delivered of which each
+        /// Whether reports of a part of a block are recorded, so that a later run cancels the session.
+        /// Without that, a sender may take a block for delivered of which each
         /// run had a part.
         pub journal: bool as Flag = true,
         /// LTP-T, if the engine speaks it: blocks go to their destination over other engines, and
@@ -162,8 +161,8 @@ settings! {
         /// The path to it; `None` replies where its segments came from and otherwise uses the one
         /// path there is.
         pub path: Option<PathId> = None,
-        /// Origin of its segments, if its address is given: `off` (anywhere), `host` (any port of
-        /// its host) or `address` (that address and port). Replies go there in any case.
+        /// Origin of its segments, if its address is given: anywhere, any port of its host, or that
+        /// address and port. Replies go there in any case.
         pub pin: Pin as Word = Pin::Host,
         /// Most bytes of the block in a segment; `off` fills the datagram (§6.1). A file's
         /// description is in one segment: 20 bytes and its name.
@@ -176,8 +175,8 @@ settings! {
         /// Time after which the first new red segment is a checkpoint, or `off` (§6.2). It counts
         /// from the one before or from the first segment.
         pub checkpoint_interval: Option<Duration> as Off<Span> [Interval] = None,
-        /// Whether a receiver reports a gap as soon as later data shows it, before a checkpoint
-        /// requests that (§6.11, asynchronous reports).
+        /// Whether a receiver reports a gap as soon as later data shows it (§6.11). Those are
+        /// asynchronous reports: no checkpoint requests them.
         pub report_gaps: bool as Flag = false,
         /// Keys shared with it, in both directions, or `off` (RFC 5327 §2.1). What comes without is
         /// dropped; `off` sends none and does not look. An engine without settings of its own falls
@@ -195,8 +194,8 @@ settings! {
         pub retransmission_limit: Option<u32> as Off<Number> = None,
         /// Reports in a row without new data before a session is cancelled (RXMTCYCEXC, §6.22).
         pub cycle_limit: u32 as Number = 30,
-        /// Most copies of a repair that are sent at once, where a round trip costs more than they
-        /// do; 1 sends none.
+        /// Most copies of a repair; 1 sends none. They are sent where a round trip costs more than
+        /// they do.
         pub repair_copies: u32 as Number = 4,
         /// Silence after which a session is given up; `auto` is one hour and eight reply times. A
         /// sender counts from when it first waited for a report.

@@ -8,7 +8,7 @@ use wire::norm::Scheme;
 
 use crate::buffers::Buffers;
 use crate::settings::form::{Form, Many};
-use crate::settings::{Field, Visited, Visitor};
+use crate::settings::{Field, Visited, Visitor, Wrong};
 use crate::timer::Timer;
 use crate::{settings, visit, words};
 
@@ -47,8 +47,8 @@ impl Config {
         super::coding::Coding::new(&self.sender).map(drop)
     }
 
-    fn check_code(&mut self) -> Result<(), String> {
-        Self::check(self)
+    fn check_code(&mut self) -> Result<(), Wrong> {
+        Ok(Self::check(self)?)
     }
 
     /// Bytes of the least datagram with which a file can be sent.
@@ -83,8 +83,7 @@ settings! {
     pub struct SenderConfig {
         /// Bytes of a segment; `off` makes them as long as the path takes, and 0xffff at most.
         pub segment_size: Option<u16> as Off<Number> [Least(1)] = None,
-        /// Code of the blocks (RFC 5740 §4.2.1, `fec_id`): `rs8` (id 5), `rs8-129` (id 129), `rs16`
-        /// (id 2, m = 16) or `none` (id 0).
+        /// Code of the blocks (RFC 5740 §4.2.1): id 0, 5, 129, or 2 with m = 16.
         pub fec: Scheme as Word = Scheme::ReedSolomon8,
         /// Most source segments of a block.
         pub block_len: u16 as Number = 64,
@@ -92,11 +91,11 @@ settings! {
         pub parity: u16 as Number = 32,
         /// Parity segments sent unprompted with each block.
         pub auto_parity: u16 as Number = 0,
-        /// Blocks after which NORM_INFO is sent again, where parity is sent unprompted, so that its
-        /// loss does not cost a round of repairs. 0 sends it once.
+        /// Blocks after which NORM_INFO is sent again, where parity is sent unprompted; 0: never.
+        /// Its loss does then not cost a round of repairs.
         pub info_every: u32 as Number = 8,
-        /// Whether each NORM_DATA carries the FEC object transmission information, so that a
-        /// receiver that begins late needs no other message.
+        /// Whether each NORM_DATA carries the FEC object transmission information. A receiver that
+        /// begins late then needs no other message.
         pub fti_in_data: bool as Flag = true,
         /// `K` of the back-off, 0 to 15. `off` is 0 towards one receiver, and in a group 1, 2 or 4,
         /// as that is thought to have up to 200, up to 2000 or more.
@@ -104,12 +103,12 @@ settings! {
         /// Size of the group that is sent to receivers. `auto` is estimated from how soon they reply
         /// to probes, and at least as many as were received from (RFC 5740 §5.5.4).
         pub group_size: Option<u32> as Auto<Number> = None,
-        /// Whether NACKs of a group are collected for `K` + 1 greatest round trips before repairs
-        /// are sent (RFC 5740 §5.4.1). Else each is served at once, and later ones get what they
+        /// Whether NACKs of a group are collected for `K` + 1 greatest round trips (RFC 5740 §5.4.1).
+        /// Else each is served at once, and later ones get what they
         /// request beyond that.
         pub collect: bool as Flag = false,
-        /// Whether the last blocks are sent with as much parity as those before lacked, and repairs
-        /// at the end with some more than was requested, so that a last round of repairs is rare.
+        /// Whether the last blocks are sent with as much parity as those before lacked. Repairs at the
+        /// end have some more than was requested, so that a last round of repairs is rare.
         pub tail_parity: bool as Flag = true,
         /// Repetitions of what may be lost: `NORM_ROBUST_FACTOR`.
         pub robust_factor: u32 as Number [Least(1)] = 20,
@@ -127,8 +126,7 @@ settings! {
         pub probe_interval_max: Duration as Span [Interval] = Duration::from_secs(30),
         /// End of a transfer: `acknowledged` by all receivers, or after a `flush`.
         pub end: EndGame as Word = EndGame::Acknowledged,
-        /// Receivers that must be known before [`EndGame::Acknowledged`] is over; 0 waits for those
-        /// that were received from.
+        /// Receivers that must be known before `acknowledged` is over; 0: those received from.
         pub receivers: u32 as Number = 0,
         /// Silence after which `acknowledged` gives up a receiver that was sent everything. It counts
         /// from its last message; `auto` is an hour and eight round trips.
@@ -154,22 +152,22 @@ settings! {
     pub struct ReceiverConfig {
         /// Whether it receives at all.
         pub enabled: bool as Flag = true,
-        /// Whether it never sends anything: losses are repaired only by parity that is sent
+        /// Whether it never sends anything. Losses are repaired only by parity that is sent
         /// unprompted, and by what others request.
         pub silent: bool as Flag = false,
         /// Whether NACKs go to the sender alone instead of to the group.
         pub unicast_nack: bool as Flag = false,
-        /// Greatest round trips, halved, of a sender's silence after which missing data is requested:
+        /// Half of the round trips of silence after which missing data is requested:
         /// `NORM_ROBUST_FACTOR`. That is after an hour at the most, and again after each such time.
         pub robust_factor: u32 as Number = 20,
         /// Silence after which objects are given up; `auto` is an hour and eight round trips. It
         /// counts from the sender's last message.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Silence after which a stream is given up of which nothing is missing, if that is longer:
-        /// its sender probes the round trip from time to time as long as it is there.
+        /// Silence after which a complete stream is given up, if that is longer than `inactivity`.
+        /// Its sender probes the round trip from time to time as long as it is there.
         pub stream_silence: Duration as Span [Interval] = Duration::from_secs(3600),
-        /// Begin of what is received of a sender that began before (RFC 5740 §5.2): `current` (the
-        /// next object), `object` (the one under way) or `all` that the sender still has.
+        /// First object of a sender that began before: the next, the one under way, or all it still
+        /// has (RFC 5740 §5.2).
         pub sync: SyncPolicy as Word = SyncPolicy::Object,
         /// Requests for missing data: `normal` (everything), `info` (NORM_INFO) or `none`.
         pub nacking: Nacking as Word = Nacking::Normal,

@@ -12,7 +12,7 @@ pub use crate::timer::Timer;
 
 use crate::buffers::{Buffers, DATAGRAM_MIN};
 use crate::settings::form::{Leaf, Span};
-use crate::settings::{Kind, Peers, Settings, Value, Visited, Visitor};
+use crate::settings::{Kind, Peers, Settings, Value, Visited, Visitor, Wrong};
 use crate::sum::Sum;
 use crate::{numbers, settings, words};
 
@@ -67,11 +67,9 @@ impl Config {
         self.remotes.get(&path).unwrap_or(&self.default_remote)
     }
 
-    fn check_version(&mut self) -> Result<(), String> {
+    fn check_version(&mut self) -> Result<(), Wrong> {
         if self.version == Version::V0 && self.checksum != ChecksumKind::None {
-            return Err(
-                "version 0 sends no checksum: write checksum = \"none\" beside it".to_owned()
-            );
+            return Err("version 0 sends no checksum: write checksum = \"none\" beside it".into());
         }
         Ok(())
     }
@@ -92,7 +90,7 @@ impl Settings for Named<'_> {
         visitor.peers(self)
     }
 
-    fn check(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), Wrong> {
         self.config.check()
     }
 }
@@ -232,15 +230,15 @@ settings! {
         /// Time to wait for the reply to a request before it is sent again (§4.2). Of `auto`, which
         /// measures the round trip, later waits are half of the first, and at least 250 ms.
         pub request_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Time to wait for a STATUS before the sender requests it again (§6.1.1), with later waits
-        /// as of `request_timer`. A silent receiver sends a STATUS after twice this time, and less
+        /// Time to wait for a STATUS before the sender requests it again (§6.1.1). Later waits are as
+        /// of `request_timer`. A silent receiver sends a STATUS after twice this time, and less
         /// often later.
         pub answer_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
         /// Silence after which a session is given up; `auto` is an hour and eight reply times. At 22
         /// minutes of light that is 6 h 53.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Most copies of a repair that are sent at once, where a round trip costs more than they
-        /// do, and of data whose reply a thin return link delays; 1 sends none.
+        /// Most copies of a repair, or of data whose reply is delayed; 1 sends none. They are sent
+        /// where a round trip costs more than they do, and where a thin return link delays replies.
         pub repair_copies: u32 as Number = 4,
         /// Round trip assumed before it is known (`--delay`) or measured.
         pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
@@ -251,7 +249,7 @@ settings! {
         pub unpaced_window: Option<u64> as Off<Size> = None,
         /// Least time between two packets.
         pub interval: Duration as Span = Duration::ZERO,
-        /// Size of a packet whose time each packet takes at least at a rate, to reproduce a sender
+        /// Size of a packet whose time each packet takes at least at a rate. It reproduces a sender
         /// that paced packets and not bytes.
         pub pace_as: Option<usize> as Off<Size> = None,
         /// Congestion control: `off`, or `tfrc` (RFC 5348).

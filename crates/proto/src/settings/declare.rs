@@ -68,7 +68,7 @@ macro_rules! settings {
     (@visit more, $method:path, $me:expr, $visitor:expr) => { $method($me, $visitor)?; };
     (@visit check, $method:path, $me:expr, $visitor:expr) => {};
     (@check check, $method:path) => {
-        fn check(&mut self) -> Result<(), String> {
+        fn check(&mut self) -> Result<(), $crate::settings::Wrong> {
             $method(self)
         }
     };

@@ -1,5 +1,6 @@
 //! Forms in which users write the values of settings.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -91,6 +92,24 @@ impl<T, F: Leaf<T>> Setting for Absent<F, T> {
 
     fn set(&mut self, _: Value) -> Result<(), String> {
         Err(self.why.to_owned())
+    }
+}
+
+/// Visits a setting that has no effect without a `place`; `why` follows its key in the message to
+/// users that set it.
+///
+/// # Errors
+///
+/// When the visitor stops.
+pub fn visit_if<F: Leaf<T>, T>(
+    field: &Field,
+    place: Option<&mut T>,
+    why: &'static str,
+    visitor: &mut dyn Visitor,
+) -> Visited {
+    match place {
+        Some(place) => visitor.value(field, &mut Slot::<T, F>(place, PhantomData)),
+        None => visitor.value(field, &mut Absent::<F, T>::new(why)),
     }
 }
 
@@ -423,6 +442,58 @@ impl Leaf<Width> for Octets {
         let Value::Number(octets) = value else { return foreign(&value) };
         let width = u8::try_from(octets).ok().and_then(Width::new);
         *place = width.ok_or_else(|| format!(" is {octets}; it must be from 1 to 8"))?;
+        Ok(())
+    }
+}
+
+impl Leaf<Option<Width>> for Octets {
+    fn kind() -> Kind {
+        <Number as Leaf<u8>>::kind()
+    }
+
+    fn get(place: &Option<Width>) -> Option<Value> {
+        place.as_ref().and_then(Self::get)
+    }
+
+    fn set(place: &mut Option<Width>, value: Value) -> Result<(), String> {
+        Self::set(place.get_or_insert(Width::ONE), value)
+    }
+}
+
+/// A number of at least 1.
+#[derive(Debug)]
+pub struct Positive;
+
+impl Leaf<u32> for Positive {
+    fn kind() -> Kind {
+        Base::Number { least: 1, most: u32::MAX.into(), name: "a nonzero u32" }.into()
+    }
+
+    fn get(place: &u32) -> Option<Value> {
+        Number::get(place)
+    }
+
+    fn set(place: &mut u32, value: Value) -> Result<(), String> {
+        Number::set(place, value)
+    }
+}
+
+/// Numbers by numbers, of nodes that are reached over others. More are added.
+#[derive(Debug)]
+pub struct Routes;
+
+impl Leaf<BTreeMap<u64, u64>> for Routes {
+    fn kind() -> Kind {
+        Base::Numbers("a remote entity has a number").into()
+    }
+
+    fn get(place: &BTreeMap<u64, u64>) -> Option<Value> {
+        (!place.is_empty()).then(|| Value::Numbers(place.clone()))
+    }
+
+    fn set(place: &mut BTreeMap<u64, u64>, value: Value) -> Result<(), String> {
+        let Value::Numbers(numbers) = value else { return foreign(&value) };
+        place.extend(numbers);
         Ok(())
     }
 }

@@ -34,8 +34,29 @@ pub trait Settings {
     /// # Errors
     ///
     /// What is wrong; it begins with the key that it is about.
-    fn check(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), Wrong> {
         Ok(())
+    }
+}
+
+/// Error of several settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wrong {
+    /// Text in which `{table}` stands for the path of the table, and each `{}` for a value.
+    pub text: String,
+    /// The values.
+    pub values: Vec<Value>,
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Self {
+        Self { text, values: Vec::new() }
+    }
+}
+
+impl From<&str> for Wrong {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
     }
 }
 

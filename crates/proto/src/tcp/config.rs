@@ -9,6 +9,9 @@ use engine::PathId;
 
 use super::cc::{Algorithm, Cubic, IdleRule};
 use super::scps::Scps;
+use crate::settings::form::{Leaf, Number, OFF, Size, Word};
+use crate::settings::{Base, Field, Kind, Setting, Value, Visited, Visitor, Wrong};
+use crate::{settings, visit, words};
 
 /// The settings of a stack.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,18 +89,14 @@ impl Default for Limits {
     }
 }
 
-/// How many connections may wait to be established at a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backlog {
-    /// Connections that are not established yet.
-    pub half_open: usize,
-    /// What becomes of a SYN beyond them.
-    pub cookies: Cookies,
-}
-
-impl Default for Backlog {
-    fn default() -> Self {
-        Self { half_open: 256, cookies: Cookies::WhenFull }
+settings! {
+    /// Connections that wait to be established at a listener.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Backlog {
+        /// Connections that may wait to be established.
+        pub half_open: usize as Number [Least(1)] = 256,
+        /// SYN cookies (RFC 4987): `when-full`, for a SYN beyond `half_open`, `never` or `always`.
+        pub cookies: Cookies as Word = Cookies::WhenFull,
     }
 }
 
@@ -112,116 +111,137 @@ pub enum Cookies {
     Always,
 }
 
-/// The settings of a connection. Each can be switched by itself.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// The longest segment to be announced and sent, in octets without headers; `None`: what fits
-    /// into the interface's MTU. Options of the header take their room from it.
-    pub mss: Option<u16>,
-    /// Window scale (RFC 7323 §2); without it no window is longer than 65,535 octets.
-    pub window_scale: bool,
-    /// Time stamps, and with them protection against wrapped sequence numbers (RFC 7323 §3, §5).
-    pub timestamps: bool,
-    /// Selective acknowledgment (RFC 2018).
-    pub sack: bool,
-    /// Reporting what arrives twice, and heeding such reports (RFC 2883).
-    pub duplicate_sack: bool,
-    /// What is sent after a loss.
-    pub recovery: LossRecovery,
-    /// Telling losses from the time at which what arrived was sent (RFC 8985), lost retransmissions
-    /// among them; needs [`Options::sack`].
-    pub rack: bool,
-    /// Sending something after two round trips of silence, before the time-out (RFC 8985 §7).
-    pub tail_loss_probe: bool,
-    /// New data for the first two duplicate acknowledgments (RFC 3042).
-    pub limited_transmit: bool,
-    /// Taking back what was done for a loss that was none (RFC 3708, RFC 4015).
-    pub undo: bool,
-    /// Explicit congestion notification (RFC 3168).
-    pub ecn: bool,
-    /// A short segment waits until everything is acknowledged (RFC 9293 §3.7.4).
-    pub nagle: bool,
-    /// It waits for other short ones only: the end of what a user writes goes at once behind full
-    /// segments (Minshall's variant, which Linux has).
-    pub minshall: bool,
-    /// When what arrives is acknowledged.
-    pub acks: AckPolicy,
-    /// The bounds of the retransmission time-out.
-    pub timeouts: Timeouts,
-    /// How often a SYN is sent again.
-    pub syn_retries: u32,
-    /// How often data is sent again by the timer before the connection is given up: R2 of
-    /// RFC 9293 §3.8.3.
-    pub retries: u32,
-    /// Asking an idle peer whether it is still there.
-    pub keep_alive: Option<KeepAlive>,
-    /// Whether repeated timeouts of a full segment lower the segment size, and a probe raises it again
-    /// (RFC 4821, RFC 8899): `tcp_mtu_probing` of Linux.
-    pub mtu_probing: bool,
-    /// What may be sent before anything is acknowledged.
-    pub initial_window: InitialWindow,
-    /// What becomes of the congestion window when nothing was sent for a time-out; `None`: nothing.
-    pub idle: Option<IdleRule>,
-    /// Octets that the user may write ahead of what is acknowledged.
-    pub send_buffer: Buffer,
-    /// Whether the user hears of any room in the send buffer. Otherwise it is told once a third of it
-    /// is free, as by Linux, so that it writes seldom and much.
-    pub any_room: bool,
-    /// Octets that the peer may send ahead of what the user reads.
-    pub receive_buffer: Buffer,
-    /// Congestion control.
-    pub congestion: Algorithm,
-    /// Sending at twice the window a round trip in slow start and at 1.2 times the window later,
-    /// where the congestion control has no rate of its own.
-    pub pacing: bool,
-    /// Routers a packet may cross.
-    pub hop_limit: u8,
-    /// The differentiated services code point, 6 bits.
-    pub dscp: u8,
-    /// SCPS-TP, if any of it is wanted.
-    pub scps: Option<Scps>,
+words!(Cookies {
+    "never" = Self::Never,
+    "when-full" = Self::WhenFull,
+    "always" = Self::Always,
+});
+
+settings! {
+    /// Settings of a connection. Each can be switched by itself.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Options [more: Self::visit_buffers] {
+        /// Congestion control.
+        pub congestion: Algorithm as Word = Algorithm::Cubic(Cubic::LINUX),
+        /// Longest segment to be announced and sent, in bytes without headers; `off` takes what fits
+        /// into the interface's MTU. Options of the header take their room from it.
+        pub mss: Option<u16> as Off<Number> [Least(64)] = None,
+        /// Window scale (RFC 7323 §2); without it no window is longer than 65,535 bytes.
+        pub window_scale: bool as Flag = true,
+        /// Timestamps, and with them protection against wrapped sequence numbers (RFC 7323 §3, §5).
+        pub timestamps: bool as Flag = true,
+        /// Selective acknowledgment (RFC 2018).
+        pub sack: bool as Flag = true,
+        /// Reports of duplicates, which are sent and heeded (RFC 2883).
+        pub duplicate_sack: bool as Flag = true,
+        /// Recovery from losses: RFC 6582, RFC 6675, RFC 6937, or as Linux up to 3.1.
+        pub recovery: LossRecovery as Word = LossRecovery::Prr,
+        /// Loss detection by the times at which segments were sent (RFC 8985); needs `sack`. It finds
+        /// lost retransmissions, too.
+        pub rack: bool as Flag = true,
+        /// Probes after two round trips of silence, before the timeout (RFC 8985 §7).
+        pub tail_loss_probe: bool as Flag = false,
+        /// New data for the first two duplicate acknowledgments (RFC 3042).
+        pub limited_transmit: bool as Flag = true,
+        /// Undo of the reaction to a loss that was none (RFC 3708, RFC 4015).
+        pub undo: bool as Flag = true,
+        /// Explicit congestion notification (RFC 3168).
+        pub ecn: bool as Flag = false,
+        /// Nagle's algorithm: a short segment waits until everything is acknowledged (RFC 9293
+        /// §3.7.4).
+        pub nagle: bool as Flag = true,
+        /// Minshall's variant, which Linux has: a short segment waits for other short ones alone. The
+        /// end of what a user writes goes at once behind full segments.
+        pub minshall: bool as Flag = true,
+        /// Acknowledgments.
+        pub acks("ack"): AckPolicy as Table = AckPolicy::default(),
+        /// Bounds of the retransmission timeout.
+        pub timeouts("rto"): Timeouts as Table = Timeouts::default(),
+        /// Retransmissions of a SYN.
+        pub syn_retries: u32 as Number = 6,
+        /// Retransmissions of data by the timer before the connection is given up: R2 of RFC 9293
+        /// §3.8.3.
+        pub retries: u32 as Number = 15,
+        /// Probes of an idle peer.
+        pub keep_alive: Option<KeepAlive> as Off<Table> = None,
+        /// Whether repeated timeouts of a full segment lower the segment size (RFC 4821, RFC 8899). A
+        /// probe raises it again. It is `tcp_mtu_probing` of Linux.
+        pub mtu_probing: bool as Flag = false,
+        /// Segments that may be sent before anything is acknowledged; `off` is as many as RFC 3390
+        /// allows.
+        pub initial_window: InitialWindow as Segments [Least(1)] = InitialWindow::Segments(10),
+        /// Congestion window after a timeout without sending: `decay` (RFC 2861), `restart` (RFC
+        /// 5681), or `off`, unchanged.
+        pub idle: Option<IdleRule> as Off<Word> = Some(IdleRule::Decay),
+        /// Bytes that the user may write ahead of what is acknowledged.
+        pub send_buffer: Buffer = Buffer::Auto { initial: 16 << 10, max: 4 << 20 },
+        /// Whether the user is notified of any room in the send buffer, or, as by Linux, of a third.
+        /// Then it writes seldom and much.
+        pub any_room: bool as Flag = false,
+        /// Bytes that the peer may send ahead of what the user reads.
+        pub receive_buffer: Buffer = Buffer::Auto { initial: 64 << 10, max: 6 << 20 },
+        /// Pacing, where the congestion control has no rate of its own. It sends twice the window a
+        /// round trip in slow start, and 1.2 times the window later.
+        pub pacing: bool as Flag = false,
+        /// Routers a packet may cross.
+        pub hop_limit: u8 = 64,
+        /// The differentiated services code point, 6 bits.
+        pub dscp: u8 = 0,
+        /// SCPS-TP, if any of it is used.
+        pub scps: Option<Scps> as Off<Table> = None,
+    }
 }
 
-/// The bounds of the retransmission time-out (RFC 6298).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Before anything is known of the round trip.
-    pub initial: Duration,
-    /// The least.
-    pub min: Duration,
-    /// The most, and the most between two probes of a closed window.
-    pub max: Duration,
-    /// Least allowance beyond the smoothed round trip, where four times the variation is less: the
-    /// clock's granularity of RFC 6298, and 200 ms in Linux.
-    pub margin: Duration,
+settings! {
+    /// Bounds of the retransmission timeout (RFC 6298).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Timeouts [check: Self::order] {
+        /// Timeout before anything is known of the round trip.
+        pub initial: Duration as Span [Interval] = Duration::from_secs(1),
+        /// Least timeout.
+        pub min: Duration as Span [Interval] = Duration::from_millis(200),
+        /// Greatest timeout, and the most between two probes of a closed window.
+        pub max: Duration as Span [Interval] = Duration::from_secs(120),
+        /// Least allowance beyond the smoothed round trip, where four times the variation is less:
+        /// the clock's granularity of RFC 6298, and 200 ms in Linux.
+        pub margin: Duration as Span = Duration::from_millis(200),
+    }
 }
 
-/// When what arrives is acknowledged (RFC 9293 §3.8.6.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AckPolicy {
-    /// At each so many full segments; 1: at once. 0: only after the delay, whatever comes, out of
-    /// order or twice.
-    pub every: u32,
-    /// And after so long at the latest.
-    pub max_delay: Duration,
-    /// At once for so many segments at the beginning.
-    pub quick: u32,
+impl Timeouts {
+    fn order(&mut self) -> Result<(), Wrong> {
+        if self.min <= self.max {
+            return Ok(());
+        }
+        let text = "min is {} and {table}max {}; the least must not be above the most: set both";
+        Err(Wrong { text: text.to_owned(), values: [self.min, self.max].map(Value::Span).into() })
+    }
 }
 
-/// Asking an idle peer whether it is still there (RFC 9293 §3.8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepAlive {
-    /// After so long without a segment of it.
-    pub idle: Duration,
-    /// Again after so long.
-    pub interval: Duration,
-    /// And so often, before the connection is given up.
-    pub probes: u32,
+settings! {
+    /// Acknowledgments of what arrives (RFC 9293 §3.8.6.3).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AckPolicy {
+        /// Full segments for each of which an acknowledgment is sent; 1: at once. `off` acknowledges
+        /// after the delay alone, whatever comes, out of order or twice.
+        pub every: u32 as Off<Number> [Least(1)] = 2,
+        /// Greatest delay of an acknowledgment.
+        pub max_delay: Duration as Span = Duration::from_millis(40),
+        /// Segments at the beginning that are acknowledged at once.
+        pub quick: u32 as Number = 16,
+    }
 }
 
-impl Default for KeepAlive {
-    fn default() -> Self {
-        Self { idle: Duration::from_secs(7200), interval: Duration::from_secs(75), probes: 9 }
+settings! {
+    /// Probes of an idle peer (RFC 9293 §3.8.4).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct KeepAlive {
+        /// Time without a segment after which an idle peer is probed.
+        pub idle: Duration as Span [Interval] = Duration::from_secs(7200),
+        /// Time between probes.
+        pub interval: Duration as Span [Interval] = Duration::from_secs(75),
+        /// Probes before the connection is given up.
+        pub probes: u32 as Number [Least(1)] = 9,
     }
 }
 
@@ -293,7 +313,182 @@ impl Buffer {
     }
 }
 
+/// Form of an [`InitialWindow`].
+#[derive(Debug)]
+struct Segments;
+
+impl Leaf<InitialWindow> for Segments {
+    fn kind() -> Kind {
+        <Number as Leaf<u32>>::kind().or(OFF)
+    }
+
+    fn get(window: &InitialWindow) -> Option<Value> {
+        Some(match window {
+            InitialWindow::Rfc3390 => Value::Word(OFF),
+            InitialWindow::Segments(count) => Value::Number((*count).into()),
+        })
+    }
+
+    fn set(window: &mut InitialWindow, value: Value) -> Result<(), String> {
+        let Value::Number(_) = value else {
+            *window = InitialWindow::Rfc3390;
+            return Ok(());
+        };
+        let mut count = 0_u32;
+        Number::set(&mut count, value)?;
+        *window = InitialWindow::Segments(count);
+        Ok(())
+    }
+}
+
+words!(LossRecovery {
+    "newreno" = Self::NewReno,
+    "sack" = Self::Sack6675,
+    "prr" = Self::Prr,
+    "rate-halving" = Self::RateHalving,
+});
+
+words!(IdleRule { "restart" = Self::Restart, "decay" = Self::Decay });
+
+/// Growth limit of a connection's buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BufferLimit {
+    /// As far as Linux lets them unless it is configured (`net.ipv4.tcp_wmem` and `tcp_rmem`): 4 MiB
+    /// to send and 6 MiB to receive; from 6.16 on a receiver has 32 MiB.
+    Linux,
+    /// To 256 MiB, which is more than any window here needs.
+    #[default]
+    Unlimited,
+}
+
+words!(BufferLimit { "linux" = Self::Linux, "unlimited" = Self::Unlimited });
+
+impl BufferLimit {
+    /// All, in the order in which they are listed.
+    pub const ALL: &[Self] = &[Self::Linux, Self::Unlimited];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linux => "linux",
+            Self::Unlimited => "unlimited",
+        }
+    }
+
+    /// Most bytes of the send buffer and of the receive buffer.
+    #[must_use]
+    pub fn most(self) -> (u64, u64) {
+        match self {
+            Self::Linux => (4 << 20, 6 << 20),
+            Self::Unlimited => (256 << 20, 256 << 20),
+        }
+    }
+
+    /// Changes the most that the buffers of a connection grow to. Fixed ones stay as they are.
+    pub fn apply(self, options: &mut Options) {
+        let (send, receive) = self.most();
+        for (buffer, most) in
+            [(&mut options.send_buffer, send), (&mut options.receive_buffer, receive)]
+        {
+            if let Buffer::Auto { max, .. } = buffer {
+                *max = most;
+            }
+        }
+    }
+}
+
+/// The limit as a setting.
+struct Growth<'a>(&'a mut Options);
+
+impl Setting for Growth<'_> {
+    fn kind(&self) -> Kind {
+        <Word as Leaf<BufferLimit>>::kind()
+    }
+
+    fn get(&self) -> Option<Value> {
+        None
+    }
+
+    fn set(&mut self, value: Value) -> Result<(), String> {
+        let mut limit = BufferLimit::default();
+        Word::set(&mut limit, value)?;
+        limit.apply(self.0);
+        Ok(())
+    }
+}
+
+/// Form of a buffer by its size, or the most that it grows to. A size alone does not grow.
+#[derive(Debug)]
+struct Most;
+
+impl Leaf<Buffer> for Most {
+    fn kind() -> Kind {
+        Base::Size.into()
+    }
+
+    fn get(buffer: &Buffer) -> Option<Value> {
+        Some(Value::Size(match *buffer {
+            Buffer::Fixed(size) => size,
+            Buffer::Auto { max, .. } => max,
+        }))
+    }
+
+    fn set(buffer: &mut Buffer, value: Value) -> Result<(), String> {
+        let mut size = 0_u64;
+        Size::set(&mut size, value)?;
+        *buffer = Buffer::Fixed(size);
+        Ok(())
+    }
+}
+
+/// Form of a buffer by its size at the beginning.
+#[derive(Debug)]
+struct Initial;
+
+impl Leaf<Buffer> for Initial {
+    fn kind() -> Kind {
+        Kind::from(Base::Size).or(OFF)
+    }
+
+    fn get(buffer: &Buffer) -> Option<Value> {
+        Some(match *buffer {
+            Buffer::Fixed(_) => Value::Word(OFF),
+            Buffer::Auto { initial, .. } => Value::Size(initial),
+        })
+    }
+
+    fn set(buffer: &mut Buffer, value: Value) -> Result<(), String> {
+        let max = buffer.max();
+        *buffer = match value {
+            Value::Size(initial) => Buffer::Auto { initial, max },
+            _ => Buffer::Fixed(max),
+        };
+        Ok(())
+    }
+}
+
+/// The least buffer: one with less than a few segments is of no use.
+const BUFFER_MIN: u64 = 1000;
+
 impl Options {
+    fn visit_buffers(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let doc =
+            &[" Growth limit of both buffers: `unlimited` or `linux`. Sizes take precedence."];
+        visitor.value(&Field { key: "buffers", doc, bound: None }, &mut Growth(self))?;
+        visit! { visitor;
+            /// Bytes of the send buffer, or the most that it grows to. A size alone does not grow.
+            "send_buffer": self.send_buffer as Most [Least(BUFFER_MIN)],
+            /// Bytes of the send buffer at the beginning; `off` does not grow.
+            "send_buffer_initial": self.send_buffer as Initial [Least(BUFFER_MIN)],
+            /// Bytes of the receive buffer, which is the window offered, or the most that it grows to.
+            "receive_buffer": self.receive_buffer as Most [Least(BUFFER_MIN)],
+            /// Bytes of the receive buffer at the beginning; `off` does not grow.
+            "receive_buffer_initial": self.receive_buffer as Initial [Least(BUFFER_MIN)],
+        }
+        Ok(())
+    }
+
     /// By how much windows are shifted so that the longest fits its field.
     pub(crate) fn receive_scale(&self) -> u8 {
         let max = self.receive_buffer.max();
@@ -304,47 +499,5 @@ impl Options {
     /// The receive buffer at the beginning. A window of less than the field's unit could not be told.
     pub(crate) fn receive_capacity(&self) -> u64 {
         self.receive_buffer.initial().max(1 << self.receive_scale())
-    }
-}
-
-impl Default for Options {
-    /// What a Linux of today does, but for its tail loss probes.
-    fn default() -> Self {
-        Self {
-            mss: None,
-            window_scale: true,
-            timestamps: true,
-            sack: true,
-            duplicate_sack: true,
-            recovery: LossRecovery::Prr,
-            rack: true,
-            tail_loss_probe: false,
-            limited_transmit: true,
-            undo: true,
-            ecn: false,
-            nagle: true,
-            minshall: true,
-            acks: AckPolicy { every: 2, max_delay: Duration::from_millis(40), quick: 16 },
-            timeouts: Timeouts {
-                initial: Duration::from_secs(1),
-                min: Duration::from_millis(200),
-                max: Duration::from_secs(120),
-                margin: Duration::from_millis(200),
-            },
-            syn_retries: 6,
-            retries: 15,
-            keep_alive: None,
-            mtu_probing: false,
-            initial_window: InitialWindow::Segments(10),
-            idle: Some(IdleRule::Decay),
-            send_buffer: Buffer::Auto { initial: 16 << 10, max: 4 << 20 },
-            any_room: false,
-            receive_buffer: Buffer::Auto { initial: 64 << 10, max: 6 << 20 },
-            congestion: Algorithm::Cubic(Cubic::LINUX),
-            pacing: false,
-            hop_limit: 64,
-            dscp: 0,
-            scps: None,
-        }
     }
 }

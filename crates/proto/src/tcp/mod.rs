@@ -46,8 +46,8 @@ mod tests;
 mod time_wait;
 
 pub use self::config::{
-    AckPolicy, Backlog, Buffer, Config, Cookies, InitialWindow, KeepAlive, Limits, LossRecovery,
-    Options, Route, Timeouts,
+    AckPolicy, Backlog, Buffer, BufferLimit, Config, Cookies, InitialWindow, KeepAlive, Limits,
+    LossRecovery, Options, Route, Timeouts,
 };
 pub use self::indication::{
     CloseReason, ConnectionId, Counts, Indication, Info, ListenerId, RequestError, State,

@@ -266,7 +266,7 @@ impl Gateway {
         options.keep_alive = Some(KEEP_ALIVE);
         // Where routers drop what is too long without a word, nobody else would notice.
         options.mtu_probing = true;
-        own.tcp.apply(&mut options)?;
+        own.tcp.apply(&mut options).map_err(|error| error.below("tcp"))?;
         if let Some(rate) = own.rate {
             let Some(scps) = &mut options.scps else {
                 return Err(SpecError::invalid(format!(

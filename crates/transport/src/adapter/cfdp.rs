@@ -12,10 +12,10 @@ use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
-use crate::mib::{Class, Mib};
+use crate::mib::Class;
 use crate::overlay::Overlay;
 use crate::protocol::Protocol;
-use crate::settings::Settings;
+use crate::settings::{Mib, Settings};
 use crate::text::SpecError;
 
 /// Configuration of an entity.
@@ -74,10 +74,11 @@ impl Adapter for Cfdp {
         next: u64,
     ) -> Result<Option<u64>, SpecError> {
         let mut mib: Mib = settings.typed()?;
-        let routes = &mut mib.user_operations.get_or_insert_default().routes;
-        let known = routes.insert(to.to_string(), next);
+        let too_large = |_| SpecError::invalid(format!("{next} is too large for a number"));
+        let next = i64::try_from(next).map_err(too_large)?;
+        let known = mib.set(&["user_operations", "routes", &to.to_string()], next);
         settings.replaced(Settings::of(&mib)?);
-        Ok(known)
+        Ok(known.and_then(|known| u64::try_from(known.as_integer()?).ok()))
     }
 
     fn permit(
@@ -87,12 +88,14 @@ impl Adapter for Cfdp {
         overlay: Overlay,
     ) -> Result<(), SpecError> {
         let mut mib: Mib = settings.typed()?;
-        let remote = mib.remotes.entry(from.to_string()).or_default();
-        let permissions = remote.permissions.get_or_insert_default();
-        match overlay {
-            Overlay::Sfo => permissions.store_and_forward.get_or_insert(true),
-            Overlay::Extended => permissions.relay.get_or_insert(true),
+        let key = match overlay {
+            Overlay::Sfo => "store_and_forward",
+            Overlay::Extended => "relay",
         };
+        let path = ["remotes", &from.to_string(), "permissions", key];
+        if mib.get(&path).is_none() {
+            mib.set(&path, true);
+        }
         settings.replaced(Settings::of(&mib)?);
         Ok(())
     }
@@ -256,7 +259,7 @@ impl CfdpUser for EntityTransport {
 
 /// Transmission class towards an entity, as far as its MIB says it.
 pub(super) fn class(mib: &Settings, remote: Option<u64>) -> Option<Class> {
-    mib.typed::<Mib>().ok()?.class(remote)
+    Class::of(&mib.typed().ok()?, remote)
 }
 
 /// Transfer of a transaction that was requested.

@@ -1,7 +1,7 @@
 //! Changing settings as a table says.
 
 use proto::settings::form::OFF;
-use proto::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor};
+use proto::settings::{Field, Optional, Peers, Setting, Settings, Stop, Visited, Visitor, Wrong};
 use toml::{Table, Value};
 
 use super::read::{DEFAULT, REMOTES};
@@ -19,7 +19,18 @@ pub(super) fn apply(table: &Table, settings: &mut dyn Settings, path: &str) -> R
         (Err(Stop), Some(error)) => return Err(error),
         (Err(Stop), None) | (Ok(()), _) => {}
     }
-    settings.check().map_err(|error| below(path, &error))
+    settings.check().map_err(|wrong| below(path, &filled(&wrong, path)))
+}
+
+/// The message about several settings of the table at `path`.
+fn filled(wrong: &Wrong, path: &str) -> String {
+    let table = if path.is_empty() { String::new() } else { format!("{path}.") };
+    let mut text = wrong.text.replace("{table}", &table);
+    for value in wrong.values.iter().filter_map(value::write) {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        text = text.replacen("{}", &shown, 1);
+    }
+    text
 }
 
 /// The path of a key, or a message that begins with it, in the table at `path`.

@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::carried::{CfdpUserSettings, UtSettings};
 use super::form::{Form, Switch, table};
 use super::tcp::TcpSettings;
-use super::{LtpSettings, NormSettings, SaratogaSettings, at_least, not_often, some};
+use super::{LtpSettings, Mib, NormSettings, SaratogaSettings, at_least, not_often, some};
 use crate::adapter::saratoga::{Remotes, SaratogaConfig};
 use crate::bundles::{self, BundlesConfig};
 use crate::contact_plan::{self, Format};
-use crate::mib::Mib;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
 
@@ -328,7 +327,8 @@ impl BundlesSettings {
             tcpcl.apply(&mut config.tcpcl)?;
         }
         if let Some(tcp) = &self.tcp {
-            tcp.apply(&mut config.streams.options)?;
+            let applied = tcp.apply(&mut config.streams.options);
+            applied.map_err(|error| error.below("tcp"))?;
         }
         if let Some(ltpcl) = &self.ltpcl {
             ltpcl.apply(&mut config.ltpcl)?;

@@ -5,12 +5,10 @@ use std::path::Path;
 use proto::ut;
 use serde::{Deserialize, Serialize};
 
-use super::LtpSettings;
 use super::form::{Form, table};
-use super::some;
+use super::{LtpSettings, Mib, some};
 use crate::bundles::CfdpUser;
 use crate::carried::CfdpLtpConfig;
-use crate::mib::Mib;
 use crate::quantity::Size;
 use crate::text::SpecError;
 

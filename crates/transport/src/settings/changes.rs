@@ -93,6 +93,17 @@ impl<C> Changes<C> {
         table.insert((*last).to_owned(), value.into())
     }
 
+    /// Removes the value at a path of keys.
+    pub fn remove(&mut self, path: &[&str]) {
+        let Some((last, tables)) = path.split_last() else { return };
+        let mut table = &mut self.table;
+        for key in tables {
+            let Some(Value::Table(below)) = table.get_mut(*key) else { return };
+            table = below;
+        }
+        table.remove(*last);
+    }
+
     /// The same with a value at a path of keys.
     #[must_use]
     pub fn with(mut self, path: &[&str], value: impl Into<Value>) -> Self {

@@ -12,7 +12,6 @@ pub mod keys;
 pub mod over_tcp;
 pub mod pep;
 mod read;
-pub mod scps;
 pub mod tcp;
 #[cfg(test)]
 mod tests;
@@ -24,8 +23,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use proto::settings::{Visited, Visitor};
-use proto::{ltp, norm, saratoga};
+use proto::settings::form::{Leaf, Word, Words};
+use proto::settings::{self, Visited, Visitor, Wrong};
+use proto::{cfdp, ltp, norm, saratoga};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -39,9 +39,19 @@ pub use self::pep::PepSettings;
 use self::tcp::{TcpBuffers, TcpSettings};
 use crate::adapter::Adapter;
 use crate::adapter::saratoga::SaratogaConfig;
-use crate::mib::Timer;
 use crate::quantity::{Size, Span};
 use crate::text::{self, SpecError};
+
+/// Changes of a CFDP entity: its management information base.
+///
+/// ```toml
+/// entity = 1
+/// [default]                 # what holds for every remote entity
+/// nak_mode = "deferred"
+/// [remotes.2]               # and what differs for entity 2
+/// ack_timer = "50 s"
+/// ```
+pub type Mib = Changes<cfdp::Config>;
 
 /// Changes of an LTP engine.
 pub type LtpSettings = Changes<ltp::Config>;
@@ -52,13 +62,13 @@ pub type NormSettings = Changes<norm::Config>;
 /// Changes of a Saratoga peer, and of what it knows of others.
 pub type SaratogaSettings = Changes<SaratogaConfig>;
 
-impl proto::settings::Settings for SaratogaConfig {
+impl settings::Settings for SaratogaConfig {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         let Self { config, remotes, .. } = self;
         saratoga::Named { config, remotes }.visit(visitor)
     }
 
-    fn check(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), Wrong> {
         self.config.check()
     }
 }
@@ -324,14 +334,13 @@ pub fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
     }
 }
 
-/// Checks a timer at which packets are sent unasked.
+/// The value of an enum by its word in settings.
 ///
 /// # Errors
 ///
-/// As [`not_often`].
-pub(crate) fn not_at_once(key: &str, given: Option<Timer>) -> Result<(), SpecError> {
-    match given {
-        Some(Timer::Fixed(span)) => not_often(key, Some(span)),
-        Some(Timer::Auto) | None => Ok(()),
-    }
+/// Lists the words.
+pub fn named<T: Words + PartialEq>(word: &str) -> Result<T, String> {
+    let kind = <Word as Leaf<T>>::kind();
+    value::read(&kind, &toml::Value::String(word.to_owned()))?;
+    settings::form::value_of(word).ok_or_else(|| format!("no {word}"))
 }

@@ -4,13 +4,15 @@
 use proto::{ftp, programs, stack, tcp};
 use serde::{Deserialize, Serialize};
 
-use super::at_least;
 use super::form::{Form, Switch};
-use super::scps::BetsSettings;
 use super::tcp::TcpSettings;
+use super::{Changes, at_least};
 use crate::over_tcp::OverTcpConfig;
 use crate::quantity::{Size, Span};
 use crate::text::SpecError;
+
+/// Changes of the best-effort service of SCPS-TP.
+pub type BetsSettings = Changes<tcp::scps::Bets>;
 
 /// What a user says about a node over TCP; what is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -219,9 +221,12 @@ impl OverTcpSettings {
         }
         self.apply_scps(ftp)?;
         if let Some(Switch::On(bets)) = &self.bets {
-            bets.apply("bets", &mut config.streams.best_effort)?;
+            let applied = bets.apply(&mut config.streams.best_effort);
+            applied.map_err(|error| error.below("bets"))?;
         }
-        self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply(&mut config.streams.options))
+        self.tcp.as_ref().map_or(Ok(()), |tcp| {
+            tcp.apply(&mut config.streams.options).map_err(|error| error.below("tcp"))
+        })
     }
 
     fn apply_scps(&self, ftp: &mut ftp::Config) -> Result<(), SpecError> {

@@ -192,7 +192,7 @@ impl SideSettings {
             (options.send_buffer, options.receive_buffer) = (buffer, buffer);
         }
         if let Some(tcp) = &self.tcp {
-            tcp.apply(&mut options).map_err(of_side)?;
+            tcp.apply(&mut options).map_err(|error| of_side(error.below("tcp")))?;
         }
         Ok(options)
     }

@@ -1,3 +1,5 @@
+mod mib;
+
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -126,7 +128,7 @@ fn written<T: Serialize>(settings: &T) -> String {
 }
 
 /// A configuration that is written out, read and applied to `base`.
-fn again<C: proto::settings::Settings + Default + Clone>(config: &C, base: &C) -> C {
+fn again<C: settings::Settings + Default + Clone>(config: &C, base: &C) -> C {
     let settings = Changes::of(config);
     let text = written(&settings);
     let read: Changes<C> = text::parse(&text, "again").unwrap();

@@ -137,7 +137,7 @@ struct Common<'a> {
     sha256: String,
     /// Growth limit of TCP's buffers, unless it is the default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    tcp_buffers: Option<TcpBuffers>,
+    tcp_buffers: Option<&'static str>,
 }
 
 /// Who is compared.
@@ -407,6 +407,7 @@ impl Kept {
         let bytes = plan.content.len() as u64;
         let tcp_buffers =
             Some(plan.args.tcp_buffers).filter(|buffers| *buffers != TcpBuffers::default());
+        let tcp_buffers = tcp_buffers.map(TcpBuffers::name);
         let common = Common { link: &plan.link, bytes, sha256, tcp_buffers };
         let common = serde_json::to_string_pretty(&common)?;
         let path = folder.join(PLAN);

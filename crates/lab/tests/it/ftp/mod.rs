@@ -345,11 +345,9 @@ fn traces_say_what_packets_are() {
 
 #[test]
 fn a_comparison_changes_what_is_said_of_tcp_and_nothing_else() {
-    let tcp = TcpSettings {
-        congestion: Some(Congestion::Vegas),
-        timestamps: Some(false),
-        ..TcpSettings::default()
-    };
+    let tcp = TcpSettings::default()
+        .with(&["congestion"], Congestion::Vegas.name())
+        .with(&["timestamps"], false);
     let plan = Plan {
         tcp: Some(tcp),
         ..Plan::of(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::routing::contacts::ContactPlan;
 use crate::settings;
+use crate::settings::Wrong;
 
 settings! {
     /// Settings of one engine.
@@ -36,7 +37,7 @@ settings! {
 }
 
 impl Config {
-    fn order_retries(&mut self) -> Result<(), String> {
+    fn order_retries(&mut self) -> Result<(), Wrong> {
         self.retry_max = self.retry_max.max(self.retry);
         Ok(())
     }

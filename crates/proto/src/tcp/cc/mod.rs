@@ -20,6 +20,7 @@ mod bbr;
 mod bic;
 mod cubic;
 mod hystart;
+mod names;
 mod none;
 mod reno;
 mod vegas;
@@ -44,6 +45,7 @@ use self::window::Window;
 pub use self::bic::Bic;
 pub use self::cubic::{Cubic, Friendliness};
 pub use self::hystart::HyStart;
+pub use self::names::Named;
 pub use self::reno::Counting;
 pub use self::vegas::{Vegas, VegasVariant};
 
@@ -232,11 +234,12 @@ pub struct Idle {
 }
 
 /// What a window is worth after a pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdleRule {
     /// The initial window, if it was larger (RFC 5681 §4.1).
     Restart,
     /// Half for each time-out that passed, not less than the initial window (RFC 2861).
+    #[default]
     Decay,
 }
 

@@ -2,22 +2,19 @@
 
 use std::time::Duration;
 
-/// How long either side tries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bets {
-    /// A receiver that has read all before a hole goes on without it after so long.
-    pub receive_timeout: Duration,
-    /// A sender gives a segment up that it has sent so often.
-    pub transmissions: u32,
-    /// Holes that wait to be asked for by the user, in either direction. With so many nothing further is
-    /// left out.
-    pub holes: usize,
-}
+use crate::settings;
 
-impl Default for Bets {
-    /// The reference implementation's: a good second, 20 times, 50 holes.
-    fn default() -> Self {
-        Self { receive_timeout: Duration::from_micros(1_048_577), transmissions: 20, holes: 50 }
+settings! {
+    /// Bounds of what either side tries. The defaults are the reference implementation's.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Bets {
+        /// Time after which a receiver that has read all before a hole continues without it.
+        pub receive_timeout: Duration as Span [Interval] = Duration::from_micros(1_048_577),
+        /// Transmissions of a segment after which a sender gives it up.
+        pub transmissions: u32 as Number [Least(1)] = 20,
+        /// Holes that wait to be fetched by the user, in either direction. With so many nothing
+        /// further is left out.
+        pub holes: usize as Number = 50,
     }
 }
 

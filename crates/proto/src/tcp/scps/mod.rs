@@ -20,33 +20,95 @@ pub(crate) use self::rate::{Bucket, Wire};
 pub(crate) use self::records::{Ends, Marks};
 pub use self::snack::{Snack, SnackForm};
 pub(crate) use self::snack::{SnackSaid, Snacking, holes};
+use crate::settings::form::{Leaf, Number, OFF, Off, Span, Word, visit_if};
+use crate::settings::{Base, Bound, Field, Kind, Value, Visited, Visitor};
+use crate::{settings, words};
 
-/// What a connection does of SCPS-TP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scps {
-    /// Selective negative acknowledgment, if it is offered. Where both sides offer it, neither sends
-    /// selective acknowledgments.
-    pub snack: Option<Snack>,
-    /// What a loss is put down to when nothing is said of its cause.
-    pub assume: LossCause,
-    /// How long a peer's word holds that it sees data lost to corruption, and how long this side says
-    /// so after it has seen that.
-    pub dwell: Duration,
-    /// While the link is away nothing is sent and no timer runs; afterwards it goes on with the window
-    /// and the round trip of before. Otherwise it is as in TCP: timers run out.
-    pub suspends: bool,
-    /// The rate of the route, which all its connections share; `None`: nothing holds them back.
-    pub rate: Option<RateControl>,
-    /// What packets of connections that this side opens are called in IP's header. Those of the peer
-    /// are answered as they come.
-    pub protocol: Carrier,
-    /// Headers are compressed. Not together with ECN, for which a compressed header has no room.
-    pub header_compression: bool,
-    /// The best-effort service: both sides go on without what is lost. Data may be missing.
-    pub bets: Option<Bets>,
-    /// Ends of records that are remembered in either direction.
-    pub records: usize,
+settings! {
+    /// Settings of SCPS-TP. The defaults are the reference implementation's.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Scps [more: Self::visit_parts] {
+        /// Selective negative acknowledgment: `short`, `bits` or `off`. Where both sides offer it,
+        /// neither sends selective acknowledgments.
+        pub snack: Option<Snack> as ByForm = Some(Snack::default()),
+        /// Assumed cause of a loss without any report of its cause: `congestion` or `corruption`.
+        pub assume: LossCause as Word = LossCause::Congestion,
+        /// Time for which a peer's report of data lost to corruption holds, and for which this side
+        /// reports that after it has seen it.
+        pub dwell: Duration as Span = Duration::from_secs(1),
+        /// Whether a connection stands still while the link is away: nothing is sent and no timer
+        /// runs. Afterwards it has the window and the round trip of before. Otherwise it is as in
+        /// TCP: timers run out.
+        pub suspends: bool as Flag = true,
+        /// Rate of the route, which all its connections share: of IP packets, or `interface` for that
+        /// of the link, or `off`.
+        pub rate: Option<RateControl> as ByRate = None,
+        /// Protocol in IP's header of connections that this side opens: `tcp` (6) or `scps` (106).
+        /// Packets of those of the peer are as they come.
+        pub protocol: Carrier as Word = Carrier::Tcp,
+        /// Compressed headers. Not together with ECN, for which a compressed header has no room.
+        pub header_compression: bool as Flag = false,
+        /// Best-effort service: both sides continue without what is lost. Data may be missing.
+        pub bets: Option<Bets> as Off<Table> = None,
+        /// Ends of records that are remembered in either direction.
+        pub records: usize as Number = 1024,
+    }
 }
+
+/// Form of a [`Snack`].
+#[derive(Debug)]
+struct ByForm;
+
+impl Leaf<Option<Snack>> for ByForm {
+    fn kind() -> Kind {
+        <Off<Word> as Leaf<Option<SnackForm>>>::kind()
+    }
+
+    fn get(snack: &Option<Snack>) -> Option<Value> {
+        Off::<Word>::get(&snack.map(|snack| snack.form))
+    }
+
+    fn set(snack: &mut Option<Snack>, value: Value) -> Result<(), String> {
+        let mut form = None;
+        Off::<Word>::set(&mut form, value)?;
+        *snack = form.map(|form| Snack { form, ..snack.unwrap_or_default() });
+        Ok(())
+    }
+}
+
+/// Form of a [`RateControl`].
+#[derive(Debug)]
+struct ByRate;
+
+const INTERFACE: &str = "interface";
+
+impl Leaf<Option<RateControl>> for ByRate {
+    fn kind() -> Kind {
+        Kind::from(Base::Rate).or(INTERFACE).or(OFF)
+    }
+
+    fn get(rate: &Option<RateControl>) -> Option<Value> {
+        Some(match rate.map(|rate| rate.bps) {
+            None => Value::Word(OFF),
+            Some(None) => Value::Word(INTERFACE),
+            Some(Some(bps)) => Value::Rate(bps),
+        })
+    }
+
+    fn set(rate: &mut Option<RateControl>, value: Value) -> Result<(), String> {
+        match value {
+            Value::Word(INTERFACE) => rate.get_or_insert_default().bps = None,
+            Value::Rate(0) => return Err(" is 0; \"off\" is no rate".to_owned()),
+            Value::Rate(bps) => rate.get_or_insert_default().bps = Some(bps),
+            _ => *rate = None,
+        }
+        Ok(())
+    }
+}
+
+words!(LossCause { "congestion" = Self::Congestion, "corruption" = Self::Corruption });
+words!(Carrier { "tcp" = Self::Tcp, "scps" = Self::Scps });
+words!(SnackForm { "short" = Self::Short, "bits" = Self::Bits });
 
 /// A protocol number of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +129,21 @@ impl Carrier {
 }
 
 impl Scps {
+    fn visit_parts(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let off = " is given, but tcp.scps.snack is off";
+        let doc = &[" Time that a hole stands before it is reported."];
+        let delay = self.snack.as_mut().map(|snack| &mut snack.delay);
+        visit_if::<Span, _>(&Field { key: "snack_delay", doc, bound: None }, delay, off, visitor)?;
+        let doc = &[" Reports of the first hole before the next ones are reported."];
+        let field = Field { key: "snack_repeats", doc, bound: Some(Bound::Least(1)) };
+        let repeats = self.snack.as_mut().map(|snack| &mut snack.repeats);
+        visit_if::<Number, _>(&field, repeats, off, visitor)?;
+        let doc = &[" Steps in which credit for the rate comes; `\"0 s\"`: all the time."];
+        let tick = self.rate.as_mut().map(|rate| &mut rate.tick);
+        let off = " is given, but tcp.scps.rate is off";
+        visit_if::<Span, _>(&Field { key: "rate_tick", doc, bound: None }, tick, off, visitor)
+    }
+
     /// What a SYN says of it; `own` is the connection's number for compressed headers, or 0.
     pub(crate) fn capabilities(&self, own: u8) -> Capabilities {
         let all = Agreed {
@@ -93,23 +170,6 @@ impl Scps {
             snack,
             compression: numbered.then_some(theirs.connection),
             bets: has(Capabilities::BETS),
-        }
-    }
-}
-
-impl Default for Scps {
-    /// The reference implementation's: the short form of SNACK, losses are congestion, no rate.
-    fn default() -> Self {
-        Self {
-            snack: Some(Snack::default()),
-            assume: LossCause::Congestion,
-            dwell: Duration::from_secs(1),
-            suspends: true,
-            rate: None,
-            protocol: Carrier::Tcp,
-            header_compression: false,
-            bets: None,
-            records: 1024,
         }
     }
 }

@@ -31,9 +31,10 @@ impl Default for Snack {
 }
 
 /// How much one of them says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SnackForm {
     /// One hole.
+    #[default]
     Short,
     /// One hole, and a bit for each unit that follows it.
     Bits,

@@ -1,0 +1,36 @@
+//! A CFDP entity's management information base: [`Mib`](crate::settings::Mib) has its settings.
+
+use wire::cfdp::TransmissionMode;
+
+use crate::settings::Mib;
+
+/// A transmission class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Class 1.
+    Unacknowledged,
+    /// Class 2.
+    Acknowledged,
+}
+
+impl From<Class> for TransmissionMode {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Unacknowledged => Self::Unacknowledged,
+            Class::Acknowledged => Self::Acknowledged,
+        }
+    }
+}
+
+impl Class {
+    /// The class towards an entity, as far as a MIB sets it.
+    #[must_use]
+    pub fn of(mib: &Mib, remote: Option<u64>) -> Option<Self> {
+        let remote = remote.map(|remote| remote.to_string());
+        let own = remote.and_then(|remote| mib.get(&["remotes", &remote, "class"]));
+        match own.or_else(|| mib.get(&["default", "class"]))?.as_integer()? {
+            1 => Some(Self::Unacknowledged),
+            _ => Some(Self::Acknowledged),
+        }
+    }
+}
