@@ -59,6 +59,7 @@ interop: setup build ## other implementations of CFDP (over UDP on loopback), of
 	exit $$status
 
 reference: build ## the pages of docs/reference, which are made from code
+	@python3 .ci/settings.py
 	@python3 .ci/reference.py $(SLOWLIGHT)
 
 figures: python build ## the figures of docs/reproduction, from results/ of the studies
