@@ -3,6 +3,8 @@
 
 mod over_files;
 mod over_ltp;
+mod over_streams;
+mod over_udp;
 mod plan;
 mod security;
 #[cfg(test)]
@@ -18,10 +20,8 @@ use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
 use proto::bp::routes::{self, Router};
-use proto::bp::tcpcl::{self, Peer, Protocol, Tcpcl, Version3};
-use proto::bp::udpcl::{self, Fragmentation, Udpcl};
+use proto::bp::tcpcl::{Protocol, Version3};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
-use rt::streams::{Listening, StreamConfig, StreamOptions};
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::{NormSettings, SaratogaSettings};
@@ -31,6 +31,8 @@ use wire::mtcp::Framing;
 
 pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
+pub use self::over_streams::OverStreams;
+pub use self::over_udp::OverUdp;
 pub use self::plan::Plan;
 pub use self::security::{Custody, KeySpec, Rule};
 pub use self::tls::{Tls, Use};
@@ -250,60 +252,6 @@ impl Layer {
     }
 }
 
-/// A layer over streams.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OverStreams {
-    /// What neighbours call it.
-    #[serde(default = "tcp")]
-    pub name: String,
-    /// Where it listens.
-    #[serde(default)]
-    pub listen: Vec<SocketAddr>,
-    /// Between signs of life; 0 for none.
-    #[serde(default = "keepalive")]
-    pub keepalive: Span,
-    /// Data of a segment that is sent.
-    #[serde(default = "segment")]
-    pub segment: Size,
-    /// Bundles under way to a neighbour at one time.
-    #[serde(default = "window")]
-    pub window: usize,
-    /// Octets of bundles under way to a neighbour, up to which there may be more of them.
-    #[serde(default = "window_octets")]
-    pub window_octets: Size,
-    /// Sessions.
-    #[serde(default = "sessions")]
-    pub sessions: usize,
-    /// How long to wait until a connection is tried again, at first and at most.
-    #[serde(default = "reconnect")]
-    pub reconnect: [Span; 2],
-    /// How streams are secured; not at all if it is not said. Only version 4 of TCPCL can that.
-    pub tls: Option<Tls>,
-}
-
-/// A layer over UDP.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OverUdp {
-    /// What neighbours call it.
-    #[serde(default = "udp")]
-    pub name: String,
-    /// Where it listens, and from where it sends.
-    pub listen: SocketAddr,
-    /// The longest datagram.
-    #[serde(default = "datagram")]
-    pub datagram: Size,
-    /// What it sends at most, to all neighbours; UDP has no congestion control.
-    pub rate: Rate,
-    /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise the agent makes fragments.
-    #[serde(default)]
-    pub cut: bool,
-    /// Bundles under way to a neighbour at one time.
-    #[serde(default = "window")]
-    pub window: usize,
-}
-
 /// A node next to this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -346,25 +294,9 @@ const fn drain() -> Span {
     Span(Duration::from_secs(10))
 }
 
-fn tcp() -> String {
-    "tcp".to_owned()
-}
-
-fn udp() -> String {
-    "udp".to_owned()
-}
-
 /// What fits an Ethernet packet.
 const fn datagram() -> Size {
     Size(1472)
-}
-
-const fn keepalive() -> Span {
-    Span(Duration::from_secs(30))
-}
-
-const fn segment() -> Size {
-    Size(64 << 10)
 }
 
 const fn patience() -> Span {
@@ -373,18 +305,6 @@ const fn patience() -> Span {
 
 const fn window() -> usize {
     64
-}
-
-const fn window_octets() -> Size {
-    Size(1 << 20)
-}
-
-const fn sessions() -> usize {
-    1024
-}
-
-const fn reconnect() -> [Span; 2] {
-    [Span(Duration::from_secs(1)), Span(Duration::from_secs(600))]
 }
 
 impl NodeSpec {
@@ -712,86 +632,6 @@ struct Way {
     engine: u64,
 }
 
-impl OverStreams {
-    fn check(&self, protocol: Protocol) -> Result<(), SpecError> {
-        let invalid = |message: String| Err(SpecError::invalid(message));
-        let name = &self.name;
-        if self.tls.is_some() && protocol != Protocol::Tcpcl4 {
-            return invalid(format!(
-                "layer {name}: only kind \"tcpcl4\" can `tls`; leave it out, or take that kind"
-            ));
-        }
-        if self.tls.as_ref().is_some_and(|tls| tls.anonymous && tls.node_id) {
-            return invalid(format!(
-                "layer {name}: peers without a certificate (tls.anonymous) prove no node; add \
-                 `node_id = false`, or leave out `anonymous`"
-            ));
-        }
-        let keepalive = self.keepalive.duration();
-        if keepalive.subsec_nanos() != 0 || keepalive.as_secs() > u64::from(u16::MAX) {
-            return invalid(format!(
-                "layer {name}: keepalive is whole seconds up to 65535; 0 is none"
-            ));
-        }
-        if !(1..=1 << 30).contains(&self.segment.bytes()) {
-            return invalid(format!("layer {name}: segment is not between 1 B and 1 GiB"));
-        }
-        if self.window == 0 {
-            return invalid(format!("layer {name}: window is 0: no bundle could leave"));
-        }
-        let [first, most] = self.reconnect.map(|span| span.duration());
-        if first.is_zero() || first > most {
-            return invalid(format!(
-                "layer {name}: reconnect is the first and the longest wait, as [\"1 s\", \"10 min\"]"
-            ));
-        }
-        Ok(())
-    }
-
-    fn build(
-        &self,
-        (protocol, node): (Protocol, &Eid),
-        links: &BTreeMap<LinkId, Way>,
-        longest: Size,
-    ) -> Result<(Tcpcl, Carrier), SpecError> {
-        // Paths and links of a layer have the same numbers.
-        let peer =
-            |link: &LinkId, way: &Way| Peer { path: PathId(link.0), server_name: way.name.clone() };
-        let nodes = links.iter().map(|(link, way)| (*link, way.node.clone())).collect();
-        let layer = tcpcl::Config {
-            node: node.clone(),
-            protocol,
-            peers: links.iter().map(|(link, way)| (*link, peer(link, way))).collect(),
-            tls: self.tls.as_ref().map_or(tcpcl::Tls::Never, Tls::when),
-            proof: self.tls.as_ref().map_or(tcpcl::Proof::Authority, |tls| tls.proof(nodes)),
-            keepalive_s: u16::try_from(self.keepalive.duration().as_secs()).unwrap_or(u16::MAX),
-            segment: usize::try_from(self.segment.bytes()).unwrap_or(usize::MAX),
-            transfer_mru: longest.bytes(),
-            reconnect: (self.reconnect[0].duration(), self.reconnect[1].duration()),
-            limits: tcpcl::Limits {
-                sessions: self.sessions,
-                window: self.window,
-                window_octets: self.window_octets.bytes(),
-                ..tcpcl::Limits::default()
-            },
-            ..tcpcl::Config::default()
-        };
-        let listening = |address: &SocketAddr| Listening {
-            address: *address,
-            options: StreamOptions::default(),
-            onward: None,
-        };
-        let carrier = Carrier::Streams(StreamConfig {
-            listen: self.listen.iter().map(listening).collect(),
-            peers: links.iter().map(|(link, way)| (PathId(link.0), way.address)).collect(),
-            streams_max: self.sessions.saturating_add(16),
-            tls: self.tls.as_ref().map(Tls::read).transpose()?,
-            ..StreamConfig::default()
-        });
-        Ok((Tcpcl::new(layer), carrier))
-    }
-}
-
 /// What a layer over datagrams is told of its paths and of its window.
 fn check_datagrams(
     name: &str,
@@ -811,22 +651,6 @@ fn check_datagrams(
         return invalid(format!("layer {name}: window is 0: no bundle could leave"));
     }
     Ok(())
-}
-
-impl OverUdp {
-    fn check(&self) -> Result<(), SpecError> {
-        check_datagrams(&self.name, (self.datagram, self.rate), self.window)
-    }
-
-    fn build(&self, links: &BTreeMap<LinkId, SocketAddr>) -> (Udpcl, Carrier) {
-        let layer = udpcl::Config {
-            peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
-            fragmentation: if self.cut { Fragmentation::OfLayer } else { Fragmentation::Never },
-            limits: udpcl::Limits { window: self.window, ..udpcl::Limits::default() },
-            ..udpcl::Config::default()
-        };
-        (Udpcl::new(layer), datagrams(self.listen, (self.datagram, self.rate), links))
-    }
 }
 
 /// How late a turn may come until its part of a rate is lost.

@@ -1,0 +1,56 @@
+//! A convergence layer of a datagram a bundle, as TOML describes it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use engine::PathId;
+use proto::bp::layer::LinkId;
+use proto::bp::udpcl::{self, Fragmentation, Udpcl};
+use rt::node::Carrier;
+use serde::{Deserialize, Serialize};
+use transport::quantity::{Rate, Size};
+use transport::text::SpecError;
+
+use super::{check_datagrams, datagram, datagrams, window};
+
+/// A layer over UDP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OverUdp {
+    /// What neighbours call it.
+    #[serde(default = "udp")]
+    pub name: String,
+    /// Where it listens, and from where it sends.
+    pub listen: SocketAddr,
+    /// The longest datagram.
+    #[serde(default = "datagram")]
+    pub datagram: Size,
+    /// What it sends at most, to all neighbours; UDP has no congestion control.
+    pub rate: Rate,
+    /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise the agent makes fragments.
+    #[serde(default)]
+    pub cut: bool,
+    /// Bundles under way to a neighbour at one time.
+    #[serde(default = "window")]
+    pub window: usize,
+}
+
+fn udp() -> String {
+    "udp".to_owned()
+}
+
+impl OverUdp {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        check_datagrams(&self.name, (self.datagram, self.rate), self.window)
+    }
+
+    pub(super) fn build(&self, links: &BTreeMap<LinkId, SocketAddr>) -> (Udpcl, Carrier) {
+        let layer = udpcl::Config {
+            peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
+            fragmentation: if self.cut { Fragmentation::OfLayer } else { Fragmentation::Never },
+            limits: udpcl::Limits { window: self.window, ..udpcl::Limits::default() },
+            ..udpcl::Config::default()
+        };
+        (Udpcl::new(layer), datagrams(self.listen, (self.datagram, self.rate), links))
+    }
+}
