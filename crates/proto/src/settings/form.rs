@@ -150,12 +150,10 @@ macro_rules! integers {
     ($($type:ty),+) => {$(
         impl Leaf<$type> for Number {
             fn kind() -> Kind {
-                #[expect(clippy::unnecessary_cast, reason = "u64 is one of the types")]
                 let most = <$type>::MAX as u64;
                 Base::Number { least: 0, most, name: stringify!($type) }.into()
             }
 
-            #[expect(clippy::unnecessary_cast, reason = "u64 is one of the types")]
             fn get(place: &$type) -> Option<Value> {
                 Some(Value::Number(*place as u64))
             }
@@ -172,7 +170,6 @@ macro_rules! integers {
                 Base::Size.into()
             }
 
-            #[expect(clippy::unnecessary_cast, reason = "u64 is one of the types")]
             fn get(place: &$type) -> Option<Value> {
                 Some(Value::Size(*place as u64))
             }
