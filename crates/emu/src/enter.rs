@@ -41,7 +41,7 @@ pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitS
     unsafe {
         command.pre_exec(die_with_parent);
     }
-    let ran = Requests::of_others().and_then(|mut asked| carry_out(command, &mut asked));
+    let ran = Requests::of_others().and_then(|mut requests| carry_out(command, &mut requests));
     ran.map_err(EnterError::Program)
 }
 

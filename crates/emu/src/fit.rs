@@ -26,21 +26,21 @@ pub enum Misfit {
     /// emulator does.
     Packets {
         /// How many, a second.
-        asked: f64,
+        needed: f64,
         /// How many it does.
         carried: f64,
     },
     /// They carry more octets a second.
     Octets {
         /// How many, a second.
-        asked: f64,
+        needed: f64,
         /// How many it does.
         carried: f64,
     },
     /// What is on its way over a link that is full takes more memory than packets may take.
     Memory {
         /// Octets on the way over all links, each full in one direction.
-        asked: u64,
+        needed: u64,
         /// Octets that there may be.
         bound: u64,
         /// The link that asks for most of it, and its rate and delay.
@@ -53,7 +53,7 @@ pub enum Misfit {
     /// The machine has not so much memory to spare as packets may take, and would take.
     Machine {
         /// Octets on the way over all links.
-        asked: u64,
+        needed: u64,
         /// Octets that the machine has.
         available: u64,
     },
@@ -63,29 +63,29 @@ impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gigabytes = |octets: u64| octets as f64 / 1e9;
         match *self {
-            Self::Packets { asked, carried } => write!(
+            Self::Packets { needed, carried } => write!(
                 f,
-                "full links ask for {asked:.0} packets a second, and this machine carries \
+                "full links ask for {needed:.0} packets a second, and this machine carries \
                  {carried:.0}"
             ),
-            Self::Octets { asked, carried } => write!(
+            Self::Octets { needed, carried } => write!(
                 f,
                 "full links ask for {:.0} Mbit/s, and this machine carries {:.0}",
-                asked * 8.0 / 1e6,
+                needed * 8.0 / 1e6,
                 carried * 8.0 / 1e6
             ),
-            Self::Memory { asked, bound, bps, delay, .. } => write!(
+            Self::Memory { needed, bound, bps, delay, .. } => write!(
                 f,
                 "{:.1} Mbit/s for {delay:?} are on the way at once: with all links {:.2} GB, and \
                  packets may take {:.2} GB; what is more is lost (see --memory)",
                 bps / 1e6,
-                gigabytes(asked),
+                gigabytes(needed),
                 gigabytes(bound)
             ),
-            Self::Machine { asked, available } => write!(
+            Self::Machine { needed, available } => write!(
                 f,
                 "full links hold {:.2} GB, and the machine has {:.2} GB to spare",
-                gigabytes(asked),
+                gigabytes(needed),
                 gigabytes(available)
             ),
         }
@@ -115,21 +115,21 @@ impl Plan {
         });
         if let Some(capacity) = capacity {
             if packets > capacity.packets {
-                misfits.push(Misfit::Packets { asked: packets, carried: capacity.packets });
+                misfits.push(Misfit::Packets { needed: packets, carried: capacity.packets });
             }
             if octets > capacity.octets {
-                misfits.push(Misfit::Octets { asked: octets, carried: capacity.octets });
+                misfits.push(Misfit::Octets { needed: octets, carried: capacity.octets });
             }
         }
-        let asked = full.iter().fold(0_u64, |sum, full| sum.saturating_add(full.in_flight));
+        let needed = full.iter().fold(0_u64, |sum, full| sum.saturating_add(full.in_flight));
         let most = full.iter().max_by_key(|full| full.in_flight);
-        if let Some(&Full { link, bps, delay, .. }) = most.filter(|_| asked > self.memory) {
+        if let Some(&Full { link, bps, delay, .. }) = most.filter(|_| needed > self.memory) {
             let bound = self.memory;
-            misfits.push(Misfit::Memory { asked, bound, link, bps, delay });
+            misfits.push(Misfit::Memory { needed, bound, link, bps, delay });
         }
-        let taken = asked.min(self.memory);
+        let taken = needed.min(self.memory);
         if let Some(available) = available.filter(|available| taken > *available) {
-            misfits.push(Misfit::Machine { asked: taken, available });
+            misfits.push(Misfit::Machine { needed: taken, available });
         }
         misfits
     }
@@ -211,12 +211,12 @@ mod tests {
         // 100 Mbit/s for 20 min are 15 GB, and what is kept beside packets of 1,500 octets 2 or 3 more.
         let there = config(Some(100_000_000), 1200);
         let plan = pair(there.clone(), there, 1, 1 << 30);
-        let [Misfit::Memory { asked, link: 0, .. }] = plan.misfits(None, Some(8 << 30))[..] else {
+        let [Misfit::Memory { needed, link: 0, .. }] = plan.misfits(None, Some(8 << 30))[..] else {
             panic!("one misfit")
         };
-        assert!((16_500_000_000..19_500_000_000).contains(&asked), "{asked}");
-        let told = plan.misfits(None, None)[0].to_string();
-        assert!(told.contains("100.0 Mbit/s for 1200s") && told.contains("1.07 GB"), "{told}");
+        assert!((16_500_000_000..19_500_000_000).contains(&needed), "{needed}");
+        let text = plan.misfits(None, None)[0].to_string();
+        assert!(text.contains("100.0 Mbit/s for 1200s") && text.contains("1.07 GB"), "{text}");
         let roomy = Plan { memory: 20 << 30, ..plan };
         assert_eq!(roomy.misfits(None, Some(24 << 30)), []);
         assert!(matches!(roomy.misfits(None, Some(8 << 30))[..], [Misfit::Machine { .. }]));

@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_forbidden_says_how_it_is_allowed() {
-        let told = |setting| {
+        let message = |setting| {
             let error = io::Error::from_raw_os_error(libc::EPERM);
             IsolateError::Forbidden { error, setting }.to_string()
         };
@@ -292,10 +292,10 @@ mod tests {
             "user.max_user_namespaces=10000",
         ];
         for (setting, remedy) in SETTINGS.into_iter().zip(remedies) {
-            let told = told(Some(setting));
+            let message = message(Some(setting));
             let remedy = format!("\nallow it: sysctl -w {remedy} (as root)");
-            assert!(told.contains("not permitted") && told.ends_with(&remedy), "{told}");
+            assert!(message.contains("not permitted") && message.ends_with(&remedy), "{message}");
         }
-        assert!(told(None).ends_with("run it as root"));
+        assert!(message(None).ends_with("run it as root"));
     }
 }

@@ -185,11 +185,12 @@ mod tests {
         let mut report = report(vec![link(&[(40, 100)])]);
         report.no_memory = 3;
         report.unattended = Duration::from_millis(20);
-        let told: Vec<_> = report.doubts(&Bounds::default()).iter().map(Doubt::to_string).collect();
-        assert_eq!(told.len(), 2);
+        let texts: Vec<_> =
+            report.doubts(&Bounds::default()).iter().map(Doubt::to_string).collect();
+        assert_eq!(texts.len(), 2);
         assert!(
-            told[0].starts_with("packets may have waited 20.0ms")
-                && told[1].starts_with("3 packets")
+            texts[0].starts_with("packets may have waited 20.0ms")
+                && texts[1].starts_with("3 packets")
         );
     }
 

@@ -117,13 +117,13 @@ mod tests {
         assert!(!watch.sleep(Some(Duration::ZERO)).unwrap(), "and told once");
         devices.iter().for_each(raise);
         for _ in 0..2 {
-            let mut told = std::collections::BTreeSet::new();
+            let mut reported = std::collections::BTreeSet::new();
             for _ in 0..2 {
                 assert!(watch.sleep(None).unwrap());
                 assert!(!watch.look(&mut ready).unwrap());
-                told.extend(ready.iter().copied());
+                reported.extend(ready.iter().copied());
             }
-            assert_eq!(told.len(), 100, "those that were left out come next");
+            assert_eq!(reported.len(), 100, "those that were left out come next");
         }
     }
 }

@@ -281,7 +281,7 @@ impl World {
         let timings = hosts.iter().map(|host| Arc::clone(&host.timings)).collect();
         let made = Pump::new(ports, pipes, timings, plan.memory);
         let (pump, handle) = made.map_err(system("starting the links"))?;
-        let (told, real_time) = crossbeam_channel::bounded(1);
+        let (raised, real_time) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new().name("links".to_owned());
         let thread = thread.spawn(move || {
             rt::wake_exactly();
@@ -289,7 +289,7 @@ impl World {
             if !real_time {
                 slice::shorten();
             }
-            let _ = told.send(real_time);
+            let _ = raised.send(real_time);
             pump.run(real_time)
         });
         let thread = Some(thread.map_err(system("starting the links"))?);

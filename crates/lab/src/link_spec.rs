@@ -38,7 +38,7 @@ keys! {
         delay: Span,
         /// One-way delay over time, in place of `delay`.
         delay_points: Vec<DelayPoint>,
-        /// What holds between two delay points.
+        /// Interpolation between two delay points.
         delay_between: Between,
         /// Packets that others overtake.
         reorder: Reorder,
@@ -46,13 +46,14 @@ keys! {
         bucket: Bucket,
         /// The frame around each IP packet.
         framing: Framing,
-        /// TCP's headers go compressed over PPP (RFC 1144), and escapes are counted as the bytes need them.
+        /// TCP's headers go compressed over PPP (RFC 1144), and escapes are counted as the bytes
+        /// need them.
         header_compression: bool,
         /// Time the line is busy with each packet besides its bits.
         per_packet: Span,
         /// When a packet is let go.
         release: Release,
-        /// How much may wait.
+        /// Bound on what may wait.
         queue: Queue,
         /// Whether a TCP host that sends waits while the queue is full, as for a network card. Otherwise
         /// the queue drops what it has no room for.
@@ -67,7 +68,7 @@ keys! {
         outage_every: Periodic,
         /// When the link is up, in place of outages.
         contacts: Vec<Window>,
-        /// What happens to packets while the link is down.
+        /// Policy for packets while the link is down.
         while_down: WhileDown,
         ..
         /// Error models, each by the key that names it.

@@ -296,8 +296,10 @@ impl<E: Engine> Driver<E> {
             self.next_tick = now + self.config.tick;
             on(now, &mut self.engine, Event::Tick);
             let refusals = self.socket.refusals();
-            if let Some((address, told)) = self.connected.as_mut().filter(|(_, n)| *n < refusals) {
-                *told = refusals;
+            if let Some((address, reported)) =
+                self.connected.as_mut().filter(|(_, n)| *n < refusals)
+            {
+                *reported = refusals;
                 on(now, &mut self.engine, Event::Refused(*address));
             }
             next = Next::More;

@@ -314,8 +314,8 @@ mod tests {
             let nanos = step * step * 16;
             let place = place(nanos);
             assert!(place >= before, "{nanos} ns");
-            let told = most_at(place);
-            assert!(told >= nanos && told - nanos <= (nanos / 1000).max(511), "{nanos}: {told}");
+            let found = most_at(place);
+            assert!(found >= nanos && found - nanos <= (nanos / 1000).max(511), "{nanos}: {found}");
             before = place;
         }
         assert!(place(MOST) < 18_500, "{} places", place(MOST));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// What comes within a quarter of a second, until there is as much as expected.
-    fn heard(socket: &Socket, count: usize) -> Vec<Vec<u8>> {
+    fn received(socket: &Socket, count: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for _ in 0..250 {
             let take = |arrival: Arrival<'_>| {
@@ -196,8 +196,9 @@ mod tests {
         let to = there.local();
         let sent = lite.send(&here, to, None, Ecn::NotEct, &bytes, 100).unwrap();
         assert_eq!(sent, Sent::All);
-        assert_eq!(heard(&there, 2), [[b'u'; 100], [b'u'; 100]]);
-        let firsts: Vec<_> = heard(other.socket(), 4).iter().map(|it| (it[0], it.len())).collect();
+        assert_eq!(received(&there, 2), [[b'u'; 100], [b'u'; 100]]);
+        let firsts: Vec<_> =
+            received(other.socket(), 4).iter().map(|it| (it[0], it.len())).collect();
         assert_eq!(firsts, [(10, 100), (200, 100), (11, 100), (30, 40)]);
         assert!(!lite.socket().sends_batches());
     }
@@ -209,7 +210,7 @@ mod tests {
             let datagram = [covered; 50];
             lite.send(&here, there.local(), None, Ecn::NotEct, &datagram, 50).unwrap();
         }
-        let firsts: Vec<_> = heard(other.socket(), 2).iter().map(|it| it[0]).collect();
+        let firsts: Vec<_> = received(other.socket(), 2).iter().map(|it| it[0]).collect();
         assert_eq!(firsts, [20, 21], "who asks for 20 octets gets nothing with less");
     }
 

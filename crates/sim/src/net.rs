@@ -335,13 +335,13 @@ impl Network {
         let left = at.line.as_mut().map_or(Left::Same, |line| line.leave(&fate, packet.bytes()));
         let watched = self.trace.is_some() || !at.near.is_empty() || !at.far.is_empty();
         if watched {
-            let told = match (&fate, &left) {
+            let reported = match (&fate, &left) {
                 (Fate::Lost(cause), _) => PacketFate::Lost(cause.name().to_owned()),
                 (_, Left::Tossed) => PacketFate::Lost("header not restored".to_owned()),
                 (Fate::Damaged(_), _) | (_, Left::Changed(_)) => PacketFate::Damaged,
                 (Fate::Delivered, Left::Same) => PacketFate::Delivered,
             };
-            self.watch(now, pipe, &packet, &told);
+            self.watch(now, pipe, &packet, &reported);
         }
         match (fate, left) {
             (Fate::Lost(_), _) | (_, Left::Tossed) => {

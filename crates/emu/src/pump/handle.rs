@@ -14,42 +14,40 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::capture::{CaptureLimits, CaptureReport, Finished};
 
-/// What became of the packets of one link.
+/// Counters of one link.
 #[derive(Clone, Debug)]
 pub struct LinkReport {
-    /// What was pushed, and what became of it.
+    /// Packets pushed, delivered and lost.
     pub stats: link::Stats,
-    /// How much later than their logical times packets were handed over.
+    /// Lateness of packets: behind their logical times when they were handed over.
     pub lateness: Lateness,
     /// Packets that a host would not take, as it does with those whose IP version was damaged.
     pub refused: u64,
-    /// Those of them that came as they were sent, to a device that was up: it is the machine that did not
-    /// take them.
+    /// Refused packets that were intact, at a device that was up: the machine did not take them.
     pub refused_intact: u64,
     /// Packets that wait for the line.
     pub waiting: usize,
-    /// What PPP made of them, if the link looks at packets' bytes.
+    /// Statistics of PPP, if the link looks at packets' bytes.
     pub line: Option<link::LineStats>,
 }
 
-/// What became of all packets.
+/// Counters of all links and hosts.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// One for each link, in their order.
     pub links: Vec<LinkReport>,
-    /// How much later than it should have each host did what it did, where that was counted; in their
-    /// order.
+    /// Lateness of each host, where it was counted; in their order.
     pub hosts: Vec<Lateness>,
     /// Packets that no link took, because the memory for packets was full.
     pub no_memory: u64,
     /// Packets of devices that were none of IP, or that led nowhere.
     pub unreadable: u64,
     /// The longest time that packets may have waited to be read, because other work was in the way or
-    /// a host sent more than could be read: so much late they may have begun their way.
+    /// a host sent more than could be read: they may have begun that much late.
     pub unattended: Duration,
 }
 
-/// How late those were who play a host, if somebody does.
+/// Lateness of the engine that plays a host, if there is one.
 pub(crate) type HostTimings = Arc<OnceLock<Arc<Timings>>>;
 
 pub(super) enum Order {
@@ -62,8 +60,8 @@ pub(super) enum Order {
     Stop,
 }
 
-/// What the pump's thread alone knows of a [`Report`]. It is little: whoever asks keeps packets from
-/// being in time.
+/// Part of a [`Report`] that only the pump's thread knows. It is little: each request makes packets
+/// late.
 pub(crate) struct Counts {
     pub(super) links: Vec<LinkCounts>,
     pub(super) no_memory: u64,
@@ -71,7 +69,7 @@ pub(crate) struct Counts {
     pub(super) unattended: Duration,
 }
 
-/// What became of a link's packets, but for how late they were.
+/// Counters of a link, without its lateness.
 pub(super) struct LinkCounts {
     pub(super) stats: link::Stats,
     pub(super) refused: u64,
@@ -80,7 +78,7 @@ pub(super) struct LinkCounts {
     pub(super) line: Option<link::LineStats>,
 }
 
-/// What is to be captured, and where to.
+/// Hosts, folder and limits of a capture.
 pub(super) struct CapturePlan {
     pub(super) hosts: Option<Vec<String>>,
     pub(super) folder: PathBuf,
@@ -113,7 +111,7 @@ pub(crate) struct Handle {
     orders: Sender<Order>,
     event: Arc<OwnedFd>,
     clock: Shared,
-    /// Of each link, and of each host if somebody counts there.
+    /// Lateness of each link, and of each host where it is counted.
     lateness: Arc<[Arc<Timings>]>,
     hosts: Arc<[HostTimings]>,
 }
@@ -156,7 +154,7 @@ impl Handle {
         Ok((Self { orders: sender, event: own, clock, lateness, hosts }, ordered))
     }
 
-    /// What the links' schedules are by.
+    /// The time of the links' schedules.
     pub(crate) fn now(&self) -> Time {
         self.clock().now()
     }
@@ -177,7 +175,7 @@ impl Handle {
         result.recv().map_err(|_| ChangeError::Stopped)?.map_err(ChangeError::Config)
     }
 
-    /// What became of all packets; `None` if the pump has stopped.
+    /// Counters of all links and hosts; `None` if the pump has stopped.
     pub(crate) fn report(&self) -> Option<Report> {
         let (answer, result) = crossbeam_channel::bounded(1);
         self.order(Order::Count(answer));

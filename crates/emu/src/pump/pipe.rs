@@ -17,13 +17,13 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(super) link: Link<Segment>,
-    /// What PPP makes of its packets, if that is of concern.
+    /// The line's PPP, if the link looks at packets' bytes.
     pub(super) line: Option<Line>,
     pub(super) to: usize,
     pub(super) lateness: Arc<Timings>,
     refused: u64,
     refused_intact: u64,
-    /// Packets that the link took, and of which a capture was told what becomes.
+    /// Packets that the link took, and those whose fate a capture has.
     taken: u64,
     decided: u64,
     /// Octets that its queues take, as they were counted last.
@@ -73,7 +73,7 @@ impl Pipe {
         }
     }
 
-    /// Forgets which packets a capture would have been told of before it begins.
+    /// Skips the packets whose fate was decided before the capture begins.
     pub(super) fn begin_capture(&mut self, now: Time) {
         while self.link.next_decided(now).is_some() {}
         self.decided = self.taken - self.link.waiting() as u64;
@@ -96,7 +96,7 @@ impl Pipe {
         }
     }
 
-    /// Tells a capture what becomes of packets whose transmission has begun by `now`.
+    /// Reports to a capture the fate of packets whose transmission began by `now`.
     pub(super) fn tell_decided(&mut self, index: usize, now: Time, tap: &mut Tap) {
         while let Some(departure) = self.link.next_decided(now) {
             let says = match &departure.fate {
@@ -109,8 +109,7 @@ impl Pipe {
         }
     }
 
-    /// By how many octets more its queues have grown since this was asked last: they do not shrink
-    /// meanwhile.
+    /// Bytes by which its queues have grown since the last call; they do not shrink meanwhile.
     pub(super) fn growth(&mut self) -> u64 {
         let now = self.link.memory() as u64;
         now.saturating_sub(std::mem::replace(&mut self.memory, now))

@@ -1,11 +1,11 @@
-//! What a run of the suite does to the datagrams, the hosts and their paths.
+//! Faults of a run: of datagrams, hosts and paths.
 
 use std::time::Duration;
 
 use super::Role;
 use crate::Rng;
 
-/// What happens to one datagram.
+/// Fault of one datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Drop,
@@ -45,7 +45,7 @@ impl Fault {
     }
 }
 
-/// What happens to the datagrams.
+/// Faults of the datagrams of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Faults {
     None,
@@ -59,7 +59,7 @@ pub(super) enum Faults {
     Random(f64),
 }
 
-/// What happens to a host or its path, before an event.
+/// Interruption of a host or its path, before an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// The path is down, at both ends, for so long.
@@ -72,7 +72,7 @@ pub(super) enum Interruption {
     Restart(Role),
 }
 
-/// How the world differs from one where all goes well.
+/// Differences of the world from one where all goes well.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) seed: u64,

@@ -253,8 +253,8 @@ impl Toy {
         match datagram.kind {
             MISSING => {
                 let count = content.len().div_ceil(CHUNK) as u32;
-                let asked = datagram.payload.chunks_exact(4).map(|index| four(index, 0));
-                pending.extend(asked.filter(|index| *index < count));
+                let indices = datagram.payload.chunks_exact(4).map(|index| four(index, 0));
+                pending.extend(indices.filter(|index| *index < count));
                 (*end_due, *tries) = (true, 0);
             }
             DONE => self.end(Verdict::Delivered),

@@ -271,7 +271,7 @@ impl<'a, S: Subject> World<'a, S> {
                 continue;
             };
             let call = match host.call {
-                Some((asked, call)) if asked == deadline.at => call,
+                Some((deadline_at, call)) if deadline_at == deadline.at => call,
                 Some(_) | None => {
                     let late = self.rng.below(self.plan.late.as_nanos() as u64 + 1);
                     deadline.at + Duration::from_nanos(late)

@@ -136,7 +136,7 @@ pub struct Vector {
     /// The bits in error, counted from 0, ascending.
     #[serde(default)]
     pub errors: Vec<u64>,
-    /// How many errors to draw with the scenario's seed, in place of `errors`.
+    /// Number of errors to draw with the scenario's seed, in place of `errors`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drawn: Option<u64>,
 }
@@ -157,7 +157,7 @@ impl Vector {
             let message = "error_vector: give `errors` or `drawn`, not both";
             return Err(SpecError::invalid(message));
         }
-        // Half of the bits at most: more are drawn in vain too often.
+        // Half of the bits at most: more are drawn twice too often.
         let most = DRAWN_MAX.min(self.bits / 2);
         if count > most {
             let message = format!("error_vector.drawn: {count}; at most {most} here");
@@ -184,7 +184,7 @@ pub struct Trace {
     pub repeat: bool,
 }
 
-/// What becomes of a packet that an error strikes (see [`link::OnError`]).
+/// Effect of an error on the packet that it strikes (see [`link::OnError`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnError {

@@ -18,13 +18,13 @@ pub struct Config {
     pub path: PathInfo,
     /// Peers that may show up by themselves; 0 refuses all but the static ones.
     pub peers_max: usize,
-    /// How long such a peer must have been silent before another may take its place.
+    /// Silence of such a peer after which another may take its place.
     pub silence: Duration,
     /// The kernel's socket buffers.
     pub buffers: Buffers,
-    /// How often the observer is called without an indication.
+    /// Interval of calls of the observer without an indication.
     pub tick: Duration,
-    /// How UDP-Lite is used beside UDP, if at all.
+    /// Use of UDP-Lite beside UDP, if any.
     pub udp_lite: Option<UdpLite>,
 }
 
@@ -51,7 +51,8 @@ pub enum Event<I> {
     Indication(I),
     /// A [`Config::tick`] passed: time to show progress.
     Tick,
-    /// Nobody listens at the address of the [`Driver::connect_peer`](super::Driver::connect_peer); reported at most once a tick.
+    /// Nobody listens at the address of
+    /// [`Driver::connect_peer`](super::Driver::connect_peer); reported at most once a tick.
     Refused(SocketAddr),
 }
 

@@ -158,7 +158,7 @@ impl Node {
         on: impl FnMut(Time, &mut Agent, Indication) + Send + 'static,
     ) -> Result<Self, NodeError> {
         let (orders, ordered) = unbounded();
-        let (events, told) = bounded(EVENTS);
+        let (events, from_layers) = bounded(EVENTS);
         let stop = Arc::new(AtomicBool::new(false));
         let clock = Clock::start();
         let Channels { ports, commands } = channels(config.layers.len())?;
@@ -202,7 +202,7 @@ impl Node {
             store,
             waker,
             orders: ordered,
-            events: told,
+            events: from_layers,
             ports,
             on,
             closing: None,
@@ -279,7 +279,7 @@ fn start(
     let socket = |error| NodeError::Socket { layer: name.clone(), error };
     let store = store.share(&waker);
     let thread = std::thread::Builder::new().name(name.clone());
-    let said = name.clone();
+    let layer_name = name.clone();
     let (listening, thread) = match carrier {
         Carrier::Streams(config) => {
             let mut driver = StreamDriver::new(config, wired, waker.clone()).map_err(socket)?;
@@ -291,7 +291,7 @@ fn start(
                     false => Control::Continue,
                 };
                 if let Err(error) = driver.run(|_, _, _| on()) {
-                    tracing::error!(layer = said, %error, "a layer has ended");
+                    tracing::error!(layer = layer_name, %error, "a layer has ended");
                 }
             };
             (listening, thread.spawn(work)?)
@@ -304,7 +304,7 @@ fn start(
             let listening = vec![driver.local()];
             let work = move || {
                 if let Err(error) = driver.run(&stop, |_, _, _| Control::Continue) {
-                    tracing::error!(layer = said, %error, "a layer has ended");
+                    tracing::error!(layer = layer_name, %error, "a layer has ended");
                 }
             };
             (listening, thread.spawn(work)?)

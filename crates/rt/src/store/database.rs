@@ -35,7 +35,7 @@ struct Inside {
     connection: Connection,
     reserve: Reserve,
     /// What was wrong with the last change, which is told once.
-    told: Option<EffectError>,
+    reported: Option<EffectError>,
 }
 
 /// Room that is kept free.
@@ -76,7 +76,7 @@ impl Database {
         let path = directory.join("reserve");
         let mut reserve = Reserve { path, octets, missing_since: None };
         reserve.take();
-        Ok(Self { inside: Mutex::new(Inside { connection, reserve, told: None }) })
+        Ok(Self { inside: Mutex::new(Inside { connection, reserve, reported: None }) })
     }
 
     /// A change that failed was rolled back, so that the database is sound whatever happened.
@@ -124,16 +124,16 @@ impl Inside {
         self.reserve.look();
         match self.all(requests) {
             Ok(()) => {
-                self.told = None;
+                self.reported = None;
                 requests.iter().map(|_| Ok(())).collect()
             }
             Err(error) => match failed(&error) {
                 EffectError::NoSpace => self.what_makes_room(requests),
                 error => {
                     // A disk that is broken refuses each.
-                    if self.told.as_ref() != Some(&error) {
+                    if self.reported.as_ref() != Some(&error) {
                         tracing::warn!("cannot write records: {error}");
-                        self.told = Some(error.clone());
+                        self.reported = Some(error.clone());
                     }
                     requests.iter().map(|_| Err(error.clone())).collect()
                 }

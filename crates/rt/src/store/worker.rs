@@ -65,7 +65,7 @@ impl Answers {
 /// thread, because that can take as long as many writes.
 pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
-    let mut told = None;
+    let mut reported = None;
     let mut next = None;
     loop {
         let Some(job) = next.take().or_else(|| queue.recv().ok()) else { return };
@@ -86,9 +86,9 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
             // A peer hears only that the file is refused; what to do about it is known here. A full
             // disk refuses each write.
             let why = (wanted, error.clone());
-            if told.as_ref() != Some(&why) {
+            if reported.as_ref() != Some(&why) {
                 tracing::warn!("cannot {}: {error}", why.0);
-                told = Some(why);
+                reported = Some(why);
             }
         }
         let failed_to_open = job.opens.filter(|_| answer.is_err());

@@ -14,9 +14,9 @@ use super::tls::Tls;
 pub struct Listening {
     /// The address and port.
     pub address: SocketAddr,
-    /// How its streams are set.
+    /// Options of its streams.
     pub options: StreamOptions,
-    /// How the streams are set that the engine connects from the peer's address
+    /// Options of streams that the engine connects from the peer's address
     /// ([`engine::StreamEffect::Connect`]) on behalf of one that came here; `None`: as
     /// [`StreamConfig::options`] says.
     pub onward: Option<StreamOptions>,
@@ -27,17 +27,17 @@ pub struct Listening {
 pub struct StreamConfig {
     /// Where streams of others are awaited.
     pub listen: Vec<Listening>,
-    /// Whereto the paths lead that the engine may open.
+    /// Addresses of the paths that the engine may open.
     pub peers: BTreeMap<PathId, SocketAddr>,
-    /// How streams are set that the engine opens, connects or waits for.
+    /// Options of streams that the engine opens, connects or waits for.
     pub options: StreamOptions,
-    /// How long a stream that was left, and on which something is still to arrive, throws away what
+    /// Time for which a stream that was left, and on which something is still to arrive, discards what
     /// its peer sends. After that the peer is reset if it goes on.
     pub linger: Duration,
     /// Streams at one time, those included that were left and are not over. Others are reset, or not
     /// made.
     pub streams_max: usize,
-    /// What streams are secured with that the engine turns into TLS; without it they end.
+    /// TLS for streams that the engine secures; without it they end.
     pub tls: Option<Tls>,
     /// Streams that the engine waits for at one time ([`engine::StreamEffect::Listen`]).
     pub listeners_max: usize,
@@ -83,7 +83,7 @@ pub struct StreamStatistics {
     pub connected: u64,
     /// Streams that could not be connected.
     pub failed: u64,
-    /// How often a listener rested because no descriptor was left.
+    /// Times that a listener rested because no descriptor was left.
     pub rests: u64,
     /// Octets received.
     pub octets_received: u64,

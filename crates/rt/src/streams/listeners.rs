@@ -126,7 +126,7 @@ pub(super) enum Accepted {
         socket: socket2::Socket,
         /// Its addresses: ours and the peer's.
         ends: (SocketAddr, SocketAddr),
-        /// That of the listener, with its place.
+        /// Ticket and place of the listener.
         ticket: Option<Ticket>,
         place: Option<usize>,
     },

@@ -129,7 +129,7 @@ impl StreamOptions {
     /// Names the option that it does not take, and what to do.
     pub fn check(&self, address: SocketAddr) -> io::Result<()> {
         let Err(error) = self.open(address) else { return Ok(()) };
-        let told = |what: String| io::Error::new(error.kind(), format!("{what}: {error}"));
+        let explained = |what: String| io::Error::new(error.kind(), format!("{what}: {error}"));
         let alone = Self { transparent: self.transparent, ..Self::default() };
         if let Some(name) = &self.congestion {
             let remedy = format!(
@@ -141,13 +141,13 @@ impl StreamOptions {
                 .open(address)
                 .is_err()
             {
-                return Err(told(remedy));
+                return Err(explained(remedy));
             }
         }
         if alone.open(address).is_err() {
-            return Err(told("IP_TRANSPARENT needs root, or CAP_NET_ADMIN".to_owned()));
+            return Err(explained("IP_TRANSPARENT needs root, or CAP_NET_ADMIN".to_owned()));
         }
-        Err(told("the kernel does not take the options of a stream".to_owned()))
+        Err(explained("the kernel does not take the options of a stream".to_owned()))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::port::Port;
 
 /// News that are fetched at once.
 const NEWS: usize = 256;
-/// What tells other news from those of streams, whose numbers have 32 bits.
+/// Bits that tell other news from those of streams, whose numbers have 32 bits.
 const LISTENER: u64 = 1 << 32;
 const INTERFACE: u64 = 2 << 32;
 const INTERFACE_STATE: u64 = 3 << 32;

@@ -9,8 +9,8 @@ use engine::{PathId, Ticket};
 use super::carried::{Carried, Phase};
 use super::poll::Poll;
 
-/// Numbers of paths from here on are not given to streams: an engine that has others beside numbers
-/// those itself.
+/// First number that is not given to a stream: an engine that has other paths as well numbers those
+/// itself.
 const STREAMS: u32 = 1 << 31;
 
 /// Streams of a driver, by path.

@@ -561,6 +561,6 @@ fn options_reach_the_kernel_and_wrong_ones_are_said() {
     assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
     let wrong =
         StreamOptions { congestion: Some("gravity".to_owned()), ..StreamOptions::default() };
-    let said = wrong.check(local()).unwrap_err().to_string();
-    assert!(said.contains("gravity") && said.contains("tcp_available"), "{said}");
+    let text = wrong.check(local()).unwrap_err().to_string();
+    assert!(text.contains("gravity") && text.contains("tcp_available"), "{text}");
 }

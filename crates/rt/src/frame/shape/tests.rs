@@ -126,12 +126,12 @@ fn an_ordinary_packet_goes_as_it_came() {
     let plain = Vnet { cut: None, ..vnet };
     let shape = Shape::of(&plain, &packet).unwrap();
     assert_eq!((shape.segments(), shape.segment_len(0)), (1, packet.len()));
-    let (told, bytes) = cut_out(&shape, &packet, 0..1);
+    let (cut_header, bytes) = cut_out(&shape, &packet, 0..1);
     assert_eq!(bytes, packet);
-    assert_eq!(told, Vnet { checksum: vnet.checksum, ..Vnet::default() });
+    assert_eq!(cut_header, Vnet { checksum: vnet.checksum, ..Vnet::default() });
     // What is to be cut but fits one segment is an ordinary packet, too.
     let shape = Shape::of(&vnet, &packet).unwrap();
-    assert_eq!(cut_out(&shape, &packet, 0..1), (told, packet));
+    assert_eq!(cut_out(&shape, &packet, 0..1), (cut_header, packet));
 }
 
 #[test]
@@ -216,9 +216,9 @@ proptest! {
         let Some(vnet) = Vnet::decode(&header) else { return Ok(()) };
         let Ok(shape) = Shape::of(&vnet, &packet) else { return Ok(()) };
         for index in 0..shape.segments() {
-            let (told, mut bytes) = cut_out(&shape, &packet, index..index + 1);
+            let (cut_header, mut bytes) = cut_out(&shape, &packet, index..index + 1);
             prop_assert_eq!(bytes.len(), shape.segment_len(index));
-            if let Some(checksum) = told.checksum {
+            if let Some(checksum) = cut_header.checksum {
                 complete(&mut bytes, checksum);
             }
         }

@@ -15,13 +15,13 @@ fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
         let mut server = TcpStream::connect(to).unwrap();
         let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
         thread::spawn(move || io::copy(&mut answers, &mut back));
-        let (mut said, mut piece) = (Vec::new(), vec![0; 65_536]);
+        let (mut recording, mut piece) = (Vec::new(), vec![0; 65_536]);
         loop {
             let len = client.read(&mut piece).unwrap_or(0);
             if len == 0 || server.write_all(&piece[..len]).is_err() {
-                return said;
+                return recording;
             }
-            said.extend_from_slice(&piece[..len]);
+            recording.extend_from_slice(&piece[..len]);
         }
     };
     (address, thread::spawn(work))
@@ -29,7 +29,7 @@ fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
 
 /// What a node said to another that got three bundles of it.
 fn session(second: &Place) -> Vec<u8> {
-    let (address, said) = recorded(second.address());
+    let (address, recording) = recorded(second.address());
     let first = place(1, Some(address), None);
     let mut expected: Vec<_> = (0..3).map(|n| first.send(2, octets(50_000, n))).collect();
     for _ in 0..3 {
@@ -38,7 +38,7 @@ fn session(second: &Place) -> Vec<u8> {
     }
     assert!(expected.is_empty());
     first.node.stop(Duration::from_secs(5));
-    said.join().unwrap()
+    recording.join().unwrap()
 }
 
 fn duplicates(place: &Place) -> u64 {
@@ -52,13 +52,13 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     for store in [None, Some(folder.path())] {
         let second = place(2, None, store);
-        let said = session(&second);
-        assert!(said.len() > 150_000, "all of it was heard");
+        let recording = session(&second);
+        assert!(recording.len() > 150_000, "all of it was heard");
         for _ in 0..3 {
             let mut stream = TcpStream::connect(second.address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             // It may be refused before all is said.
-            let _ = stream.write_all(&said);
+            let _ = stream.write_all(&recording);
             let mut answers = Vec::new();
             let _ = stream.read_to_end(&mut answers);
         }
@@ -75,13 +75,13 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
 #[test]
 fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
     let second = place(2, None, None);
-    let said = session(&second);
+    let recording = session(&second);
     // Each in the middle of a bundle, whose rest comes octet by octet.
     let mut slow = Vec::new();
     for number in 0..40 {
         let mut stream = TcpStream::connect(second.address()).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.write_all(&said[..1000 + 500 * number]).unwrap();
+        stream.write_all(&recording[..1000 + 500 * number]).unwrap();
         slow.push((stream, 1000 + 500 * number));
     }
     let first = place(1, Some(second.address()), None);
@@ -90,7 +90,7 @@ fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
     for round in 0..10 {
         for (stream, at) in &mut slow {
             // One that the node has left hears so when it speaks.
-            let _ = stream.write_all(&said[*at..=*at]);
+            let _ = stream.write_all(&recording[*at..=*at]);
             *at += 1;
         }
         let id = first.send(2, octets(200_000, round));
