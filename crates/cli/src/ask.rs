@@ -1,15 +1,14 @@
 //! `slowlight get`, `ls` and `rm`: what another end has, by CFDP or Saratoga.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, ensure};
-use transport::protocol::Family;
+use anyhow::{Result, ensure};
+use transport::Capability;
 
 use crate::operations::{self, Common, Operation};
 use crate::scope;
-use crate::session::{self, Ends, Wish};
+use crate::session::{self, Ends, Job, Wish};
 use crate::transfer;
 
 /// Fetch a file
@@ -57,57 +56,48 @@ pub(crate) struct RmArgs {
 
 /// Fetches a file.
 pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
-    let last = Path::new(&args.file).file_name().and_then(|name| name.to_str());
-    let name = args.name.clone().or(last.map(str::to_owned));
-    let name = name.ok_or_else(|| crate::Usage(format!("{:?} has no name", args.file)))?;
-    if args.common.options.protocol.kind.family() == Family::Cfdp {
-        let (common, file, root) = (args.common, args.file, args.root);
+    let GetArgs { common, file, name, root, take } = args;
+    let last = Path::new(&file).file_name().and_then(|name| name.to_str());
+    let name = name.or(last.map(str::to_owned));
+    let name = name.ok_or_else(|| crate::Usage(format!("{file:?} has no name")))?;
+    if common.options.protocol.kind.has(Capability::Transactions) {
         let (name, to_entity) = (Some(name), None);
         return operations::carry_out(Operation::PutFrom { common, file, name, root, to_entity });
     }
-    let wish = Wish::Get { remote: args.file, root: args.root, name, takes: args.take };
-    ask(args.common, wish)
+    request(common, Wish::Get { remote: file, root, name, takes: take })
 }
 
 /// Lists a directory.
 pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
     let LsArgs { common, directory } = args;
-    match common.options.protocol.kind.family() {
-        Family::Cfdp => operations::carry_out(Operation::Ls { common, directory }),
-        Family::Ltp
-        | Family::CfdpLtp
-        | Family::Saratoga
-        | Family::Norm
-        | Family::OverTcp
-        | Family::Bundles => ask(common, Wish::List(directory)),
+    if common.options.protocol.kind.has(Capability::Transactions) {
+        return operations::carry_out(Operation::Ls { common, directory });
     }
+    request(common, Wish::List(directory))
 }
 
 /// Deletes a file.
 pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
     let RmArgs { common, file } = args;
-    match common.options.protocol.kind.family() {
-        Family::Cfdp => operations::carry_out(Operation::Rm { common, file }),
-        Family::Ltp
-        | Family::CfdpLtp
-        | Family::Saratoga
-        | Family::Norm
-        | Family::OverTcp
-        | Family::Bundles => ask(common, Wish::Delete(file)),
+    if common.options.protocol.kind.has(Capability::Transactions) {
+        return operations::carry_out(Operation::Rm { common, file });
     }
+    request(common, Wish::Delete(file))
 }
 
-/// Asks by Saratoga.
-fn ask(common: Common, wish: Wish) -> Result<ExitCode> {
+/// Sends a request to a peer that serves its directory.
+fn request(common: Common, wish: Wish) -> Result<ExitCode> {
     let ends = ends(&common).map_err(transfer::usage)?;
-    session::run(common.options, ends, wish, common.timeout)
+    let (options, timeout) = (common.options, common.timeout);
+    session::run(Job { options, ends, wish, timeout, node: None })
 }
 
 fn ends(common: &Common) -> Result<Ends> {
+    let protocol = &common.options.protocol;
     ensure!(
-        common.options.protocol.kind.family() == Family::Saratoga,
-        anyhow!("{} can only send; ask by --protocol saratoga or cfdp", common.options.protocol)
+        protocol.kind.has(Capability::Requests),
+        "{protocol} can only send; ask by --protocol saratoga or cfdp"
     );
-    let (to, listen): (SocketAddr, SocketAddr) = common.addresses()?;
+    let (to, listen) = common.addresses()?;
     Ok(Ends { to, group: None, listen, entity: None, remote_entity: 2, via: None })
 }

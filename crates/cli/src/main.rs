@@ -7,22 +7,23 @@
 #![forbid(unsafe_code)]
 
 mod ask;
-mod beside;
 mod bp;
+mod cfdp_over_node;
 mod generate;
 #[cfg(feature = "lab")]
 mod laboratory;
 mod node;
 mod operations;
+mod outcome;
 mod peers;
 mod pep;
 mod punctuality;
 mod recv;
 mod scope;
+mod screen;
 mod send;
 mod session;
 mod show;
-mod station;
 mod switch;
 mod tcp;
 mod transfer;
@@ -137,7 +138,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// The exit code of a command whose result is known, whether or not somebody read about it.
-fn told(outcome: anyhow::Result<()>, succeeded: bool) -> anyhow::Result<ExitCode> {
+fn exit_code(outcome: anyhow::Result<()>, succeeded: bool) -> anyhow::Result<ExitCode> {
     match outcome {
         Err(error) if !is_broken_pipe(&error) => Err(error),
         Ok(()) | Err(_) => Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }),

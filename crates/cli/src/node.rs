@@ -13,7 +13,7 @@ use rt::node::{Node, NodeError};
 use rt::{FileStore, RecordsIn, StoreConfig, Waker};
 use service::api::{Hub, Limits, NodeServer, Shared, model};
 use service::node::{NodeSpec, Store};
-use transport::protocol::Family;
+use transport::protocol::Kind;
 
 use crate::{session, transfer};
 
@@ -41,15 +41,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let seed = rt::entropy()?.next_u64();
     let config = spec.config(SystemTime::now(), seed)?;
     if args.check {
-        let told = writeln!(io::stdout(), "{} is a node's configuration", args.config.display());
-        return crate::told(told.map_err(Into::into), true);
+        let printed = writeln!(io::stdout(), "{} is a node's configuration", args.config.display());
+        return crate::exit_code(printed.map_err(Into::into), true);
     }
     let stop = transfer::stop_flag()?;
     let waker = Waker::new()?;
     let mut store = open(&spec.store, &waker)?;
     // What the engines of layers work on; those of LTP become payloads under the names that they have.
-    for family in [Family::Saratoga, Family::Norm] {
-        session::sweep(&mut store, family)?;
+    for kind in [Kind::Saratoga, Kind::Norm] {
+        session::sweep(&mut store, kind)?;
     }
     // Before the node: a socket that another node has is told at once.
     let server = NodeServer::bind(&spec.socket)?;

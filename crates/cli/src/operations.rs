@@ -11,19 +11,22 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use engine::{FileName, Time};
+use engine::{FileName, PathId, Time};
 use proto::cfdp::{
     Entity, FilestoreRequest, Indication, OperationIndication, ProxyPutRequest, PutRequest,
     RequestError, Role, TransactionFinished,
 };
 use serde_json::{Value, json};
 use transport::quantity::Span;
+use transport::{Event, Transport};
 use wire::cfdp::{
     ConditionCode, DeliveryCode, EntityId, FilestoreAction, TransactionId, TransactionStatus,
     TransmissionMode,
 };
 
-use crate::transfer::{self, Options, Screen, bind_error, resolve};
+use crate::screen::Screen;
+use crate::session::{self, Driver};
+use crate::transfer::{self, Options, resolve};
 
 /// Ask a CFDP entity for something
 #[derive(Debug, clap::Args)]
@@ -187,7 +190,7 @@ impl Operation {
     }
 
     /// Sends the request.
-    fn ask(&self, now: Time, entity: &mut Entity) -> Result<TransactionId, RequestError> {
+    fn request(&self, now: Time, entity: &mut Entity) -> Result<TransactionId, RequestError> {
         let remote = self.common().remote_entity;
         match self {
             Self::Ls { directory, .. } => entity.list_directory(now, remote, directory, ANSWER),
@@ -215,7 +218,11 @@ impl Operation {
                     destination: to_entity.unwrap_or(entity.config().entity),
                     source_name: file.clone(),
                     destination_name: name.clone().unwrap_or_else(|| file.clone()),
-                    mode: Some(common.options.mode(entity.config(), remote)),
+                    mode: Some(session::mode(
+                        common.options.protocol.kind,
+                        entity.config(),
+                        remote,
+                    )),
                     ..ProxyPutRequest::default()
                 };
                 entity.proxy_put(now, remote, &request)
@@ -245,41 +252,45 @@ pub(crate) fn carry_out(operation: Operation) -> Result<ExitCode> {
     let place = tempfile::tempdir().context("cannot make a working directory")?;
     let spool = operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
     let is_ours = !spool.exists();
-    let (mut driver, mut asking) = prepare(operation, place.path()).map_err(transfer::usage)?;
+    let (mut driver, mut pending) = prepare(operation, place.path()).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, entity, event| asking.on(now, entity, event))?;
+    driver.run(&stop, |now, transport, event| pending.on(now, transport.as_mut(), event))?;
     drop(driver);
     if is_ours && let Err(error) = std::fs::remove_dir_all(&spool) {
         tracing::warn!(directory = %spool.display(), %error, "cannot be removed");
     }
-    asking.end(place.path())
+    pending.end(place.path())
 }
 
-/// Everything that can be wrong with the command is found out here.
-fn prepare(operation: Operation, place: &Path) -> Result<(rt::Driver<Entity>, Asking)> {
+/// Checks everything that can be wrong with the command.
+fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
     let common = operation.common();
     let (to, listen) = common.addresses()?;
-    let mut config = common.options.entity(common.entity, 1)?;
-    // A command that was stopped is asked again rather than gone on with.
+    let (remote, numbers) = (common.remote_entity, (common.entity, 1));
+    let role = transport::Role::Client { keeps: false };
+    let (mut configuration, path) =
+        session::configured(&common.options, to, numbers, Some(remote), role)?;
+    configuration.set_path(remote, PathId(0));
+    let config = configuration.cfdp_mut();
+    let config = config.with_context(|| format!("{} is not CFDP", common.options.protocol))?;
+    // A command that was stopped makes a new request rather than resuming the old one.
     config.journal.enabled = false;
     let waker = rt::Waker::new().context("cannot start")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(operation.root(place)), &waker)?;
-    let path = common.options.path(config.remote(common.remote_entity).rate_bps, to);
-    let entity = Entity::new(config, rt::entropy().context("no entropy")?);
     let settings = rt::Config {
-        peers_max: 0,
+        peers_max: configuration.peer_ports(),
         tick: Duration::from_millis(10),
         ..rt::Config::new(listen, path)
     };
-    let mut driver = rt::Driver::new(settings, entity, store, waker)
-        .map_err(|error| bind_error(listen, error))?;
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
+    let mut driver = session::open(settings, transport, store, waker)?;
     driver.add_peer(to);
-    let asking = Asking::new(operation, driver.now());
-    Ok((driver, asking))
+    let pending = Pending::new(operation, driver.now());
+    Ok((driver, pending))
 }
 
 /// One request and its answer.
-struct Asking {
+struct Pending {
     operation: Operation,
     screen: Screen,
     phase: Phase,
@@ -290,7 +301,7 @@ struct Asking {
 /// Where the command is.
 enum Phase {
     Beginning,
-    Asked(TransactionId),
+    Requested(TransactionId),
     Answered(Answer, Time),
     Failed(String),
 }
@@ -304,7 +315,7 @@ enum Answer {
     Deleted { status: u8, message: String },
 }
 
-impl Asking {
+impl Pending {
     fn new(operation: Operation, now: Time) -> Self {
         let common = operation.common();
         let patience = common.timeout.map_or(PATIENCE + 20 * common.options.light_time(), |t| t.0);
@@ -316,24 +327,32 @@ impl Asking {
         }
     }
 
-    fn on(&mut self, now: Time, entity: &mut Entity, event: rt::Event<Indication>) -> rt::Control {
-        if matches!(self.phase, Phase::Beginning) {
-            self.phase = match self.operation.ask(now, entity) {
-                Ok(id) => Phase::Asked(id),
-                Err(error) => Phase::Failed(error.to_string()),
-            };
+    fn on(
+        &mut self,
+        now: Time,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
+    ) -> rt::Control {
+        if matches!(self.phase, Phase::Beginning)
+            && let Some(user) = transport.cfdp_mut()
+        {
+            user.operate(now, &mut |entity| {
+                self.phase = match self.operation.request(now, entity) {
+                    Ok(id) => Phase::Requested(id),
+                    Err(error) => Phase::Failed(error.to_string()),
+                };
+            });
         }
-        match event {
-            rt::Event::Tick | rt::Event::Refused(_) => {}
-            rt::Event::Indication(indication) => self.indication(now, indication),
+        if let rt::Event::Indication(Event::Entity(indication)) = event {
+            self.indication(now, *indication);
         }
         match &self.phase {
-            Phase::Beginning | Phase::Asked(_) if now >= self.until => {
+            Phase::Beginning | Phase::Requested(_) if now >= self.until => {
                 self.phase = Phase::Failed("no answer within the time given".to_owned());
                 rt::Control::Stop
             }
-            Phase::Beginning | Phase::Asked(_) => rt::Control::Continue,
-            Phase::Answered(_, until) if now < *until && entity.transactions().next().is_some() => {
+            Phase::Beginning | Phase::Requested(_) => rt::Control::Continue,
+            Phase::Answered(_, until) if now < *until && !transport.transfers().is_empty() => {
                 rt::Control::Continue
             }
             Phase::Answered(..) | Phase::Failed(_) => rt::Control::Stop,
@@ -341,16 +360,16 @@ impl Asking {
     }
 
     fn indication(&mut self, now: Time, indication: Indication) {
-        let Phase::Asked(asked) = self.phase else { return };
+        let Phase::Requested(request) = self.phase else { return };
         match indication {
-            Indication::UserOperation(told) => {
-                if let Some(answer) = answer(asked, &self.operation, &told) {
+            Indication::UserOperation(indication) => {
+                if let Some(answer) = answer(request, &self.operation, &indication) {
                     let light = self.operation.common().options.light_time();
                     self.phase = Phase::Answered(answer, now + CLOSING + 4 * light);
                 }
             }
-            Indication::TransactionFinished(finished) => self.finished(now, asked, &finished),
-            Indication::Abandoned { id, condition, .. } if id == asked => {
+            Indication::TransactionFinished(finished) => self.finished(now, request, &finished),
+            Indication::Abandoned { id, condition, .. } if id == request => {
                 self.phase = Phase::Failed(condition.to_string());
             }
             Indication::Fault { id, condition, .. } => {
@@ -377,15 +396,15 @@ impl Asking {
     }
 
     /// The request itself must get there; the file of the answer is told of with the answer.
-    fn finished(&mut self, now: Time, asked: TransactionId, finished: &TransactionFinished) {
+    fn finished(&mut self, now: Time, request: TransactionId, finished: &TransactionFinished) {
         let response = finished.filestore_responses.first();
-        if let Some(response) = response.filter(|_| finished.id == asked) {
+        if let Some(response) = response.filter(|_| finished.id == request) {
             let (status, message) = (response.status.0, response.message.clone());
             self.phase = Phase::Answered(Answer::Deleted { status, message }, now + CLOSING);
             return;
         }
         let failed = finished.condition != ConditionCode::NoError;
-        if failed && finished.role == Role::Sender && finished.id == asked {
+        if failed && finished.role == Role::Sender && finished.id == request {
             self.phase = Phase::Failed(format!("the request failed: {}", finished.condition));
         } else if !failed && finished.role == Role::Receiver {
             let name = &finished.destination_name;
@@ -404,7 +423,7 @@ impl Asking {
         let answer = match &self.phase {
             Phase::Answered(answer, _) => answer,
             Phase::Failed(why) => return self.failed(why),
-            Phase::Beginning | Phase::Asked(_) => return self.failed("stopped"),
+            Phase::Beginning | Phase::Requested(_) => return self.failed("stopped"),
         };
         let text = || {
             let path = place.join(ANSWER);
@@ -477,24 +496,24 @@ impl Asking {
             text.to_owned()
         };
         let printed = std::io::stdout().lock().write_all(text.as_bytes());
-        crate::told(printed.map_err(Into::into), completed)
+        crate::exit_code(printed.map_err(Into::into), completed)
     }
 }
 
 /// The answer to the request `asked`, if it is one.
 fn answer(
-    asked: TransactionId,
+    request: TransactionId,
     operation: &Operation,
-    told: &OperationIndication,
+    indication: &OperationIndication,
 ) -> Option<Answer> {
-    match (operation, told) {
+    match (operation, indication) {
         (Operation::Ls { .. }, OperationIndication::DirectoryListing { id, success, .. }) => {
-            (*id == asked).then_some(Answer::Listing { success: *success })
+            (*id == request).then_some(Answer::Listing { success: *success })
         }
         (
             Operation::Status { .. },
             OperationIndication::RemoteStatusReport { id, status, success, .. },
-        ) => (*id == asked).then_some(Answer::Status { status: *status, report: *success }),
+        ) => (*id == request).then_some(Answer::Status { status: *status, report: *success }),
         (
             Operation::Suspend { transaction: wanted, .. },
             OperationIndication::RemoteSuspend { transaction, suspended, status, .. },
@@ -507,7 +526,7 @@ fn answer(
         (
             Operation::PutFrom { .. },
             OperationIndication::ProxyPutResponse { id, condition, delivery, .. },
-        ) => (*id == asked).then_some(Answer::Put { condition: *condition, delivery: *delivery }),
+        ) => (*id == request).then_some(Answer::Put { condition: *condition, delivery: *delivery }),
         (
             Operation::Ls { .. }
             | Operation::Rm { .. }

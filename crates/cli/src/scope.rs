@@ -2,7 +2,8 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
-use transport::protocol::{Family, Kind, Protocol};
+use transport::Capability;
+use transport::protocol::Protocol;
 
 use crate::Usage;
 
@@ -16,44 +17,36 @@ pub(crate) const NORM: &str = "NORM";
 pub(crate) const NORM_AND_SARATOGA: &str = "NORM and Saratoga";
 pub(crate) const SARATOGA: &str = "Saratoga";
 
-/// Protocols that take the options under a heading.
+/// Protocols that take the options under a heading: those with one of these capabilities.
 struct Scope {
     heading: &'static str,
     /// The protocols, in a message.
     title: &'static str,
-    takes: fn(Kind) -> bool,
+    capabilities: &'static [Capability],
 }
 
-const fn scope(heading: &'static str, title: &'static str, takes: fn(Kind) -> bool) -> Scope {
-    Scope { heading, title, takes }
+const fn scope(
+    heading: &'static str,
+    title: &'static str,
+    capabilities: &'static [Capability],
+) -> Scope {
+    Scope { heading, title, capabilities }
 }
 
 const SCOPES: &[Scope] = &[
-    scope(CFDP, "CFDP", is_cfdp),
-    scope(CFDP_REQUEST, "CFDP", is_cfdp),
-    scope(CFDP_IN_BUNDLES, "CFDP without a layer below", |kind| kind.family() == Family::Cfdp),
-    scope(CFDP_AND_LTP, "CFDP and LTP", |kind| is_cfdp(kind) || kind.family() == Family::Ltp),
-    scope(LTP_T, "LTP-T", |kind| kind == Kind::LtpT),
-    scope(NORM, "NORM", is_norm),
-    scope(NORM_AND_SARATOGA, "NORM and Saratoga", |kind| is_norm(kind) || is_saratoga(kind)),
-    scope(SARATOGA, "Saratoga", is_saratoga),
+    scope(CFDP, CFDP, &[Capability::Transactions]),
+    scope(CFDP_REQUEST, CFDP, &[Capability::Transactions]),
+    scope(CFDP_IN_BUNDLES, "CFDP without a layer below", &[Capability::Node]),
+    scope(CFDP_AND_LTP, CFDP_AND_LTP, &[Capability::Peers]),
+    scope(LTP_T, LTP_T, &[Capability::Routes]),
+    scope(NORM, NORM, &[Capability::Streams]),
+    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, &[Capability::Groups, Capability::Requests]),
+    scope(SARATOGA, SARATOGA, &[Capability::Requests]),
 ];
 
-fn is_cfdp(kind: Kind) -> bool {
-    [Family::Cfdp, Family::CfdpLtp].contains(&kind.family())
-}
-
-fn is_norm(kind: Kind) -> bool {
-    kind.family() == Family::Norm
-}
-
-fn is_saratoga(kind: Kind) -> bool {
-    kind.family() == Family::Saratoga
-}
-
-/// Options of which a protocol has another one that does the same.
-const ALTERNATIVES: &[(&str, fn(Kind) -> bool, &str)] =
-    &[("command", is_cfdp, "CFDP has --message")];
+/// Options that another protocol has under another name.
+const ALTERNATIVES: &[(&str, Capability, &str)] =
+    &[("command", Capability::Transactions, "CFDP has --message")];
 
 /// Refuses options that the protocol of the command line does not take.
 ///
@@ -70,7 +63,8 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), Usage
         let Some(scope) = SCOPES.iter().find(|scope| scope.heading == heading) else { continue };
         let id = option.get_id().as_str();
         let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
-        if is_given && !(scope.takes)(protocol.kind) {
+        let is_taken = scope.capabilities.iter().any(|it| protocol.kind.has(*it));
+        if is_given && !is_taken {
             let option = option.get_long().unwrap_or(id);
             return Err(Usage(refusal(option, scope.title, protocol)));
         }
@@ -79,9 +73,10 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), Usage
 }
 
 fn refusal(option: &str, title: &str, protocol: &Protocol) -> String {
-    let is_it =
-        |(name, has, _): &&(&str, fn(Kind) -> bool, &str)| *name == option && has(protocol.kind);
-    match ALTERNATIVES.iter().find(is_it) {
+    let known = |(name, capability, _): &&(&str, Capability, &str)| {
+        *name == option && protocol.kind.has(*capability)
+    };
+    match ALTERNATIVES.iter().find(known) {
         Some((.., other)) => format!("--{option} is for {title}; {other}"),
         None => format!("--{option} is for {title}, not for {protocol}"),
     }
@@ -113,13 +108,12 @@ mod tests {
             ("slowlight get a:1 f --take", "--take is for Saratoga, not for cfdp"),
             ("slowlight cfdp ls a:1 --udp-lite", "--udp-lite is for Saratoga, not for cfdp"),
         ] {
-            assert!(refused(line).is_some_and(|said| said.starts_with(why)), "{line}");
+            assert!(refused(line).is_some_and(|message| message.starts_with(why)), "{line}");
         }
         for line in [
             "slowlight send f a:1 --class 1 --message x",
             "slowlight send f a:1 --protocol norm/cc --command x",
             "slowlight recv --listen a:1 --root r --protocol ltp --peer 3=a:1",
-            "slowlight compare --protocol cfdp,ftp --congestion cubic",
         ] {
             assert_eq!(refused(line), None, "{line}");
         }

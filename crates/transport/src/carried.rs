@@ -1,12 +1,10 @@
 //! CFDP entities over another protocol, which is LTP or that of bundles.
 
-use engine::{Engine as _, Time};
 use proto::cfdp;
 use proto::ut::{self, Below, Carried};
 
 use crate::adapter::ltp::ltp_config;
 use crate::contract::SendRequest;
-use crate::engines::AnyEngine;
 use crate::protocol::Protocol;
 use crate::text::SpecError;
 
@@ -35,7 +33,8 @@ pub(crate) fn carried_cfdp() -> cfdp::Config {
     cfdp::Config { default_remote, ..cfdp::Config::default() }
 }
 
-/// What of an entity over another protocol is under way, as [`AnyEngine::under_way`] counts it.
+/// Transfers of an entity over another protocol that are under way, as
+/// [`Transport::under_way`](crate::Transport::under_way) counts them.
 pub(crate) fn carried_under_way<B: Below>(carried: &Carried<B>) -> usize {
     transactions(carried.entity()).max(carried.under_way())
 }
@@ -44,16 +43,6 @@ pub(crate) fn carried_under_way<B: Below>(carried: &Carried<B>) -> usize {
 pub(crate) fn transactions(entity: &cfdp::Entity) -> usize {
     let states = entity.transactions().map(|report| report.state);
     states.filter(|state| *state != cfdp::State::Suspended).count()
-}
-
-/// What an entity over another protocol tells next. PDUs that are lost show in how transactions end.
-pub(crate) fn carried_told<B: Below>(carried: &mut Carried<B>) -> Option<cfdp::Indication> {
-    loop {
-        match carried.poll_indication()? {
-            ut::Indication::Cfdp(told) => return Some(told),
-            ut::Indication::Lost { .. } | ut::Indication::Noted(_) => {}
-        }
-    }
 }
 
 /// The configuration of CFDP over LTP; profiles are those of LTP.
@@ -79,40 +68,5 @@ pub(crate) fn put_request(send: &SendRequest) -> cfdp::PutRequest {
         destination_name: send.name.clone(),
         mode: Some(send.class.into()),
         ..cfdp::PutRequest::default()
-    }
-}
-
-impl AnyEngine {
-    /// Its CFDP entity, if it has one.
-    #[must_use]
-    pub fn entity(&self) -> Option<&cfdp::Entity> {
-        match self {
-            Self::Cfdp(entity) => Some(entity),
-            Self::CfdpLtp(node) => Some(node.entity()),
-            Self::Ltp(_) | Self::Saratoga(..) | Self::Norm(..) | Self::OverTcp(_) => None,
-            // That of a node is the node's.
-            Self::Bundles(_) => None,
-        }
-    }
-
-    /// Sends a file or a request by its CFDP entity.
-    ///
-    /// # Errors
-    ///
-    /// The entity refuses, or there is none.
-    pub fn put(
-        &mut self,
-        now: Time,
-        request: cfdp::PutRequest,
-    ) -> Result<wire::cfdp::TransactionId, cfdp::RequestError> {
-        match self {
-            Self::Cfdp(entity) => entity.put(now, request),
-            Self::CfdpLtp(node) => node.put(now, request),
-            Self::Ltp(_)
-            | Self::Saratoga(..)
-            | Self::Norm(..)
-            | Self::OverTcp(_)
-            | Self::Bundles(_) => Err(cfdp::RequestError::NoPath(request.destination)),
-        }
     }
 }

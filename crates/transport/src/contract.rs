@@ -139,6 +139,8 @@ pub struct Progress {
     pub size: Option<u64>,
     /// Name of the file, if it is known.
     pub name: String,
+    /// Reason why nothing of it moves, if it waits.
+    pub wait: Option<&'static str>,
 }
 
 /// Operations of a CFDP entity's user.
@@ -210,6 +212,15 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
     ///
     /// The transport refuses.
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError>;
+
+    /// Fetches a file of a peer.
+    ///
+    /// # Errors
+    ///
+    /// The transport refuses, or has no such request.
+    fn fetch(&mut self, _now: Time, _request: &SendRequest) -> Result<TransferId, RequestError> {
+        Err(RequestError::unsupported("fetching a file"))
+    }
 
     /// Ends a transfer early. One that is over stays over.
     fn cancel(&mut self, _now: Time, _id: &TransferId) {}

@@ -5,8 +5,10 @@ use std::fmt;
 use bytes::Bytes;
 use proto::programs::Latency;
 use proto::{cfdp, ltpt, saratoga};
+use wire::cfdp::TransactionId;
 
 use crate::adapter;
+use crate::contract::Transport;
 
 /// Number of a transfer, as people read it and as its transport finds it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +42,12 @@ impl TransferId {
     }
 }
 
+impl From<TransactionId> for TransferId {
+    fn from(id: TransactionId) -> Self {
+        Self::new(id).begun_by(id.source.0)
+    }
+}
+
 impl fmt::Display for TransferId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -67,6 +75,10 @@ pub struct Ended {
     /// Whether a report of the overlay says so, rather than a transaction that is over, which may
     /// be one hop of several.
     pub is_report: bool,
+    /// Number of the entity or engine at the other side, where that is known.
+    pub peer: Option<u64>,
+    /// Report of a CFDP entity, if one says so.
+    pub transaction: Option<Box<cfdp::TransactionFinished>>,
     /// Whether the file is there, whole, or the reason in the protocol's words.
     pub result: Result<(), String>,
 }
@@ -88,6 +100,8 @@ impl Ended {
             resumed: 0,
             is_confirmed: true,
             is_report: false,
+            peer: None,
+            transaction: None,
             result: result.as_ref().map(|()| ()).map_err(ToString::to_string),
         }
     }
@@ -131,6 +145,24 @@ pub enum Event {
     },
     /// A transfer is over.
     Ended(Ended),
+    /// A transfer was given up without informing the peer, which may resume it.
+    Abandoned {
+        /// The transfer.
+        id: TransferId,
+        /// The reason.
+        why: String,
+    },
+    /// A sender requested the end of a transfer again that was over.
+    Repeated {
+        /// The transfer.
+        id: TransferId,
+        /// The reason of its end.
+        condition: String,
+        /// Whether the file arrived whole.
+        is_whole: bool,
+    },
+    /// The records of an earlier process were read: so many transfers were interrupted.
+    Restored(usize),
     /// Client and server are ready for the file of this name.
     Begins(String),
     /// Time that typed keys took to return, and the name of their transfer.
@@ -156,6 +188,8 @@ pub enum Event {
     Left,
     /// Text for people.
     Notice(String),
+    /// Text for a log, about something wrong.
+    Warning(String),
     /// Text for a log.
     Log(String),
     /// Change without a report: a transport may be ready now, or a transfer have advanced.
@@ -163,6 +197,14 @@ pub enum Event {
 }
 
 impl Event {
+    /// Turns an indication of a CFDP entity into the event that other protocols report.
+    #[must_use]
+    pub fn reported(self, transport: &dyn Transport) -> Self {
+        let Self::Entity(indication) = self else { return self };
+        let user = transport.cfdp();
+        user.map_or(Self::Update, |user| adapter::cfdp::report(user.entity(), *indication))
+    }
+
     /// End of a transfer, if this is one.
     #[must_use]
     pub fn end(&self) -> Option<Ended> {
@@ -170,6 +212,9 @@ impl Event {
             Self::Ended(ended) => Some(ended.clone()),
             Self::Entity(indication) => adapter::cfdp::end(indication),
             Self::Receiving { .. }
+            | Self::Abandoned { .. }
+            | Self::Repeated { .. }
+            | Self::Restored(_)
             | Self::Begins(_)
             | Self::Latency(..)
             | Self::Listing(_)
@@ -179,6 +224,7 @@ impl Event {
             | Self::Stream(_)
             | Self::Left
             | Self::Notice(_)
+            | Self::Warning(_)
             | Self::Log(_)
             | Self::Update => None,
         }

@@ -8,7 +8,6 @@ pub mod bundles;
 pub mod carried;
 pub mod contact_plan;
 pub mod contract;
-pub mod engines;
 pub mod event;
 pub mod files;
 pub mod mib;
@@ -20,7 +19,8 @@ pub mod records;
 pub mod settings;
 pub mod text;
 
-pub use adapter::configure;
+pub use adapter::cfdp_over_ltp::CfdpOverService;
+pub use adapter::{Capability, configure};
 pub use contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, Role, SendRequest, Streams, Transport,
 };

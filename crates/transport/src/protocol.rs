@@ -10,7 +10,7 @@ use proto::programs::Tool;
 use proto::saratoga::Put;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::adapter::{self, Adapter};
+use crate::adapter::{self, Adapter, Capability, Spool};
 use crate::mib::Class;
 use crate::text::{self, SpecError};
 
@@ -298,6 +298,24 @@ impl Kind {
     #[must_use]
     pub fn carries(self) -> Carried {
         self.row().carries
+    }
+
+    /// Working files in a store.
+    #[must_use]
+    pub fn spools(self) -> &'static [Spool] {
+        adapter::of(self.family()).spools()
+    }
+
+    /// Whether a transfer that was interrupted is resumed by the same request.
+    #[must_use]
+    pub fn resumes(self) -> bool {
+        adapter::of(self.family()).resumes(self)
+    }
+
+    /// Whether it has a capability.
+    #[must_use]
+    pub fn has(self, capability: Capability) -> bool {
+        adapter::of(self.family()).has(self, capability)
     }
 
     /// Whether the receiver asks for the file.

@@ -18,8 +18,8 @@ use wire::file_part::{FilePart, crc_append};
 
 use super::kept;
 use super::send::SendArgs;
-use crate::send::state::{hash, state_home};
-use crate::transfer::Screen;
+use crate::screen::Screen;
+use crate::session::{hash, state_home};
 
 /// Octets that are read at one time.
 const PIECE: usize = 256 << 10;

@@ -18,7 +18,7 @@ use wire::file_part::{FilePart, HEADER_MAX, crc_append};
 
 use super::kept;
 use super::recv::Payload;
-use crate::transfer::Screen;
+use crate::screen::Screen;
 
 /// Stretches of a file that came without what is between them.
 const STRETCHES_MAX: usize = 65_536;
@@ -77,7 +77,7 @@ impl<'a> Joins<'a> {
         let Some(end) = part.offset.checked_add(len).filter(|end| *end <= part.total) else {
             return Ok(Outcome::Other);
         };
-        let source = crate::send::state::hash(delivery.source.as_bytes());
+        let source = crate::session::hash(delivery.source.as_bytes());
         let stem = self.parts.join(format!("{:016x}-{source:016x}", part.transfer));
         let (paper, data) = (stem.with_extension("json"), stem.with_extension("data"));
         let found: Option<Record> = kept::read(&paper)?;

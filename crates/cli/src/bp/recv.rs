@@ -13,7 +13,7 @@ use service::api::{Coming, NodeClient};
 
 use super::join::{Joins, Outcome};
 use super::{Place, kept, print};
-use crate::transfer::Screen;
+use crate::screen::Screen;
 
 /// Octets of a file that are read at one time.
 const PIECE: u64 = 256 << 10;
@@ -161,7 +161,7 @@ fn take(
     };
     if !args.quiet {
         let text = format!("{} from {}: {octets} octets", place.display(), delivery.source);
-        screen.beside(|| print(&text))?;
+        screen.above(|| print(&text))?;
     }
     Ok(true)
 }

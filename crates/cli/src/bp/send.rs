@@ -11,7 +11,7 @@ use service::http::ClientError;
 use transport::quantity::{Size, Span};
 
 use super::{Place, cut, print};
-use crate::transfer::Screen;
+use crate::screen::Screen;
 
 /// Octets of the shortest part: its header is no more than a third of it.
 const PART_MIN: u64 = 4096;
@@ -68,7 +68,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let screen = Screen::new(args.quiet);
     for file in &args.files {
-        let said = if file == Path::new("-") {
+        let line = if file == Path::new("-") {
             args.hand_in(&mut client, io::stdin())?
         } else {
             let in_file = || file.display().to_string();
@@ -83,7 +83,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
             }
         };
         if !args.quiet {
-            screen.beside(|| print(&said))?;
+            screen.above(|| print(&line))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -98,16 +98,16 @@ impl SendArgs {
     ) -> Result<String, ClientError> {
         let lifetime = self.lifetime.duration().as_millis().to_string();
         let version = self.bundle_version.to_string();
-        let mut asked = vec![
+        let mut query = vec![
             ("to", self.to.as_str()),
             ("lifetime_ms", lifetime.as_str()),
             ("priority", self.priority.as_str()),
             ("version", version.as_str()),
         ];
         if self.custody {
-            asked.push(("custody", "true"));
+            query.push(("custody", "true"));
         }
-        asked.extend(self.from.as_deref().map(|from| ("from", from)));
-        Ok(client.send(&asked, payload)?.id)
+        query.extend(self.from.as_deref().map(|from| ("from", from)));
+        Ok(client.send(&query, payload)?.id)
     }
 }

@@ -1,262 +1,197 @@
-//! One session with one peer: a file that is sent or fetched, a directory that is listed, a file
-//! that is deleted.
+//! One transfer or request with one peer: a file that is sent or fetched, a directory that is
+//! listed, a file that is deleted.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{FileName, PathId, Time};
 use indicatif::ProgressBar;
+use proto::cfdp;
 use proto::ltpt::Otherwise;
-use proto::{ltp, norm, saratoga};
-use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
-use transport::protocol::{Family, Kind};
+use service::api::Receives;
 use transport::quantity::Span;
+use transport::{Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport};
+use wire::cfdp::{FileStatus, TransmissionMode};
 
-use super::leave::leave;
-use super::{Ended, Id, LINGER, Notice, Rights, cancel, counts, notice, onward, random, under_way};
+use super::job::{Ends, Job, SendFile, Wish};
+use super::place::Place;
+use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, put, routes};
+use crate::outcome::{Measures, Outcome};
+use crate::screen::{Bar, Screen};
 use crate::show;
-use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
+use crate::transfer::{self, Options};
 
-/// What is wanted of the peer.
-#[derive(Clone, Debug)]
-pub(crate) enum Wish {
-    /// Send the file `name` of the directory `root`; it is called `remote` there.
-    Send {
-        root: PathBuf,
-        name: String,
-        remote: String,
-        /// Whether to ask first.
-        asks: bool,
-        /// Whether to delete it here once it is there.
-        gives: bool,
-        /// What to say to the applications of receivers.
-        commands: Vec<String>,
-    },
-    /// Fetch a file into the directory `root`, as `name`.
-    Get {
-        remote: String,
-        root: PathBuf,
-        name: String,
-        /// Whether to delete it there once it is here.
-        takes: bool,
-    },
-    /// List a directory.
-    List(String),
-    /// Delete a file.
-    Delete(String),
-}
+/// Time between looks at progress, and before a sender that has read its records begins.
+const TICK: Duration = Duration::from_millis(10);
 
-impl Wish {
-    fn verb(&self) -> &'static str {
-        match self {
-            Self::Send { .. } => "sending",
-            Self::Get { .. } => "fetching",
-            Self::List(_) => "listing",
-            Self::Delete(_) => "deleting",
-        }
-    }
+/// Time for which a CFDP sender stays to reply: longer than the acknowledgement timer of most
+/// receivers.
+const CFDP_LINGER: Duration = Duration::from_millis(1500);
 
-    /// The name at the other end.
-    fn remote(&self) -> &str {
-        match self {
-            Self::Send { remote, .. } | Self::Get { remote, .. } => remote,
-            Self::List(name) | Self::Delete(name) => name,
-        }
-    }
-
-    /// The file here.
-    fn local(&self) -> PathBuf {
-        match self {
-            Self::Send { root, name, .. } | Self::Get { root, name, .. } => root.join(name),
-            Self::List(_) | Self::Delete(_) => PathBuf::new(),
-        }
-    }
-}
-
-/// Where the peer is, and who this end and that are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
-    pub(crate) to: SocketAddr,
-    /// How that is reached if it is a multicast group.
-    pub(crate) group: Option<rt::Group>,
-    pub(crate) listen: SocketAddr,
-    /// The number given to this end, if any.
-    pub(crate) entity: Option<u64>,
-    pub(crate) remote_entity: u64,
-    /// The engine of LTP-T that is there, if it is not the one that shall have the file.
-    pub(crate) via: Option<u64>,
-}
-
-impl Ends {
-    /// The engine that is there.
-    fn next(&self) -> u64 {
-        self.via.unwrap_or(self.remote_entity)
-    }
-}
-
-/// Does what is wished for; returns when it is done or given up.
-pub(crate) fn run(
-    options: Options,
-    ends: Ends,
-    wish: Wish,
-    timeout: Option<Span>,
-) -> Result<ExitCode> {
-    let (mut driver, mut client, _state) =
-        prepare(options, ends, wish, timeout).map_err(transfer::usage)?;
+/// Carries out the job; returns when it is done or given up.
+pub(crate) fn run(job: Job) -> Result<ExitCode> {
+    let (mut runner, mut client, place) = prepare(job).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, engine, event| client.on(now, engine, event))?;
-    let left = match client.phase {
-        Phase::Going(id) => Some(id),
-        Phase::Loading | Phase::Over(..) | Phase::Refused(_) | Phase::Late(_) => None,
-    };
-    leave(&mut driver, left, client.options.light_time())?;
+    runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
+    if let Runner::Socket(driver) = &mut runner {
+        leave(driver, client.to_cancel(), client.options.light_time())?;
+    }
+    drop(runner);
+    if matches!(client.phase, Phase::Over(..)) {
+        place.forget();
+    }
     client.end()
 }
 
-type Driver = rt::Driver<AnyEngine>;
+/// Checks everything that can be wrong with the command.
+fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
+    let waker = rt::Waker::new().context("cannot start")?;
+    if let Some(mut node) = job.node.take() {
+        let socket = node.socket().display().to_string();
+        plan_put(&mut job, node.cfdp())?;
+        let receives = receives(&job, node.cfdp());
+        let (store, place) = Place::open(&job, &socket, &waker)?;
+        let driver = node.run_with(store, waker, (TICK, receives))?;
+        let client = Client::new(job, driver.now(), false);
+        return Ok((Runner::Node(Box::new(driver)), client, place));
+    }
+    let (mut configuration, path) = configuration(&job)?;
+    if let Some(config) = configuration.cfdp_mut() {
+        plan_put(&mut job, config)?;
+    }
+    let (store, place) = Place::open(&job, &job.ends.to.to_string(), &waker)?;
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
+    let settings = rt::Config {
+        peers_max: configuration.peer_ports(),
+        tick: TICK,
+        udp_lite: super::udp_lite(&job.options, true),
+        ..rt::Config::new(job.ends.listen, path)
+    };
+    let mut driver = super::open(settings, transport, store, waker)?;
+    connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
+    let client = Client::new(job, driver.now(), true);
+    Ok((Runner::Socket(Box::new(driver)), client, place))
+}
 
-/// Everything that can be wrong with the command is found out here.
-fn prepare(
-    options: Options,
-    ends: Ends,
-    wish: Wish,
-    timeout: Option<Span>,
-) -> Result<(Driver, Client, Option<tempfile::TempDir>)> {
-    ensure!(ends.to.port() != 0, "nobody can listen on port 0");
-    // What is deleted because it came must have come undamaged.
-    let moves = matches!(wish, Wish::Send { gives: true, .. } | Wish::Get { takes: true, .. });
-    ensure!(!moves || !options.udp_lite, "--give and --take do not go with --udp-lite");
-    let is_blind = options.protocol.kind == Kind::SaratogaBlind;
-    ensure!(!moves || !is_blind, "--give needs an answer, and {} has none", options.protocol);
-    let keeps = matches!(wish, Wish::Get { .. });
-    let rights = Rights::Client { keeps };
-    let remote = Some(ends.next());
-    let (mut config, mut path) =
-        super::settings((&options, ends.to), ends.entity, 1, remote, rights)?;
-    let peer = PathId(0);
-    let own = super::number(&config);
+/// The configuration of this end, and facts of its only path.
+fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)> {
+    let Job { options, ends, wish, .. } = job;
+    ensure!(ends.to.port() != 0, "address {}: nobody can listen on port 0", ends.to);
+    // A file that is deleted because it arrived must have arrived undamaged.
+    ensure!(!wish.moves() || !options.udp_lite, "--give and --take do not go with --udp-lite");
     ensure!(
-        ends.via.is_none() || own != ends.via,
+        !wish.moves() || options.protocol.kind.is_reliable(),
+        "--give needs an answer, and {} has none",
+        options.protocol
+    );
+    let role = Role::Client { keeps: matches!(wish, Wish::Get { .. }) };
+    let numbers = (ends.entity, 1);
+    let (mut configuration, mut path) =
+        configured(options, ends.to, numbers, Some(ends.next()), role)?;
+    ensure!(
+        ends.via.is_none() || configuration.number() != ends.via,
         "this end and --via are both {}; give this end another number with --entity",
         ends.next()
     );
-    config.set_path(ends.next(), peer);
-    config.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
-    let named = super::named(&config).map_err(|error| super::within(&options, error))?;
-    let known = named.into_iter().find(|(address, _)| *address == ends.to);
-    if let (EngineConfig::Saratoga(peers), Some((_, name))) = (&mut config, known) {
-        // Beacons have the path already.
-        let remote = peers.remotes[&name].clone();
-        path.rate_bps = remote.rate_bps.or(path.rate_bps).filter(|rate| *rate > 0);
-        peers.config.remotes.insert(peer, remote);
+    let peer = PathId(0);
+    configuration.set_path(ends.next(), peer);
+    configuration.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
+    if ends.group.is_some() {
+        configuration.add_group(peer);
     }
-    let waker = rt::Waker::new().context("cannot start")?;
-    let (store, state) = store(&wish, &waker)?;
-    if let EngineConfig::Norm(node) = &mut config {
-        node.config.groups.extend(ends.group.map(|_| peer));
+    let named = super::named_peers(configuration.as_ref(), options)?;
+    if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
+        let rate = configuration.use_named(&name, peer);
+        path.rate_bps = rate.or(path.rate_bps).filter(|rate| *rate > 0);
     }
-    let engine = config.build(random()?);
-    let peers_max = peers_max(config.family());
-    let settings = rt::Config {
-        peers_max,
-        tick: Duration::from_millis(10),
-        udp_lite: super::udp_lite(&options, true),
-        ..rt::Config::new(ends.listen, path)
-    };
-    let mut driver = rt::Driver::new(settings, engine, store, waker)
-        .map_err(|error| bind_error(ends.listen, error))?;
+    Ok((configuration, path))
+}
+
+/// Limits an entity to one transaction, and makes the request for it.
+fn plan_put(job: &mut Job, config: &mut cfdp::Config) -> Result<()> {
+    let remote = job.ends.remote_entity;
+    ensure!(
+        config.entity != remote,
+        "this end and --remote-entity are both {remote}; the two ends need numbers of their own"
+    );
+    config.limits.transactions = 1;
+    if let Wish::Send(file) = &mut job.wish {
+        file.put = Some(put::request(file, job.options.protocol.kind, remote, config)?);
+    }
+    Ok(())
+}
+
+/// Which bundles the entity at a node needs.
+fn receives(job: &Job, config: &cfdp::Config) -> Receives {
+    let is_answered = job.wish.put().is_some_and(|put| {
+        put.closure.unwrap_or(config.remote(put.destination).closure)
+            || put.mode == Some(TransmissionMode::Acknowledged)
+    });
+    // Without replies, another entity may have the endpoint.
+    if is_answered { Receives::Answers } else { Receives::Nothing }
+}
+
+/// Makes the peer the first path of a driver.
+pub(super) fn connect(driver: &mut Driver, ends: &Ends, has_ports: bool) -> Result<()> {
     let path = match ends.group {
-        Some(group) => crate::peers::join(&mut driver, group)?,
-        None if peers_max > 0 => driver.add_peer(ends.to),
+        Some(group) => crate::peers::join(driver, group)?,
+        // It may send from other ports than the one that it listens on.
+        None if has_ports => driver.add_peer(ends.to),
         None => driver
             .connect_peer(ends.to)
             .with_context(|| format!("there is no way to {}", ends.to))?,
     };
-    ensure!(path == peer, "the only peer has another number than the first");
-    let client = Client::new(options, ends, wish, timeout, driver.now());
-    Ok((driver, client, state))
+    ensure!(path == PathId(0), "the only peer has another number than the first");
+    Ok(())
 }
 
-/// Addresses beside the peer's from which datagrams are received.
-const fn peers_max(family: Family) -> usize {
-    match family {
-        // Receivers of NORM reply from whatever address they have.
-        Family::Norm => RECEIVERS_MAX,
-        // Some engines send from another port than the one that they listen on.
-        Family::Ltp => PORTS_MAX,
-        Family::Cfdp | Family::CfdpLtp | Family::Saratoga | Family::OverTcp | Family::Bundles => 0,
-    }
-}
-
-/// Receivers of one sender that are told apart.
-const RECEIVERS_MAX: usize = 1024;
-
-/// Ports from which an LTP engine may send beside the one that it listens on.
-const PORTS_MAX: usize = 64;
-
-/// The store for a wish: only a file that is fetched leaves anything behind.
-fn store(wish: &Wish, waker: &rt::Waker) -> Result<(rt::FileStore, Option<tempfile::TempDir>)> {
-    if let Wish::Get { root, .. } = wish {
-        let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
-        // Only Saratoga fetches.
-        super::sweep(&mut store, Family::Saratoga)?;
-        return Ok((store, None));
-    }
-    let state = tempfile::tempdir().context("cannot make a directory for working files")?;
-    let (root, access) = match wish {
-        Wish::Send { root, name, .. } => {
-            (root.as_path(), rt::Access::ReadOne(FileName::file(name)?))
-        }
-        Wish::Get { .. } | Wish::List(_) | Wish::Delete(_) => (state.path(), rt::Access::Full),
-    };
-    let config =
-        rt::StoreConfig { access, state: state.path().join("state"), ..rt::StoreConfig::new(root) };
-    Ok((rt::FileStore::open(config, waker)?, Some(state)))
-}
-
-/// The one session of this command.
+/// The one transfer of this command.
 struct Client {
     options: Options,
     ends: Ends,
     wish: Wish,
     screen: Screen,
-    bar: ProgressBar,
+    bar: Bar,
     timeout: Option<Time>,
-    began: Time,
-    /// Octets moved by this process, as far as it was told.
-    moved: u64,
     phase: Phase,
-    /// Whether the user knows that nobody listens, or that nobody answers.
-    refused: bool,
-    /// Whether the peer has answered, or will not.
-    answered: bool,
-    /// Whether the bar says when the file will be there.
-    has_eta: bool,
-    /// When the progress was last another one.
+    /// File bytes that this process moved.
+    moved: u64,
+    resumed: bool,
+    /// Whether the user knows that nobody listens, or that nobody replies.
+    is_warned: bool,
+    /// Whether a peer that does not reply for a while is worth a warning.
+    is_quick: bool,
+    /// Whether the peer has replied, or will not.
+    is_answered: bool,
+    /// When the progress changed last.
     advanced: Time,
+    /// Reason why a PDU was not carried, if one was not.
+    lost: Option<&'static str>,
 }
 
+/// Phase of the command.
 enum Phase {
-    /// The records of an earlier run are being read.
+    /// The records of an earlier process are being read.
     Loading,
-    Going(Id),
-    /// It is over; those who did not hear are answered until then.
-    Over(Result<bool>, Time),
+    /// The transfer is under way.
+    Active(TransferId),
+    /// It is over; requests of the peer are replied to meanwhile.
+    Over(Result<bool>, Linger, Time),
+    /// It was given up here, for this reason; the peer is informed until then.
+    Stopped(Option<TransferId>, String, Time),
     /// The request makes no sense.
     Refused(String),
-    /// Nothing came of it in the time given.
-    Late(Id),
 }
 
 impl Client {
-    fn new(options: Options, ends: Ends, wish: Wish, timeout: Option<Span>, now: Time) -> Self {
+    fn new(job: Job, now: Time, is_quick: bool) -> Self {
+        let Job { options, ends, wish, timeout, node: _ } = job;
         let screen = Screen::new(options.json);
         let bar = match &wish {
-            Wish::Send { .. } | Wish::Get { .. } => screen.bar(wish.remote(), None),
+            Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
             Wish::List(_) | Wish::Delete(_) => ProgressBar::hidden(),
         };
         Self {
@@ -264,152 +199,128 @@ impl Client {
             ends,
             wish,
             screen,
-            bar,
+            bar: Bar::new(bar, now),
             timeout: timeout.map(|timeout| now + timeout.duration()),
-            began: now,
-            moved: 0,
             phase: Phase::Loading,
-            refused: false,
-            answered: false,
-            has_eta: false,
+            moved: 0,
+            resumed: false,
+            is_warned: false,
+            is_quick,
+            is_answered: false,
             advanced: now,
+            lost: None,
         }
     }
 
     fn on(
         &mut self,
         now: Time,
-        engine: &mut AnyEngine,
-        event: rt::Event<AnyIndication>,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
     ) -> rt::Control {
         match event {
             rt::Event::Tick => {
-                self.answered |= self.has_answered(engine);
-                self.progress(now, engine);
-                self.silence(now);
+                self.is_answered |= self.has_answered(transport);
+                self.progress(now, transport);
+                self.warn_of_silence(now);
             }
             rt::Event::Refused(address) => self.refused(address),
-            rt::Event::Indication(indication) => self.told(now, engine, notice(indication)),
+            rt::Event::Indication(event) => self.event(now, transport, event),
         }
-        if matches!(self.phase, Phase::Loading) && engine.is_ready() {
-            self.start(now, engine);
+        if matches!(self.phase, Phase::Loading) && transport.is_ready() {
+            self.begin(now, transport);
         }
-        let late = self.timeout.is_some_and(|timeout| now >= timeout);
-        match &self.phase {
-            Phase::Going(id) if late => {
-                let id = *id;
-                cancel(engine, now, id);
-                self.phase = Phase::Late(id);
-                self.timeout = Some(now + LINGER);
-                rt::Control::Continue
-            }
-            Phase::Loading | Phase::Going(_) => rt::Control::Continue,
-            Phase::Over(_, until) if now < *until && !under_way(engine).is_empty() => {
-                rt::Control::Continue
-            }
-            Phase::Late(_) if !late && !under_way(engine).is_empty() => rt::Control::Continue,
-            Phase::Over(..) | Phase::Late(_) | Phase::Refused(_) => rt::Control::Stop,
+        if self.timeout.is_some_and(|timeout| now >= timeout) {
+            self.give_up(now, transport);
         }
+        let stays = match &self.phase {
+            Phase::Loading | Phase::Active(_) => true,
+            Phase::Over(_, linger, since) => linger.lasts(*since, now, transport),
+            Phase::Stopped(_, _, until) => now < *until && !transport.transfers().is_empty(),
+            Phase::Refused(_) => false,
+        };
+        if stays { rt::Control::Continue } else { rt::Control::Stop }
     }
 
-    /// It is no reason to end: the peer may be started later.
+    /// The peer may be started later, so that this is no reason to end.
     fn refused(&mut self, address: SocketAddr) {
-        if !self.refused && matches!(self.phase, Phase::Going(_)) {
-            self.refused = true;
+        if !self.is_warned && self.active().is_some() {
+            self.is_warned = true;
             self.screen.say(format_args!("nobody listens on {address}; trying on"));
         }
     }
 
-    fn start(&mut self, now: Time, engine: &mut AnyEngine) {
-        match self.ask(now, engine) {
+    /// Begins the transfer, or resumes an interrupted one.
+    fn begin(&mut self, now: Time, transport: &mut dyn Transport) {
+        match self.request(now, transport) {
             Ok(id) => {
-                self.phase = Phase::Going(id);
-                (self.began, self.advanced) = (now, now);
-                let verb = self.wish.verb();
-                self.screen.say(format_args!("{id}: {verb} {}", self.wish.remote()));
+                (self.bar.began, self.advanced) = (now, now);
+                let verb = if self.resumed { "going on with" } else { self.wish.verb() };
+                let local = self.wish.put().map(|_| self.wish.local().display().to_string());
+                let title = local.as_deref().unwrap_or(self.wish.remote());
+                self.screen.say(format_args!("{id}: {verb} {title}"));
+                self.phase = Phase::Active(id);
             }
             Err(error) => self.phase = Phase::Refused(format!("{error:#}")),
         }
     }
 
-    fn ask(&self, now: Time, engine: &mut AnyEngine) -> Result<Id> {
+    fn request(&self, now: Time, transport: &mut dyn Transport) -> Result<TransferId> {
         let peer = PathId(0);
-        let kind = self.options.protocol.kind;
-        match (engine, &self.wish) {
-            (AnyEngine::Ltp(node), Wish::Send { name, remote, .. }) => {
-                let request = ltp::SendRequest {
-                    destination: self.ends.remote_entity,
-                    source: FileName::file(name)?,
-                    name: remote.clone(),
-                    red: kind.red(),
-                };
-                Ok(Id::Ltp(node.send(now, request)?))
+        let request = |name: &str, remote: &str| -> Result<SendRequest> {
+            let (kind, source) = (self.options.protocol.kind, FileName::file(name)?);
+            let group = self.ends.group.map(|_| peer);
+            let request = SendRequest::new(source, remote, self.ends.remote_entity, kind);
+            Ok(SendRequest { group, ..request })
+        };
+        let id = match &self.wish {
+            Wish::Send(SendFile { put: Some(put), .. }) => {
+                let entity = transport.cfdp_mut().context("it has no entity")?;
+                return Ok(entity.put(now, put.clone())?.into());
             }
-            (AnyEngine::Saratoga(node, _), Wish::Send { name, remote, asks, .. }) => {
-                let put = if *asks { saratoga::Put::Ask } else { kind.put() };
-                let request = saratoga::PutRequest {
-                    peer,
-                    source: FileName::file(name)?,
-                    name: remote.clone(),
-                    put,
-                    delete: false,
-                    stream: false,
-                };
-                Ok(Id::Saratoga(node.put(now, request)?))
+            Wish::Send(file) => {
+                let messages = file.commands.iter().map(|text| text.clone().into()).collect();
+                let request = request(&file.name, &file.remote)?;
+                let request = SendRequest { asks_first: file.asks, messages, ..request };
+                transport.send(now, &request)
             }
-            (AnyEngine::Saratoga(node, _), Wish::Get { remote, name, takes, .. }) => {
-                let request = saratoga::GetRequest {
-                    peer,
-                    name: remote.clone(),
-                    destination: FileName::file(name)?,
-                    delete: *takes,
-                };
-                Ok(Id::Saratoga(node.get(now, request)?))
+            Wish::Get { remote, name, takes, .. } => {
+                let request = SendRequest { takes: *takes, ..request(name, remote)? };
+                transport.fetch(now, &request)
             }
-            (AnyEngine::Saratoga(node, _), Wish::List(name)) => {
-                Ok(Id::Saratoga(node.list(now, peer, name.clone())?))
-            }
-            (AnyEngine::Saratoga(node, _), Wish::Delete(name)) => {
-                Ok(Id::Saratoga(node.delete(now, peer, name.clone())?))
-            }
-            (AnyEngine::Norm(node, _), Wish::Send { name, remote, commands, .. }) => {
-                for command in commands {
-                    node.command(now, peer, command.clone().into(), None)?;
-                }
-                let request = norm::SendRequest {
-                    peer,
-                    content: norm::Content::File(FileName::file(name)?),
-                    info: remote.clone().into(),
-                };
-                Ok(Id::Norm(node.send(now, request)?))
-            }
-            (
-                AnyEngine::Ltp(_)
-                | AnyEngine::Norm(..)
-                | AnyEngine::Cfdp(_)
-                | AnyEngine::CfdpLtp(_)
-                | AnyEngine::OverTcp(_)
-                | AnyEngine::Bundles(_),
-                _,
-            ) => {
-                anyhow::bail!("{} can only send", self.options.protocol)
-            }
-        }
+            Wish::List(directory) => transport.list(now, peer, directory),
+            Wish::Delete(file) => transport.delete(now, peer, file),
+        };
+        Ok(id?)
     }
 
-    fn told(&mut self, now: Time, engine: &AnyEngine, notice: Notice) {
-        match notice {
-            Notice::Ended(mut ended) => {
-                if self.is_going(ended.id) {
-                    // An engine on the way answers for the file, and nobody says more of it.
-                    ended.is_confirmed &= self.ends.via.is_none();
-                    let told = self.tell(now, engine, &ended);
-                    // A receiver's last word may be lost; a sender's, too, with LTP.
-                    let light = self.options.light_time();
-                    self.phase = Phase::Over(told, now + LINGER.max(6 * light));
-                }
+    /// Ends the transfer when its time is over.
+    fn give_up(&mut self, now: Time, transport: &mut dyn Transport) {
+        if !matches!(self.phase, Phase::Loading | Phase::Active(_)) {
+            return;
+        }
+        let (id, mut until) = (self.active().cloned(), now);
+        if let Some(id) = self.to_cancel() {
+            transport.cancel(now, &id);
+            until = now + LINGER;
+        }
+        self.phase = Phase::Stopped(id, "the time given is over".to_owned(), until);
+    }
+
+    fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
+        match event.reported(transport) {
+            Event::Ended(mut ended) if self.active() == Some(&ended.id) => {
+                // An engine on the way replies for the file, and nobody reports more of it.
+                ended.is_confirmed &= self.ends.via.is_none();
+                let linger = self.linger(transport);
+                let printed = self.print_end(now, transport, &ended);
+                self.phase = Phase::Over(printed, linger, now);
             }
-            Notice::Receiving { resumed, size, .. } => {
+            Event::Abandoned { why, .. } => {
+                self.phase = Phase::Stopped(self.active().cloned(), why, now);
+            }
+            Event::Restored(transfers) => self.resumed = transfers > 0,
+            Event::Receiving { resumed, size, .. } => {
                 self.moved = 0;
                 if resumed > 0 {
                     let (have, size) = (show::bytes(resumed as f64), size.unwrap_or_default());
@@ -417,190 +328,222 @@ impl Client {
                     self.screen.say(format_args!("going on: {have} of {size} are here"));
                 }
             }
-            Notice::Listing(entries) => {
-                if let Err(error) = self.list(&entries) {
-                    self.phase = Phase::Over(Err(error), now);
+            Event::Listing(entries) => {
+                if let Err(error) = listing::print(&entries, self.options.json) {
+                    self.phase = Phase::Over(Err(error), Linger::NONE, now);
                 }
             }
-            Notice::Said(text) => self.screen.say(text),
-            Notice::Noted(text) => tracing::debug!("{text}"),
-            Notice::Onward(told) => self.screen.say(onward::words(&told)),
-            // Who sends hears no commands.
-            Notice::Command(_) | Notice::Nothing => {}
+            Event::Lost(why) => self.lost = Some(why),
+            Event::Notice(text) => self.screen.say(text),
+            Event::Warning(text) => tracing::warn!("{text}"),
+            Event::Log(text) => tracing::debug!("{text}"),
+            Event::Relay(indication) => self.screen.say(routes::words(&indication)),
+            // They are for receivers.
+            Event::Ended(_)
+            | Event::Message { .. }
+            | Event::Repeated { .. }
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Entity(_)
+            | Event::Stream(_)
+            | Event::Left
+            | Event::Update => {}
         }
     }
 
-    /// Prints what a directory holds: a line an entry, as text or JSON.
-    fn list(&self, entries: &[saratoga::Listed]) -> Result<()> {
-        let mut out = std::io::stdout().lock();
-        for entry in entries {
-            let is_directory = matches!(
-                entry.kind,
-                saratoga::packet::EntryKind::Directory
-                    | saratoga::packet::EntryKind::SpecialDirectory
-            );
-            if self.options.json {
-                let kind = if is_directory { "directory" } else { "file" };
-                let name = &entry.name;
-                let line = serde_json::json!({
-                    "name": name, "kind": kind, "bytes": entry.size, "modified": entry.modified,
-                });
-                writeln!(out, "{line}")?;
-            } else {
-                let end = if is_directory { "/" } else { "" };
-                let (size, name) = (entry.size, entry.name.escape_debug());
-                let modified = entry.modified.map_or_else(|| "-".to_owned(), utc);
-                writeln!(out, "{size:>12} {modified:20} {name}{end}")?;
-            }
-        }
-        Ok(())
+    /// Time for which the peer, which may not have received the last message, gets replies.
+    fn linger(&self, transport: &dyn Transport) -> Linger {
+        let light = self.options.light_time();
+        let Wish::Send(SendFile { put: Some(put), cfdp, .. }) = &self.wish else {
+            return Linger { time: LINGER.max(6 * light), until_idle: true };
+        };
+        let given = cfdp.linger.map(Span::duration);
+        let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
+        let time = match (is_acknowledged, transport.replies_below()) {
+            // A node carries what it has by itself.
+            _ if !self.is_quick => given.unwrap_or_default(),
+            (true, _) => given.unwrap_or(CFDP_LINGER.max(6 * light)),
+            // The last message of the layer below is to go out, and may be requested again.
+            (false, true) => given.unwrap_or(LINGER.max(6 * light)),
+            (false, false) => Duration::ZERO,
+        };
+        Linger { time, until_idle: false }
     }
 
-    /// Prints the outcome; whether what was wished for is done.
-    fn tell(&self, now: Time, engine: &AnyEngine, ended: &Ended) -> Result<bool> {
-        self.bar.finish_and_clear();
-        let moved = if ended.result.is_ok() { ended.size - ended.resumed } else { self.moved };
-        let measures =
-            Measures { elapsed: Some(now.since(self.began)), moved, pdus: counts(engine) };
-        let outcome = Outcome::session(&self.options.protocol, ended, self.wish.local(), measures);
-        let id = ended.id();
-        match (&ended.result, &self.wish) {
-            (Ok(()), Wish::Send { root, name, gives, .. }) => {
-                let known = match self.ends.via {
-                    Some(via) => format!("engine {via} has it, to pass it on"),
-                    None if ended.is_confirmed => "sent".to_owned(),
-                    None => "sent, nobody says whether it came".to_owned(),
-                };
-                self.screen.say(format_args!("{id}: {known}: {}", outcome.summary()));
-                if *gives && ended.is_confirmed {
-                    let path = root.join(name);
-                    std::fs::remove_file(&path)
-                        .with_context(|| format!("cannot delete {}", path.display()))?;
-                }
-            }
-            (Ok(()), Wish::Get { .. }) => {
-                self.screen.say(format_args!("{id}: received: {}", outcome.summary()));
-            }
-            (Ok(()), Wish::Delete(name)) => {
+    /// Prints the outcome; returns whether the wish is fulfilled.
+    fn print_end(&self, now: Time, transport: &dyn Transport, ended: &Ended) -> Result<bool> {
+        self.bar.clear();
+        let id = &ended.id;
+        let whole = ended.size.saturating_sub(ended.resumed);
+        let moved = self.moved_by_entity(transport);
+        let moved = moved.unwrap_or(if ended.is_success() { whole } else { self.moved });
+        let measures = Measures {
+            elapsed: Some(now.since(self.bar.began)),
+            moved,
+            datagrams: transport.datagrams(),
+            resumed: self.resumed,
+        };
+        let outcome = Outcome::of(&self.options.protocol, ended, self.wish.local(), measures);
+        match (&ended.result, &self.wish, self.ends.via) {
+            (Ok(()), Wish::Send(_), Some(via)) => {
+                let summary = outcome.summary();
                 self.screen
-                    .say(format_args!("{id}: {} is not there any more", name.escape_debug()));
+                    .say(format_args!("{id}: engine {via} has it, to pass it on: {summary}"));
             }
-            (Ok(()), Wish::List(_)) => {}
-            (Err(why), _) => {
-                let moved = show::bytes(moved as f64);
-                self.screen.say(format_args!("{id}: failed after {moved}: {why}"));
+            (Ok(()), Wish::Delete(name), _) => {
+                let name = name.escape_debug();
+                self.screen.say(format_args!("{id}: {name} is not there any more"));
+            }
+            (Ok(()), Wish::List(_), _) => return Ok(true),
+            (Ok(()), Wish::Send(_) | Wish::Get { .. }, _) | (Err(_), ..) => {
+                if let Some(why) = self.lost.filter(|_| !ended.is_success()) {
+                    self.screen.say(why);
+                }
+                self.screen.say(outcome.line(ended));
             }
         }
-        // What a directory holds speaks for itself.
-        let is_listed = ended.result.is_ok() && matches!(self.wish, Wish::List(_));
-        if self.options.json && !is_listed {
+        self.print_details(ended);
+        let is_there = ended.is_success() && ended.is_confirmed;
+        if is_there && matches!(&self.wish, Wish::Send(file) if file.gives) {
+            let path = self.wish.local();
+            std::fs::remove_file(&path)
+                .with_context(|| format!("cannot delete {}", path.display()))?;
+        }
+        if self.options.json {
             outcome.print()?;
         }
-        Ok(ended.result.is_ok())
+        Ok(ended.is_success())
     }
 
-    fn progress(&mut self, now: Time, engine: &AnyEngine) {
-        // A block of LTP-T may go by another session than the first.
-        let is_it = |id: Id| matches!(self.options.protocol.kind, Kind::LtpT) || self.is_going(id);
-        let Some(report) = under_way(engine).into_iter().find(|report| is_it(report.id)) else {
+    /// Prints what a CFDP entity reports along with the end.
+    fn print_details(&self, ended: &Ended) {
+        let Some(finished) = &ended.transaction else { return };
+        if finished.file_status == FileStatus::FilestoreRejection {
+            // A Finished PDU has no place for the reason.
+            self.screen.say(
+                "the receiver could not store the file: no space left, a folder that does not \
+                 exist there, or a name it refuses; its output has the reason",
+            );
+        }
+        for response in &finished.filestore_responses {
+            self.screen.say(put::described(response));
+        }
+    }
+
+    fn progress(&mut self, now: Time, transport: &dyn Transport) {
+        if self.active().is_none() {
             return;
-        };
-        if let (None, Some(size)) = (self.bar.length(), report.size) {
-            self.bar.set_length(size);
-            self.bar.set_style(transfer::style_without_answer());
         }
-        if self.answered && !self.has_eta && self.bar.length().is_some() {
-            self.has_eta = true;
-            self.bar.set_style(transfer::style_with_length());
-        }
-        if self.moved != report.octets {
+        // A block may be sent by another session than the first, for instance over other engines.
+        let transfers = transport.transfers();
+        let known = transfers.iter().find(|report| self.active() == Some(&report.id));
+        let Some(report) = known.or(transfers.first()) else { return };
+        if report.bytes != self.bar.position() {
             self.advanced = now;
         }
-        self.moved = report.octets;
-        self.bar.set_position(report.octets);
-        let elapsed = now.since(self.began).as_secs_f64();
-        self.bar.set_message(if report.size == Some(report.octets) {
-            "waiting for the receiver".to_owned()
-        } else {
-            show::rate(report.octets as f64 * 8.0 / elapsed.max(1e-3))
-        });
+        self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
+        let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
+        let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
+        let report = Progress { wait, ..report.clone() };
+        self.bar.show(now, &report, self.moved, self.is_answered);
+    }
+
+    /// File bytes that a CFDP entity moved. An earlier process sent some of a file that is resumed;
+    /// this one sends what is requested again.
+    fn moved_by_entity(&self, transport: &dyn Transport) -> Option<u64> {
+        self.wish.put()?;
+        let stats = transport.cfdp()?.entity().stats();
+        Some(stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 })
     }
 
     /// Whether anything was received of the peer, or nothing will be.
-    fn has_answered(&self, engine: &AnyEngine) -> bool {
-        let is_sent = matches!(self.wish, Wish::Send { .. });
-        let is_blind = is_sent && !self.options.protocol.kind.is_reliable();
-        // Members of a group request what they lack, and nothing else.
-        let is_group = self.ends.group.is_some();
-        is_blind || is_group || counts(engine).is_none_or(|(_, received)| received > 0)
+    fn has_answered(&self, transport: &dyn Transport) -> bool {
+        let expects = match (&self.wish, self.wish.put()) {
+            (_, Some(put)) => {
+                let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
+                is_acknowledged || transport.replies_below()
+            }
+            // Members of a group request what they lack, and nothing else.
+            (Wish::Send(_), None) => {
+                self.options.protocol.kind.is_reliable() && self.ends.group.is_none()
+            }
+            (Wish::Get { .. } | Wish::List(_) | Wish::Delete(_), None) => true,
+        };
+        !expects || transport.datagrams().is_none_or(|(_, received)| received > 0)
     }
 
-    /// Reports once that a peer does not answer, when nothing was sent for a while either.
-    fn silence(&mut self, now: Time) {
+    /// Reports once that a peer does not reply, when nothing was sent for a while either.
+    fn warn_of_silence(&mut self, now: Time) {
         let patience = transfer::patience(self.options.light_time());
-        let is_going = matches!(self.phase, Phase::Going(_));
-        let family = self.options.protocol.kind.family();
-        // Without a rate NORM sends slowly until receivers report theirs.
-        let is_probing = family == Family::Norm && self.options.rate.is_none();
-        let since = if is_probing { self.began } else { self.advanced };
-        if self.refused || self.answered || !is_going || now.since(since) < patience {
+        // Without a rate a sender may be slow until receivers report theirs.
+        let is_slow = self.options.rate.is_none() && self.options.protocol.kind.is_multicast();
+        let since = if is_slow { self.bar.began } else { self.advanced };
+        let is_late = now.since(since) >= patience;
+        if self.is_warned
+            || self.is_answered
+            || self.active().is_none()
+            || !is_late
+            || !self.is_quick
+        {
             return;
         }
-        self.refused = true;
+        self.is_warned = true;
         let (to, protocol) = (self.ends.to, &self.options.protocol);
-        let patience = Span(patience);
+        let number = match self.wish.put() {
+            Some(put) => format!(" as entity {}", put.destination),
+            None => String::new(),
+        };
         self.screen.say(format_args!(
-            "no answer from {to} for {patience}; trying on. Is `slowlight recv --protocol {protocol}` \
-             running there, and does a firewall let UDP port {} through?",
+            "no answer from {to} for {}; trying on. Is `slowlight recv --protocol {protocol}` \
+             running there{number}, and does a firewall let UDP port {} through?",
+            Span(patience),
             to.port()
         ));
     }
 
+    /// The transfer that is under way.
+    fn active(&self) -> Option<&TransferId> {
+        match &self.phase {
+            Phase::Active(id) => Some(id),
+            Phase::Loading | Phase::Over(..) | Phase::Stopped(..) | Phase::Refused(_) => None,
+        }
+    }
+
+    /// The transfer that the peer must forget if this process ends now: not one that the same
+    /// command resumes.
+    fn to_cancel(&self) -> Option<TransferId> {
+        self.active().filter(|_| self.wish.put().is_none()).cloned()
+    }
+
     /// Clause on the effect of the same command after this one was stopped.
     fn next(&self) -> &'static str {
-        let resumes = match self.options.protocol.kind.family() {
-            Family::Saratoga => self.options.protocol.kind.is_reliable(),
-            Family::Cfdp
-            | Family::Ltp
-            | Family::CfdpLtp
-            | Family::Norm
-            | Family::OverTcp
-            | Family::Bundles => false,
-        };
         match self.wish {
-            Wish::Send { .. } | Wish::Get { .. } if resumes => {
+            Wish::Send(_) | Wish::Get { .. } if self.options.protocol.kind.resumes() => {
                 "; the same command goes on from here"
             }
-            Wish::Send { .. } | Wish::Get { .. } => "; the same command sends all of it again",
+            Wish::Send(_) | Wish::Get { .. } => "; the same command sends all of it again",
             Wish::List(_) | Wish::Delete(_) => "",
         }
     }
 
-    fn is_going(&self, id: Id) -> bool {
-        matches!(self.phase, Phase::Going(going) if going == id)
-    }
-
-    /// The exit code; tells of what did not come to an end.
+    /// The exit code; reports a transfer that did not come to an end.
     fn end(self) -> Result<ExitCode> {
-        self.bar.finish_and_clear();
+        self.bar.clear();
         let next = self.next();
         let (id, why) = match self.phase {
-            Phase::Over(told, _) => return told.map(|good| ExitCode::from(u8::from(!good))),
+            Phase::Over(printed, ..) => return printed.map(|good| ExitCode::from(u8::from(!good))),
             Phase::Refused(why) => return Err(crate::Usage(why).into()),
-            Phase::Loading => (None, "stopped"),
-            Phase::Going(id) => (Some(id), "stopped"),
-            Phase::Late(id) => (Some(id), "the time given is over"),
+            Phase::Stopped(id, why, _) => (id, why),
+            Phase::Loading => (None, "stopped".to_owned()),
+            Phase::Active(id) => (Some(id), "stopped".to_owned()),
         };
         self.screen.say(format_args!("not finished: {why}{next}"));
         if self.options.json {
-            let file = self.wish.local();
-            let bytes = transfer::Bytes { file: size(&file), moved: self.moved };
-            let role = if matches!(self.wish, Wish::Send { .. }) { "sender" } else { "receiver" };
-            let remote = self.wish.remote().to_owned();
-            let id = id.map(|id| id.to_string());
-            let peer = Some(self.ends.remote_entity);
-            let protocol = &self.options.protocol;
-            Outcome::given_up(protocol, role, id, peer, (file, remote), bytes, why).print()?;
+            let names = (self.wish.local(), self.wish.remote().to_owned());
+            let (protocol, is_send) = (&self.options.protocol, self.wish.is_send());
+            let file_bytes = size(&names.0);
+            let outcome = Outcome::given_up(protocol, is_send, id.as_ref(), names, &why);
+            outcome.after(Some(self.ends.remote_entity), file_bytes, self.moved).print()?;
         }
         Ok(ExitCode::from(1))
     }
@@ -608,9 +551,4 @@ impl Client {
 
 fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |metadata| metadata.len())
-}
-
-/// A time in seconds since 1970, as people read it.
-fn utc(seconds: u64) -> String {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }

@@ -1,5 +1,4 @@
-//! Receives files by LTP, NORM or Saratoga, passes on what is for others (LTP-T), and with Saratoga serves what others
-//! ask for.
+//! Receives files, passes on blocks for other engines (LTP-T), and with Saratoga serves files.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,18 +8,28 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
-use indicatif::ProgressBar;
-use proto::{ltpt, saratoga};
-use transport::Configuration as _;
-use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
-use transport::protocol::Kind;
+use proto::ltpt;
+use service::api::Receives;
+use transport::{Capability, Configuration, Ended, Event, Role, TransferId, Transport};
 
-use super::{Ended, Id, LINGER, Notice, Rights, Ways, notice, onward, random, under_way};
+use super::{Driver, LINGER, Routes, Runner, configured, routes};
+use crate::cfdp_over_node::Node;
+use crate::outcome::{self, Measures, Outcome};
 use crate::peers::{self, join};
+use crate::screen::{Bar, Screen};
 use crate::show;
-use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
+use crate::transfer::{self, Options};
 
-/// What a server is told to do.
+/// Time between looks at progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Time after the first transaction of a CFDP entity in which its last acknowledgement is awaited.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Time in which a sender that requested the end of a transaction again receives it.
+const REPEATED: Duration = Duration::from_secs(2);
+
+/// Service of this end to its peers.
 pub(crate) struct Service {
     pub(crate) listen: SocketAddr,
     pub(crate) root: PathBuf,
@@ -32,40 +41,47 @@ pub(crate) struct Service {
     /// Whether others may fetch files and list directories, and delete files.
     pub(crate) gets: bool,
     pub(crate) deletes: bool,
-    /// Whether and how this end says that it is there.
-    pub(crate) beacons: Option<Announce>,
-    /// The group that NORM is heard on.
+    /// The beacons of this end, if it sends any.
+    pub(crate) beacons: Option<Beacons>,
+    /// The group that is received.
     pub(crate) group: Option<rt::Group>,
-    /// Whereto blocks of LTP-T for other engines go on.
-    pub(crate) ways: Ways,
+    /// Routes of blocks for other engines.
+    pub(crate) routes: Routes,
 }
 
-/// How a Saratoga peer says that it is there.
+impl Service {
+    /// The part of this process.
+    pub(super) fn role(&self) -> Role {
+        Role::Server { gets: self.gets, deletes: self.deletes }
+    }
+}
+
+/// Beacons of a Saratoga peer.
 #[derive(Clone, Debug)]
-pub(crate) struct Announce {
+pub(crate) struct Beacons {
     pub(crate) interval: Duration,
     pub(crate) group: rt::Group,
     /// Its identifier, if that was given.
     pub(crate) eid: Option<String>,
 }
 
-impl Announce {
-    /// Adds the group to those that beacons go to. What was given comes before the settings, and
-    /// these before the name of this machine.
+impl Beacons {
+    /// Adds the group to those that beacons go to. An identifier that was given comes before the
+    /// settings, and these before the name of this machine.
     fn settle(
         &self,
-        config: &mut saratoga::Config,
+        configuration: &mut dyn Configuration,
         group: PathId,
-        given: Option<u64>,
+        number: Option<u64>,
     ) -> Result<()> {
-        let mut paths = config.beacons.take().map_or(Vec::new(), |beacons| beacons.paths);
-        paths.push(group);
-        config.beacons = Some(saratoga::Beacons { paths, interval: self.interval });
+        configuration.add_beacon(group, Some(self.interval));
         if let Some(eid) = &self.eid {
-            config.eid.clone_from(eid);
-        } else if given.is_none() && config.eid == format!("ipn:{ENTITY}.0") {
-            // All others that were told nothing have that number, too.
-            config.eid = peers::machine().context("this machine has no name; give --eid")?;
+            configuration.set_identifier(eid);
+        } else if number.is_none() && configuration.identifier() == Some(&format!("ipn:{ENTITY}.0"))
+        {
+            // All others without settings have that number, too.
+            let name = peers::machine().context("this machine has no name; give --eid")?;
+            configuration.set_identifier(&name);
         }
         Ok(())
     }
@@ -75,113 +91,163 @@ impl Announce {
 const ENTITY: u64 = 2;
 
 /// Receives until a signal comes, or with `once` the first file has come or failed.
-pub(crate) fn serve(options: Options, service: Service) -> Result<ExitCode> {
-    let (mut driver, mut server) = prepare(options, service).map_err(transfer::usage)?;
+pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> Result<ExitCode> {
+    let (mut runner, mut server) = prepare(options, service, node).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, engine, event| server.on(now, engine, event))?;
+    runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
     server.failure.map_or(Ok(()), Err)?;
     let failed = server.service.once && server.first != Some(true);
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-fn prepare(options: Options, service: Service) -> Result<(rt::Driver<AnyEngine>, Server)> {
-    let rights = Rights::Server { gets: service.gets, deletes: service.deletes };
-    let (mut config, path) =
-        super::settings((&options, service.listen), service.entity, ENTITY, None, rights)?;
-    let number = super::number(&config);
-    let peers = match number {
-        Some(own) => service.ways.settle(&mut config, own)?,
-        None => peers(&mut config, service.beacons.is_some())
-            .map_err(|error| super::within(&options, error))?,
+/// Checks everything that can be wrong with the command.
+fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Runner, Server)> {
+    let waker = rt::Waker::new().context("cannot start")?;
+    let screen = Screen::new(options.json);
+    let open_store = || -> Result<rt::FileStore> {
+        let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
+        super::sweep(&mut store, options.protocol.kind)?;
+        Ok(store)
     };
+    let Some(mut node) = node else {
+        let store = open_store()?;
+        let driver = open(&options, &service, (store, waker), &screen)?;
+        return Ok((Runner::Socket(Box::new(driver)), Server::new(options, service, screen)));
+    };
+    node.set_strangers(service.peers_max);
+    let (entity, socket) = (node.entity, node.socket().to_owned());
+    let driver = node.run_with(open_store()?, waker, (TICK, Receives::All))?;
+    screen.say(format_args!(
+        "receiving by the node at {} into {} as entity {entity}",
+        socket.display(),
+        service.root.display()
+    ));
+    Ok((Runner::Node(Box::new(driver)), Server::new(options, service, screen)))
+}
+
+/// The driver of a server's socket.
+fn open(
+    options: &Options,
+    service: &Service,
+    (store, waker): (rt::FileStore, rt::Waker),
+    screen: &Screen,
+) -> Result<Driver> {
+    let numbers = (service.entity, ENTITY);
+    let (mut configuration, path) =
+        configured(options, service.listen, numbers, None, service.role())?;
+    let number = configuration.number();
+    let mut peers = service.routes.settle(configuration.as_mut())?;
+    peers.extend(named_peers(configuration.as_mut(), options, service.beacons.is_some())?);
     // The driver numbers the path of the group after theirs.
     let group = PathId(u32::try_from(peers.len())?);
-    if let (EngineConfig::Saratoga(peer), Some(announce)) = (&mut config, &service.beacons) {
-        announce.settle(&mut peer.config, group, service.entity)?;
+    if let Some(beacons) = &service.beacons {
+        beacons.settle(configuration.as_mut(), group, service.entity)?;
     }
-    if let EngineConfig::Norm(node) = &mut config {
-        node.config.groups.extend(service.group.map(|_| group));
-        // What comes without a name is named by its number.
-        node.config.receiver.store_data = true;
+    if service.group.is_some() {
+        configuration.add_group(group);
     }
-    let waker = rt::Waker::new().context("cannot start")?;
-    let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
-    super::sweep(&mut store, options.protocol.kind.family())?;
-    let engine = config.build(random()?);
-    let listen = service.listen;
+    // What comes without a name is named by its number.
+    configuration.receive_unnamed();
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config {
         peers_max: service.peers_max,
-        udp_lite: super::udp_lite(&options, false),
-        ..rt::Config::new(listen, path)
+        tick: TICK,
+        udp_lite: super::udp_lite(options, false),
+        ..rt::Config::new(service.listen, path)
     };
-    let mut driver = rt::Driver::new(settings, engine, store, waker)
-        .map_err(|error| bind_error(listen, error))?;
+    let mut driver = super::open(settings, transport, store, waker)?;
     for address in peers {
         driver.add_peer(address);
     }
-    let screen = Screen::new(options.json);
-    if let Some(announce) = &service.beacons {
-        tell_room(driver.engine_mut(), &service.root);
-        let path = join(&mut driver, announce.group)?;
+    if let Some(beacons) = &service.beacons {
+        announce_room(driver.engine_mut().as_mut(), &service.root);
+        let path = join(&mut driver, beacons.group)?;
         ensure!(path == group, "the group has another number than the next");
     }
-    if let Some(heard) = service.group {
-        join(&mut driver, heard)?;
-        screen.say(format_args!("hearing the group {}", heard.address));
-    }
-    let number = number.map(|number| format!(" as engine {number}")).unwrap_or_default();
+    join_group(&mut driver, service, screen)?;
+    let word = if configuration.cfdp().is_some() { "entity" } else { "engine" };
+    let number = number.map(|number| format!(" as {word} {number}")).unwrap_or_default();
     screen.say(format_args!(
         "receiving on {} into {} by {}{number}",
         driver.local(),
         service.root.display(),
         options.full_protocol()?,
     ));
-    service.ways.tell(&screen, options.protocol.kind == Kind::LtpT);
-    Ok((driver, Server::new(options, service, screen)))
+    if !options.protocol.kind.has(Capability::Transactions) {
+        service.routes.print(screen, options.protocol.kind.has(Capability::Routes));
+    }
+    Ok(driver)
+}
+
+/// Receives the group of a sender, if the service has one.
+pub(super) fn join_group(driver: &mut Driver, service: &Service, screen: &Screen) -> Result<()> {
+    if let Some(group) = service.group {
+        join(driver, group)?;
+        screen.say(format_args!("hearing the group {}", group.address));
+    }
+    Ok(())
 }
 
 /// The addresses of the peers that settings name; the driver numbers their paths from zero.
-fn peers(config: &mut EngineConfig, has_group: bool) -> Result<Vec<SocketAddr>> {
-    let named = super::named(config)?;
-    let EngineConfig::Saratoga(peers) = config else { return Ok(Vec::new()) };
-    for (index, (_, name)) in named.iter().enumerate() {
-        let path = PathId(u32::try_from(index)?);
-        peers.use_named(name, path);
-        peers.add_beacon(path, None);
+fn named_peers(
+    configuration: &mut dyn Configuration,
+    options: &Options,
+    has_group: bool,
+) -> Result<Vec<SocketAddr>> {
+    let named = super::named_peers(configuration, options)?;
+    for ((_, name), path) in named.iter().zip(0..) {
+        configuration.use_named(name, PathId(path));
+        configuration.add_beacon(PathId(path), None);
     }
-    ensure!(
-        peers.config.beacons.is_none() || has_group || !named.is_empty(),
-        "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]"
-    );
-    Ok(named.into_iter().map(|(address, _)| address).collect())
+    let is_heard = !configuration.has_beacons() || has_group || !named.is_empty();
+    let hint = "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]";
+    is_heard
+        .then(|| named.into_iter().map(|(address, _)| address).collect())
+        .ok_or_else(|| super::within(options, anyhow::anyhow!(hint)))
 }
 
-/// Least time between two looks at how much room there is.
+/// Least time between two looks at the room for files.
 const ROOM: Duration = Duration::from_secs(1);
 
-fn tell_room(engine: &mut AnyEngine, root: &Path) {
-    if let AnyEngine::Saratoga(node, _) = engine {
-        node.set_free_space(rt::free_octets(root).ok().map(|octets| octets / 1024));
-    }
+fn announce_room(transport: &mut dyn Transport, root: &Path) {
+    transport.set_free_space(rt::free_octets(root).ok().map(|octets| octets / 1024));
 }
 
 struct Server {
     options: Options,
     service: Service,
     screen: Screen,
-    under_way: BTreeMap<Id, UnderWay>,
-    /// Whether the first file came whole.
+    under_way: BTreeMap<TransferId, UnderWay>,
+    /// Whether the first file arrived whole.
     first: Option<bool>,
     closing_until: Time,
-    /// When to look again how much room there is.
+    /// Whether the first transfer was over before its sender could be informed.
+    is_repeated: bool,
+    /// When to look again at the room for files.
     room_at: Time,
     failure: Option<anyhow::Error>,
 }
 
-/// A session as the user sees it.
+/// A transfer as the user sees it.
 struct UnderWay {
-    bar: ProgressBar,
-    began: Time,
+    bar: Bar,
+    /// Bytes that an earlier process had received.
+    before: u64,
+    resumed: bool,
+}
+
+impl UnderWay {
+    /// Bytes received since this process began. Of a transfer that failed the last report counts.
+    fn moved(&self, transport: &dyn Transport, ended: &Ended) -> u64 {
+        let transfers = transport.transfers();
+        let last = transfers.iter().find(|report| report.id == ended.id);
+        let received = match (ended.is_success(), last) {
+            (true, _) => ended.size,
+            (false, Some(report)) => report.bytes,
+            (false, None) => self.bar.position(),
+        };
+        received.saturating_sub(self.before)
+    }
 }
 
 impl Server {
@@ -193,6 +259,7 @@ impl Server {
             under_way: BTreeMap::new(),
             first: None,
             closing_until: Time::MAX,
+            is_repeated: false,
             room_at: Time::ZERO,
             failure: None,
         }
@@ -201,133 +268,251 @@ impl Server {
     fn on(
         &mut self,
         now: Time,
-        engine: &mut AnyEngine,
-        event: rt::Event<AnyIndication>,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
     ) -> rt::Control {
         match event {
             rt::Event::Tick => {
-                self.progress(now, engine);
-                self.room(now, engine);
+                self.progress(now, transport);
+                self.room(now, transport);
             }
+            // It has no single peer that could refuse.
             rt::Event::Refused(_) => {}
-            rt::Event::Indication(indication) => self.told(now, notice(indication)),
+            rt::Event::Indication(event) => self.event(now, transport, event),
         }
-        // The sender may not have heard the last of it: it asks again soon.
-        let closed = self.service.once && self.first.is_some() && now >= self.closing_until;
-        if closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+        // A CFDP entity knows when its sender has received the end. Other senders may request it
+        // again soon.
+        let is_known = transport.cfdp().is_some() && !self.is_repeated;
+        let is_over = now >= self.closing_until || is_known && transport.transfers().is_empty();
+        let is_closed = self.service.once && self.first.is_some() && is_over;
+        if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
     }
 
-    /// Looks from time to time how much room there is for files, and lets the beacons say so.
-    fn room(&mut self, now: Time, engine: &mut AnyEngine) {
-        if let Some(announce) = self.service.beacons.as_ref().filter(|_| now >= self.room_at) {
-            self.room_at = now + announce.interval.max(ROOM);
-            tell_room(engine, &self.service.root);
+    /// Looks from time to time at the room for files, which beacons announce.
+    fn room(&mut self, now: Time, transport: &mut dyn Transport) {
+        if let Some(beacons) = self.service.beacons.as_ref().filter(|_| now >= self.room_at) {
+            self.room_at = now + beacons.interval.max(ROOM);
+            announce_room(transport, &self.service.root);
         }
     }
 
-    fn told(&mut self, now: Time, notice: Notice) {
-        match notice {
-            Notice::Receiving { id, name, size, resumed } => {
-                let size = size.map(|size| show::bytes(size as f64));
-                let about = match (name.is_empty(), size) {
-                    (true, _) => "a file".to_owned(),
-                    (false, Some(size)) => format!("{} ({size})", name.escape_debug()),
-                    (false, None) => name.escape_debug().to_string(),
-                };
-                let had = if resumed > 0 {
-                    format!(", of which {} are here", show::bytes(resumed as f64))
-                } else {
-                    String::new()
-                };
-                self.screen.say(format_args!("{id}: receiving {about}{had}"));
-                let bar = self.screen.bar(&name, None);
-                self.under_way.entry(id).or_insert(UnderWay { bar, began: now });
+    fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
+        match event.reported(transport) {
+            Event::Receiving { id, name, size, resumed } => {
+                self.receiving(now, id, (&name, size), resumed);
             }
-            Notice::Ended(ended) if !ended.at_sender => self.ended(now, &ended),
-            Notice::Ended(ended) => {
-                let id = ended.id();
-                let name = match &*ended.name {
-                    "" => "the listing of the root".to_owned(),
-                    name => name.escape_debug().to_string(),
-                };
-                match &ended.result {
-                    Ok(()) => self.screen.say(format_args!("{id}: {name}: served")),
-                    Err(why) => self.screen.say(format_args!("{id}: {name}: not served: {why}")),
-                }
+            Event::Ended(ended) if !ended.at_sender => self.ended(now, transport, &ended),
+            Event::Ended(ended) => self.served(&ended),
+            Event::Abandoned { id, why } => self.abandoned(now, &id, &why),
+            Event::Repeated { id, condition, is_whole } => {
+                self.repeated(now, &id, &condition, is_whole);
             }
-            Notice::Said(text) => self.screen.say(text),
-            Notice::Noted(text) => tracing::debug!("{text}"),
-            Notice::Command(said) => {
-                self.failure = said.tell(&self.options, &self.screen).err();
+            Event::Restored(transfers) => self.restored(now, transport, transfers),
+            Event::Message { sender, content } => {
+                self.failure = message(sender, &content, &self.options, &self.screen).err();
             }
-            Notice::Onward(told) => self.passed(now, &told),
-            Notice::Listing(_) | Notice::Nothing => {}
+            Event::Relay(indication) => self.relayed(now, &indication),
+            Event::Notice(text) => self.screen.say(text),
+            Event::Warning(text) => tracing::warn!("{text}"),
+            Event::Log(text) => tracing::debug!("{text}"),
+            Event::Listing(_)
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Entity(_)
+            | Event::Lost(_)
+            | Event::Stream(_)
+            | Event::Left
+            | Event::Update => {}
         }
     }
 
-    /// Tells of a block for another engine.
-    fn passed(&mut self, now: Time, told: &ltpt::Indication) {
-        self.screen.say(onward::words(told));
-        let Some((transfer, result)) = onward::outcome(told) else { return };
-        if self.options.json {
-            self.failure = onward::print(&self.options, &transfer, &result).err();
+    fn receiving(
+        &mut self,
+        now: Time,
+        id: TransferId,
+        (name, size): (&str, Option<u64>),
+        resumed: u64,
+    ) {
+        let from = match id.originator() {
+            Some(_) if name.is_empty() => String::new(),
+            Some(number) => format!(" from entity {number}"),
+            None => String::new(),
+        };
+        let size_text = size.map(|size| format!(" ({})", show::bytes(size as f64)));
+        let about = match name {
+            "" => "a file".to_owned(),
+            name => format!("{}{}", name.escape_debug(), size_text.unwrap_or_default()),
+        };
+        let had = match resumed {
+            0 => String::new(),
+            bytes => format!(", of which {} are here", show::bytes(bytes as f64)),
+        };
+        self.screen.say(format_args!("{id}: receiving {about}{had}{from}"));
+        let bar = Bar::new(self.screen.bar(name, size.filter(|_| !name.is_empty())), now);
+        let under_way = UnderWay { bar, before: resumed, resumed: resumed > 0 };
+        self.under_way.entry(id).or_insert(under_way);
+    }
+
+    /// Shows transfers that an earlier process left.
+    fn restored(&mut self, now: Time, transport: &dyn Transport, transfers: usize) {
+        if transfers > 0 {
+            self.screen.say(format_args!(
+                "{transfers} interrupted transactions go on when their senders do"
+            ));
         }
-        self.first.get_or_insert(result.is_ok());
-        self.close_soon(now);
+        for report in transport.transfers() {
+            let bar = Bar::new(self.screen.bar(&report.name, report.size), now);
+            let under_way = UnderWay { bar, before: report.bytes, resumed: true };
+            self.under_way.insert(report.id, under_way);
+        }
     }
 
-    /// Whoever asks again hears the answer until then, if this was the first to end.
-    fn close_soon(&mut self, now: Time) {
-        // In a group, a sender says twice where its end is before it believes the answers.
-        let repeats = if self.service.group.is_some() { 8 } else { 1 };
-        let grace = repeats * LINGER + 4 * self.options.light_time();
-        self.closing_until = self.closing_until.min(now + grace);
-    }
-
-    fn ended(&mut self, now: Time, ended: &Ended) {
+    fn ended(&mut self, now: Time, transport: &dyn Transport, ended: &Ended) {
         let under_way = self.under_way.remove(&ended.id);
-        let elapsed = under_way.as_ref().map(|it| now.since(it.began));
-        let received = under_way.as_ref().map_or(0, |it| it.bar.position());
-        let moved = if ended.result.is_ok() { ended.size } else { received };
-        let moved = moved.saturating_sub(ended.resumed);
+        let measures = Measures {
+            elapsed: under_way.as_ref().map(|it| now.since(it.bar.began)),
+            moved: match &under_way {
+                Some(it) => it.moved(transport, ended),
+                None if ended.is_success() => ended.size.saturating_sub(ended.resumed),
+                None => 0,
+            },
+            datagrams: None,
+            resumed: under_way.as_ref().is_some_and(|it| it.resumed),
+        };
         if let Some(under_way) = under_way {
-            under_way.bar.finish_and_clear();
+            under_way.bar.clear();
         }
-        let file = self.service.root.join(&ended.name);
-        let measures = Measures { elapsed, moved, pdus: None };
-        let outcome = Outcome::session(&self.options.protocol, ended, file, measures);
-        let id = ended.id();
-        let name = match &*ended.name {
+        let file = self.service.root.join(ended.local_name());
+        let outcome = Outcome::of(&self.options.protocol, ended, file, measures);
+        let (id, name) = (&ended.id, ended.local_name());
+        let has_file = ended.transaction.is_none() || !name.is_empty();
+        let name = match name {
             "" => "a file".to_owned(),
             name => name.escape_debug().to_string(),
         };
         match &ended.result {
-            Ok(()) => {
+            Ok(()) if has_file => {
                 self.screen.say(format_args!("{id}: received {name}: {}", outcome.summary()));
             }
-            Err(why) => self.screen.say(format_args!("{id}: {name} failed: {why}")),
+            // Messages alone were printed when they came.
+            Ok(()) => {}
+            Err(why) => {
+                let status = outcome::status(ended, "file");
+                self.screen.say(format_args!("{id}: {name} failed: {why}{status}"));
+            }
         }
         if self.options.json {
             self.failure = outcome.print().err();
         }
-        self.first.get_or_insert(ended.result.is_ok());
-        self.close_soon(now);
+        if self.first.is_none() && measures.resumed && transport.cfdp().is_some() {
+            // A transfer that an earlier process had almost completed ends before its sender is
+            // known, which receives the end on request.
+            self.is_repeated = transport.transfers().iter().all(|report| report.id != ended.id);
+        }
+        self.first.get_or_insert(ended.is_success());
+        self.close_soon(now, transport.cfdp().is_some());
     }
 
-    fn progress(&mut self, now: Time, engine: &AnyEngine) {
-        let reports = under_way(engine);
-        // One that goes on under another number, or ended without a word.
-        self.under_way.retain(|id, _| reports.iter().any(|report| report.id == *id));
-        for report in reports {
-            let Some(it) = self.under_way.get(&report.id) else { continue };
-            if let (None, Some(size)) = (it.bar.length(), report.size) {
-                it.bar.set_length(size);
-                it.bar.set_style(transfer::style_with_length());
-                it.bar.set_prefix(report.name);
+    /// Prints the end of a file that was sent at a peer's request.
+    fn served(&self, ended: &Ended) {
+        let (id, is_request) = (&ended.id, ended.transaction.is_none());
+        let name = match &*ended.name {
+            "" => "the listing of the root".to_owned(),
+            name => name.escape_debug().to_string(),
+        };
+        match &ended.result {
+            Ok(()) if is_request => self.screen.say(format_args!("{id}: {name}: served")),
+            Err(why) if is_request => {
+                self.screen.say(format_args!("{id}: {name}: not served: {why}"));
             }
-            it.bar.set_position(report.octets);
-            let elapsed = now.since(it.began).as_secs_f64();
-            it.bar.set_message(show::rate(report.octets as f64 * 8.0 / elapsed.max(1e-3)));
+            // The request to a CFDP entity was printed.
+            Ok(()) | Err(_) => {}
         }
     }
+
+    /// Prints a transfer that ended without its sender's knowledge.
+    fn abandoned(&mut self, now: Time, id: &TransferId, why: &str) {
+        let under_way = self.under_way.remove(id);
+        self.screen.say(format_args!("{id}: abandoned: {why}"));
+        if self.options.json {
+            let names = (self.service.root.clone(), String::new());
+            let outcome = Outcome::given_up(&self.options.protocol, false, Some(id), names, why);
+            let bar = under_way.as_ref().map(|it| (it.bar.size(), it.bar.position(), it.before));
+            let (size, position, before) = bar.unwrap_or_default();
+            let moved = position.saturating_sub(before);
+            let outcome = outcome.after(id.originator(), size.unwrap_or(0), moved);
+            self.failure = outcome.print().err();
+        }
+        self.first.get_or_insert(false);
+        self.close_at(now + CLOSING);
+    }
+
+    /// A sender requested the end of a transfer that an earlier process had received.
+    fn repeated(&mut self, now: Time, id: &TransferId, condition: &str, is_whole: bool) {
+        if self.service.once && self.first.is_none() {
+            self.screen.say(format_args!("{id}: was received before: {condition}"));
+            self.first = Some(is_whole);
+            self.is_repeated = true;
+        }
+        if self.is_repeated {
+            self.close_at(now + REPEATED);
+        }
+    }
+
+    /// Prints the state of a block for another engine.
+    fn relayed(&mut self, now: Time, indication: &ltpt::Indication) {
+        self.screen.say(routes::words(indication));
+        let Some((transfer, result)) = routes::outcome(indication) else { return };
+        if self.options.json {
+            self.failure = routes::print(&self.options, &transfer, &result).err();
+        }
+        self.first.get_or_insert(result.is_ok());
+        self.close_soon(now, false);
+    }
+
+    /// Whoever requests the end again gets it until then, if this was the first to end.
+    fn close_soon(&mut self, now: Time, is_entity: bool) {
+        let usual = match (is_entity, self.service.group) {
+            (true, _) => CLOSING,
+            // In a group, a sender says twice where its end is before it believes the replies.
+            (false, Some(_)) => 8 * LINGER,
+            (false, None) => LINGER,
+        };
+        self.close_at(now + usual + 4 * self.options.light_time());
+    }
+
+    fn close_at(&mut self, time: Time) {
+        self.closing_until = self.closing_until.min(time);
+    }
+
+    fn progress(&mut self, now: Time, transport: &dyn Transport) {
+        let reports = transport.transfers();
+        // A transfer may be resumed under another number, or end without a report.
+        self.under_way.retain(|id, _| reports.iter().any(|report| report.id == *id));
+        for report in reports {
+            if let Some(it) = self.under_way.get_mut(&report.id) {
+                let moved = report.bytes.saturating_sub(it.before);
+                it.bar.show(now, &report, moved, true);
+            }
+        }
+    }
+}
+
+/// Shows a message of a sender's application (NORM_CMD(APPLICATION)) to people, and to programs as
+/// a line of JSON: its text, or hexadecimal digits if it is no text.
+pub(super) fn message(
+    sender: u32,
+    content: &[u8],
+    options: &Options,
+    screen: &Screen,
+) -> Result<()> {
+    screen.say(format_args!("sender {sender:08x} says {:?}", String::from_utf8_lossy(content)));
+    if !options.json {
+        return Ok(());
+    }
+    let (key, value) = match std::str::from_utf8(content) {
+        Ok(text) => ("command", text.to_owned()),
+        Err(_) => ("command_hex", content.iter().map(|byte| format!("{byte:02x}")).collect()),
+    };
+    outcome::print_json(&serde_json::json!({ "sender": sender, key: value }))
 }

@@ -1,4 +1,4 @@
-//! Streams by NORM: octets from a pipe to a pipe, as they come.
+//! Streams by NORM: bytes from a pipe to a pipe, as they come.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,102 +8,94 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use engine::{PathId, Time};
+use engine::{PathId, PathInfo, Time};
 use indicatif::ProgressBar;
-use proto::norm;
-use transport::engines::{AnyEngine, AnyIndication, EngineConfig};
+use proto::norm::Piece;
 use transport::quantity::Span;
+use transport::{Configuration, Ended, Event, Role, StreamEvent, Streams, TransferId, Transport};
 
-use super::client::Ends;
-use super::leave::leave;
-use super::{Ended, LINGER, Notice, Rights, Service, counts, notice, random};
+use super::client::connect;
+use super::job::Ends;
+use super::server::{self, Service, join_group};
+use super::{Driver, LINGER, configured, leave};
+use crate::outcome::{Measures, Outcome};
+use crate::screen::Screen;
 use crate::show;
-use crate::transfer::{self, Measures, Options, Outcome, Screen, bind_error};
+use crate::transfer::{self, Options};
 
-/// How often it is looked whether there is something to send.
+/// Time between polls of the source.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Octets read at once, and how often ahead of what is sent.
+/// Bytes read at once, and how often ahead of what is sent.
 const PIECE: usize = 64 << 10;
 const PIECES: usize = 16;
 
-/// What stands for standard input or output.
+/// Name of standard input or output.
 const STANDARD: &str = "-";
 
-/// What is sent as a stream.
+/// Source of a stream.
 pub(crate) struct Source {
     /// The file, or `-`.
     pub(crate) from: PathBuf,
-    /// What the receiver is told of it.
+    /// Name of the stream at the receiver.
     pub(crate) name: String,
-    /// Whether what is new matters more than what is whole.
+    /// Whether new data overwrites what receivers may lack.
     pub(crate) push: bool,
 }
 
-type Driver = rt::Driver<AnyEngine>;
-
-/// Sends all that comes from a file or pipe; returns when receivers have it.
+/// Sends all bytes of a file or pipe; returns when receivers have them.
 pub(crate) fn send(
     options: Options,
-    ends: Ends,
+    ends: &Ends,
     source: Source,
     timeout: Option<Span>,
 ) -> Result<ExitCode> {
-    let (mut driver, buffer, _state) = sender(&options, &ends).map_err(transfer::usage)?;
+    let (mut driver, _state) = sender(&options, ends).map_err(transfer::usage)?;
     let input = open_input(&source.from).map_err(transfer::usage)?;
     let screen = Screen::new(options.json);
-    let bar = screen.bar(&source.name, None);
     let mut writer = Writer {
         input: pump(input)?,
         waiting: Vec::new(),
         is_flushed: true,
         has_ended: false,
         id: None,
-        began: driver.now(),
         timeout: timeout.map(|timeout| driver.now() + timeout.duration()),
-        end: None,
-        options,
-        source,
-        buffer,
-        screen,
-        bar,
+        source: source.name.clone(),
+        push: source.push,
+        view: View::new(options, screen, source.from, &source.name, driver.now()),
     };
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, engine, event| writer.on(now, engine, event))?;
-    let left = writer.id.filter(|_| writer.end.is_none()).map(super::Id::Norm);
-    leave(&mut driver, left, writer.options.light_time())?;
-    writer.end()
+    driver.run(&stop, |now, transport, event| writer.on(now, transport.as_mut(), event))?;
+    let left = writer.id.filter(|_| writer.view.end.is_none());
+    leave(&mut driver, left, writer.view.options.light_time())?;
+    let why = if writer.timeout.is_some() { "the time given is over" } else { "stopped" };
+    writer.view.end(Some(why))
 }
 
-fn sender(options: &Options, ends: &Ends) -> Result<(Driver, usize, tempfile::TempDir)> {
+fn sender(options: &Options, ends: &Ends) -> Result<(Driver, tempfile::TempDir)> {
     ensure!(ends.to.port() != 0, "nobody can listen on port 0");
-    let rights = Rights::Client { keeps: false };
-    let (mut config, path) = super::settings((options, ends.to), ends.entity, 1, None, rights)?;
-    let EngineConfig::Norm(node) = &mut config else {
-        anyhow::bail!("--stream is for NORM, not for {}", options.protocol);
-    };
-    let peer = PathId(0);
-    node.config.groups.extend(ends.group.map(|_| peer));
-    let buffer = node.config.limits.stream;
-    let (mut driver, state) = driver(&config, rt::Config::new(ends.listen, path))?;
-    let path = match ends.group {
-        Some(group) => crate::peers::join(&mut driver, group)?,
-        None => driver.add_peer(ends.to),
-    };
-    ensure!(path == peer, "the only peer has another number than the first");
-    Ok((driver, buffer, state))
+    let role = Role::Client { keeps: false };
+    let (mut configuration, path) = configured(options, ends.to, (ends.entity, 1), None, role)?;
+    if ends.group.is_some() {
+        configuration.add_group(PathId(0));
+    }
+    let settings = rt::Config::new(ends.listen, path);
+    let (mut driver, state) = open(configuration.as_ref(), settings)?;
+    connect(&mut driver, ends, true)?;
+    Ok((driver, state))
 }
 
-/// A driver whose engine keeps no files.
-fn driver(config: &EngineConfig, settings: rt::Config) -> Result<(Driver, tempfile::TempDir)> {
+/// A driver whose transport keeps no files.
+fn open(
+    configuration: &dyn Configuration,
+    settings: rt::Config,
+) -> Result<(Driver, tempfile::TempDir)> {
     let waker = rt::Waker::new().context("cannot start")?;
     let state = tempfile::tempdir().context("cannot make a directory for working files")?;
     let store = rt::FileStore::open(rt::StoreConfig::new(state.path()), &waker)?;
-    let listen = settings.listen;
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
     let settings = rt::Config { tick: TICK, ..settings };
-    let driver = rt::Driver::new(settings, config.build(random()?), store, waker)
-        .map_err(|error| bind_error(listen, error))?;
-    Ok((driver, state))
+    Ok((super::open(settings, transport, store, waker)?, state))
 }
 
 fn open_input(from: &Path) -> Result<Box<dyn Read + Send>> {
@@ -137,54 +129,135 @@ fn pump(mut input: Box<dyn Read + Send>) -> Result<Receiver<std::io::Result<Vec<
     Ok(receiver)
 }
 
+/// The stream of a command as its user sees it.
+struct View {
+    options: Options,
+    screen: Screen,
+    /// The file here, or `-`.
+    file: PathBuf,
+    bar: ProgressBar,
+    began: Time,
+    end: Option<Result<bool>>,
+}
+
+impl View {
+    fn new(options: Options, screen: Screen, file: PathBuf, name: &str, now: Time) -> Self {
+        let bar = screen.bar(name, None);
+        Self { options, screen, file, bar, began: now, end: None }
+    }
+
+    /// Prints texts and messages of a transport.
+    fn event(&self, event: Event) -> Result<()> {
+        match event {
+            Event::Notice(text) => self.screen.say(text),
+            Event::Warning(text) => tracing::warn!("{text}"),
+            Event::Log(text) => tracing::debug!("{text}"),
+            Event::Message { sender, content } => {
+                server::message(sender, &content, &self.options, &self.screen)?;
+            }
+            Event::Receiving { .. }
+            | Event::Ended(_)
+            | Event::Abandoned { .. }
+            | Event::Repeated { .. }
+            | Event::Restored(_)
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Listing(_)
+            | Event::Relay(_)
+            | Event::Entity(_)
+            | Event::Lost(_)
+            | Event::Stream(_)
+            | Event::Left
+            | Event::Update => {}
+        }
+        Ok(())
+    }
+
+    /// Prints the end of the stream.
+    fn ended(&mut self, now: Time, transport: &dyn Transport, ended: &Ended) {
+        self.bar.finish_and_clear();
+        let measures = Measures {
+            elapsed: Some(now.since(self.began)),
+            moved: ended.size,
+            datagrams: transport.datagrams(),
+            resumed: false,
+        };
+        let outcome = Outcome::of(&self.options.protocol, ended, self.file.clone(), measures);
+        self.screen.say(outcome.line(ended));
+        let printed = if self.options.json { outcome.print() } else { Ok(()) };
+        // A receiver that lost a part has not all, though it received the end.
+        let is_whole = ended.is_success() && (ended.at_sender || ended.is_confirmed);
+        self.end = Some(printed.map(|()| is_whole));
+    }
+
+    /// The exit code; prints the reason why the stream did not end, if there is one.
+    fn end(self, why: Option<&str>) -> Result<ExitCode> {
+        self.bar.finish_and_clear();
+        if let Some(end) = self.end {
+            return end.map(|good| ExitCode::from(u8::from(!good)));
+        }
+        if let Some(why) = why {
+            self.screen.say(format_args!("not finished: {why}"));
+        }
+        Ok(ExitCode::from(1))
+    }
+}
+
+fn streams(transport: &mut dyn Transport) -> Result<&mut dyn Streams> {
+    transport.streams().context("it has no streams")
+}
+
 /// The stream that is sent.
 struct Writer {
     input: Receiver<std::io::Result<Vec<u8>>>,
-    /// Octets for which there was no room.
+    /// Bytes for which there was no room.
     waiting: Vec<u8>,
     is_flushed: bool,
     /// Whether all was written.
     has_ended: bool,
-    id: Option<norm::ObjectId>,
-    began: Time,
+    id: Option<TransferId>,
     timeout: Option<Time>,
-    end: Option<Result<bool>>,
-    options: Options,
-    source: Source,
-    buffer: usize,
-    screen: Screen,
-    bar: ProgressBar,
+    /// Name of the stream.
+    source: String,
+    push: bool,
+    view: View,
 }
 
 impl Writer {
     fn on(
         &mut self,
         now: Time,
-        engine: &mut AnyEngine,
-        event: rt::Event<AnyIndication>,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
     ) -> rt::Control {
         match event {
             rt::Event::Tick | rt::Event::Refused(_) => {}
-            rt::Event::Indication(indication) => self.told(now, engine, indication),
+            rt::Event::Indication(Event::Ended(ended)) => self.view.ended(now, transport, &ended),
+            rt::Event::Indication(event) => {
+                if let Err(error) = self.view.event(event) {
+                    self.view.end = Some(Err(error));
+                }
+            }
         }
-        let AnyEngine::Norm(node, _) = engine else { return rt::Control::Stop };
-        if self.end.is_none()
-            && let Err(error) = self.feed(now, node)
+        if self.view.end.is_none()
+            && let Err(error) = self.feed(now, transport)
         {
-            self.end = Some(Err(error));
+            self.view.end = Some(Err(error));
         }
-        if let Some(report) = node.objects().find(|report| Some(report.id) == self.id) {
-            self.bar.set_position(report.progress);
+        let transfers = transport.transfers();
+        if let Some(report) = transfers.iter().find(|report| Some(&report.id) == self.id.as_ref()) {
+            self.view.bar.set_position(report.bytes);
         }
         let is_late = self.timeout.is_some_and(|timeout| now >= timeout);
-        if self.end.is_some() || is_late { rt::Control::Stop } else { rt::Control::Continue }
+        if self.view.end.is_some() || is_late { rt::Control::Stop } else { rt::Control::Continue }
     }
 
-    /// Hands in what there is, as far as there is room.
-    fn feed(&mut self, now: Time, node: &mut norm::Node) -> Result<()> {
-        let id = match self.id {
-            Some(id) => id,
-            None => self.begin(now, node)?,
+    /// Writes the bytes that were read, as far as there is room.
+    fn feed(&mut self, now: Time, transport: &mut dyn Transport) -> Result<()> {
+        let streams = streams(transport)?;
+        let id = match &self.id {
+            Some(id) => id.clone(),
+            None => self.begin(now, streams)?,
         };
         while !self.has_ended {
             if self.waiting.is_empty() {
@@ -192,18 +265,18 @@ impl Writer {
                     Ok(piece) => self.waiting = piece.context("cannot read what is to be sent")?,
                     Err(TryRecvError::Empty) => {
                         if !std::mem::replace(&mut self.is_flushed, true) {
-                            node.flush(now, id)?;
+                            streams.flush(now, &id)?;
                         }
                         return Ok(());
                     }
                     Err(TryRecvError::Disconnected) => {
-                        node.close(now, id)?;
+                        streams.close(now, &id)?;
                         self.has_ended = true;
                         return Ok(());
                     }
                 }
             }
-            let taken = node.write(now, id, &self.waiting)?;
+            let taken = streams.write(now, &id, &self.waiting)?;
             self.is_flushed &= taken == 0;
             self.waiting.drain(..taken);
             if !self.waiting.is_empty() {
@@ -213,95 +286,22 @@ impl Writer {
         Ok(())
     }
 
-    fn begin(&mut self, now: Time, node: &mut norm::Node) -> Result<norm::ObjectId> {
-        let options = norm::StreamOptions { buffer: self.buffer, push: self.source.push };
-        let request = norm::SendRequest {
-            peer: PathId(0),
-            content: norm::Content::Stream(options),
-            info: self.source.name.clone().into(),
-        };
-        let id = node.send(now, request)?;
-        self.id = Some(id);
-        self.began = now;
-        self.screen.say(format_args!("{id}: sending the stream {}", self.source.name));
+    fn begin(&mut self, now: Time, streams: &mut dyn Streams) -> Result<TransferId> {
+        let id = streams.open(now, PathId(0), &self.source, self.push)?;
+        self.id = Some(id.clone());
+        self.view.began = now;
+        self.view.screen.say(format_args!("{id}: sending the stream {}", self.source));
         Ok(id)
     }
-
-    fn told(&mut self, now: Time, engine: &AnyEngine, indication: AnyIndication) {
-        match notice(indication) {
-            Notice::Ended(ended) => {
-                self.bar.finish_and_clear();
-                let elapsed = Some(now.since(self.began));
-                let measures = Measures { elapsed, moved: ended.size, pdus: counts(engine) };
-                let file = self.source.from.clone();
-                let told = tell(&self.options, &self.screen, &ended, file, measures);
-                self.end = Some(told);
-            }
-            Notice::Said(text) => self.screen.say(text),
-            Notice::Noted(text) => tracing::debug!("{text}"),
-            Notice::Receiving { .. }
-            | Notice::Listing(_)
-            | Notice::Onward(_)
-            | Notice::Command(_)
-            | Notice::Nothing => {}
-        }
-    }
-
-    fn end(self) -> Result<ExitCode> {
-        self.bar.finish_and_clear();
-        match self.end {
-            Some(told) => told.map(|good| ExitCode::from(u8::from(!good))),
-            None => {
-                let why = if self.timeout.is_some() { "the time given is over" } else { "stopped" };
-                self.screen.say(format_args!("not finished: {why}"));
-                Ok(ExitCode::from(1))
-            }
-        }
-    }
 }
 
-/// Tells how a stream ended; whether it was well.
-fn tell(
-    options: &Options,
-    screen: &Screen,
-    ended: &Ended,
-    file: PathBuf,
-    measures: Measures,
-) -> Result<bool> {
-    let outcome = Outcome::session(&options.protocol, ended, file, measures);
-    let id = ended.id();
-    match &ended.result {
-        Ok(()) if ended.at_sender && !ended.is_confirmed => {
-            let summary = outcome.summary();
-            screen.say(format_args!("{id}: sent, nobody says whether it came: {summary}"));
-        }
-        Ok(()) if ended.at_sender => {
-            screen.say(format_args!("{id}: sent: {}", outcome.summary()));
-        }
-        Ok(()) => screen.say(format_args!("{id}: received: {}", outcome.summary())),
-        Err(why) => {
-            let moved = show::bytes(ended.size as f64);
-            screen.say(format_args!("{id}: failed after {moved}: {why}"));
-        }
-    }
-    if options.json {
-        outcome.print()?;
-    }
-    // A receiver that lost something has not all, though it heard the end.
-    Ok(ended.result.is_ok() && (ended.at_sender || ended.is_confirmed))
-}
-
-/// Receives the first stream that is heard of into a file or pipe; returns when it has ended.
+/// Receives the first stream that begins into a file or pipe; returns when it has ended.
 pub(crate) fn receive(options: Options, service: &Service, to: &Path) -> Result<ExitCode> {
     let (mut driver, mut reader, _state) =
         receiver(options, service, to).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
-    driver.run(&stop, |now, engine, event| reader.on(now, engine, event))?;
-    reader.bar.finish_and_clear();
-    match reader.end {
-        Some(told) => told.map(|good| ExitCode::from(u8::from(!good))),
-        None => Ok(ExitCode::from(1)),
-    }
+    driver.run(&stop, |now, transport, event| reader.on(now, transport.as_mut(), event))?;
+    reader.view.end(None)
 }
 
 fn receiver(
@@ -311,25 +311,17 @@ fn receiver(
 ) -> Result<(Driver, Reader, tempfile::TempDir)> {
     let is_standard = to == Path::new(STANDARD);
     ensure!(!is_standard || !options.json, "--json and the stream both want standard output");
-    let rights = Rights::Server { gets: false, deletes: false };
-    let (mut config, path) =
-        super::settings((&options, service.listen), service.entity, 2, None, rights)?;
-    let EngineConfig::Norm(node) = &mut config else {
-        anyhow::bail!("--stream is for NORM, not for {}", options.protocol);
-    };
-    let group = PathId(0);
-    node.config.groups.extend(service.group.map(|_| group));
-    node.config.receiver.streams.get_or_insert(norm::Join::Beginning);
-    // There is no place for files.
-    node.config.limits.object = 0;
+    let (mut configuration, path): (Box<dyn Configuration>, PathInfo) =
+        configured(&options, service.listen, (service.entity, 2), None, service.role())?;
+    if service.group.is_some() {
+        configuration.add_group(PathId(0));
+    }
+    ensure!(configuration.receive_stream(), "{} has no streams", options.protocol);
     let settings =
         rt::Config { peers_max: service.peers_max, ..rt::Config::new(service.listen, path) };
-    let (mut driver, state) = driver(&config, settings)?;
+    let (mut driver, state) = open(configuration.as_ref(), settings)?;
     let screen = Screen::new(options.json);
-    if let Some(heard) = service.group {
-        crate::peers::join(&mut driver, heard)?;
-        screen.say(format_args!("hearing the group {}", heard.address));
-    }
+    join_group(&mut driver, service, &screen)?;
     let output: Box<dyn Write> = if is_standard {
         Box::new(std::io::stdout())
     } else {
@@ -337,114 +329,80 @@ fn receiver(
         Box::new(file)
     };
     screen.say(format_args!("receiving a stream on {} by {}", driver.local(), options.protocol));
-    let reader = Reader {
-        to: to.to_owned(),
-        output,
-        id: None,
-        began: Time::ZERO,
-        is_begun: false,
-        end: None,
-        until: Time::MAX,
-        bar: screen.bar("stream", None),
-        screen,
-        options,
-    };
+    let view = View::new(options, screen, to.to_owned(), "stream", Time::ZERO);
+    let reader = Reader { output, id: None, is_begun: false, until: Time::MAX, view };
     Ok((driver, reader, state))
 }
 
 /// The stream that is received.
 struct Reader {
-    to: PathBuf,
     output: Box<dyn Write>,
-    id: Option<norm::ObjectId>,
-    began: Time,
+    id: Option<TransferId>,
     /// Whether anything came.
     is_begun: bool,
-    end: Option<Result<bool>>,
-    /// How long it stays, because its sender may ask again.
+    /// End of its stay, in which its sender may request the end of the stream again.
     until: Time,
-    screen: Screen,
-    bar: ProgressBar,
-    options: Options,
+    view: View,
 }
 
 impl Reader {
     fn on(
         &mut self,
         now: Time,
-        engine: &mut AnyEngine,
-        event: rt::Event<AnyIndication>,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
     ) -> rt::Control {
-        if let rt::Event::Indication(AnyIndication::Norm(indication)) = event
-            && let Err(error) = self.told(now, engine, indication)
+        if let rt::Event::Indication(event) = event
+            && let Err(error) = self.event(now, transport, event)
         {
-            self.end = Some(Err(error));
+            self.view.end = Some(Err(error));
             return rt::Control::Stop;
         }
         if now >= self.until { rt::Control::Stop } else { rt::Control::Continue }
     }
 
-    fn told(
-        &mut self,
-        now: Time,
-        engine: &mut AnyEngine,
-        indication: norm::Indication,
-    ) -> Result<()> {
-        let AnyEngine::Norm(node, _) = engine else { return Ok(()) };
-        match indication {
-            norm::Indication::Stream { id, .. } if self.id.is_none() && self.end.is_none() => {
-                (self.id, self.began) = (Some(id), now);
-                self.screen.say(format_args!("{id}: receiving a stream"));
+    fn event(&mut self, now: Time, transport: &mut dyn Transport, event: Event) -> Result<()> {
+        match event {
+            Event::Stream(StreamEvent::Opened(id)) => {
+                if self.id.is_some() || self.view.end.is_some() {
+                    self.view.screen.say(format_args!("{id}: another stream is not received"));
+                    transport.cancel(now, &id);
+                    return Ok(());
+                }
+                self.view.screen.say(format_args!("{id}: receiving a stream"));
+                (self.id, self.view.began) = (Some(id), now);
             }
-            norm::Indication::Stream { id, .. } => {
-                self.screen.say(format_args!("{id}: another stream is not received"));
-                node.cancel(now, id)?;
-            }
-            norm::Indication::Readable { id } if Some(id) == self.id => {
-                while let Some(piece) = node.read(now, id) {
-                    self.write(id, &piece)?;
+            Event::Stream(StreamEvent::Readable(id)) if Some(&id) == self.id.as_ref() => {
+                let streams = streams(transport)?;
+                while let Some(piece) = streams.read(now, &id) {
+                    self.write(&id, &piece)?;
                 }
                 self.output.flush().context("cannot write the stream")?;
             }
-            norm::Indication::Finished(finished) if Some(finished.id) == self.id => {
-                self.bar.finish_and_clear();
-                let moved = finished.size;
-                let elapsed = Some(now.since(self.began));
-                let measures = Measures { elapsed, moved, pdus: counts(engine) };
-                let told = norm::Indication::Finished(finished);
-                if let Notice::Ended(ended) = notice(AnyIndication::Norm(told)) {
-                    let file = self.to.clone();
-                    self.end = Some(tell(&self.options, &self.screen, &ended, file, measures));
-                }
-                self.until = now + 8 * LINGER + 4 * self.options.light_time();
+            Event::Ended(ended) if Some(&ended.id) == self.id.as_ref() => {
+                self.view.ended(now, transport, &ended);
+                self.until = now + 8 * LINGER + 4 * self.view.options.light_time();
             }
-            other => match notice(AnyIndication::Norm(other)) {
-                Notice::Said(text) => self.screen.say(text),
-                Notice::Noted(text) => tracing::debug!("{text}"),
-                Notice::Command(said) => said.tell(&self.options, &self.screen)?,
-                Notice::Receiving { .. }
-                | Notice::Ended(_)
-                | Notice::Listing(_)
-                | Notice::Onward(_)
-                | Notice::Nothing => {}
-            },
+            event => self.view.event(event)?,
         }
         Ok(())
     }
 
-    fn write(&mut self, id: norm::ObjectId, piece: &norm::Piece) -> Result<()> {
+    fn write(&mut self, id: &TransferId, piece: &Piece) -> Result<()> {
         match piece {
-            norm::Piece::Octets { offset, octets, .. } => {
+            Piece::Octets { offset, octets, .. } => {
                 if !std::mem::replace(&mut self.is_begun, true) && *offset > 0 {
                     let before = show::bytes(*offset as f64);
-                    self.screen.say(format_args!("{id}: begins after {before} of it"));
+                    self.view.screen.say(format_args!("{id}: begins after {before} of it"));
                 }
-                self.bar.inc(octets.len() as u64);
+                self.view.bar.inc(octets.len() as u64);
                 self.output.write_all(octets).context("cannot write the stream")?;
             }
-            norm::Piece::Gap { from, to } => {
+            Piece::Gap { from, to } => {
                 let lost = show::bytes((to - from) as f64);
-                self.screen.say(format_args!("{id}: {lost} are missing, from octet {from} on"));
+                self.view
+                    .screen
+                    .say(format_args!("{id}: {lost} are missing, from octet {from} on"));
             }
         }
         Ok(())

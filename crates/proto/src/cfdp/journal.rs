@@ -12,6 +12,9 @@ use wire::checksum::crc32c;
 use super::closed::Subject;
 use crate::ranges::Ranges;
 
+/// Beginning of the keys of records; the name of a working file follows, if there is one.
+pub const RECORD_PREFIX: &str = "cfdp-";
+
 const VERSION: u8 = 2;
 const CHECK_LEN: usize = 4;
 

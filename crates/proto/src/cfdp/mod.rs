@@ -39,8 +39,10 @@ pub use self::config::{
 pub use self::indication::{
     Indication, Limit, MetadataReceived, PeerError, Report, Role, State, TransactionFinished,
 };
+pub use self::journal::RECORD_PREFIX;
 pub(crate) use self::keeping::{Keeping, Part};
 pub use self::profile::profile;
+pub use self::receiver::SPOOL_PREFIX;
 pub use self::request::{
     FilestoreRequest, FilestoreResponse, PutRequest, RequestError, SegmentMetadata,
 };

@@ -27,7 +27,7 @@ impl Entity {
         let mut finished = Vec::new();
         let mut owed = Vec::new();
         for (key, value) in records {
-            if !key.starts_with("cfdp-") {
+            if !key.starts_with(journal::RECORD_PREFIX) {
                 continue;
             }
             let taken = match journal::decode(&value) {

@@ -15,8 +15,8 @@ use super::core::{Core, Job, Task};
 use crate::path::Handle;
 use crate::recent::Recent;
 
-/// How the names of records and working files begin.
-const PREFIX: &str = "ltp-";
+/// Beginning of the names of records and working files.
+pub const SPOOL_PREFIX: &str = "ltp-";
 
 /// Beginning of the keys of records of files that are here.
 const DONE_PREFIX: &str = "ltpd-";
@@ -139,7 +139,7 @@ pub(crate) fn spool_name(id: SessionId) -> FileName {
 }
 
 fn key(id: SessionId) -> String {
-    format!("{PREFIX}{}-{}", id.originator, id.number)
+    format!("{SPOOL_PREFIX}{}-{}", id.originator, id.number)
 }
 
 fn done_key(id: SessionId) -> String {
@@ -147,7 +147,7 @@ fn done_key(id: SessionId) -> String {
 }
 
 fn id(key: &str) -> Option<SessionId> {
-    session(key.strip_prefix(PREFIX)?)
+    session(key.strip_prefix(SPOOL_PREFIX)?)
 }
 
 fn session(text: &str) -> Option<SessionId> {

@@ -46,6 +46,7 @@ pub use self::indication::{
     Block, BlockContent, Cause, Failure, Finished, Indication, Limit, PeerError, Report,
     RequestError, SegmentCounts, Stats,
 };
+pub use self::marks::SPOOL_PREFIX;
 pub use self::profile::profile;
 pub use self::request::{Red, SendRequest};
 pub use wire::ltp as segment;

@@ -12,5 +12,6 @@
 mod tests;
 
 pub use crate::ltp::transport::{
-    Config, FlowId, Indication, Limits, Otherwise, Plan, Routing, Transfer, Undeliverable,
+    Config, FlowId, Indication, Limits, Otherwise, Plan, Routing, SPOOL_PREFIX, Transfer,
+    Undeliverable,
 };

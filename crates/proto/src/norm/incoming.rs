@@ -25,6 +25,9 @@ use crate::fec::Partition;
 use crate::path::Handle;
 use crate::ranges::Ranges;
 
+/// Beginning of the names of working files.
+pub const SPOOL_PREFIX: &str = "norm-";
+
 /// Messages that tell another way to cut an object than was learnt, or fit only another, with none
 /// between that tells the same, after which it is given up: what was learnt was damaged.
 const CONTRADICTIONS_MAX: u32 = 8;

@@ -47,6 +47,7 @@ pub use self::config::{
     Config, EndGame, Join, Limits, Nacking, ReceiverConfig, RepairBoundary, SenderConfig,
     SyncPolicy,
 };
+pub use self::incoming::SPOOL_PREFIX;
 pub use self::indication::{
     Content, Failure, Finished, Indication, Limit, MessageCounts, ObjectId, Piece, Report,
     RequestError, SendRequest, Stats, StreamOptions,

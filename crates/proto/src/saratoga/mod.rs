@@ -44,6 +44,7 @@ pub use self::indication::{
     About, Failure, Finished, GetRequest, Indication, Limit, Listed, PacketCounts, Put, PutRequest,
     Report, RequestError, Role, SessionId, Stats,
 };
+pub use self::partials::SPOOL_PREFIX;
 pub use self::profile::profile;
 pub use wire::saratoga as packet;
 

@@ -10,8 +10,8 @@ use crate::ranges::Ranges;
 
 const VERSION: u8 = 1;
 
-/// How the keys of records begin.
-pub(crate) const PREFIX: &str = "sar-";
+/// Beginning of the keys of records and of the names of working files.
+pub const SPOOL_PREFIX: &str = "sar-";
 
 /// A file that came in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,12 +76,12 @@ impl Partials {
 
 /// The name of a record and of a working file.
 pub(crate) fn key(number: u32) -> String {
-    format!("{PREFIX}{number:08x}")
+    format!("{SPOOL_PREFIX}{number:08x}")
 }
 
 /// The number in such a name.
 pub(crate) fn number(key: &str) -> Option<u32> {
-    let digits = key.strip_prefix(PREFIX)?;
+    let digits = key.strip_prefix(SPOOL_PREFIX)?;
     u32::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 8)
 }
 

@@ -5,6 +5,7 @@
 
 mod client;
 mod courier;
+mod entity;
 mod hub;
 mod metrics;
 pub mod model;
@@ -25,6 +26,7 @@ use wire::bp7::Eid;
 
 pub use self::client::{Coming, NodeClient};
 pub use self::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
+pub use self::entity::{EntityConfig, EntityDriver, EntityError, Observer, Receives};
 pub use self::hub::Hub;
 
 use crate::http::{ServeError, accept, bind_unix};

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
-use proto::cfdp::{self, Entity, Indication};
-use wire::cfdp::{ConditionCode, DeliveryCode, TransactionId, Width};
+use proto::cfdp::{
+    self, Entity, Indication, Limit, OperationIndication, Role, State, TransactionFinished,
+};
+use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
-use super::{Adapter, engine_in, no_profile, settings_are};
+use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
 use crate::carried::{put_request, transactions};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
@@ -14,7 +16,7 @@ use crate::contract::{
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::overlay::Overlay;
-use crate::protocol::Protocol;
+use crate::protocol::{Kind, Protocol};
 use crate::settings::{Mib, Settings};
 use crate::text::SpecError;
 
@@ -44,10 +46,26 @@ pub fn tell_of_ends(config: &mut cfdp::Config) {
     config.indications.transaction_finished = true;
 }
 
+/// Working files of an entity.
+pub(super) const SPOOL: Spool =
+    Spool { prefix: cfdp::SPOOL_PREFIX, record_prefix: cfdp::RECORD_PREFIX };
+
 /// Adapter of the protocol.
 pub(super) struct Cfdp;
 
 impl Adapter for Cfdp {
+    fn has(&self, _kind: Kind, capability: Capability) -> bool {
+        matches!(capability, Capability::Transactions | Capability::Node | Capability::Peers)
+    }
+
+    fn spools(&self) -> &'static [Spool] {
+        &[SPOOL]
+    }
+
+    fn resumes(&self, _kind: Kind) -> bool {
+        true
+    }
+
     fn title(&self) -> &'static str {
         "CFDP"
     }
@@ -263,10 +281,10 @@ pub(super) fn class(mib: &Settings, remote: Option<u64>) -> Option<Class> {
 }
 
 /// Transfer of a transaction that was requested.
-pub(super) fn sent<T: std::fmt::Display>(
-    answer: Result<T, cfdp::RequestError>,
+pub(super) fn sent(
+    answer: Result<TransactionId, cfdp::RequestError>,
 ) -> Result<TransferId, RequestError> {
-    answer.map(TransferId::new).map_err(RequestError::new)
+    answer.map(TransferId::from).map_err(RequestError::new)
 }
 
 /// Transaction of a transfer.
@@ -277,10 +295,16 @@ pub(super) fn transaction(entity: &Entity, id: &TransferId) -> Option<Transactio
 /// Progress of an entity's transactions.
 pub(super) fn progress(entity: &Entity) -> Vec<Progress> {
     let progress = |report: cfdp::Report| Progress {
-        id: TransferId::new(report.id),
+        id: report.id.into(),
         bytes: report.progress,
         size: report.size,
         name: report.destination_name,
+        wait: match report.state {
+            State::Opening => Some("opening"),
+            State::Suspended => Some("suspended"),
+            State::Waiting => Some("waiting for the receiver"),
+            State::Transferring | State::Completing | State::Closing => None,
+        },
     };
     entity.transactions().map(progress).collect()
 }
@@ -288,21 +312,16 @@ pub(super) fn progress(entity: &Entity) -> Vec<Progress> {
 /// End of a transfer, if an indication is about that.
 pub(crate) fn end(indication: &Indication) -> Option<Ended> {
     match indication {
-        Indication::TransactionFinished(finished) => Some(Ended {
-            id: TransferId::new(finished.id),
-            at_sender: finished.role == cfdp::Role::Sender,
-            name: finished.destination_name.clone(),
-            stored: None,
-            size: finished.size,
-            resumed: 0,
-            is_confirmed: true,
-            is_report: false,
-            result: match (finished.condition, finished.delivery) {
+        Indication::TransactionFinished(finished) => {
+            let result = match (finished.condition, finished.delivery) {
                 (ConditionCode::NoError, DeliveryCode::Complete) => Ok(()),
                 (condition, _) => Err(condition.to_string()),
-            },
-        }),
-        Indication::UserOperation(cfdp::OperationIndication::SfoReport(report)) => reported(report),
+            };
+            let (id, at_sender) = (finished.id.into(), finished.role == Role::Sender);
+            let end = Ended::new(id, at_sender, &*finished.destination_name, &result);
+            Some(Ended { size: finished.size, ..end })
+        }
+        Indication::UserOperation(OperationIndication::SfoReport(report)) => reported(report),
         _ => None,
     }
 }
@@ -316,15 +335,114 @@ fn reported(report: &cfdp::SfoReported) -> Option<Ended> {
         && report.condition == ConditionCode::NoError
         && report.delivery == DeliveryCode::Complete;
     let why = || format!("{} at entity {}", report.condition, report.reporter);
-    (delivered || failed).then(|| Ended {
-        id: TransferId::default(),
-        at_sender: true,
-        name: String::from_utf8_lossy(&report.label).into_owned(),
-        stored: None,
-        size: 0,
-        resumed: 0,
-        is_confirmed: true,
-        is_report: true,
-        result: is_whole.then_some(()).ok_or_else(why),
+    (delivered || failed).then(|| {
+        let name = String::from_utf8_lossy(&report.label);
+        let result = is_whole.then_some(()).ok_or_else(why);
+        let end = Ended::new(TransferId::default(), true, name, &result);
+        Ended { is_report: true, ..end }
+    })
+}
+
+/// Indication of an entity, as other protocols report theirs.
+pub(crate) fn report(entity: &Entity, indication: Indication) -> Event {
+    match indication {
+        Indication::Restored { transactions } => Event::Restored(transactions),
+        Indication::MetadataReceived(metadata) if metadata.destination_name.is_empty() => {
+            let (id, from) = (metadata.id, metadata.source);
+            Event::Notice(format!("{id}: messages from entity {from}"))
+        }
+        Indication::MetadataReceived(metadata) => Event::Receiving {
+            id: metadata.id.into(),
+            name: metadata.destination_name,
+            size: metadata.size,
+            resumed: 0,
+        },
+        Indication::TransactionFinished(finished) => Event::Ended(ended(finished)),
+        Indication::Abandoned { id, condition, .. } => {
+            Event::Abandoned { id: id.into(), why: condition.to_string() }
+        }
+        Indication::ToldAgain { id, condition, delivery } => Event::Repeated {
+            id: id.into(),
+            condition: condition.to_string(),
+            is_whole: condition == ConditionCode::NoError && delivery == DeliveryCode::Complete,
+        },
+        Indication::Fault { id, condition, .. } => Event::Notice(format!("{id}: {condition}")),
+        Indication::Suspended { id, condition } => {
+            Event::Notice(format!("{id}: suspended: {condition}"))
+        }
+        Indication::PeerError { id, error, .. } => Event::Notice(format!("{id}: {error}")),
+        Indication::Misdirected { destination, .. } => {
+            let here = entity.config().entity;
+            Event::Notice(format!(
+                "PDUs for entity {destination} come here and are dropped: this is entity {here}"
+            ))
+        }
+        Indication::LimitReached(Limit::Transactions) => Event::Warning(
+            "as many transactions as allowed are under way; one is refused".to_owned(),
+        ),
+        // Data that is dropped at these is requested again.
+        Indication::LimitReached(
+            limit @ (Limit::Gaps | Limit::WriteBuffer | Limit::Replies | Limit::Refusals),
+        ) => Event::Log(format!("limit reached: {limit:?}")),
+        Indication::RecordRefused { key } => {
+            Event::Warning(format!("the record {key} of an earlier transfer cannot be read"))
+        }
+        Indication::UserOperation(operation) => operation_report(&operation),
+        Indication::Transaction(_)
+        | Indication::EofSent(_)
+        | Indication::FileSegmentReceived { .. }
+        | Indication::EofReceived(_)
+        | Indication::Resumed { .. }
+        | Indication::Report(_) => Event::Update,
+    }
+}
+
+/// End of a transaction, as its user sees it: it completed if the file is where it should be.
+fn ended(finished: TransactionFinished) -> Ended {
+    let at_sender = finished.role == Role::Sender;
+    let is_kept = match finished.file_status {
+        FileStatus::Retained | FileStatus::Unreported => true,
+        FileStatus::Discarded | FileStatus::FilestoreRejection | FileStatus::Other(_) => false,
+    };
+    let is_error = finished.condition != ConditionCode::NoError;
+    let is_whole = !is_error && finished.delivery == DeliveryCode::Complete && is_kept;
+    let result = is_whole.then_some(()).ok_or(finished.condition);
+    let (name, stored) = match finished.role {
+        Role::Sender => (&finished.destination_name, None),
+        Role::Receiver => (&finished.source_name, Some(finished.destination_name.clone())),
+    };
+    let end = Ended::new(finished.id.into(), at_sender, &**name, &result);
+    Ended {
+        stored,
+        size: finished.size,
+        // Class 1 without closure has no report.
+        is_confirmed: !at_sender || is_error || finished.file_status != FileStatus::Unreported,
+        peer: Some(finished.peer.0),
+        transaction: Some(Box::new(finished)),
+        ..end
+    }
+}
+
+/// Report of an operation that another entity requested.
+fn operation_report(operation: &OperationIndication) -> Event {
+    Event::Notice(match operation {
+        OperationIndication::Refused { from, id, reason } => {
+            format!("{id}: entity {from} asked in vain: {reason}")
+        }
+        OperationIndication::ProxyPut { from, original, id } => {
+            format!("{id}: sending a file for entity {from} ({original})")
+        }
+        OperationIndication::SfoForwarded { original, next, condition } => {
+            format!("{original}: handed on to entity {next}: {condition}")
+        }
+        OperationIndication::Relayed { id, condition } => format!("{id}: relayed: {condition}"),
+        // The transaction that brings a file or an answer has a report of its own.
+        OperationIndication::SfoReceived { .. }
+        | OperationIndication::SfoReport(_)
+        | OperationIndication::ProxyPutResponse { .. }
+        | OperationIndication::DirectoryListing { .. }
+        | OperationIndication::RemoteStatusReport { .. }
+        | OperationIndication::RemoteSuspend { .. }
+        | OperationIndication::RemoteResume { .. } => return Event::Update,
     })
 }

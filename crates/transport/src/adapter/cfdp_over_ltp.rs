@@ -6,18 +6,18 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::cfdp::{self, Entity};
 use proto::ltp;
-use proto::ut::{self, OverLtp};
+use proto::ut::{self, Below, Carried, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, sent, tell_of_ends, transaction};
-use super::{Adapter, engine_in, settings_are};
+use super::{Adapter, Capability, Spool, engine_in, settings_are};
 use crate::carried::{CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
 };
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
-use crate::protocol::Protocol;
+use crate::protocol::{Kind, Protocol};
 use crate::settings::{CfdpLtpSettings, Settings, add_keys, place_keys};
 use crate::text::SpecError;
 
@@ -25,6 +25,18 @@ use crate::text::SpecError;
 pub(super) struct CfdpOverLtp;
 
 impl Adapter for CfdpOverLtp {
+    fn has(&self, _kind: Kind, capability: Capability) -> bool {
+        matches!(capability, Capability::Transactions | Capability::Peers)
+    }
+
+    fn spools(&self) -> &'static [Spool] {
+        const { &[super::cfdp::SPOOL, Spool::of(ltp::SPOOL_PREFIX)] }
+    }
+
+    fn resumes(&self, _kind: Kind) -> bool {
+        true
+    }
+
     fn title(&self) -> &'static str {
         "CFDP over LTP"
     }
@@ -56,7 +68,7 @@ impl Configuration for CfdpLtpConfig {
     fn build(&self, rng: Rng) -> Box<dyn Transport> {
         let Self { cfdp, ut, below } = self;
         let entity = OverLtp::over_ltp(cfdp.clone(), ut.clone(), below, rng);
-        Box::new(EntityOverLtp { entity: Box::new(entity) })
+        Box::new(EntityOver::new(entity))
     }
 
     fn adapter(&self) -> &'static dyn Adapter {
@@ -134,14 +146,64 @@ impl Configuration for CfdpLtpConfig {
     }
 }
 
-#[derive(Debug)]
-struct EntityOverLtp {
-    entity: Box<OverLtp>,
+/// Layer that carries the PDUs of an entity.
+pub trait Layer: Below + std::fmt::Debug {
+    /// Whether it replies to its peer after a transfer.
+    const REPLIES: bool;
+
+    /// Datagrams of it, or PDUs of the entity, that were sent and received.
+    fn datagrams(entity: &Carried<Self>) -> (u64, u64)
+    where
+        Self: Sized;
 }
 
-engine_in!(EntityOverLtp, entity);
+impl Layer for LtpLayer {
+    const REPLIES: bool = true;
 
-impl EntityOverLtp {
+    fn datagrams(entity: &Carried<Self>) -> (u64, u64) {
+        let stats = entity.ltp().stats();
+        (stats.sent.total(), stats.received.total())
+    }
+}
+
+impl Layer for ServiceLayer {
+    const REPLIES: bool = false;
+
+    fn datagrams(entity: &Carried<Self>) -> (u64, u64) {
+        let stats = entity.entity().stats();
+        (stats.sent.total(), stats.received.total())
+    }
+}
+
+/// Transport of a CFDP entity on a layer below it.
+#[derive(Debug)]
+pub struct EntityOver<L: Layer> {
+    entity: Box<Carried<L>>,
+}
+
+/// Transport of a CFDP entity whose PDUs are bundles of a node elsewhere.
+pub type CfdpOverService = EntityOver<ServiceLayer>;
+
+engine_in!(EntityOver<L>, entity, L: Layer);
+
+impl<L: Layer> EntityOver<L> {
+    /// A transport of this entity.
+    #[must_use]
+    pub fn new(entity: Carried<L>) -> Self {
+        Self { entity: Box::new(entity) }
+    }
+
+    /// The entity with its layer.
+    #[must_use]
+    pub fn inner(&self) -> &Carried<L> {
+        &self.entity
+    }
+
+    /// The entity with its layer, to change it.
+    pub fn inner_mut(&mut self) -> &mut Carried<L> {
+        &mut self.entity
+    }
+
     fn event(&mut self) -> Option<Event> {
         self.entity.poll_indication().map(event)
     }
@@ -152,11 +214,11 @@ pub(super) fn event(indication: ut::Indication) -> Event {
     match indication {
         ut::Indication::Cfdp(indication) => indication.into(),
         ut::Indication::Lost { why, .. } => Event::Lost(why),
-        ut::Indication::Noted(note) => Event::Log(note.to_string()),
+        ut::Indication::Noted(note) => Event::Warning(note.to_string()),
     }
 }
 
-impl Transport for EntityOverLtp {
+impl<L: Layer> Transport for EntityOver<L> {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
         sent(self.entity.put(now, put_request(request)))
     }
@@ -181,12 +243,11 @@ impl Transport for EntityOverLtp {
     }
 
     fn datagrams(&self) -> Option<(u64, u64)> {
-        let stats = self.entity.ltp().stats();
-        Some((stats.sent.total(), stats.received.total()))
+        Some(L::datagrams(&self.entity))
     }
 
     fn replies_below(&self) -> bool {
-        true
+        L::REPLIES
     }
 
     fn cfdp(&self) -> Option<&dyn CfdpUser> {
@@ -198,7 +259,7 @@ impl Transport for EntityOverLtp {
     }
 }
 
-impl CfdpUser for EntityOverLtp {
+impl<L: Layer> CfdpUser for EntityOver<L> {
     fn entity(&self) -> &Entity {
         self.entity.entity()
     }

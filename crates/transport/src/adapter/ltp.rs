@@ -7,7 +7,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::{ltp, ltpt};
 
-use super::{Adapter, engine_in, no_profile, settings_are};
+use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
 use crate::bundles::EPOCH;
 use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
@@ -41,6 +41,15 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
 pub(super) struct Ltp;
 
 impl Adapter for Ltp {
+    fn has(&self, kind: Kind, capability: Capability) -> bool {
+        capability == Capability::Peers || capability == Capability::Routes && kind.hands_on()
+    }
+
+    fn spools(&self) -> &'static [Spool] {
+        // Records of LTP-T say which blocks are kept for other engines.
+        const { &[Spool::of(ltp::SPOOL_PREFIX), Spool::of(ltpt::SPOOL_PREFIX)] }
+    }
+
     fn title(&self) -> &'static str {
         "LTP"
     }
@@ -175,8 +184,12 @@ fn event(indication: ltp::Indication) -> Event {
         }
         ltp::Indication::Finished(finished) => {
             let at_sender = finished.role == ltp::segment::End::Sender;
-            let end = Ended::new(number(finished.id), at_sender, finished.name, &finished.result);
-            Event::Ended(Ended { size: finished.size, is_confirmed: finished.is_confirmed, ..end })
+            Event::Ended(Ended {
+                size: finished.size,
+                is_confirmed: finished.is_confirmed,
+                peer: (!at_sender).then_some(finished.id.originator),
+                ..Ended::new(number(finished.id), at_sender, finished.name, &finished.result)
+            })
         }
         ltp::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
         ltp::Indication::PeerError { id, error } => Event::Notice(format!("{id}: {error}")),
@@ -222,6 +235,7 @@ impl Transport for LtpTransport {
             bytes: report.progress,
             size: report.size,
             name: report.name,
+            wait: None,
         };
         self.node.sessions().map(progress).collect()
     }

@@ -13,12 +13,63 @@ use std::path::Path;
 use crate::contract::Configuration;
 use crate::mib::Class;
 use crate::overlay::Overlay;
-use crate::protocol::{Family, Protocol};
+use crate::protocol::{Family, Kind, Protocol};
 use crate::settings::Settings;
 use crate::text::SpecError;
 
+/// Working files of a protocol in a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spool {
+    /// Beginning of their names.
+    pub prefix: &'static str,
+    /// Beginning of the keys of their records; the name of the file follows.
+    pub record_prefix: &'static str,
+}
+
+impl Spool {
+    /// Files whose records have their names for keys.
+    #[must_use]
+    pub const fn of(prefix: &'static str) -> Self {
+        Self { prefix, record_prefix: "" }
+    }
+}
+
+/// Capability of a protocol, which options and commands are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// Transactions of a CFDP entity, with its user operations.
+    Transactions,
+    /// PDUs in bundles of a node elsewhere.
+    Node,
+    /// Peers with numbers, at addresses that are known.
+    Peers,
+    /// Routes over other engines.
+    Routes,
+    /// Multicast groups whose members report what they lack.
+    Groups,
+    /// Streams, and messages to the applications of receivers.
+    Streams,
+    /// Requests of peers for files and directories, and beacons that announce what they serve.
+    Requests,
+}
+
 /// Operations on a protocol before any engine runs it.
 pub trait Adapter: Sync {
+    /// Whether the protocol has a capability.
+    fn has(&self, _kind: Kind, _capability: Capability) -> bool {
+        false
+    }
+
+    /// Working files, which are removed after a crash where no record is about them.
+    fn spools(&self) -> &'static [Spool] {
+        &[]
+    }
+
+    /// Whether a transfer that was interrupted is resumed by the same request.
+    fn resumes(&self, _kind: Kind) -> bool {
+        false
+    }
+
     /// Name in texts about its settings.
     fn title(&self) -> &'static str;
 
@@ -148,8 +199,8 @@ pub(crate) fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> Spe
 
 /// Implements [`engine::Engine`] by the engine in a field, and the method `event`.
 macro_rules! engine_in {
-    ($type:ty, $field:ident) => {
-        impl engine::Engine for $type {
+    ($type:ty, $field:ident $(, $layer:ident: $bound:ident)?) => {
+        impl$(<$layer: $bound>)? engine::Engine for $type {
             type Indication = $crate::event::Event;
 
             fn handle_input(&mut self, now: engine::Time, input: engine::Input<'_>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::norm::{self, Piece};
 
-use super::{Adapter, engine_in, no_profile, settings_are};
+use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
 use crate::contract::{
     Configuration, Process, Progress, RequestError, SendRequest, Streams, Transport,
 };
@@ -47,10 +47,21 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
     Ok(config)
 }
 
+/// Most receivers of one sender.
+const RECEIVERS_MAX: usize = 1024;
+
 /// Adapter of the protocol.
 pub(super) struct Norm;
 
 impl Adapter for Norm {
+    fn has(&self, _kind: Kind, capability: Capability) -> bool {
+        matches!(capability, Capability::Groups | Capability::Streams)
+    }
+
+    fn spools(&self) -> &'static [Spool] {
+        const { &[Spool::of(norm::SPOOL_PREFIX)] }
+    }
+
     fn title(&self) -> &'static str {
         "NORM"
     }
@@ -142,6 +153,11 @@ impl Configuration for NormConfig {
         // Without a rate the receivers report how fast they can be sent to.
         self.config.sender.congestion_control |= !is_paced;
         Ok(rate)
+    }
+
+    fn peer_ports(&self) -> usize {
+        // Receivers reply from whatever address they have.
+        RECEIVERS_MAX
     }
 
     fn receive_unnamed(&mut self) {
@@ -253,6 +269,7 @@ impl Transport for NormTransport {
             bytes: report.progress,
             size: report.size,
             name: text(&report.info),
+            wait: None,
         };
         self.node.objects().map(progress).collect()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::saratoga;
 
-use super::{Adapter, engine_in, no_profile, settings_are};
+use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
 use crate::contract::{
     Configuration, Process, Progress, RequestError, Role, SendRequest, Transport,
 };
@@ -60,6 +60,18 @@ pub(crate) fn check_version(
 pub(super) struct Saratoga;
 
 impl Adapter for Saratoga {
+    fn has(&self, _kind: Kind, capability: Capability) -> bool {
+        capability == Capability::Requests
+    }
+
+    fn spools(&self) -> &'static [Spool] {
+        const { &[Spool::of(saratoga::SPOOL_PREFIX)] }
+    }
+
+    fn resumes(&self, kind: Kind) -> bool {
+        kind.is_reliable()
+    }
+
     fn title(&self) -> &'static str {
         "Saratoga"
     }
@@ -242,21 +254,18 @@ fn event(indication: saratoga::Indication) -> Event {
 }
 
 impl SaratogaTransport {
-    fn request(
+    /// The path to the peer of a request.
+    fn path(&self, request: &SendRequest) -> Result<PathId, RequestError> {
+        let known = request.group.or_else(|| self.paths.get(&request.destination).copied());
+        known.ok_or_else(|| RequestError::no_path(request.destination))
+    }
+
+    fn put(
         &mut self,
         now: Time,
         request: &SendRequest,
         peer: PathId,
     ) -> Result<saratoga::SessionId, saratoga::RequestError> {
-        if request.kind.is_fetched() {
-            let request = saratoga::GetRequest {
-                peer,
-                name: request.name.clone(),
-                destination: request.source.clone(),
-                delete: request.takes,
-            };
-            return self.node.get(now, request);
-        }
         let put = if request.asks_first { saratoga::Put::Ask } else { request.kind.put() };
         let request = saratoga::PutRequest {
             peer,
@@ -278,9 +287,21 @@ fn sent(
 
 impl Transport for SaratogaTransport {
     fn send(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
-        let known = request.group.or_else(|| self.paths.get(&request.destination).copied());
-        let peer = known.ok_or_else(|| RequestError::no_path(request.destination))?;
-        sent(self.request(now, request, peer))
+        if request.kind.is_fetched() {
+            return self.fetch(now, request);
+        }
+        let peer = self.path(request)?;
+        sent(self.put(now, request, peer))
+    }
+
+    fn fetch(&mut self, now: Time, request: &SendRequest) -> Result<TransferId, RequestError> {
+        let request = saratoga::GetRequest {
+            peer: self.path(request)?,
+            name: request.name.clone(),
+            destination: request.source.clone(),
+            delete: request.takes,
+        };
+        sent(self.node.get(now, request))
     }
 
     fn cancel(&mut self, now: Time, id: &TransferId) {
@@ -310,6 +331,7 @@ impl Transport for SaratogaTransport {
             bytes: report.progress,
             size: report.size,
             name: report.name,
+            wait: None,
         };
         self.node.sessions().map(progress).collect()
     }

@@ -16,7 +16,7 @@ use transport::quantity::Span;
 
 use super::ended;
 use crate::laboratory::show;
-use crate::send::state::state_home;
+use crate::session::state_home;
 
 /// Where it is kept, below the user's directory for such things.
 const FILE: &str = "emulator.json";

@@ -209,7 +209,7 @@ fn nobody_who_answers_is_told_of() {
     make(&place.here("file"), 5_000);
     let (_socket, address) = silent();
     let ended = send(&place, "file", &address, &["--timeout", "6 s"]).end();
-    ended.failed("no answer yet");
+    ended.failed("no answer from");
     assert!(ended.said.contains("the time given is over"), "{}", ended.said);
 }
 

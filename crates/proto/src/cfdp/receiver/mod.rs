@@ -27,6 +27,9 @@ use crate::ranges::Ranges;
 use crate::spool::Spool;
 use crate::timer::{TICK, Timer};
 
+/// Beginning of the names of working files.
+pub const SPOOL_PREFIX: &str = "rx-";
+
 /// Bytes of a probe of a silent sender, about.
 const PROBE_LEN: u64 = 64;
 
@@ -156,7 +159,7 @@ impl Recorded {
 impl Receiver {
     pub(crate) fn new(base: Base, core: &mut Core, now: Time) -> Self {
         let id = base.id();
-        let name = format!("rx-{}-{}", id.source, id.sequence);
+        let name = format!("{SPOOL_PREFIX}{}-{}", id.source, id.sequence);
         let spool = Spool::new(FileName::spool(&name).expect("digits and dashes are a name"));
         let mut receiver = Self {
             base,

@@ -11,3 +11,4 @@ pub(crate) mod record;
 
 pub use self::config::{Config, Limits, Otherwise, Plan, Routing};
 pub use self::indication::{FlowId, Indication, Transfer, Undeliverable};
+pub use self::record::SPOOL_PREFIX;

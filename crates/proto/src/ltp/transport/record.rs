@@ -30,8 +30,8 @@ const VERSION: u8 = 2;
 /// In place of the end of a block that is not known.
 const ENDLESS: u64 = u64::MAX;
 
-/// How the keys of the records begin.
-const PREFIX: &str = "ltpt-";
+/// Beginning of the keys of records and of the names of working files.
+pub const SPOOL_PREFIX: &str = "ltpt-";
 
 /// The record of a block that goes on with these extensions.
 pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
@@ -65,7 +65,7 @@ pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
 
 /// What a record says, by the key it has; `None` if it is none, or damaged.
 pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, Stored)> {
-    let (originator, number) = key.strip_prefix(PREFIX)?.split_once('-')?;
+    let (originator, number) = key.strip_prefix(SPOOL_PREFIX)?.split_once('-')?;
     let session = SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? };
     let (content, check) = record.split_last_chunk::<4>()?;
     if crc32c(content) != u32::from_be_bytes(*check) {
@@ -129,7 +129,7 @@ fn parts(rest: &[u8]) -> Option<(Ranges, &[u8])> {
 
 /// The key of the record of what a session brought.
 pub(crate) fn key(session: SessionId) -> String {
-    format!("{PREFIX}{}-{}", session.originator, session.number)
+    format!("{SPOOL_PREFIX}{}-{}", session.originator, session.number)
 }
 
 /// The working file of what a session brings; it has the name of its record, so that one without a record

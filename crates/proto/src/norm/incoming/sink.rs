@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use engine::{FileId, FileName, FilestoreRequest, OpenMode};
 
-use super::PIECE_COST;
+use super::{PIECE_COST, SPOOL_PREFIX};
 use crate::norm::core::{Core, Job};
 use crate::path::Handle;
 use crate::storage::Storage as _;
@@ -85,7 +85,7 @@ impl Sink {
     /// arrived: what strangers begin has none.
     fn open(&mut self, core: &mut Core) {
         let number = core.rng.next_u64();
-        let name = FileName::spool(&format!("norm-{number:016x}"));
+        let name = FileName::spool(&format!("{SPOOL_PREFIX}{number:016x}"));
         let name = name.expect("letters, digits and a dash are a name");
         core.shared.open(self.handle, name.clone(), OpenMode::Truncate);
         self.store = Store::Opening(name);

@@ -1,16 +1,52 @@
-//! What a sender may ask for along with its file.
+//! Requests to send a file by CFDP, with what goes along with the file.
 
+use std::path::PathBuf;
+
+use anyhow::Result;
 use bytes::Bytes;
-use proto::cfdp::{FilestoreRequest, FilestoreResponse, PutRequest};
+use engine::FileName;
+use proto::cfdp::{Config, FilestoreRequest, FilestoreResponse, PutRequest};
+use transport::protocol::Kind;
+use transport::quantity::Span;
 use transport::settings::named;
-use wire::cfdp::{ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus};
+use wire::cfdp::{
+    ChecksumType, ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus, TransmissionMode,
+};
 
+use super::job::SendFile;
 use crate::scope;
+
+/// Options of CFDP.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::CFDP)]
+pub(crate) struct CfdpOptions {
+    /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
+    /// protocol cfdp-1, else the MIB's, or 2; over LTP and in bundles, which repeat what is lost, 1]
+    #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
+    class: Option<u8>,
+
+    /// File checksum: modular, proximity1, crc32c, crc32 or null [default: crc32c]
+    #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
+    checksum: Option<ChecksumType>,
+
+    /// How long to stay after the end to answer the receiver if it asks again, because the last
+    /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) linger: Option<Span>,
+
+    /// Directory for the state of unfinished transfers
+    /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+
+    #[command(flatten)]
+    request: RequestOptions,
+}
 
 /// Options of the Metadata PDU.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = scope::CFDP_REQUEST)]
-pub(crate) struct RequestOptions {
+struct RequestOptions {
     /// Message to the receiver's user: a text, or bytes as hex:00ff; may be repeated
     #[arg(long, value_name = "TEXT|hex:BYTES", value_parser = message)]
     message: Vec<Bytes>,
@@ -33,15 +69,46 @@ pub(crate) struct RequestOptions {
     unbounded: bool,
 }
 
-impl RequestOptions {
-    /// Adds what is asked for.
-    pub(crate) fn apply(&self, put: &mut PutRequest) {
-        put.messages.clone_from(&self.message);
-        put.filestore_requests.clone_from(&self.filestore);
-        put.fault_handlers.clone_from(&self.fault);
-        put.closure = self.closure.then_some(true);
-        put.unbounded = self.unbounded;
+/// The request for a file to an entity of these settings, by this protocol to entity `remote`.
+///
+/// # Errors
+///
+/// The file's name is none.
+pub(super) fn request(
+    file: &SendFile,
+    kind: Kind,
+    remote: u64,
+    config: &Config,
+) -> Result<PutRequest> {
+    let CfdpOptions { class, checksum, request, linger: _, state: _ } = &file.cfdp;
+    Ok(PutRequest {
+        destination: remote,
+        source: Some(FileName::file(&file.name)?),
+        source_name: Some(file.called.clone()),
+        destination_name: file.remote.clone(),
+        mode: Some(class.map_or_else(|| mode(kind, config, remote), mode_of)),
+        checksum: *checksum,
+        messages: request.message.clone(),
+        filestore_requests: request.filestore.clone(),
+        fault_handlers: request.fault.clone(),
+        closure: request.closure.then_some(true),
+        unbounded: request.unbounded,
+        resume: true,
+        ..PutRequest::default()
+    })
+}
+
+fn mode_of(class: u8) -> TransmissionMode {
+    match class {
+        1 => TransmissionMode::Unacknowledged,
+        _ => TransmissionMode::Acknowledged,
     }
+}
+
+/// The transmission mode towards an entity, unless the user gives a class: that of the protocol
+/// where its name says it, else the MIB's.
+pub(crate) fn mode(kind: Kind, config: &Config, remote: u64) -> TransmissionMode {
+    if kind.is_reliable() { config.remote(remote).mode } else { TransmissionMode::Unacknowledged }
 }
 
 fn message(text: &str) -> Result<Bytes, String> {
@@ -79,8 +146,8 @@ const ACTIONS: &[(&str, FilestoreAction)] = &[
     ("deny-directory", FilestoreAction::DenyDirectory),
 ];
 
-/// What became of a request, for people.
-pub(crate) fn described(response: &FilestoreResponse) -> String {
+/// Result of a request, for people.
+pub(super) fn described(response: &FilestoreResponse) -> String {
     let known = ACTIONS.iter().find(|(_, known)| *known == response.action);
     let action = known.map_or_else(|| response.action.to_string(), |(name, _)| (*name).to_owned());
     let result = match response.status {
@@ -89,8 +156,8 @@ pub(crate) fn described(response: &FilestoreResponse) -> String {
         FilestoreStatus(code) => format!("refused (status {code})"),
     };
     let names = [action.as_str(), &response.first, &response.second];
-    let said = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
-    format!("{said}: {result}")
+    let words = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
+    format!("{words}: {result}")
 }
 
 /// An action with its name or names. The name of an action that takes one may hold blanks.

@@ -1,21 +1,21 @@
-//! LTP-T: where blocks for other engines go on to, and what is said of them.
+//! LTP-T: routes of blocks for other engines, and reports about these.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::time::SystemTime;
 
 use anyhow::{Context as _, Result, ensure};
 use proto::ltpt::{Indication, Otherwise, Transfer};
-use transport::engines::EngineConfig;
+use transport::Configuration;
 use wire::ltpt::Address;
 
+use crate::outcome::print_json;
 use crate::peers::paths;
-use crate::transfer::{Options, Screen};
+use crate::screen::Screen;
+use crate::transfer::Options;
 
-/// The engines that blocks for others go on to.
+/// The engines that blocks for others are forwarded to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ways {
+pub(crate) struct Routes {
     /// Engines that are next to this one, and their addresses.
     peers: Vec<(u64, SocketAddr)>,
     /// The next engine, by the last one.
@@ -24,10 +24,10 @@ pub(crate) struct Ways {
     otherwise: Option<u64>,
 }
 
-impl Ways {
+impl Routes {
     /// Of these peers, and of routes as users write them.
     pub(crate) fn new(peers: Vec<(u64, SocketAddr)>, routes: &[String]) -> Result<Self> {
-        let mut ways = Self { peers, ..Self::default() };
+        let mut known = Self { peers, ..Self::default() };
         for text in routes {
             let (last, next) = text
                 .split_once('=')
@@ -37,24 +37,26 @@ impl Ways {
                     format!("route {text:?}: write it like 4=3, or {ANY}=3 for all others")
                 })?;
             ensure!(
-                ways.peers.iter().any(|(id, _)| *id == next),
+                known.peers.iter().any(|(id, _)| *id == next),
                 "route {text:?}: nobody knows where engine {next} is; give --peer {next}=ADDR"
             );
             let before = match last.parse() {
-                Ok(last) => ways.routes.insert(last, next),
-                Err(_) => ways.otherwise.replace(next),
+                Ok(last) => known.routes.insert(last, next),
+                Err(_) => known.otherwise.replace(next),
             };
             ensure!(before.is_none(), "route {text:?}: there is another one to {last}");
         }
-        Ok(ways)
+        Ok(known)
     }
 
-    /// Tells an engine of them; the addresses of paths, which count from zero.
-    pub(super) fn settle(&self, config: &mut EngineConfig, own: u64) -> Result<Vec<SocketAddr>> {
-        ensure!(
-            self.peers.iter().all(|(id, _)| *id != own),
-            "--peer {own}: that is this engine's own number; give it another with --entity"
-        );
+    /// Sets them in a configuration; returns the addresses of paths, which count from zero.
+    pub(super) fn settle(&self, config: &mut dyn Configuration) -> Result<Vec<SocketAddr>> {
+        if let Some(own) = config.number() {
+            ensure!(
+                self.peers.iter().all(|(id, _)| *id != own),
+                "--peer {own}: that is this engine's own number; give it another with --entity"
+            );
+        }
         let paths = paths(&self.peers)?;
         let mut to: BTreeMap<u64, u64> = self.peers.iter().map(|(id, _)| (*id, *id)).collect();
         to.extend(&self.routes);
@@ -66,7 +68,7 @@ impl Ways {
     }
 
     /// Reports where blocks for others are forwarded to, if they are, or else where replies go.
-    pub(super) fn tell(&self, screen: &Screen, forwards: bool) {
+    pub(super) fn print(&self, screen: &Screen, forwards: bool) {
         for (id, address) in &self.peers {
             match forwards {
                 true => screen.say(format_args!("blocks for engine {id} go on to {address}")),
@@ -85,14 +87,9 @@ impl Ways {
 /// The word for all engines that nothing is said of.
 const ANY: &str = "any";
 
-/// Milliseconds from the beginning of 2000 until now, by which lifetimes are told to others.
-pub(super) fn clock() -> u64 {
-    service::node::milliseconds_since_2000(SystemTime::now())
-}
-
-/// What users are told of a block on its way.
-pub(super) fn words(told: &Indication) -> String {
-    match told {
+/// Line for people about a block on its way.
+pub(super) fn words(indication: &Indication) -> String {
+    match indication {
         Indication::Relaying(transfer) => format!("{}: passing on", block(transfer)),
         Indication::Kept(transfer) => format!("{}: all of it is safe here", block(transfer)),
         Indication::Forwarded(transfer) => format!("{}: the next engine has it", block(transfer)),
@@ -110,7 +107,7 @@ pub(super) fn words(told: &Indication) -> String {
     }
 }
 
-/// Which block it is: the engine it comes from, and its number there, as sessions are written.
+/// The engine that a block comes from, and its number there, as sessions are written.
 fn block(transfer: &Transfer) -> String {
     format!("{} for engine {}", name(transfer), transfer.destination)
 }
@@ -130,9 +127,9 @@ fn source(transfer: &Transfer) -> Option<u64> {
     }
 }
 
-/// Whether a block for another engine is done with here: that it went on, or why it did not.
-pub(super) fn outcome(told: &Indication) -> Option<(Transfer, Result<(), String>)> {
-    match told {
+/// End of a block for another engine here: it was forwarded, or the reason why it was not.
+pub(super) fn outcome(indication: &Indication) -> Option<(Transfer, Result<(), String>)> {
+    match indication {
         Indication::Forwarded(transfer) => Some((*transfer, Ok(()))),
         Indication::Undeliverable { transfer, reason } => {
             Some((*transfer, Err(reason.to_string())))
@@ -145,13 +142,13 @@ pub(super) fn outcome(told: &Indication) -> Option<(Transfer, Result<(), String>
     }
 }
 
-/// Prints what became of a block as a line of JSON. Whoever closes standard output still wants blocks to go on.
+/// Prints the end of a block as a line of JSON.
 pub(super) fn print(
     options: &Options,
     transfer: &Transfer,
     result: &Result<(), String>,
 ) -> Result<()> {
-    let line = serde_json::json!({
+    print_json(&serde_json::json!({
         "protocol": options.protocol.to_string(),
         "role": "relay",
         "transaction": name(transfer),
@@ -159,9 +156,5 @@ pub(super) fn print(
         "destination_entity": transfer.destination,
         "completed": result.is_ok(),
         "condition": result.as_ref().err().map_or("no error", String::as_str),
-    });
-    match writeln!(std::io::stdout().lock(), "{line}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    }))
 }

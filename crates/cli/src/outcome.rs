@@ -1,0 +1,190 @@
+//! Outcome of a transfer: as `--json` prints it, and as a line for people.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use proto::cfdp::TransactionFinished;
+use serde::Serialize;
+use transport::protocol::Protocol;
+use transport::{Ended, TransferId};
+use wire::cfdp::{DeliveryCode, FileStatus};
+
+use crate::show;
+
+/// The outcome of a transfer, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    /// The protocol's name.
+    protocol: String,
+    /// `sender` or `receiver`.
+    role: &'static str,
+    /// Number of the transfer.
+    transaction: String,
+    /// The entity or engine at the other side, where these have numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_entity: Option<u64>,
+    /// The file here.
+    file: PathBuf,
+    /// Its name at the other side.
+    remote: String,
+    /// Its size.
+    file_bytes: u64,
+    /// Whether it is at the receiver, whole; of an unacknowledged sender: whether it was sent.
+    completed: bool,
+    /// Reason of its end.
+    condition: String,
+    /// `complete`, `incomplete`, or `unreported` where the receiver does not report delivery.
+    delivery: &'static str,
+    /// State of the file, as the receiver reports it.
+    file_status: String,
+    /// Whether it was begun by an earlier process.
+    resumed: bool,
+    /// Seconds since the transfer began or was resumed; unknown if its beginning was not received.
+    elapsed_s: Option<f64>,
+    /// File bytes that moved since this process began.
+    moved_bytes: u64,
+    /// File bits a second; of a resumed transfer counting only what moved since. A transfer that
+    /// failed has none.
+    goodput_bps: Option<f64>,
+    /// Datagrams this process sent, if this was its only transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datagrams_sent: Option<u64>,
+    /// Datagrams this process received, if this was its only transfer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datagrams_received: Option<u64>,
+}
+
+/// Measures of a transfer that its outcome needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Measures {
+    /// Time since its beginning, if that is known.
+    pub(crate) elapsed: Option<Duration>,
+    /// File bytes that moved since this process began.
+    pub(crate) moved: u64,
+    /// Datagrams sent and received, if this was the only transfer.
+    pub(crate) datagrams: Option<(u64, u64)>,
+    /// Whether an earlier process began it.
+    pub(crate) resumed: bool,
+}
+
+impl Outcome {
+    /// The outcome that a transport reports; `file` is the file here.
+    pub(crate) fn of(
+        protocol: &Protocol,
+        ended: &Ended,
+        file: PathBuf,
+        measures: Measures,
+    ) -> Self {
+        let finished = ended.transaction.as_deref();
+        let completed = ended.is_success();
+        let is_delivered = finished.map_or(completed, |it| it.delivery == DeliveryCode::Complete);
+        let kept = if ended.is_confirmed { FileStatus::Retained } else { FileStatus::Unreported };
+        let elapsed_s = measures.elapsed.map(|elapsed| elapsed.as_secs_f64());
+        let bits = measures.moved as f64 * 8.0;
+        let why = ended.result.as_ref().err().map_or("no error", String::as_str);
+        let names = (file, ended.name.clone());
+        Self {
+            peer_entity: ended.peer,
+            file_bytes: ended.size,
+            completed,
+            delivery: match (is_delivered, ended.is_confirmed) {
+                (true, true) => "complete",
+                (true, false) => "unreported",
+                (false, _) => "incomplete",
+            },
+            file_status: finished.map_or(kept, |it| it.file_status).to_string(),
+            resumed: measures.resumed || ended.resumed > 0,
+            elapsed_s,
+            moved_bytes: measures.moved,
+            goodput_bps: elapsed_s
+                .filter(|elapsed| completed && *elapsed > 0.0)
+                .map(|elapsed| bits / elapsed),
+            datagrams_sent: measures.datagrams.map(|(sent, _)| sent),
+            datagrams_received: measures.datagrams.map(|(_, received)| received),
+            ..Self::given_up(protocol, ended.at_sender, Some(&ended.id), names, why)
+        }
+    }
+
+    /// The outcome of a transfer that was given up here, of which the peer may know nothing.
+    pub(crate) fn given_up(
+        protocol: &Protocol,
+        at_sender: bool,
+        id: Option<&TransferId>,
+        (file, remote): (PathBuf, String),
+        why: &str,
+    ) -> Self {
+        Self {
+            protocol: protocol.to_string(),
+            role: if at_sender { "sender" } else { "receiver" },
+            transaction: id.map(ToString::to_string).unwrap_or_default(),
+            peer_entity: None,
+            file,
+            remote,
+            file_bytes: 0,
+            completed: false,
+            condition: why.to_owned(),
+            delivery: "incomplete",
+            file_status: FileStatus::Unreported.to_string(),
+            resumed: false,
+            elapsed_s: None,
+            moved_bytes: 0,
+            goodput_bps: None,
+            datagrams_sent: None,
+            datagrams_received: None,
+        }
+    }
+
+    /// Adds the peer's number, the size of the file, and the bytes that moved.
+    pub(crate) fn after(self, peer: Option<u64>, file_bytes: u64, moved_bytes: u64) -> Self {
+        Self { peer_entity: peer, file_bytes, moved_bytes, ..self }
+    }
+
+    /// Prints the object on stdout.
+    pub(crate) fn print(&self) -> Result<()> {
+        print_json(self)
+    }
+
+    /// Size, time and rate, for people.
+    pub(crate) fn summary(&self) -> String {
+        let size = show::bytes(self.file_bytes as f64);
+        match (self.elapsed_s, self.goodput_bps) {
+            (Some(elapsed), Some(rate)) => {
+                format!("{size} in {}, {}", show::seconds(elapsed), show::rate(rate))
+            }
+            _ => size,
+        }
+    }
+
+    /// Line about the end of the only transfer of a command.
+    pub(crate) fn line(&self, ended: &Ended) -> String {
+        let (id, summary) = (&ended.id, self.summary());
+        match (&ended.result, ended.at_sender) {
+            (Ok(()), true) if ended.is_confirmed => format!("{id}: sent: {summary}"),
+            (Ok(()), true) => format!("{id}: sent, nobody says whether it came: {summary}"),
+            (Ok(()), false) => format!("{id}: received: {summary}"),
+            (Err(why), _) => {
+                let moved = show::bytes(self.moved_bytes as f64);
+                let status = status(ended, "file at the receiver");
+                format!("{id}: failed after {moved}: {why}{status}")
+            }
+        }
+    }
+}
+
+/// State of the file at the receiver, in brackets, where a CFDP entity reports it.
+pub(crate) fn status(ended: &Ended, file: &str) -> String {
+    let status = |it: &TransactionFinished| format!(" ({file}: {})", it.file_status);
+    ended.transaction.as_deref().map(status).unwrap_or_default()
+}
+
+/// Prints an object as one line on stdout. Whoever closes that still wants the transfer and its
+/// exit code.
+pub(crate) fn print_json(object: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string(object)?;
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,106 @@
+//! Text and progress bars for people, on standard error.
+
+use std::fmt::Display;
+use std::io::{IsTerminal as _, Write as _};
+
+use engine::Time;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use transport::Progress;
+
+use crate::show;
+
+/// Text for people on stderr, above progress bars where there are any.
+pub(crate) struct Screen {
+    bars: MultiProgress,
+}
+
+impl Screen {
+    /// Bars only when stderr is a terminal and no one reads JSON.
+    pub(crate) fn new(json: bool) -> Self {
+        let target = if json || !std::io::stderr().is_terminal() {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        Self { bars: MultiProgress::with_draw_target(target) }
+    }
+
+    /// Prints one line.
+    pub(crate) fn say(&self, text: impl Display) {
+        self.bars.suspend(|| {
+            // A standard error that is closed has no reader.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        });
+    }
+
+    /// Runs `write`, which writes to the terminal, above the bars.
+    pub(crate) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bars.suspend(write)
+    }
+
+    /// A bar for a file of `len` bytes, or of unknown length.
+    pub(crate) fn bar(&self, name: &str, len: Option<u64>) -> ProgressBar {
+        let bar = match len {
+            Some(len) => ProgressBar::new(len).with_style(style(WITH_LENGTH)),
+            None => ProgressBar::no_length().with_style(style(WITHOUT_LENGTH)),
+        };
+        self.bars.add(bar.with_prefix(name.to_owned()))
+    }
+}
+
+const WITH_LENGTH: &str =
+    "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA {eta}";
+/// Before anything is received from a peer that replies: without an estimate.
+const WITHOUT_REPLY: &str = "{prefix} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {msg} ETA -";
+const WITHOUT_LENGTH: &str = "{prefix} {spinner} {decimal_bytes} {msg}";
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is well formed")
+}
+
+/// Bar of one transfer, from when it began or was resumed.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    pub(crate) began: Time,
+    has_estimate: bool,
+}
+
+impl Bar {
+    /// A bar on a screen.
+    pub(crate) fn new(bar: ProgressBar, now: Time) -> Self {
+        Self { has_estimate: bar.length().is_some(), bar, began: now }
+    }
+
+    /// Shows progress, of which this process moved `moved` bytes. A time of arrival is estimated
+    /// when the peer has replied, or will not.
+    pub(crate) fn show(&mut self, now: Time, progress: &Progress, moved: u64, is_answered: bool) {
+        if let (None, Some(size)) = (self.bar.length(), progress.size) {
+            self.bar.set_length(size);
+            self.bar.set_style(style(WITHOUT_REPLY));
+            self.bar.set_prefix(progress.name.clone());
+        }
+        if is_answered && !self.has_estimate && self.bar.length().is_some() {
+            self.has_estimate = true;
+            self.bar.set_style(style(WITH_LENGTH));
+        }
+        self.bar.set_position(progress.bytes);
+        let elapsed = now.since(self.began).as_secs_f64();
+        let rate = || show::rate(moved as f64 * 8.0 / elapsed.max(1e-3));
+        self.bar.set_message(progress.wait.map_or_else(rate, str::to_owned));
+    }
+
+    /// Bytes that it shows.
+    pub(crate) fn position(&self) -> u64 {
+        self.bar.position()
+    }
+
+    /// Size of the file, if it is known.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.bar.length()
+    }
+
+    /// Removes it from the screen.
+    pub(crate) fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
