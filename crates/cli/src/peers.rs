@@ -155,7 +155,7 @@ pub(crate) struct Args {
 }
 
 /// What was heard of a peer.
-struct Heard {
+struct Found {
     about: About,
     beacons: u64,
 }
@@ -165,18 +165,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let (mut driver, _state) = prepare(args).map_err(transfer::usage)?;
     let stop = transfer::stop_flag()?;
     let end: Time = driver.now() + args.seconds;
-    let mut heard: BTreeMap<PathId, Heard> = BTreeMap::new();
+    let mut found: BTreeMap<PathId, Found> = BTreeMap::new();
     driver.run(&stop, |now, _, event| {
         if let rt::Event::Indication(Indication::Beacon { from, about }) = event {
-            let beacons = heard.get(&from).map_or(0, |known| known.beacons) + 1;
-            heard.insert(from, Heard { about, beacons });
+            let beacons = found.get(&from).map_or(0, |known| known.beacons) + 1;
+            found.insert(from, Found { about, beacons });
         }
         if now >= end { rt::Control::Stop } else { rt::Control::Continue }
     })?;
-    let mut peers: Vec<(SocketAddr, Heard)> =
-        heard.into_iter().filter_map(|(path, heard)| Some((driver.peer(path)?, heard))).collect();
+    let mut peers: Vec<(SocketAddr, Found)> =
+        found.into_iter().filter_map(|(path, found)| Some((driver.peer(path)?, found))).collect();
     peers.sort_by_key(|(address, _)| *address);
-    crate::told(print(&peers, args.json), true)
+    crate::exit_code(print(&peers, args.json), true)
 }
 
 fn prepare(args: &Args) -> Result<(rt::Driver<Node>, tempfile::TempDir)> {
@@ -233,14 +233,14 @@ pub(crate) fn paths(peers: &[(u64, SocketAddr)]) -> Result<Paths> {
 }
 
 /// Prints a line for each peer: nothing if there is none.
-fn print(peers: &[(SocketAddr, Heard)], json: bool) -> Result<()> {
+fn print(peers: &[(SocketAddr, Found)], json: bool) -> Result<()> {
     let mut text = String::new();
     if !json && !peers.is_empty() {
         let heads = ["SENDS", "RECEIVES", "STREAMS", "UDP-LITE", "BITS", "FREE", "VERSION", "EID"];
         writeln!(text, "{}", line("ADDRESS", &heads))?;
     }
-    for (address, heard) in peers {
-        let About { eid, descriptor, streams, udp_lite, sends, receives, free_kib } = &heard.about;
+    for (address, found) in peers {
+        let About { eid, descriptor, streams, udp_lite, sends, receives, free_kib } = &found.about;
         let bits = descriptor.octets() * 8;
         if json {
             let object = json!({
@@ -253,7 +253,7 @@ fn print(peers: &[(SocketAddr, Heard)], json: bool) -> Result<()> {
                 "udp_lite": udp_lite,
                 "descriptor_bits": bits,
                 "free_kib": free_kib,
-                "beacons": heard.beacons,
+                "beacons": found.beacons,
             });
             writeln!(text, "{object}")?;
             continue;

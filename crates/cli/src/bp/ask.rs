@@ -46,7 +46,7 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let (count, interval) = (args.count.to_string(), millis(args.interval));
     let (octets, timeout) = (args.size.bytes().to_string(), millis(args.timeout));
-    let asked = [
+    let query = [
         ("to", args.to.as_str()),
         ("count", &count),
         ("interval_ms", &interval),
@@ -55,8 +55,8 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
     ];
     let mut times = Vec::new();
     let mut sent = 0_u32;
-    let mut told = Ok(());
-    client.lines("/ping", &asked, |pong: Pong| {
+    let mut printed = Ok(());
+    client.lines("/ping", &query, |pong: Pong| {
         sent += 1;
         let line = match pong.rtt_us {
             Some(rtt) => format!("{} from {}: {:.3} ms", pong.number, args.to, rtt / 1000.0),
@@ -64,11 +64,11 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
         };
         times.extend(pong.rtt_us);
         if !args.json {
-            told = print(&line);
+            printed = print(&line);
         }
-        told.is_ok()
+        printed.is_ok()
     })?;
-    told?;
+    printed?;
     times.sort_by(f64::total_cmp);
     let text = if args.json {
         json!({
@@ -85,7 +85,7 @@ pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
     } else {
         summary(sent, &times)
     };
-    crate::told(print(&text), times.len() == sent as usize)
+    crate::exit_code(print(&text), times.len() == sent as usize)
 }
 
 /// Last line of a ping, from round trips in microseconds, sorted.
@@ -120,28 +120,29 @@ pub(super) struct TraceArgs {
 pub(super) fn trace(args: &TraceArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let timeout = millis(args.timeout);
-    let asked = [("to", args.to.as_str()), ("timeout_ms", timeout.as_str())];
+    let query = [("to", args.to.as_str()), ("timeout_ms", timeout.as_str())];
     let own: Node = client.get("/node", &[])?;
-    let (mut told, mut arrived, mut is_end_alone) = (Ok(()), false, true);
-    client.lines("/trace", &asked, |report: Report| {
+    let (mut printed, mut arrived, mut is_end_alone) = (Ok(()), false, true);
+    client.lines("/trace", &query, |report: Report| {
         arrived = report.what.iter().any(|what| what == "delivered");
         is_end_alone &= arrived && report.from != own.id;
         let gone = report.what.iter().any(|what| what == "deleted");
         let why = if gone { format!(" ({})", report.reason) } else { String::new() };
         let what = report.what.join(", ");
-        told = print(&format!("{:.3} s  {}: {what}{why}", report.seconds, report.from));
-        told.is_ok() && !arrived && !gone
+        printed = print(&format!("{:.3} s  {}: {what}{why}", report.seconds, report.from));
+        printed.is_ok() && !arrived && !gone
     })?;
-    if !arrived && told.is_ok() {
-        told = print("it was not reported as delivered; nodes report what their [reports] allow");
+    if !arrived && printed.is_ok() {
+        printed =
+            print("it was not reported as delivered; nodes report what their [reports] allow");
     }
-    if arrived && is_end_alone && told.is_ok() {
-        told = print(
+    if arrived && is_end_alone && printed.is_ok() {
+        printed = print(
             "no other node reported; with `reports.forwarding = true` and `reports.reception = true` \
              they do",
         );
     }
-    crate::told(told, arrived)
+    crate::exit_code(printed, arrived)
 }
 
 #[derive(Debug, clap::Args)]
@@ -168,7 +169,7 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
         if let Some(bundles) = &bundles {
             value["held"] = serde_json::to_value(bundles)?;
         }
-        return crate::told(print(&format!("{value:#}")), true);
+        return crate::exit_code(print(&format!("{value:#}")), true);
     }
     let mut text = state(&node);
     for bundle in bundles.iter().flatten() {
@@ -177,7 +178,7 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
             bundle.id, bundle.destination, bundle.octets, bundle.state, bundle.here, bundle.left
         );
     }
-    crate::told(print(&text), true)
+    crate::exit_code(print(&text), true)
 }
 
 fn state(node: &Node) -> String {

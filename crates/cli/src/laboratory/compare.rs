@@ -159,12 +159,12 @@ impl Args {
             matches!(protocol.kind.family(), Family::OverTcp | Family::Bundles)
         };
         let none = !self.protocol.is_empty() && !self.protocol.iter().any(is_over_tcp);
-        let said = [
+        let options = [
             ("--congestion", self.congestion.is_some()),
             ("--tcp-buffers", self.tcp_buffers.is_some()),
             ("--timestamps", self.timestamps.is_some()),
         ];
-        match said.iter().find(|(_, given)| none && *given) {
+        match options.iter().find(|(_, given)| none && *given) {
             Some((option, _)) => {
                 let message = format!(
                     "{option} is for protocols over TCP, such as ftp, and --protocol names none"
@@ -233,7 +233,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         [] => rows.iter().any(is_done),
         _ => rows.iter().all(is_done),
     };
-    crate::told(tell(args, &plan, &rows), succeeded)
+    crate::exit_code(print_results(args, &plan, &rows), succeeded)
 }
 
 /// What was compared and what came of it, for other programs.
@@ -255,7 +255,7 @@ struct Report<'a> {
 }
 
 /// Prints the ranking.
-fn tell(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
+fn print_results(args: &Args, plan: &Plan, rows: &[Row]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if args.json {
         let report = Report {

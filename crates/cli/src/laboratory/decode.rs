@@ -28,14 +28,14 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let asked = args.protocol;
+    let given = args.protocol;
     let mut out = BufWriter::new(io::stdout().lock());
     let is_file = |what: &String| what == STDIN || Path::new(what).exists();
     let whole = if args.what.iter().any(is_file) {
-        files(&args.what, asked, &mut out)?
+        files(&args.what, given, &mut out)?
     } else {
         let bytes = hex(&args.what.join(" "))?;
-        writeln!(out, "{}", one(&bytes, asked)?)?;
+        writeln!(out, "{}", one(&bytes, given)?)?;
         true
     };
     out.flush()?;
@@ -46,14 +46,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 const STDIN: &str = "-";
 
 /// Prints what files hold; whether all of it was PDUs.
-fn files(names: &[String], asked: Option<Language>, out: &mut impl Write) -> anyhow::Result<bool> {
+fn files(names: &[String], given: Option<Language>, out: &mut impl Write) -> anyhow::Result<bool> {
     let mut tally = Tally::default();
     let mut whole = true;
     for name in names {
         if names.len() > 1 {
             writeln!(out, "{name}:")?;
         }
-        whole &= file(name, asked, &mut tally, out)?;
+        whole &= file(name, given, &mut tally, out)?;
     }
     if tally.read < tally.packets {
         let others = tally.packets - tally.read;
@@ -81,7 +81,7 @@ struct Tally {
 /// Prints what one file holds; whether all of it was PDUs.
 fn file(
     name: &str,
-    asked: Option<Language>,
+    given: Option<Language>,
     tally: &mut Tally,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
@@ -98,16 +98,16 @@ fn file(
     let is_text = start.is_ascii() && start != PCAPNG;
     let source = BufReader::new(io::Cursor::new(start).chain(source));
     if is_text {
-        return digits(name, source, asked, out);
+        return digits(name, source, given, out);
     }
-    let language = match asked {
+    let language = match given {
         Some(language) => Some(language),
         // What comes from a pipe can be read once.
         None if !path.is_file() => None,
         None => Some(spoken(path)?),
     };
-    let told = if asked.is_some() { Language::line } else { Language::likely };
-    capture(&mut Capture { name, language, told, tally }, source, out)
+    let describe = if given.is_some() { Language::line } else { Language::likely };
+    capture(&mut Capture { name, language, describe, tally }, source, out)
 }
 
 /// How a pcapng file begins: it alone of the captures begins with ASCII.
@@ -117,7 +117,7 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 fn digits(
     name: &str,
     mut source: impl Read,
-    asked: Option<Language>,
+    given: Option<Language>,
     out: &mut impl Write,
 ) -> anyhow::Result<bool> {
     let mut bytes = Vec::new();
@@ -138,7 +138,7 @@ fn digits(
     for pdu in pdus {
         // It is the file's fault, not the command line's.
         let bytes = hex(pdu.trim()).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-        match one(&bytes, asked) {
+        match one(&bytes, given) {
             Ok(text) => writeln!(out, "{text}")?,
             Err(error) => {
                 whole = false;
@@ -180,7 +180,7 @@ struct Capture<'a> {
     /// The protocol; that of the first datagram that can be read if it is not known yet.
     language: Option<Language>,
     /// How a datagram is told: [`Language::line`], or [`Language::likely`] if the protocol is a guess.
-    told: fn(Language, &[u8]) -> Result<String, DecodeError>,
+    describe: fn(Language, &[u8]) -> Result<String, DecodeError>,
     tally: &'a mut Tally,
 }
 
@@ -199,10 +199,10 @@ fn capture(
         let (from, to) = (datagram.ip.source, datagram.ip.destination);
         let (from_port, to_port) = (datagram.udp.source, datagram.udp.destination);
         write!(out, "{} {from}:{from_port} > {to}:{to_port} ", record.at)?;
-        let reads = |language: &Language| (capture.told)(*language, datagram.data).is_ok();
+        let reads = |language: &Language| (capture.describe)(*language, datagram.data).is_ok();
         capture.language = capture.language.or_else(|| Language::ALL.into_iter().find(reads));
         let language = capture.language.unwrap_or(Language::Cfdp);
-        match (capture.told)(language, datagram.data) {
+        match (capture.describe)(language, datagram.data) {
             Ok(text) => write!(out, "{text}")?,
             Err(error) => {
                 whole = false;
@@ -225,8 +225,8 @@ fn capture(
 }
 
 /// The line about one PDU.
-fn one(bytes: &[u8], asked: Option<Language>) -> anyhow::Result<String> {
-    decode::one(bytes, asked).map_err(anyhow::Error::msg)
+fn one(bytes: &[u8], given: Option<Language>) -> anyhow::Result<String> {
+    decode::one(bytes, given).map_err(anyhow::Error::msg)
 }
 
 /// The bytes of hexadecimal digits, between which spaces, colons and dashes may stand.

@@ -74,11 +74,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.out {
         write(&folder.join("metrics.json"), &metrics)?;
     }
-    crate::told(tell(args.json, &run, &metrics), run.succeeded())
+    crate::exit_code(print_run(args.json, &run, &metrics), run.succeeded())
 }
 
 /// Prints what became of the world.
-pub(crate) fn tell(json: bool, run: &Run, metrics: &str) -> anyhow::Result<()> {
+pub(crate) fn print_run(json: bool, run: &Run, metrics: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if json {
         writeln!(out, "{metrics}")?;
@@ -95,12 +95,12 @@ pub(crate) fn tell(json: bool, run: &Run, metrics: &str) -> anyhow::Result<()> {
 }
 
 fn recorders(args: &Args, scenario: &Scenario) -> anyhow::Result<Recorders> {
-    let beside = |asked: bool, name: &str| {
-        args.out.as_ref().filter(|_| asked).map(|folder| folder.join(name))
+    let in_folder = |is_wanted: bool, name: &str| {
+        args.out.as_ref().filter(|_| is_wanted).map(|folder| folder.join(name))
     };
     let capture = &scenario.capture;
-    let pcap = args.pcap.clone().or_else(|| beside(capture.pcap, "capture.pcapng"));
-    let trace = args.trace.clone().or_else(|| beside(capture.trace, "trace.tsv"));
+    let pcap = args.pcap.clone().or_else(|| in_folder(capture.pcap, "capture.pcapng"));
+    let trace = args.trace.clone().or_else(|| in_folder(capture.trace, "trace.tsv"));
     if (capture.pcap && pcap.is_none()) || (capture.trace && trace.is_none()) {
         tracing::warn!("the scenario asks for recordings; say with --out where they shall go");
     }

@@ -29,8 +29,8 @@ pub(super) fn open(own: &OwnTcp, gateway: &Gateway) -> Result<Tun> {
     std::fs::write(&loose, "0").with_context(|| loose.clone())?;
     for line in lines(device, &mtu.to_string()) {
         let output = Command::new("ip").args(line.split(' ')).output().context("ip")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "ip {line}: {}", said.trim());
+        let message = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ip {line}: {}", message.trim());
     }
     Ok(tun)
 }
@@ -65,6 +65,6 @@ const EBUSY: i32 = 16;
 /// The longest packet of an interface.
 fn mtu(name: &str) -> Result<u64> {
     let output = Command::new("ip").args(["-j", "link", "show", "dev", name]).output()?;
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    told[0]["mtu"].as_u64().with_context(|| format!("ip does not tell the MTU of {name}"))
+    let links: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    links[0]["mtu"].as_u64().with_context(|| format!("ip does not tell the MTU of {name}"))
 }

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let notice = ipv6::settle(&mut gateway);
     let rules = Rules::of(&gateway);
     if args.print_rules {
-        return crate::told(
+        return crate::exit_code(
             io::stdout().write_all(rules.shell(&gateway).as_bytes()).map_err(Into::into),
             true,
         );
@@ -292,9 +292,9 @@ impl<'a, E: Proxy> Running<'a, E> {
                     return Control::Continue;
                 }
                 let over = draining.is_some_and(|until| now >= until || engine.is_idle());
-                let asked = draining.is_none() && stop.load(Ordering::Relaxed);
+                let is_requested = draining.is_none() && stop.load(Ordering::Relaxed);
                 due = now >= next || dump.load(Ordering::Relaxed);
-                if over || asked || due { Control::Stop } else { Control::Continue }
+                if over || is_requested || due { Control::Stop } else { Control::Continue }
             })?;
             let now = self.driver.now();
             if due {
@@ -351,7 +351,7 @@ impl<'a, E: Proxy> Running<'a, E> {
     }
 
     /// Tells how it goes; also to who asked by a signal.
-    fn report(&mut self, asked: bool) {
+    fn report(&mut self, is_requested: bool) {
         let (now, streams) = (self.driver.now(), self.driver.statistics());
         let interface = self.driver.interface();
         let account = self.punctuality.as_ref().map(Punctuality::account);
@@ -361,7 +361,7 @@ impl<'a, E: Proxy> Running<'a, E> {
             self.say(&format!("our own TCP: {}", account.text()));
         }
         let engine = self.driver.engine_mut();
-        if self.args.json.is_some() || asked {
+        if self.args.json.is_some() || is_requested {
             let value =
                 report::value(now, engine, &streams, interface.as_ref().zip(account.as_ref()));
             match &self.args.json {

@@ -164,7 +164,7 @@ pub(super) fn check(path: &Path) -> Result<()> {
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let new = beside(path);
+        let new = temporary(path);
         std::fs::write(&new, "")?;
         std::fs::remove_file(&new)
     };
@@ -178,7 +178,7 @@ pub(super) fn check(path: &Path) -> Result<()> {
     })
 }
 
-fn beside(path: &Path) -> PathBuf {
+fn temporary(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     path.with_file_name(name)
@@ -187,7 +187,7 @@ fn beside(path: &Path) -> PathBuf {
 /// Writes a value into a file, which has either the old content or all of the new one.
 pub(super) fn write(path: &Path, value: &Value) -> Result<()> {
     let written = || -> io::Result<()> {
-        let new = beside(path);
+        let new = temporary(path);
         // In one piece: connections wait meanwhile.
         std::fs::write(&new, format!("{value:#}\n"))?;
         std::fs::rename(&new, path)

@@ -401,7 +401,7 @@ fn run(command: &mut Command, input: Option<&str>) -> Result<()> {
         stdin.write_all(input.as_bytes())?;
     }
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program}: {}", said.trim().replace('\n', "; "));
+    let message = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program}: {}", message.trim().replace('\n', "; "));
     Ok(())
 }

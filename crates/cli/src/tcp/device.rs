@@ -126,8 +126,8 @@ impl Device {
             stdin.write_all(lines.as_bytes())?;
         }
         let output = child.wait_with_output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "ip: {}", said.trim().replace('\n', "; "));
+        let message = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ip: {}", message.trim().replace('\n', "; "));
         Ok(())
     }
 }

@@ -197,8 +197,8 @@ impl Common {
                 Control::Continue
             }
             TunEvent::Indication(indication) => {
-                if let Some(said) = relay.on(now, stack, indication) {
-                    self.say(&said);
+                if let Some(line) = relay.on(now, stack, indication) {
+                    self.say(&line);
                 }
                 Control::Continue
             }

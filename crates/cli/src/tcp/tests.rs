@@ -84,8 +84,8 @@ fn every_option_changes_something() {
 #[test]
 fn the_least_time_out_is_not_above_the_most() {
     let line = Line::try_parse_from(["tcp", "--rto-max", "100 ms"]).unwrap();
-    let said = line.tcp.options().unwrap_err().to_string();
-    assert!(said.contains("--rto-min 200 ms is above --rto-max 100 ms"), "{said}");
+    let message = line.tcp.options().unwrap_err().to_string();
+    assert!(message.contains("--rto-min 200 ms is above --rto-max 100 ms"), "{message}");
     assert_eq!(options("--rto-max|100 ms|--rto-min|100 ms").timeouts.max.as_millis(), 100);
 }
 

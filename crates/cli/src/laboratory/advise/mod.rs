@@ -118,7 +118,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(130));
     };
     let serves = advice.ranking.first().is_some_and(|best| serves(&question, best));
-    crate::told(print(args, &question, &advice), serves)
+    crate::exit_code(print(args, &question, &advice), serves)
 }
 
 /// Whether a transport is known to deliver the file, in time if there is a deadline. Without one,

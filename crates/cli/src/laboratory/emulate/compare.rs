@@ -181,7 +181,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(130));
     }
     let succeeded = kept.done.iter().all(|done| done.outcome.why.is_none());
-    crate::told(tell(&plan, &kept.done), succeeded)
+    crate::exit_code(print_results(&plan, &kept.done), succeeded)
 }
 
 impl Args {
@@ -264,11 +264,11 @@ impl Plan<'_> {
             bar.enable_steady_tick(Duration::from_secs(1));
         }
         let next = AtomicUsize::new(0);
-        let (told, results) = mpsc::channel();
-        let work = &|told: mpsc::Sender<_>| {
+        let (sender, results) = mpsc::channel();
+        let work = &|sender: mpsc::Sender<_>| {
             while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if cancelled.load(Ordering::Relaxed)
-                    || told.send(self.one(case, cancelled)).is_err()
+                    || sender.send(self.one(case, cancelled)).is_err()
                 {
                     return;
                 }
@@ -276,10 +276,10 @@ impl Plan<'_> {
         };
         std::thread::scope(|scope| {
             for _ in 0..self.jobs().min(cases.len()) {
-                let told = told.clone();
-                scope.spawn(move || work(told));
+                let sender = sender.clone();
+                scope.spawn(move || work(sender));
             }
-            drop(told);
+            drop(sender);
             for result in results {
                 // What was stopped in the middle is no result.
                 let done = result.inspect_err(|_| cancelled.store(true, Ordering::Relaxed))?;
@@ -474,7 +474,7 @@ fn parsed<T: std::str::FromStr<Err: std::error::Error + Send + Sync + 'static>>(
     Ok(text.map(|text| text.parse()).transpose()?)
 }
 
-fn tell(plan: &Plan<'_>, done: &[Done]) -> anyhow::Result<()> {
+fn print_results(plan: &Plan<'_>, done: &[Done]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     if plan.args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(done)?)?;

@@ -201,7 +201,7 @@ pub(super) fn remove_dead() {
 }
 
 /// What another command line would mend is wrong usage.
-pub(super) fn told(error: ClientError) -> anyhow::Error {
+pub(super) fn client_error(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Refused { status: 400..500, error } => Usage(error).into(),
         ClientError::Refused { .. } | ClientError::Unreachable { .. } | ClientError::Answer(_) => {
@@ -291,8 +291,8 @@ impl UpArgs {
             return Err(command.exec()).context("starting the world");
         }
         // What it says before it is ready is told here; this has no name that could be left behind.
-        let mut said = tempfile::tempfile()?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said.try_clone()?);
+        let mut messages = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages.try_clone()?);
         let mut child = command.spawn().context("starting the world")?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
@@ -300,16 +300,16 @@ impl UpArgs {
         }
         if line.trim_end() == READY {
             let world: model::World =
-                Client::new(&folder::socket(&folder)).get("/world").map_err(told)?;
+                Client::new(&folder::socket(&folder)).get("/world").map_err(client_error)?;
             let token = || fs::read_to_string(folder.join("token"));
             let listen = world.listen.map(|listen| token().map(|token| (listen, token)));
-            self.tell(&folder, listen.transpose()?)?;
+            self.print_start(&folder, listen.transpose()?)?;
             return Ok(ExitCode::SUCCESS);
         }
         let status = child.wait()?;
         let mut text = String::new();
-        said.rewind()?;
-        said.read_to_string(&mut text)?;
+        messages.rewind()?;
+        messages.read_to_string(&mut text)?;
         io::stderr().write_all(text.as_bytes())?;
         Ok(ended(emu::exit_code(status).max(1)))
     }
@@ -338,7 +338,7 @@ impl UpArgs {
         server.run(&self.name, scenario, (bounds, capture), &world, || {
             if self.foreground {
                 // It goes on where nobody listens.
-                let _ = self.tell(folder, listen);
+                let _ = self.print_start(folder, listen);
                 return Ok(());
             }
             writeln!(io::stdout(), "{READY}")?;
@@ -346,7 +346,7 @@ impl UpArgs {
         })?;
         let world = Arc::into_inner(world).ok_or_else(|| anyhow!("the interface has not ended"))?;
         // It ends a capture, too.
-        let account = self.demands.tell(scenario, &world.stop()?)?;
+        let account = self.demands.account(scenario, &world.stop()?)?;
         Ok(if self.demands.accept(&account) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -361,7 +361,7 @@ impl UpArgs {
     }
 
     /// Says how the world is used.
-    fn tell(&self, folder: &Path, listen: Option<(String, String)>) -> io::Result<()> {
+    fn print_start(&self, folder: &Path, listen: Option<(String, String)>) -> io::Result<()> {
         let socket = folder::socket(folder);
         let name = &self.name;
         let option = if name == NAME { String::new() } else { format!(" --name {name}") };
@@ -387,14 +387,14 @@ impl ExecArgs {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let user = self.user.find()?;
         let client = self.which.client()?;
-        let hosts: Vec<model::Host> = client.get("/hosts").map_err(told)?;
+        let hosts: Vec<model::Host> = client.get("/hosts").map_err(client_error)?;
         let names = || hosts.iter().map(|host| host.name.as_str());
         let host = hosts.iter().find(|host| host.name == self.host).ok_or_else(|| {
             let near = text::did_you_mean(&self.host, names());
             let known = names().collect::<Vec<_>>().join(", ");
             Usage(format!("there is no host {:?}{near} (hosts: {known})", self.host))
         })?;
-        let pid = client.pid().map_err(told)?;
+        let pid = client.pid().map_err(client_error)?;
         let [program, arguments @ ..] = self.program.as_slice() else {
             return Err(Usage("which program?".to_owned()).into());
         };
@@ -425,11 +425,11 @@ impl SetArgs {
             let path = format!("/links/{}", segment(&link));
             if !keys.is_empty() {
                 let keys = Value::from(keys.clone());
-                client.ask(Method::PATCH, &path, Some(&keys)).map_err(told)?;
+                client.ask(Method::PATCH, &path, Some(&keys)).map_err(client_error)?;
             }
             for outage in &outages {
                 let path = format!("{path}/outages");
-                client.ask(Method::POST, &path, Some(outage)).map_err(told)?;
+                client.ask(Method::POST, &path, Some(outage)).map_err(client_error)?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -488,7 +488,7 @@ fn value(key: &str, text: &str) -> anyhow::Result<Value> {
 
 impl StatusArgs {
     fn run(&self) -> anyhow::Result<ExitCode> {
-        let world = self.which.client()?.ask(Method::GET, "/world", None).map_err(told)?;
+        let world = self.which.client()?.ask(Method::GET, "/world", None).map_err(client_error)?;
         let mut out = io::stdout().lock();
         if self.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&world)?)?;

@@ -82,7 +82,7 @@ impl Demands {
     }
 
     /// Tells what the links did, and whether they did it in time.
-    pub(super) fn tell(&self, scenario: &Scenario, report: &Report) -> anyhow::Result<Account> {
+    pub(super) fn account(&self, scenario: &Scenario, report: &Report) -> anyhow::Result<Account> {
         let account = Account::new(scenario, report, &self.bounds(scenario));
         if let Some(path) = &self.report {
             let text = serde_json::to_string_pretty(&account)? + "\n";

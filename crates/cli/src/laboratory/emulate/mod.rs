@@ -337,7 +337,7 @@ impl Work {
         }
         let status = self.carry_out(&world, user.as_ref(), leads_on);
         let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
-        let account = self.demands.tell(&self.scenario, &world.stop()?)?;
+        let account = self.demands.account(&self.scenario, &world.stop()?)?;
         let status = status?;
         captured?;
         Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })

@@ -28,5 +28,5 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let state = missing.unwrap_or_else(|| "here".to_owned());
         table.add_row([adapter.name, adapter.about, state]);
     }
-    crate::told(writeln!(io::stdout(), "{table}").map_err(Into::into), true)
+    crate::exit_code(writeln!(io::stdout(), "{table}").map_err(Into::into), true)
 }

@@ -14,7 +14,7 @@ use service::http::{Client, Method};
 use testbed::emulation;
 use transport::quantity::{Size, Span};
 
-use super::control::{Which, told};
+use super::control::{Which, client_error};
 use crate::laboratory::simulate;
 use crate::{Usage, transfer};
 
@@ -67,16 +67,16 @@ impl Args {
     /// Runs the command.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let client = self.which.client()?;
-        let asked = serde_json::to_value(self.request()?)?;
+        let request = serde_json::to_value(self.request()?)?;
         let stop = transfer::stop_flag()?;
-        let begun = client.ask(Method::POST, "/transfers", Some(&asked)).map_err(told)?;
+        let begun = client.ask(Method::POST, "/transfers", Some(&request)).map_err(client_error)?;
         let Transfer { id, .. } = serde_json::from_value(begun)?;
         let path = format!("/transfers/{id}");
         let done = follow(&client, &path, &stop)?;
         if self.json {
             writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&done)?)?;
         } else {
-            tell(&done)?;
+            print_end(&done)?;
         }
         Ok(match done.state {
             TransferState::Completed => ExitCode::SUCCESS,
@@ -117,24 +117,24 @@ fn follow(
     path: &str,
     stop: &std::sync::atomic::AtomicBool,
 ) -> anyhow::Result<Transfer> {
-    let mut asked = false;
+    let mut is_cancelled = false;
     loop {
-        let now: Transfer = client.get(path).map_err(told)?;
+        let now: Transfer = client.get(path).map_err(client_error)?;
         match now.state {
             TransferState::Running => {}
             TransferState::Completed | TransferState::Failed | TransferState::Stopped => {
                 return Ok(now);
             }
         }
-        if stop.load(Ordering::Relaxed) && !asked {
-            client.ask(Method::DELETE, path, None).map_err(told)?;
-            asked = true;
+        if stop.load(Ordering::Relaxed) && !is_cancelled {
+            client.ask(Method::DELETE, path, None).map_err(client_error)?;
+            is_cancelled = true;
         }
         thread::sleep(LOOK);
     }
 }
 
-fn tell(done: &Transfer) -> anyhow::Result<()> {
+fn print_end(done: &Transfer) -> anyhow::Result<()> {
     if let Some(result) = &done.result {
         writeln!(io::stdout(), "{}", simulate::table(std::slice::from_ref(result)))?;
     }

@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     line.clear();
     let run = ran?;
     let captured = if captures.is_some() { super::end_capture(&world) } else { Ok(()) };
-    let emulator = args.demands.tell(&scenario, &world.stop()?)?;
+    let emulator = args.demands.account(&scenario, &world.stop()?)?;
     let succeeded = run.succeeded() && args.demands.accept(&emulator);
     let emulated = Emulated { run, emulator };
     let metrics = serde_json::to_string_pretty(&emulated)?;
@@ -71,13 +71,13 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         simulate::write(&folder.join("metrics.json"), &metrics)?;
     }
     captured?;
-    crate::told(simulate::tell(args.json, &emulated.run, &metrics), succeeded)
+    crate::exit_code(simulate::print_run(args.json, &emulated.run, &metrics), succeeded)
 }
 
 /// Where packets are captured to: where the user says, or beside the results if the scenario asks.
 fn captures(args: &RunArgs, scenario: &Scenario) -> Option<PathBuf> {
-    let beside = args.out.as_ref().filter(|_| scenario.capture.pcap);
-    args.recording.pcap.clone().or_else(|| beside.map(|folder| folder.join("captures")))
+    let out = args.out.as_ref().filter(|_| scenario.capture.pcap);
+    args.recording.pcap.clone().or_else(|| out.map(|folder| folder.join("captures")))
 }
 
 /// A line that says how far the world has come, on a terminal.

@@ -130,8 +130,8 @@ impl RunArgs {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
-        Command::List => crate::told(list(), true),
-        Command::Show(args) => crate::told(show(args), true),
+        Command::List => crate::exit_code(list(), true),
+        Command::Show(args) => crate::exit_code(show(args), true),
         Command::Run(args) => go(args),
         Command::Report(args) => python::report(args),
         Command::Claims(args) => python::claims(args),
@@ -207,8 +207,8 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
         drop(journal);
         return python::run_on(address, args, &folder);
     }
-    let told = || format!("cannot write the results in {}", folder.display());
-    results::keep_study(&folder, &study, &source).with_context(told)?;
+    let context = || format!("cannot write the results in {}", folder.display());
+    results::keep_study(&folder, &study, &source).with_context(context)?;
     let cancelled = stop_flag()?;
     let bar = show::progress(jobs.len() as u64, "runs");
     let (old, failed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -226,7 +226,7 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     };
     let of = Of { study: &study, name: &name, edition_name, edition };
     let complete = selection.is_all() && all.jobs.len() == jobs.len();
-    of.write(&folder, &all, complete).with_context(told)?;
+    of.write(&folder, &all, complete).with_context(context)?;
     let left_out = jobs.len() - all.jobs.len();
     if left_out > 0 {
         let message = "are of what the emulator has no program for, and were left out";
@@ -239,11 +239,11 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     tell_of_failures(&all)?;
     let (total, old, failed) = (all.done.len(), old.into_inner(), failed.into_inner());
-    let said = format!(
+    let text = format!(
         "{total} runs, {old} of them done before; {failed} without success\n{}",
         folder.display()
     );
-    crate::told(writeln!(io::stderr(), "{said}").map_err(Into::into), true)
+    crate::exit_code(writeln!(io::stderr(), "{text}").map_err(Into::into), true)
 }
 
 /// Cells that are named of those in which runs failed.
@@ -261,8 +261,9 @@ fn tell_of_failures(all: &Finished<'_>) -> anyhow::Result<()> {
         *runs += 1;
         if !done.succeeded() {
             *failed += 1;
-            let mut said = done.transfers.iter().filter_map(|transfer| transfer.failure.as_deref());
-            *why = why.or_else(|| said.next());
+            let mut failures =
+                done.transfers.iter().filter_map(|transfer| transfer.failure.as_deref());
+            *why = why.or_else(|| failures.next());
         }
     }
     let bad: Vec<_> = cells.iter().filter(|(_, (_, failed, _))| *failed > 0).collect();

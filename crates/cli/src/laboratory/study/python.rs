@@ -88,8 +88,8 @@ pub(super) fn run_on(
 fn interpreter() -> PathBuf {
     let active = || env::var_os("VIRTUAL_ENV").map(|e| PathBuf::from(e).join("bin/python"));
     let made = || Some(PathBuf::from(".venv/bin/python")).filter(|python| python.exists());
-    let told = env::var_os("SLOWLIGHT_PYTHON").map(PathBuf::from);
-    told.or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
+    let given = env::var_os("SLOWLIGHT_PYTHON").map(PathBuf::from);
+    given.or_else(active).or_else(made).unwrap_or_else(|| "python3".into())
 }
 
 /// Runs a module, once another is known to be there with all that it needs.

@@ -67,12 +67,12 @@ pub(super) fn explain(done: &[Done]) -> io::Result<()> {
         "{identical} files arrived with the SHA-256 of the one sent; {measured} tools measured only; {} failed",
         done.len() - identical - measured
     )?;
-    let mut said = BTreeSet::new();
+    let mut printed = BTreeSet::new();
     for Done { case, outcome, doubts } in done {
         let place = head((&case.delay, &case.per));
-        let told = outcome.why.iter().chain(doubts.iter().take(1));
+        let text = outcome.why.iter().chain(doubts.iter().take(1));
         for why in
-            told.filter(|why| said.insert((case.what.clone(), place.clone(), (*why).clone())))
+            text.filter(|why| printed.insert((case.what.clone(), place.clone(), (*why).clone())))
         {
             let mark = if outcome.why.as_ref() == Some(why) { "" } else { "? " };
             writeln!(err, "{mark}{} ({place}, seed {}): {why}", case.what, case.seed)?;
@@ -103,12 +103,12 @@ mod tests {
     #[test]
     fn a_cell_has_the_median_and_what_failed() {
         let runs = [run(Some(1e6), 1), run(Some(3e6), 2), run(Some(2e6), 3), run(None, 4)];
-        let told = |runs: &[Done]| cell(&runs.iter().collect::<Vec<_>>());
-        assert_eq!(told(&runs), "2.00 (1 of 4 failed)");
-        assert_eq!(told(&runs[..2]), "2.00", "between the two");
-        assert_eq!(told(&runs[3..]), "failed");
+        let text = |runs: &[Done]| cell(&runs.iter().collect::<Vec<_>>());
+        assert_eq!(text(&runs), "2.00 (1 of 4 failed)");
+        assert_eq!(text(&runs[..2]), "2.00", "between the two");
+        assert_eq!(text(&runs[3..]), "failed");
         let doubted = Done { doubts: vec!["late".to_owned()], ..run(Some(1e6), 1) };
-        assert_eq!(told(&[doubted]), "1.00?");
+        assert_eq!(text(&[doubted]), "1.00?");
         let order = ["scp".to_owned()];
         let shown = table(&order, &[(&None, &None)], &runs).to_string();
         assert!(shown.contains("this link") && shown.contains("2.00"), "{shown}");
