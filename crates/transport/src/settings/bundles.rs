@@ -327,8 +327,7 @@ impl BundlesSettings {
             tcpcl.apply(&mut config.tcpcl)?;
         }
         if let Some(tcp) = &self.tcp {
-            let applied = tcp.apply(&mut config.streams.options);
-            applied.map_err(|error| error.below("tcp"))?;
+            tcp.apply_at("tcp", &mut config.streams.options)?;
         }
         if let Some(ltpcl) = &self.ltpcl {
             ltpcl.apply(&mut config.ltpcl)?;

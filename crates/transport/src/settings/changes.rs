@@ -27,6 +27,15 @@ impl<C: Settings + Default> Changes<C> {
         apply::apply(&self.table, config, "").map_err(SpecError::invalid)
     }
 
+    /// Changes `config` by the table at `path`, which messages name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Changes::apply`].
+    pub fn apply_at(&self, path: &str, config: &mut C) -> Result<(), SpecError> {
+        apply::apply(&self.table, config, path).map_err(SpecError::invalid)
+    }
+
     /// Changes `config` as the file at `path` says.
     ///
     /// # Errors

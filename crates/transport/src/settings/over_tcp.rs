@@ -224,9 +224,7 @@ impl OverTcpSettings {
             let applied = bets.apply(&mut config.streams.best_effort);
             applied.map_err(|error| error.below("bets"))?;
         }
-        self.tcp.as_ref().map_or(Ok(()), |tcp| {
-            tcp.apply(&mut config.streams.options).map_err(|error| error.below("tcp"))
-        })
+        self.tcp.as_ref().map_or(Ok(()), |tcp| tcp.apply_at("tcp", &mut config.streams.options))
     }
 
     fn apply_scps(&self, ftp: &mut ftp::Config) -> Result<(), SpecError> {
