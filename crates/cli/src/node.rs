@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let waker = Waker::new()?;
     let mut store = open(&spec.store, &waker)?;
     // What the engines of layers work on; those of LTP become payloads under the names that they have.
-    for kind in [Kind::Saratoga, Kind::Norm] {
+    for kind in ["saratoga", "norm"].into_iter().filter_map(Kind::named) {
         session::sweep(&mut store, kind)?;
     }
     // Before the node: a socket that another node has is told at once.

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use engine::{FileName, PathId, PathInfo, PathKind};
 use proto::ltpt::Otherwise;
 use transport::overlay::Overlay;
-use transport::protocol::Kind;
 use transport::quantity::Size;
 use transport::text::SpecError;
 use transport::{Configuration, SendRequest};
@@ -231,8 +230,7 @@ impl Cast<'_> {
     fn next_engines(&self, name: &str) -> Result<BTreeMap<u64, u64>, SpecError> {
         let mut routes = BTreeMap::new();
         let entity = |name: &str| self.scenario.nodes[name].entity.ok_or_else(|| unresolved(name));
-        let is_passed_on =
-            |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind == Kind::LtpT);
+        let is_passed_on = |t: &&Transfer| t.protocol.as_ref().is_some_and(|p| p.kind.has_relays());
         for transfer in self.scenario.transfers.iter().filter(is_passed_on) {
             for Hop { next, to, .. } in transfer.ways().flat_map(hops).filter(|hop| hop.at == name)
             {

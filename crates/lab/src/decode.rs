@@ -3,33 +3,25 @@
 use std::fmt;
 use std::str::FromStr;
 
-use transport::protocol::{Family, Protocol};
+use transport::dissect::{self, Dissector};
+use transport::protocol::Protocol;
 use transport::text::SpecError;
-use wire::cfdp::Pdu;
-use wire::ltp::Segment;
-use wire::{DecodeError, norm, saratoga};
+use wire::DecodeError;
 
-/// A protocol whose PDUs can be told.
+/// A protocol whose datagrams can be read alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// CFDP.
-    Cfdp,
-    /// LTP.
-    Ltp,
-    /// Saratoga.
-    Saratoga,
-    /// NORM.
-    Norm,
+pub struct Language(&'static Dissector);
+
+impl Default for Language {
+    /// The one that is tried first.
+    fn default() -> Self {
+        Self(dissect::ALL[0])
+    }
 }
 
 impl fmt::Display for Language {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cfdp => "CFDP",
-            Self::Ltp => "LTP",
-            Self::Saratoga => "Saratoga",
-            Self::Norm => "NORM",
-        })
+        self.0.fmt(f)
     }
 }
 
@@ -38,22 +30,20 @@ impl FromStr for Language {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let pieces =
-            |what| SpecError::invalid(format!("{what} over TCP, which is not put together here"));
-        match text.parse::<Protocol>()?.kind.on_the_wire() {
-            Family::Cfdp => Ok(Self::Cfdp),
-            Family::Ltp | Family::CfdpLtp => Ok(Self::Ltp),
-            Family::Saratoga => Ok(Self::Saratoga),
-            Family::Norm => Ok(Self::Norm),
-            Family::OverTcp => Err(pieces("FTP is text")),
-            Family::Bundles => Err(pieces("bundles come in pieces")),
-        }
+        let kind = text.parse::<Protocol>()?.kind;
+        let readable = kind.dissector().filter(|dissector| dissector.line.is_some());
+        readable.map(Self).ok_or_else(|| {
+            let what = if kind.has_nodes() { "bundles come in pieces" } else { "FTP is text" };
+            SpecError::invalid(format!("{what} over TCP, which is not put together here"))
+        })
     }
 }
 
 impl Language {
     /// All of them, in the order in which they are tried.
-    pub const ALL: [Self; 4] = [Self::Cfdp, Self::Ltp, Self::Saratoga, Self::Norm];
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> + Clone {
+        dissect::ALL.iter().copied().filter(|dissector| dissector.line.is_some()).map(Self)
+    }
 
     /// One line about a datagram.
     ///
@@ -61,70 +51,28 @@ impl Language {
     ///
     /// What is wrong with it.
     pub fn line(self, datagram: &[u8]) -> Result<String, DecodeError> {
-        match self {
-            Self::Cfdp => Pdu::decode(datagram).map(|pdu| pdu.to_string()),
-            Self::Ltp => Segment::decode(datagram).map(|segment| segment.to_string()),
-            Self::Saratoga => match saratoga::Packet::decode(datagram) {
-                // Which version a packet is of stands in its first bits.
-                Err(error) => saratoga::v0::Packet::decode(datagram)
-                    .map(|packet| format!("version 0 {packet}"))
-                    .map_err(|_| error),
-                Ok(packet) => Ok(packet.to_string()),
-            },
-            Self::Norm => norm::Message::decode(datagram).map(|message| message.to_string()),
-        }
+        self.0.line(datagram)
     }
 
-    /// The same where the protocol is only guessed: what almost any octets could be counts for
+    /// The same where the protocol is only guessed: what almost any bytes could be counts for
     /// nothing.
     ///
     /// # Errors
     ///
     /// What is wrong with it, or that it could be anything.
     pub fn likely(self, datagram: &[u8]) -> Result<String, DecodeError> {
-        match self {
-            Self::Cfdp | Self::Ltp => {}
-            Self::Saratoga => {
-                // A PDU of CFDP may begin as a beacon does, whose name takes all that follows.
-                let name = match saratoga::Packet::decode(datagram) {
-                    Ok(saratoga::Packet::Beacon(beacon)) => Some(beacon.eid),
-                    Ok(_) => None,
-                    Err(_) => match saratoga::v0::Packet::decode(datagram) {
-                        Ok(saratoga::v0::Packet::Beacon(beacon)) => Some(beacon.eid),
-                        Ok(_) | Err(_) => None,
-                    },
-                };
-                if name.is_some_and(|name| !is_text(name)) {
-                    return Err(DecodeError::invalid(0, "a beacon whose name is no text"));
-                }
-            }
-            Self::Norm => match norm::Message::decode(datagram)?.body {
-                norm::Body::Report(_) | norm::Body::Command(norm::Command::Other { .. }) => {
-                    return Err(DecodeError::invalid(0, "a message without a defined form"));
-                }
-                norm::Body::Info(_)
-                | norm::Body::Data(_)
-                | norm::Body::Command(_)
-                | norm::Body::Nack(_)
-                | norm::Body::Ack(_) => {}
-            },
-        }
-        self.line(datagram)
+        self.0.likely(datagram)
     }
-}
-
-fn is_text(octets: &[u8]) -> bool {
-    std::str::from_utf8(octets).is_ok_and(|text| !text.chars().any(char::is_control))
 }
 
 /// How many datagrams each protocol can read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Votes([u64; Language::ALL.len()]);
+pub struct Votes([u64; dissect::ALL.len()]);
 
 impl Votes {
     /// Counts a datagram.
     pub fn hear(&mut self, datagram: &[u8]) {
-        for (count, language) in self.0.iter_mut().zip(Language::ALL) {
+        for (count, language) in self.0.iter_mut().zip(Language::all()) {
             *count += u64::from(language.likely(datagram).is_ok());
         }
     }
@@ -133,8 +81,9 @@ impl Votes {
     #[must_use]
     pub fn most(&self) -> Language {
         // `max_by_key` takes the last of equals.
-        let best = Language::ALL.into_iter().zip(self.0).rev().max_by_key(|(_, count)| *count);
-        best.map_or(Language::Cfdp, |(language, _)| language)
+        let counted: Vec<_> = Language::all().zip(self.0).collect();
+        let best = counted.into_iter().rev().max_by_key(|(_, count)| *count);
+        best.map_or_else(Language::default, |(language, _)| language)
     }
 }
 
@@ -148,7 +97,7 @@ pub fn one(bytes: &[u8], asked: Option<Language>) -> Result<String, String> {
         Some(_) => language.line(bytes),
         None => language.likely(bytes),
     };
-    let tried = asked.map_or(Language::ALL.to_vec(), |language| vec![language]);
+    let tried = asked.map_or_else(|| Language::all().collect(), |language| vec![language]);
     let mut reasons = Vec::new();
     for language in &tried {
         match told(language) {

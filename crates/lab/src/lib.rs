@@ -9,7 +9,6 @@ pub mod cast;
 pub mod compare;
 pub mod content;
 pub mod decode;
-pub mod describe;
 pub mod groups;
 pub mod link_spec;
 pub mod metrics;

@@ -150,7 +150,7 @@ impl Seen {
         // That the first waypoint has the file does not mean that the receiver has it. By LTP-T nobody says more.
         let by_report = at_sender && transfer.overlay == Some(Overlay::Sfo);
         let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
-        let by_first = at_sender && kind == Some(Kind::LtpT) && !transfer.via.is_empty();
+        let by_first = at_sender && kind.is_some_and(Kind::has_relays) && !transfer.via.is_empty();
         let of_transfer = self.ends.iter().filter(|(_, at, end)| {
             *at == host
                 && end.at_sender == at_sender

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use transport::adapter::Adapter;
 use transport::overlay::Overlay;
-use transport::protocol::Kind;
+use transport::protocol::Protocol;
 use transport::settings::Settings;
 use transport::text::SpecError;
 
@@ -86,14 +86,14 @@ pub(crate) fn settle(
     nodes: &mut BTreeMap<String, Node>,
 ) -> Result<(), SpecError> {
     for transfer in transfers.iter().filter(|transfer| !transfer.via.is_empty()) {
-        let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+        let kind = transfer.protocol.as_ref().unwrap_or(&Protocol::default()).kind;
         if !kind.hands_on() {
             return Err(SpecError::invalid(format!(
                 "waypoints hand on what comes by CFDP, by ltp-t or as bundles, not by {}",
                 kind.name()
             )));
         }
-        if kind == Kind::LtpT {
+        if kind.has_relays() {
             // The engines are told their routes when they are made.
             continue;
         }
@@ -153,6 +153,6 @@ fn settings_of<T: Default>(
     change: impl FnOnce(&dyn Adapter, &mut Settings) -> Result<T, SpecError>,
 ) -> Result<T, SpecError> {
     let Some(node) = nodes.get_mut(name) else { return Ok(T::default()) };
-    let kind = node.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
+    let kind = node.protocol.as_ref().unwrap_or(&Protocol::default()).kind;
     change(kind.adapter(), node.mib.get_or_insert_default())
 }

@@ -1,6 +1,6 @@
 //! One world, from its beginning to its end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use sim::{Action, HostConfig, HostId, Limit, LinkId, Outcome, TraceRow, World};
 use thiserror::Error;
 use transport::Event;
 use transport::bundles::BundleMetrics;
+use transport::dissect;
 use transport::files;
-use transport::protocol::Family;
 use transport::text::SpecError;
 
 use crate::cast::{self, Part, Way, unresolved};
@@ -126,9 +126,8 @@ pub fn refuse_streams(scenario: &Scenario) -> Result<(), SpecError> {
         )));
     }
     let is_stream = |transfer: &Transfer| {
-        let family = transfer.protocol.as_ref().map(|protocol| protocol.kind.family());
-        let is_stream = matches!(family, Some(Family::OverTcp | Family::Bundles));
-        transfer.tool.is_none() && is_stream
+        let protocol = transfer.protocol.as_ref();
+        transfer.tool.is_none() && protocol.is_some_and(|protocol| !protocol.kind.has_sockets())
     };
     let Some(index) = scenario.transfers.iter().position(is_stream) else { return Ok(()) };
     Err(SpecError::invalid(format!(
@@ -350,9 +349,10 @@ impl<'a> Stage<'a> {
         let trace = Arc::new(Mutex::new(TraceFile { sink, error: None }));
         let lines = Arc::clone(&trace);
         let spoken = scenario.nodes.values().filter_map(|node| node.protocol.as_ref());
-        let families: BTreeSet<_> = spoken.map(|protocol| protocol.kind.on_the_wire()).collect();
-        let families: Vec<_> = families.into_iter().collect();
-        let describe = move |datagram: &[u8]| crate::describe::describe(&families, datagram);
+        let spoken: Vec<_> = spoken.filter_map(|protocol| protocol.kind.dissector()).collect();
+        let known = dissect::ALL.iter().copied().filter(|one| spoken.contains(one));
+        let known: Vec<_> = known.collect();
+        let describe = move |datagram: &[u8]| dissect::describe(&known, datagram);
         self.world.trace(describe, move |row| {
             lines.lock().unwrap_or_else(PoisonError::into_inner).line(row);
         });

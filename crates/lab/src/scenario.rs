@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use transport::files;
 use transport::mib::Class;
 use transport::overlay::Overlay;
-use transport::protocol::{Carried, Kind, Protocol};
+use transport::protocol::{Carried, Protocol};
 use transport::quantity::{Probability, Rate, Size, Span};
 use transport::records::{Files, Record};
 use transport::settings::{PepSettings, Settings};
@@ -275,8 +275,8 @@ impl Scenario {
     /// protocol, which for plain `cfdp` is what the sender's MIB says of the receiver.
     #[must_use]
     pub fn class(&self, transfer: &Transfer, receiver: &str) -> Class {
-        let kind = transfer.protocol.as_ref().map_or(Kind::Cfdp, |protocol| protocol.kind);
-        if kind == Kind::Cfdp1 {
+        let kind = transfer.protocol.as_ref().unwrap_or(&Protocol::default()).kind;
+        if !kind.leaves_class_to_mib() {
             return kind.class();
         }
         let mib = self.nodes.get(&transfer.from).and_then(|node| node.mib.as_ref());

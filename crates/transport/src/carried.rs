@@ -26,11 +26,21 @@ impl Default for CfdpLtpConfig {
     }
 }
 
-/// An entity whose PDUs another protocol carries: that repeats what is lost, so that class 1 is enough.
+/// An entity whose PDUs another protocol carries: that retransmits what is lost, so that class 1 is
+/// enough.
 pub(crate) fn carried_cfdp() -> cfdp::Config {
-    let mode = wire::cfdp::TransmissionMode::Unacknowledged;
-    let default_remote = cfdp::Remote { mode, ..cfdp::Remote::default() };
-    cfdp::Config { default_remote, ..cfdp::Config::default() }
+    of_class_1(cfdp::Config::default())
+}
+
+fn of_class_1(mut config: cfdp::Config) -> cfdp::Config {
+    config.default_remote.mode = wire::cfdp::TransmissionMode::Unacknowledged;
+    config
+}
+
+/// The same with the profile that a stack gives to CFDP.
+pub(crate) fn profiled_cfdp(protocol: &Protocol) -> cfdp::Config {
+    let profile = protocol.layers.get(protocol.kind.layers()[0].name);
+    of_class_1(profile.and_then(|name| cfdp::profile(name)).unwrap_or_default())
 }
 
 /// Transfers of an entity over another protocol that are under way, as
@@ -55,8 +65,11 @@ pub fn cfdp_ltp_config(protocol: &Protocol) -> Result<CfdpLtpConfig, SpecError> 
     // The PDUs of a window in each direction.
     let ut::Config { pdu_max, limits, .. } = ut::Config::default();
     ltp.limits.units_total = ltp.limits.units_total.max(2 * pdu_max * limits.window);
-    let below = ut::LtpConfig { ltp, ..ut::LtpConfig::default() };
-    Ok(CfdpLtpConfig { below, ..CfdpLtpConfig::default() })
+    let mut below = ut::LtpConfig { ltp, ..ut::LtpConfig::default() };
+    if !protocol.kind.is_reliable() {
+        below.color = ut::Color::Green;
+    }
+    Ok(CfdpLtpConfig { cfdp: profiled_cfdp(protocol), below, ..CfdpLtpConfig::default() })
 }
 
 /// A request to send a file by CFDP.

@@ -26,7 +26,7 @@
 //! [`Transport::is_ready`] is `false` until the records of an earlier process were read.
 //!
 //! What a protocol has, for checks of options, is in [`Kind`](crate::protocol::Kind): `is_entity`,
-//! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spool_prefixes` and others. No
+//! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No
 //! user matches on a protocol.
 //!
 //! **Operations that only some protocols have** return [`RequestError::unsupported`] by default.

@@ -8,6 +8,7 @@ pub mod bundles;
 pub mod carried;
 pub mod contact_plan;
 pub mod contract;
+pub mod dissect;
 pub mod event;
 pub mod files;
 pub mod mib;

@@ -11,25 +11,9 @@ use proto::stack;
 use proto::{ftp, tcp};
 use serde::{Deserialize, Serialize};
 
-use crate::bundles;
-use crate::protocol::{Family, Kind, Protocol};
+use crate::protocol::Protocol;
 use crate::settings::tcp::{Congestion, TcpBuffers};
 use crate::text::SpecError;
-
-/// The port at which a server of a scenario listens unless it is told otherwise; nothing of
-/// protocols that do not run over TCP.
-pub fn port(kind: Kind) -> Option<u16> {
-    match kind.program() {
-        Some(Tool::Scp | Tool::Sftp | Tool::Rsync) => Some(22),
-        Some(Tool::RsyncDaemon) => Some(873),
-        Some(Tool::Telnet) => Some(23),
-        // That of the reference implementation, beside a server of FTP.
-        None if kind.is_scps_fp() => Some(2121),
-        None if kind.family() == Family::Bundles => Some(bundles::PORT),
-        None if kind.family() == Family::OverTcp => Some(21),
-        None => None,
-    }
-}
 
 /// Times in seconds for which buffers, and not the congestion window, stopped a sender of TCP,
 /// summed over its connections.
@@ -181,6 +165,6 @@ pub fn config(protocol: &Protocol) -> Result<OverTcpConfig, SpecError> {
         let releases = Version::ALL.iter().map(|version| version.name());
         let releases = releases.filter(|_| protocol.kind.program().is_some());
         let known: Vec<_> = releases.chain(OverTcpConfig::profiles()).collect();
-        crate::adapter::no_profile(protocol, name, &known)
+        crate::adapter::no_profile(protocol.kind.name(), name, &known)
     })
 }

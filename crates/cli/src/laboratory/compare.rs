@@ -15,7 +15,7 @@ use lab::preset::Preset;
 use lab::stats::Summary;
 use serde::Serialize;
 use transport::SpecError;
-use transport::protocol::{Carried, Family, Kind, Protocol};
+use transport::protocol::{Carried, Kind, Protocol};
 use transport::quantity::Window;
 use transport::quantity::{Size, Span};
 use transport::records::Record;
@@ -155,9 +155,8 @@ impl Args {
 
     /// Whether what was said of TCP is for any of the protocols that were named.
     fn check(&self) -> anyhow::Result<()> {
-        let is_over_tcp = |protocol: &Protocol| {
-            matches!(protocol.kind.family(), Family::OverTcp | Family::Bundles)
-        };
+        let is_over_tcp =
+            |protocol: &Protocol| protocol.kind.runs_over_tcp() || protocol.kind.has_nodes();
         let none = !self.protocol.is_empty() && !self.protocol.iter().any(is_over_tcp);
         let options = [
             ("--congestion", self.congestion.is_some()),
@@ -178,14 +177,14 @@ impl Args {
     fn plan(&self) -> anyhow::Result<Plan> {
         self.check()?;
         let (name, content) = self.content()?;
-        let is_usual = |kind: &&Kind| {
+        let is_usual = |kind: &Kind| {
             kind.is_reliable()
                 && kind.program().is_none()
                 && kind.carries() == Carried::File
                 // Bundles have been sent over each of their layers already.
-                && kind.carried().is_none()
+                && !kind.is_entity_in_bundles()
         };
-        let every = || Kind::ALL.iter().filter(is_usual).copied();
+        let every = || Kind::all().filter(is_usual);
         let protocols = match self.protocol.as_slice() {
             [] => every().map(Protocol::plain).collect(),
             some => some.to_vec(),

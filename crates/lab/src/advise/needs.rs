@@ -1,6 +1,6 @@
 //! Which transports serve a question, and what distinguishes those that do it equally well.
 
-use transport::protocol::{Carried, Family, Kind, Protocol};
+use transport::protocol::{Carried, Kind, Protocol};
 use transport::text::SpecError;
 
 use super::Question;
@@ -14,20 +14,18 @@ use super::Question;
 pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     let Question { has_return, receivers, relay, .. } = question;
     let admits = |kind: &Kind| {
-        let is_file = kind.carries() == Carried::File && *kind != Kind::Telnet;
+        let is_file = kind.carries() == Carried::File && !kind.is_typed();
         // Without a return link none can retransmit, and one that tries never ends; parity needs none.
-        let is_whole = kind.is_reliable() == *has_return || *kind == Kind::NormFec;
+        let is_whole = kind.is_reliable() == *has_return || kind.is_coded();
         let forwards = !relay || kind.hands_on();
         // What carries CFDP below it is compared by itself, and this adds only CFDP's headers; over
         // relays it is another story.
-        let is_plain = *relay || kind.carried().is_none();
+        let is_plain = *relay || !kind.is_entity_in_bundles();
         // Bundles and blocks go to one receiver at a time, over paths that are made for it.
-        let to_many = *receivers == 1 || kind.family() != Family::Bundles;
+        let to_many = *receivers == 1 || !kind.has_nodes();
         is_file && is_whole && forwards && is_plain && to_many
     };
-    let all: Vec<_> = Kind::ALL
-        .iter()
-        .copied()
+    let all: Vec<_> = Kind::all()
         .filter(admits)
         .flat_map(|kind| profiles(kind, question.is_controlled()))
         .collect();
@@ -37,39 +35,26 @@ pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     Ok(all)
 }
 
-/// The profiles of a protocol that are candidates: of FTP the two congestion controls that kernels
+/// Profiles of a protocol that are candidates: of FTP the two congestion controls that kernels
 /// have, and on shared paths the rate control of protocols that have one.
 fn profiles(kind: Kind, is_shared: bool) -> Vec<Protocol> {
-    let with = |profile: &str| Protocol { kind, profile: Some(profile.to_owned()) };
-    let plain = Protocol::plain(kind);
-    if kind == Kind::Ftp {
-        vec![with("cubic"), with("bbr")]
-    } else if kind == Kind::Norm && is_shared {
-        vec![plain, with("cc")]
-    } else if kind == Kind::Saratoga && is_shared {
-        vec![plain, with("tfrc")]
-    } else {
-        vec![plain]
-    }
+    let with = |profile: Option<&str>| match profile {
+        Some(profile) => Protocol::with_profile(kind, profile),
+        None => Protocol::plain(kind),
+    };
+    kind.tried_profiles(is_shared).into_iter().map(with).collect()
 }
 
 /// Whether a transport slows down where others use the path too.
 #[must_use]
 pub fn is_controlled(protocol: &Protocol) -> bool {
-    let profile = protocol.profile.as_deref();
-    match protocol.kind.family() {
-        Family::OverTcp => true,
-        Family::Bundles => protocol.kind.runs_over_tcp(),
-        Family::Norm => profile == Some("cc"),
-        Family::Saratoga => profile == Some("tfrc"),
-        Family::Cfdp | Family::Ltp | Family::CfdpLtp => false,
-    }
+    protocol.is_controlled()
 }
 
 /// Whether its receiver can hand over the bytes of a file in their order while they arrive.
 #[must_use]
 pub fn streams(protocol: &Protocol) -> bool {
-    matches!(protocol.kind.family(), Family::OverTcp | Family::Norm)
+    protocol.kind.is_in_order()
 }
 
 /// Means to run a transport between real hosts.
@@ -86,14 +71,14 @@ pub enum Deployment {
 /// Means to run this transport between real hosts, some of which store and forward if `relay`.
 #[must_use]
 pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
-    match protocol.kind.family() {
+    let kind = protocol.kind;
+    if kind.has_nodes() {
+        Deployment::Nodes
+    } else if !kind.has_sockets() || relay && kind.has_overlay() {
         // No command starts a transfer by CFDP's store-and-forward overlay.
-        Family::Cfdp if relay => Deployment::Simulator,
-        Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => {
-            Deployment::Commands
-        }
-        Family::Bundles => Deployment::Nodes,
-        Family::OverTcp => Deployment::Simulator,
+        Deployment::Simulator
+    } else {
+        Deployment::Commands
     }
 }
 
@@ -101,15 +86,13 @@ pub fn deployment(protocol: &Protocol, relay: bool) -> Deployment {
 /// put before fetched, nodes before models, retransmission before coding.
 pub(super) fn simplicity(protocol: &Protocol, relay: bool) -> impl Ord {
     let kind = protocol.kind;
-    let layers = match kind.family() {
-        Family::CfdpLtp => 1,
-        Family::Bundles if kind.carried().is_some() => 3,
-        Family::Bundles => 2,
-        Family::Cfdp | Family::Ltp | Family::Saratoga | Family::Norm | Family::OverTcp => 0,
-    };
+    // TCP is every host's.
+    let layers = kind.layers().len() - usize::from(kind.runs_over_tcp());
+    let layers =
+        if kind.has_nodes() { 2 + usize::from(kind.is_entity_in_bundles()) } else { layers - 1 };
     let deployment = deployment(protocol, relay);
-    let coded = kind == Kind::NormFec && kind.is_reliable();
-    let place = Kind::ALL.iter().position(|known| *known == kind);
+    let coded = kind.is_coded() && kind.is_reliable();
+    let place = Kind::all().position(|known| known == kind);
     (deployment != Deployment::Commands, layers, kind.is_fetched(), deployment, coded, place)
 }
 

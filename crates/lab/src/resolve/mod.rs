@@ -8,7 +8,7 @@ use std::path::Path;
 
 use engine::Rng;
 use transport::overlay::Overlay;
-use transport::protocol::{Family, Kind, Protocol};
+use transport::protocol::Protocol;
 use transport::quantity::Span;
 use transport::records;
 use transport::settings::tcp::{TcpBuffers, TcpSettings};
@@ -117,10 +117,7 @@ impl Scenario {
             })?;
             let [high, low] = number.to_be_bytes();
             node.address.get_or_insert(Ipv4Addr::new(10, 0, high, low));
-            let known = node
-                .protocol
-                .as_ref()
-                .and_then(|protocol| transport::over_tcp::port(protocol.kind));
+            let known = node.protocol.as_ref().and_then(|protocol| protocol.kind.port());
             node.port.get_or_insert(known.unwrap_or(2500 + number));
             node.entity.get_or_insert(u64::from(number));
         }
@@ -251,7 +248,7 @@ impl Scenario {
             .clone()
             .or_else(|| self.nodes[&transfer.from].protocol.clone())
             .or_else(|| transfer.to.names().find_map(|to| self.nodes[to].protocol.clone()))
-            .unwrap_or_else(|| Protocol::plain(Kind::Cfdp));
+            .unwrap_or_default();
         let stations: Vec<_> = transfer.everybody().map(str::to_owned).collect();
         let transfer = &mut self.transfers[index];
         if transfer.via.is_empty() {
@@ -260,7 +257,7 @@ impl Scenario {
                     "transfers[{index}]: an `overlay` needs waypoints; name them with `via`"
                 )));
             }
-        } else if protocol.kind.family() == Family::Cfdp {
+        } else if protocol.kind.has_overlay() {
             transfer.overlay.get_or_insert(Overlay::Sfo);
         } else if transfer.overlay.is_some() {
             return Err(SpecError::invalid(format!(
@@ -334,10 +331,11 @@ impl Scenario {
             }
             for station in stations.into_iter().filter(|_| transfer.tool.is_none()) {
                 let settings = |protocol: &Protocol| {
-                    let Protocol { kind, profile } = protocol;
+                    let Protocol { kind, profile, layers } = protocol.clone();
                     // A bundle node has one layer.
-                    let layer = Some(*kind).filter(|kind| kind.family() == Family::Bundles);
-                    (kind.family(), layer, kind.program(), kind.is_scps_fp(), profile.clone())
+                    let layer = Some(kind).filter(|kind| kind.has_nodes());
+                    let engine = (kind.adapter().title(), kind.program(), kind.is_scps_fp());
+                    (engine, layer, profile, layers)
                 };
                 let spoken = self.nodes[station].protocol.as_ref().map(settings);
                 let asked = transfer.protocol.as_ref().map(settings);

@@ -56,7 +56,11 @@ fn capture(scenario: &Scenario) -> (Run, Vec<u8>, Vec<Seen>) {
         seen.push(Seen {
             at: record.at.as_secs_f64(),
             len: datagram.data.len(),
-            kind: lab::describe::describe(&[transport::protocol::Family::Cfdp], datagram.data).0,
+            kind: transport::dissect::describe(
+                &[&transport::dissect::cfdp::DISSECTOR],
+                datagram.data,
+            )
+            .0,
             from_receiver: datagram.udp.source == 2502,
         });
     }

@@ -12,7 +12,7 @@ use lab::metrics::TransferMetrics;
 use lab::run;
 use lab::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use lab::topology::Topology;
-use transport::protocol::{Kind, Protocol};
+use transport::protocol::Protocol;
 use transport::quantity::{Size, Span};
 use transport::text::SpecError;
 
@@ -59,7 +59,7 @@ pub fn scenario(base: &Scenario, wish: Wish, number: u64) -> Result<Scenario, Sp
     let by_engine = || protocol.or_else(|| spoken(&from)).or_else(|| spoken(&to));
     let protocol = match &tool {
         Some(_) => None,
-        None => Some(by_engine().unwrap_or_else(|| Protocol::plain(Kind::Cfdp))),
+        None => Some(by_engine().unwrap_or_default()),
     };
     let (name, content, records, start, overlay, group) = (None, None, None, None, None, None);
     let (receivers, via) = (Receivers::from(to.as_str()), Vec::new());

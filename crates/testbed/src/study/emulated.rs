@@ -10,7 +10,6 @@ use emu::World;
 use lab::adapter;
 use lab::run;
 use lab::scenario::{Node, Scenario};
-use transport::protocol::Family;
 use transport::quantity::Span;
 use transport::text::SpecError;
 
@@ -46,12 +45,11 @@ pub(super) fn emulated(mut scenario: Scenario, limit: Span) -> Result<Option<Emu
     let buffers = limits.filter(|(_, limit)| *limit != most(None)).collect();
     for transfer in &mut scenario.transfers {
         let Some(protocol) = &transfer.protocol else { continue };
-        match protocol.kind.family() {
-            Family::Cfdp | Family::Ltp | Family::CfdpLtp | Family::Saratoga | Family::Norm => {
-                continue;
-            }
-            Family::Bundles => return Ok(None),
-            Family::OverTcp => {}
+        if protocol.kind.has_sockets() {
+            continue;
+        }
+        if protocol.kind.has_nodes() {
+            return Ok(None);
         }
         let name = protocol.kind.name();
         if adapter::named(name).is_err() {

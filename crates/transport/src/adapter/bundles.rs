@@ -28,7 +28,7 @@ use crate::settings::{BundlesSettings, Settings, add_keys, place_keys};
 use crate::text::SpecError;
 
 /// Adapter of a bundle node's protocol.
-pub(super) struct Bundles;
+pub(crate) struct Bundles;
 
 impl Adapter for Bundles {
     fn title(&self) -> &'static str {

@@ -37,7 +37,7 @@ pub const CFDP_PROFILES: &[&str] = &["default", "gsfc-2007", "extended-b3"];
 /// There is no such profile.
 pub fn cfdp_config(protocol: &Protocol) -> Result<cfdp::Config, SpecError> {
     let Some(name) = &protocol.profile else { return Ok(cfdp::Config::default()) };
-    cfdp::profile(name).ok_or_else(|| no_profile(protocol, name, CFDP_PROFILES))
+    cfdp::profile(name).ok_or_else(|| no_profile(protocol.kind.name(), name, CFDP_PROFILES))
 }
 
 /// Makes an entity indicate the end of each transaction, whatever its MIB says: a command has no
@@ -51,7 +51,7 @@ pub(super) const SPOOL: Spool =
     Spool { prefix: cfdp::SPOOL_PREFIX, record_prefix: cfdp::RECORD_PREFIX };
 
 /// Adapter of the protocol.
-pub(super) struct Cfdp;
+pub(crate) struct Cfdp;
 
 impl Adapter for Cfdp {
     fn has(&self, _kind: Kind, capability: Capability) -> bool {

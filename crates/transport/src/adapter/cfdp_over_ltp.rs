@@ -22,7 +22,7 @@ use crate::settings::{CfdpLtpSettings, Settings, add_keys, place_keys};
 use crate::text::SpecError;
 
 /// Adapter of the protocol.
-pub(super) struct CfdpOverLtp;
+pub(crate) struct CfdpOverLtp;
 
 impl Adapter for CfdpOverLtp {
     fn has(&self, _kind: Kind, capability: Capability) -> bool {

@@ -29,16 +29,17 @@ pub const LTP_PROFILES: &[&str] =
 /// There is no such profile.
 pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
     let config = match &protocol.profile {
-        Some(name) => ltp::profile(name).ok_or_else(|| no_profile(protocol, name, LTP_PROFILES))?,
+        Some(name) => ltp::profile(name)
+            .ok_or_else(|| no_profile(protocol.kind.name(), name, LTP_PROFILES))?,
         None => ltp::Config::default(),
     };
     let transport = ltpt::Config { clock: EPOCH, ..ltpt::Config::default() };
-    let transport = (protocol.kind == Kind::LtpT).then_some(transport);
+    let transport = protocol.kind.has_relays().then_some(transport);
     Ok(ltp::Config { transport, ..config })
 }
 
 /// Adapter of the protocol.
-pub(super) struct Ltp;
+pub(crate) struct Ltp;
 
 impl Adapter for Ltp {
     fn has(&self, kind: Kind, capability: Capability) -> bool {

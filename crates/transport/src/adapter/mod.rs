@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::contract::Configuration;
 use crate::mib::Class;
 use crate::overlay::Overlay;
-use crate::protocol::{Family, Kind, Protocol};
+use crate::protocol::{Kind, Protocol};
 use crate::settings::Settings;
 use crate::text::SpecError;
 
@@ -145,20 +145,6 @@ pub trait Adapter: Sync {
     }
 }
 
-/// Adapter of a protocol.
-#[must_use]
-pub fn of(family: Family) -> &'static dyn Adapter {
-    match family {
-        Family::Cfdp => &cfdp::Cfdp,
-        Family::Ltp => &ltp::Ltp,
-        Family::CfdpLtp => &cfdp_over_ltp::CfdpOverLtp,
-        Family::Saratoga => &saratoga::Saratoga,
-        Family::Norm => &norm::Norm,
-        Family::OverTcp => &over_tcp::OverTcp,
-        Family::Bundles => &bundles::Bundles,
-    }
-}
-
 /// Configuration of entity `entity` under `protocol`, changed by `settings`.
 ///
 /// # Errors
@@ -169,7 +155,7 @@ pub fn configure(
     entity: u64,
     settings: Option<&Settings>,
 ) -> Result<Box<dyn Configuration>, SpecError> {
-    let adapter = of(protocol.kind.family());
+    let adapter = protocol.kind.adapter();
     let mut configuration = adapter.configuration(protocol, entity)?;
     if let Some(settings) = settings {
         configuration.apply(&settings.clone().interpreted(adapter)?)?;
@@ -185,16 +171,13 @@ pub fn configure(
 ///
 /// It does not.
 pub fn check_profile(protocol: &Protocol) -> Result<(), SpecError> {
-    of(protocol.kind.family()).configuration(protocol, 1).map(drop)
+    protocol.kind.adapter().configuration(protocol, 1).map(drop)
 }
 
-pub(crate) fn no_profile(protocol: &Protocol, name: &str, known: &[&str]) -> SpecError {
+pub(crate) fn no_profile(of: &str, name: &str, known: &[&str]) -> SpecError {
     let near = crate::text::did_you_mean(name, known.iter().copied());
-    SpecError::invalid(format!(
-        "{} has no profile {name:?}{near} (profiles: {})",
-        protocol.kind.name(),
-        known.join(", ")
-    ))
+    let known = known.join(", ");
+    SpecError::invalid(format!("{of} has no profile {name:?}{near} (profiles: {known})"))
 }
 
 /// Implements [`engine::Engine`] by the engine in a field, and the method `event`.

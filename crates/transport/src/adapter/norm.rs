@@ -40,8 +40,8 @@ pub const NORM_PROFILES: &[&str] = &["default", "cc", "nrl-2011"];
 pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
     let name = protocol.profile.as_deref().unwrap_or("default");
     let config = norm::profile(name);
-    let mut config = config.ok_or_else(|| no_profile(protocol, name, NORM_PROFILES))?;
-    if protocol.kind == Kind::NormFec {
+    let mut config = config.ok_or_else(|| no_profile(protocol.kind.name(), name, NORM_PROFILES))?;
+    if protocol.kind.is_coded() {
         config.send_parity_unasked();
     }
     Ok(config)
@@ -51,7 +51,7 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
 const RECEIVERS_MAX: usize = 1024;
 
 /// Adapter of the protocol.
-pub(super) struct Norm;
+pub(crate) struct Norm;
 
 impl Adapter for Norm {
     fn has(&self, _kind: Kind, capability: Capability) -> bool {

@@ -18,7 +18,7 @@ use crate::settings::{OverTcpSettings, Settings};
 use crate::text::SpecError;
 
 /// Adapter of the protocol.
-pub(super) struct OverTcp;
+pub(crate) struct OverTcp;
 
 impl Adapter for OverTcp {
     fn title(&self) -> &'static str {

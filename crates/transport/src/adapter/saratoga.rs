@@ -40,7 +40,7 @@ pub const SARATOGA_PROFILES: &[&str] = &["default", "deferred", "sha1", "tfrc", 
 pub fn saratoga_config(protocol: &Protocol) -> Result<saratoga::Config, SpecError> {
     let Some(name) = &protocol.profile else { return Ok(saratoga::Config::default()) };
     let config = saratoga::profile(name);
-    let config = config.ok_or_else(|| no_profile(protocol, name, SARATOGA_PROFILES))?;
+    let config = config.ok_or_else(|| no_profile(protocol.kind.name(), name, SARATOGA_PROFILES))?;
     check_version(protocol, config.version)?;
     Ok(config)
 }
@@ -49,15 +49,16 @@ pub(crate) fn check_version(
     protocol: &Protocol,
     version: saratoga::Version,
 ) -> Result<(), SpecError> {
-    if version == saratoga::Version::V1 || protocol.kind == Kind::SaratogaGet {
+    if version == saratoga::Version::V1 || protocol.kind.is_fetched() {
         return Ok(());
     }
-    let get = Protocol { kind: Kind::SaratogaGet, profile: protocol.profile.clone() };
+    let kind = Kind::named("saratoga-get").unwrap_or(protocol.kind);
+    let get = Protocol { kind, ..protocol.clone() };
     Err(SpecError::invalid(format!("version 0 of Saratoga knows no put: write \"{get}\"")))
 }
 
 /// Adapter of the protocol.
-pub(super) struct Saratoga;
+pub(crate) struct Saratoga;
 
 impl Adapter for Saratoga {
     fn has(&self, _kind: Kind, capability: Capability) -> bool {

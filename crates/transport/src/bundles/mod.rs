@@ -18,6 +18,7 @@ use proto::bp::routes::{self, Router};
 use proto::bp::saratogacl::{self, SaratogaCl};
 use proto::bp::tcpcl::{self, Peer, Tcpcl};
 use proto::bp::udpcl::{self, Udpcl};
+use proto::ltp::Red;
 use proto::stack::{self, OverTcp};
 use proto::ut;
 use proto::{cfdp, tcp};
@@ -29,7 +30,7 @@ pub(crate) use wire::udpcl::PORT;
 
 use crate::adapter::saratoga::Remotes;
 use crate::over_tcp::OverTcpConfig;
-use crate::protocol::{Kind, Protocol};
+use crate::protocol::Protocol;
 use crate::text::SpecError;
 
 /// The service of a node to which files come.
@@ -151,70 +152,80 @@ impl Default for BundlesConfig {
     }
 }
 
-/// The configuration that a protocol's profile names: one of a bundle node, or of TCP below it.
-///
-/// # Errors
-/// There is no such profile.
-pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
-    if let Some(below) = protocol.kind.carried() {
-        let below = Protocol { kind: below, profile: protocol.profile.clone() };
-        let mut config = config(&below)?;
-        // What an entity has is safe in its own store soon.
-        config.agent.limits.delivering = agent::Limits::default().delivering;
-        return Ok(BundlesConfig { cfdp: Some(CfdpUser::default()), ..config });
-    }
-    let mut config = BundlesConfig { carrier: carrier(protocol.kind), ..BundlesConfig::default() };
-    if config.carrier == Carrier::Udp {
-        // There need be no way back.
-        config.files.reports = false;
-    }
-    let framed = [(Kind::BpMtcp, Framing::Mtcp), (Kind::BpStcp, Framing::Stcp)];
-    if protocol.kind == Kind::BpTcpcl3 {
-        config.tcpcl.protocol = tcpcl::Protocol::Tcpcl3(tcpcl::Version3::default());
-    } else if let Some((_, framing)) = framed.iter().find(|(kind, _)| *kind == protocol.kind) {
-        config.tcpcl.protocol = tcpcl::Protocol::Framed(*framing);
-    }
-    let Some(name) = protocol.profile.as_deref().filter(|name| *name != "default") else {
-        return Ok(config);
-    };
-    let unknown = |known: &[&str]| crate::adapter::no_profile(protocol, name, known);
-    match config.carrier {
-        Carrier::Tcp if name == "dtn2-2.5" && protocol.kind == Kind::BpTcpcl3 => config.be_dtn2(),
-        Carrier::Tcp => {
-            let streams = OverTcpConfig::of_host(Some(name)).map(|tcp| tcp.streams);
-            config.streams = streams.ok_or_else(|| {
-                let own = (protocol.kind == Kind::BpTcpcl3).then_some("dtn2-2.5");
-                let known: Vec<_> = own.into_iter().chain(OverTcpConfig::profiles()).collect();
-                unknown(&known)
-            })?;
-        }
-        Carrier::Udp if name == "dtn2-2007" => {
-            config.udpcl = udpcl::Config::dtn2_2007();
-            config.files.version = Version::Six;
-        }
-        Carrier::Udp => return Err(unknown(&["default", "dtn2-2007"])),
-        Carrier::Ltp => config.ltpcl.ltp = crate::adapter::ltp::ltp_config(protocol)?,
-        Carrier::Norm => config.normcl.engine = crate::adapter::norm::norm_config(protocol)?,
-        Carrier::Saratoga => {
-            config.saratogacl.engine = crate::adapter::saratoga::saratoga_config(protocol)?;
-        }
-    }
-    Ok(config)
+/// Layer below bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Convergence {
+    /// TCPCL, version 4.
+    Tcpcl4,
+    /// TCPCL, version 3.
+    Tcpcl3,
+    /// MTCP.
+    Mtcp,
+    /// STCP.
+    Stcp,
+    /// UDPCL.
+    Udp,
+    /// LTP.
+    Ltp,
+    /// Saratoga.
+    Saratoga,
+    /// NORM.
+    Norm,
 }
 
-/// What carries the bundles that cross by a protocol; streams, if it has none.
-fn carrier(kind: Kind) -> Carrier {
-    if kind == Kind::BpUdp {
-        Carrier::Udp
-    } else if kind == Kind::BpLtp {
-        Carrier::Ltp
-    } else if kind == Kind::BpSaratoga {
-        Carrier::Saratoga
-    } else if kind == Kind::BpNorm {
-        Carrier::Norm
-    } else {
-        Carrier::Tcp
+impl Convergence {
+    fn carrier(self) -> Carrier {
+        match self {
+            Self::Tcpcl4 | Self::Tcpcl3 | Self::Mtcp | Self::Stcp => Carrier::Tcp,
+            Self::Udp => Carrier::Udp,
+            Self::Ltp => Carrier::Ltp,
+            Self::Saratoga => Carrier::Saratoga,
+            Self::Norm => Carrier::Norm,
+        }
     }
+
+    /// Protocol over streams, where it is not that of the default.
+    fn over_streams(self) -> Option<tcpcl::Protocol> {
+        match self {
+            Self::Tcpcl3 => Some(tcpcl::Protocol::Tcpcl3(tcpcl::Version3::default())),
+            Self::Mtcp => Some(tcpcl::Protocol::Framed(Framing::Mtcp)),
+            Self::Stcp => Some(tcpcl::Protocol::Framed(Framing::Stcp)),
+            Self::Tcpcl4 | Self::Udp | Self::Ltp | Self::Saratoga | Self::Norm => None,
+        }
+    }
+}
+
+/// Profile of TCPCL 3 as DTN2 2.5 had it, and of UDPCL as its predecessor.
+pub(crate) const DTN2: &str = "dtn2-2.5";
+pub(crate) const DTN2_UDP: &str = "dtn2-2007";
+
+/// Configuration of a protocol: its profile is of the layer below bundles, or of TCP below that.
+///
+/// # Errors
+///
+/// There is no such profile.
+pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
+    let convergence = protocol.kind.convergence().unwrap_or(Convergence::Tcpcl4);
+    let carrier = convergence.carrier();
+    let mut config = BundlesConfig { carrier, ..BundlesConfig::default() };
+    // There need be no return link.
+    config.files.reports = carrier != Carrier::Udp && config.files.reports;
+    if let Some(protocol) = convergence.over_streams() {
+        config.tcpcl.protocol = protocol;
+    }
+    config.ltpcl.color = match protocol.kind.red() {
+        Red::None if carrier == Carrier::Ltp => ltpcl::Color::Green,
+        Red::Prefix(bytes) if carrier == Carrier::Ltp => ltpcl::Color::Mixed(bytes),
+        Red::All | Red::None | Red::Prefix(_) => config.ltpcl.color,
+    };
+    config.use_profile(protocol)?;
+    if protocol.kind.is_entity_in_bundles() {
+        // What an entity has is safe in its own store soon.
+        config.agent.limits.delivering = agent::Limits::default().delivering;
+        let cfdp = crate::carried::profiled_cfdp(protocol);
+        config.cfdp = Some(CfdpUser { cfdp, ..CfdpUser::default() });
+    }
+    Ok(config)
 }
 
 /// A node of the `ipn` scheme.
@@ -223,6 +234,40 @@ pub(crate) fn node(number: u64) -> Eid {
 }
 
 impl BundlesConfig {
+    /// Changes it to what the profiles of a protocol say.
+    fn use_profile(&mut self, protocol: &Protocol) -> Result<(), SpecError> {
+        let kind = protocol.kind;
+        let is_dtn2 =
+            |name: &String| kind.convergence() == Some(Convergence::Tcpcl3) && name == DTN2;
+        if protocol.profile.iter().chain(protocol.layers.values()).any(is_dtn2) {
+            self.be_dtn2();
+        }
+        let given = protocol.profile.as_ref().filter(|name| *name != "default" && !is_dtn2(name));
+        let Some(name) = given else { return Ok(()) };
+        let unknown = |known: &[&str]| crate::adapter::no_profile(kind.name(), name, known);
+        match self.carrier {
+            Carrier::Tcp => {
+                let streams = OverTcpConfig::of_host(Some(name)).map(|tcp| tcp.streams);
+                self.streams = streams.ok_or_else(|| {
+                    let own = (kind.convergence() == Some(Convergence::Tcpcl3)).then_some(DTN2);
+                    let known: Vec<_> = own.into_iter().chain(OverTcpConfig::profiles()).collect();
+                    unknown(&known)
+                })?;
+            }
+            Carrier::Udp if name == DTN2_UDP => {
+                self.udpcl = udpcl::Config::dtn2_2007();
+                self.files.version = Version::Six;
+            }
+            Carrier::Udp => return Err(unknown(&["default", DTN2_UDP])),
+            Carrier::Ltp => self.ltpcl.ltp = crate::adapter::ltp::ltp_config(protocol)?,
+            Carrier::Norm => self.normcl.engine = crate::adapter::norm::norm_config(protocol)?,
+            Carrier::Saratoga => {
+                self.saratogacl.engine = crate::adapter::saratoga::saratoga_config(protocol)?;
+            }
+        }
+        Ok(())
+    }
+
     /// DTN2 2.5 on Linux 2.4, as its sources have it: segments of 4,096 octets, signs of life each 10 s, links on demand closed after
     /// 30 s without use, connections tried again after 5 s, and then after twice as long each time up to 10 min; what was acknowledged
     /// when a connection breaks is kept. Its drafts of TCPCL knew neither lengths nor refusals.

@@ -57,7 +57,8 @@ impl Dissector {
     ///
     /// The datagram is malformed, or not readable alone.
     pub fn line(&self, datagram: &[u8]) -> Result<String, DecodeError> {
-        let unreadable = || DecodeError::invalid(0, "a part of a stream, which is not put together");
+        let unreadable =
+            || DecodeError::invalid(0, "a part of a stream, which is not put together");
         self.line.ok_or_else(unreadable)?(datagram)
     }
 

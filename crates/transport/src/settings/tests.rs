@@ -8,7 +8,7 @@ use proto::{ltp as l, saratoga as s};
 use super::*;
 use crate::adapter::saratoga::Remotes;
 use crate::contract::Configuration;
-use crate::protocol::{Kind, Protocol};
+use crate::protocol::Protocol;
 
 const ANY: Duration = Duration::from_millis(1_234);
 
@@ -432,7 +432,9 @@ fn keys_are_read_and_never_written() {
         [remotes.3]
         authentication = \"off\""
     );
-    let mut settings = Settings::parse(&text, "node.toml", &[], Kind::Ltp.adapter()).unwrap();
+    let mut settings =
+        Settings::parse(&text, "node.toml", &[], "ltp".parse::<Protocol>().unwrap().kind.adapter())
+            .unwrap();
     settings.place(place.path());
     let mut config = l::Config::default();
     Configuration::apply(&mut config, &settings).unwrap();

@@ -3,7 +3,7 @@
 use lab::advise::{self, Advice, Basis, Candidate, Deployment, Question};
 use lab::link_spec::LinkSpec;
 use proto::programs::Tool;
-use transport::protocol::{Family, Kind, Protocol};
+use transport::protocol::Protocol;
 use transport::quantity::{Rate, Span};
 
 use crate::laboratory::show;
@@ -12,18 +12,6 @@ use crate::laboratory::show;
 const DIGITS: u32 = 3;
 /// A light time worth naming.
 const DELAY_MIN_S: f64 = 0.01;
-
-/// Layers of a bundle node, by the protocols that they carry bundles in.
-const LAYERS: [(Kind, &str); 8] = [
-    (Kind::BpTcpcl, "tcpcl4"),
-    (Kind::BpTcpcl3, "tcpcl3"),
-    (Kind::BpMtcp, "mtcp"),
-    (Kind::BpStcp, "stcp"),
-    (Kind::BpUdp, "udpcl"),
-    (Kind::BpLtp, "ltpcl"),
-    (Kind::BpSaratoga, "saratoga"),
-    (Kind::BpNorm, "norm"),
-];
 
 /// Commands to type on both sides, or the reason why there are none.
 pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> Vec<String> {
@@ -67,28 +55,26 @@ fn simulator_only(best: &Candidate) -> String {
     if let Some(program) = program {
         return format!("{name} is simulated as a model of the program: {program}");
     }
-    match name.kind.family() {
-        Family::OverTcp => format!(
-            "{name} runs in the simulator only. A TCP program with the kernel's {profile} \
-             (sysctl net.ipv4.tcp_congestion_control={profile}) does alike."
-        ),
-        Family::Cfdp
-        | Family::Ltp
-        | Family::CfdpLtp
-        | Family::Saratoga
-        | Family::Norm
-        | Family::Bundles => format!("{name} runs in the simulator only."),
+    if !name.kind.runs_over_tcp() || name.kind.has_nodes() {
+        return format!("{name} runs in the simulator only.");
     }
+    format!(
+        "{name} runs in the simulator only. A TCP program with the kernel's {profile} \
+         (sysctl net.ipv4.tcp_congestion_control={profile}) does alike."
+    )
 }
 
 fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
     let pace = || pace(question, advice, protocol);
-    match protocol.kind.family() {
-        Family::Bundles => nodes(advice, protocol),
-        Family::Ltp if protocol.kind == Kind::LtpT && question.relay => {
-            relayed(question, advice, protocol)
-        }
-        Family::Saratoga if protocol.kind.is_fetched() => vec![
+    let kind = protocol.kind;
+    if kind.has_nodes() {
+        return nodes(advice, protocol);
+    }
+    if kind.has_relays() && question.relay {
+        return relayed(question, advice, protocol);
+    }
+    if kind.is_fetched() && kind.has_directories() {
+        return vec![
             format!(
                 "  sender:   slowlight recv --protocol {protocol} --listen :2500 --root DIR \
                  --serve{}",
@@ -98,8 +84,10 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
                 "  receiver: slowlight get --protocol {protocol} SENDER:2500 FILE{}",
                 replies(advice)
             ),
-        ],
-        Family::Norm if question.receivers > 1 => vec![
+        ];
+    }
+    if kind.has_groups() && question.receivers > 1 {
+        return vec![
             format!(
                 "  receivers: slowlight recv --protocol {protocol} --listen :0 --root inbox \
                  --group 224.1.2.3"
@@ -108,23 +96,15 @@ fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<St
                 "  sender:    slowlight send --protocol {protocol} FILE --group 224.1.2.3{}",
                 pace()
             ),
-        ],
-        Family::Cfdp
-        | Family::Ltp
-        | Family::CfdpLtp
-        | Family::Saratoga
-        | Family::Norm
-        | Family::OverTcp => vec![
-            format!(
-                "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
-                replies(advice)
-            ),
-            format!(
-                "  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}",
-                pace()
-            ),
-        ],
+        ];
     }
+    vec![
+        format!(
+            "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
+            replies(advice)
+        ),
+        format!("  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}", pace()),
+    ]
 }
 
 /// Commands of LTP-T: engine 1 sends to engine 2 over those between the hops, from 3 on.
@@ -167,9 +147,7 @@ fn relayed(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<Str
 
 /// Commands of bundle nodes.
 fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
-    let carrier = protocol.kind.carried().unwrap_or(protocol.kind);
-    let named = LAYERS.iter().find(|(kind, _)| *kind == carrier);
-    let layer = named.map_or("tcpcl4", |(_, layer)| layer);
+    let layer = protocol.kind.node_layer().unwrap_or("tcpcl4");
     let rate = match (advise::is_controlled(protocol), rate(advice, 1)) {
         (false, Some(rate)) => format!(", rate = \"{rate}\""),
         (true | false, _) => String::new(),
@@ -178,7 +156,7 @@ fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
         "  each host: slowlight node NODE.toml".to_owned(),
         format!("  NODE.toml: [[layer]] kind = \"{layer}\"{rate}; see docs/guides/run-a-node.md"),
     ];
-    if protocol.kind.carried().is_some() {
+    if protocol.kind.is_entity_in_bundles() {
         lines.push("  receiver:  slowlight recv --node NODE.sock --root inbox".to_owned());
         lines
             .push("  sender:    slowlight send --node NODE.sock FILE --remote-entity 2".to_owned());

@@ -2,7 +2,7 @@ use clap::Parser as _;
 use lab::advise::Deployment;
 use lab::link_spec::LinkSpec;
 use lab::preset::Preset;
-use transport::protocol::{Kind, Protocol};
+use transport::protocol::Protocol;
 
 use super::commands::lines;
 use super::*;
@@ -150,7 +150,7 @@ fn printed_settings_of_nodes_are_valid() {
 
 #[test]
 fn ltp_t_has_commands_for_each_relay() {
-    let ltp_t = Protocol::plain(Kind::LtpT);
+    let ltp_t = "ltp-t".parse::<Protocol>().unwrap();
     let questions = questions();
     let [two, one] = &questions[questions.len() - 2..] else { panic!("two questions") };
     assert_eq!(
@@ -176,7 +176,7 @@ fn ltp_t_has_commands_for_each_relay() {
 #[test]
 fn both_ends_are_told_of_a_thin_return_link() {
     let geo = question(Preset::find("geo").expect("a preset"));
-    let best = candidate(Protocol::plain(Kind::Cfdp), Basis::Simulated);
+    let best = candidate(Protocol::default(), Basis::Simulated);
     let thin = Advice { return_bps: Some(2_000), ..advice(vec![best.clone()]) };
     assert_eq!(
         lines(&geo, &thin, &best),
@@ -217,7 +217,7 @@ fn what_was_not_simulated_is_neither_recommended_nor_certain() {
         success: None,
         mean_s: None,
         interval_s: Some((30.0, None)),
-        ..candidate(Protocol::plain(Kind::Ltp), Basis::Unknown)
+        ..candidate("ltp".parse().unwrap(), Basis::Unknown)
     };
     let found = advice(vec![unknown.clone()]);
     let text = words::paragraph(&question, &found, &unknown, false);

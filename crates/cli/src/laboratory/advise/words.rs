@@ -183,7 +183,7 @@ fn over_tcp(advice: &Advice, best: &Candidate) -> Option<String> {
         return None;
     }
     let shown = advice.tied.max(1) + 1;
-    let is_ftp = |candidate: &&Candidate| candidate.protocol.kind == transport::protocol::Kind::Ftp;
+    let is_ftp = |candidate: &&Candidate| candidate.protocol.kind.name() == "ftp";
     let ftp = advice.ranking.iter().skip(shown).find(is_ftp)?;
     let about = if ftp.basis == Basis::Simulated { "" } else { "an estimated " };
     Some(match (ftp.mean_s, best.mean_s) {

@@ -23,7 +23,7 @@ use testbed::emulation::transfers;
 use testbed::scratch::Scratch;
 use testbed::tool::{Job, Outcome};
 use testbed::{emulation, tool};
-use transport::protocol::{Family, Protocol};
+use transport::protocol::Protocol;
 use transport::quantity::{Probability, Size, Span};
 use transport::settings::tcp::TcpBuffers;
 
@@ -203,7 +203,7 @@ impl Args {
         }
         for protocol in &self.protocol {
             let name = protocol.to_string();
-            if matches!(protocol.kind.family(), Family::OverTcp | Family::Bundles) {
+            if !protocol.kind.has_sockets() {
                 let kind = protocol.kind.name();
                 let instead = match adapters.find(kind) {
                     Ok(_) => format!("; here, use --tool {kind}"),

@@ -6,7 +6,7 @@ use engine::{Engine as _, PathId, Rng, Time};
 use proto::ltp::Node;
 use transport::Configuration as _;
 use transport::adapter::ltp::ltp_config;
-use transport::protocol::Kind;
+use transport::protocol::Protocol;
 use transport::settings::Settings;
 use wire::ltp::{Body, Data, End, Extension, Segment};
 
@@ -158,7 +158,9 @@ fn silence_ends_a_reception_after_the_time_that_is_set() {
 
 /// An engine with these settings.
 fn engine(settings: &str) -> Node {
-    let settings = Settings::parse(settings, "test", &[], Kind::Ltp.adapter()).unwrap();
+    let settings =
+        Settings::parse(settings, "test", &[], "ltp".parse::<Protocol>().unwrap().kind.adapter())
+            .unwrap();
     let mut config = ltp_config(&"ltp".parse().unwrap()).unwrap();
     config.apply(&settings).unwrap();
     config.set_entity(1);

@@ -23,8 +23,8 @@ fn world(protocol: &str, settings: &str) -> Result<Scenario, SpecError> {
 #[test]
 fn buffers_of_all_protocols_over_tcp_have_one_default_and_one_limit() {
     let mut count = 0;
-    for kind in Kind::ALL.iter().filter(|kind| kind.carries() == Carried::File) {
-        let name = Protocol::plain(*kind).to_string();
+    for kind in Kind::all().filter(|kind| kind.carries() == Carried::File) {
+        let name = Protocol::plain(kind).to_string();
         let parsed = || {
             let text = format!(
                 "seed = 1
@@ -91,7 +91,7 @@ fn a_scenarios_settings_are_those_of_the_protocol() {
     // What was read for one protocol is not for another.
     let mut other = Scenario::parse(&WORLD.replace("PROTOCOL", "ltp"), "world.toml").unwrap();
     other.nodes.entry("a".to_owned()).or_default().mib =
-        Settings::parse("", "test", &[], Kind::Cfdp.adapter()).ok();
+        Settings::parse("", "test", &[], Protocol::default().kind.adapter()).ok();
     let text = other.resolved().unwrap_err().to_string();
     assert!(text.contains("nodes.a.mib: these settings are for CFDP"), "{text}");
 }

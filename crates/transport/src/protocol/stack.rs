@@ -1,0 +1,271 @@
+//! Stacks of layers: which there are, their names, and the grammar of composed ones.
+
+use std::sync::LazyLock;
+
+use super::layers::{LAYERS, Layer, SHORT, Service};
+use super::{Kind, Protocol};
+use crate::adapter;
+use crate::text::{self, SpecError};
+
+/// Stack of layers that fit, top to bottom.
+#[derive(Debug)]
+pub(super) struct Stack {
+    /// Its short name, or the composed one.
+    pub(super) name: String,
+    pub(super) layers: Vec<&'static Layer>,
+    /// Place of its short name; the number of these if it has none.
+    place: usize,
+}
+
+/// Separator of layers in the name of a stack.
+pub(super) const SEPARATOR: &str = "+";
+
+/// Every stack: those with a short name first, in the order of their table.
+pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    let tops = LAYERS.iter().filter(|top| top.offers.contains(&Service::Files));
+    tops.for_each(|top| extend(vec![top], &mut all));
+    all.sort_by_key(|stack| stack.place);
+    all
+});
+
+/// Adds the stacks that begin with these layers.
+fn extend(layers: Vec<&'static Layer>, all: &mut Vec<Stack>) {
+    let Some(last) = layers.last().copied() else { return };
+    if last.needs.iter().any(|service| service.is_of_hosts()) {
+        let composed = compose(&layers);
+        let place = SHORT.iter().position(|(_, layers)| *layers == composed);
+        let name = place.map_or(composed, |place| SHORT[place].0.to_owned());
+        let place = place.unwrap_or(SHORT.len());
+        all.push(Stack { name, layers: layers.clone(), place });
+    }
+    for below in LAYERS.iter().filter(|below| last.fits(below)) {
+        extend(layers.iter().copied().chain([below]).collect(), all);
+    }
+}
+
+/// Name of a stack by its layers.
+pub(super) fn compose(layers: &[&Layer]) -> String {
+    layers.iter().map(|layer| layer.name).collect::<Vec<_>>().join(SEPARATOR)
+}
+
+/// Layer with its profile, as a user writes it.
+type Written<'a> = (&'static Layer, Option<String>);
+
+/// The stack that a text composes; `None` if it is a short name with a profile, or no name at all.
+pub(super) fn parse(text: &str) -> Result<Option<Protocol>, SpecError> {
+    let parts = split(text);
+    if parts.len() < 2 {
+        return Ok(None);
+    }
+    let mut written = Vec::new();
+    for (name, profile) in parts {
+        written.push((named(&name)?, profile));
+    }
+    check(&written)?;
+    complete(&mut written)?;
+    let layers: Vec<_> = written.iter().map(|(layer, _)| *layer).collect();
+    let composed = compose(&layers);
+    let known = STACKS.iter().position(|stack| compose(&stack.layers) == composed);
+    let known = known.and_then(|place| u16::try_from(place).ok());
+    let kind = Kind(known.ok_or_else(|| SpecError::invalid(format!("no stack is {composed}")))?);
+    with_profiles(kind, written).map(Some)
+}
+
+/// Names of layers, each with its profile. What follows a profile and is no layer belongs to it:
+/// the profile `openssh-4.2+linux-2.6.18` is of a program and of TCP.
+fn split(text: &str) -> Vec<(String, Option<String>)> {
+    let mut parts: Vec<(String, Option<String>)> = Vec::new();
+    for part in text.split(SEPARATOR) {
+        let (name, profile) = match part.split_once('/') {
+            Some((name, profile)) => (name, Some(profile.to_owned())),
+            None => (part, None),
+        };
+        match parts.last_mut() {
+            Some((_, Some(before))) if profile.is_none() && find(name).is_none() => {
+                before.push_str(SEPARATOR);
+                before.push_str(name);
+            }
+            _ => parts.push((name.to_owned(), profile)),
+        }
+    }
+    parts
+}
+
+fn find(name: &str) -> Option<&'static Layer> {
+    LAYERS.iter().find(|layer| layer.name == name)
+}
+
+fn named(name: &str) -> Result<&'static Layer, SpecError> {
+    find(name).ok_or_else(|| {
+        let names = || LAYERS.iter().map(|layer| layer.name);
+        let near = text::did_you_mean(name, names());
+        let known = names().collect::<Vec<_>>().join(", ");
+        SpecError::invalid(format!("there is no layer {name:?}{near} (layers: {known})"))
+    })
+}
+
+fn list(services: &[Service], word: &str) -> String {
+    let names: Vec<_> = services.iter().map(|service| service.name()).collect();
+    names.join(word)
+}
+
+/// Checks that each layer fits the one below it, and that the top moves files.
+fn check(written: &[Written<'_>]) -> Result<(), SpecError> {
+    for pair in written.windows(2) {
+        let (above, below) = (pair[0].0, pair[1].0);
+        if !above.fits(below) {
+            return Err(SpecError::invalid(format!(
+                "{} needs {}; {} offers {}",
+                above.name,
+                list(above.needs, " or "),
+                below.name,
+                list(below.offers, " and ")
+            )));
+        }
+    }
+    match written.first() {
+        Some((top, _)) if !top.offers.contains(&Service::Files) => {
+            Err(SpecError::invalid(format!(
+                "{} moves no files; put a layer on it that does, such as file or cfdp",
+                top.name
+            )))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Adds the layers below the last one, as long as there is only one that it can stand on.
+fn complete(written: &mut Vec<Written<'_>>) -> Result<(), SpecError> {
+    while let Some((last, _)) = written.last()
+        && !last.needs.iter().any(|service| service.is_of_hosts())
+    {
+        let fitting: Vec<_> = LAYERS.iter().filter(|below| last.fits(below)).collect();
+        let [only] = fitting.as_slice() else {
+            let names: Vec<_> = fitting.iter().map(|layer| layer.name).collect();
+            return Err(SpecError::invalid(format!(
+                "{} needs {} below it: put one of {} there",
+                last.name,
+                list(last.needs, " or "),
+                names.join(", ")
+            )));
+        };
+        written.push((only, None));
+    }
+    Ok(())
+}
+
+/// The stack with the profiles of its layers: that of the lowest layer that has profiles is the
+/// stack's, as behind a short name.
+fn with_profiles(kind: Kind, written: Vec<Written<'_>>) -> Result<Protocol, SpecError> {
+    let home = written.iter().rposition(|(layer, _)| !(layer.profiles)().is_empty());
+    let mut protocol = Protocol::plain(kind);
+    for (place, (layer, profile)) in written.into_iter().enumerate() {
+        let Some(profile) = profile else { continue };
+        let known = (layer.profiles)();
+        if Some(place) == home || known.is_empty() && protocol.layers.is_empty() && place == 0 {
+            // The protocol's name in front of a profile of TCP stands for both.
+            protocol.profile = Some(profile);
+        } else if known.contains(&profile.as_str()) {
+            protocol.layers.insert(layer.name, profile);
+        } else {
+            return Err(adapter::no_profile(layer.name, &profile, &known));
+        }
+    }
+    Ok(joined(protocol))
+}
+
+/// The same with one profile where the short name takes all that was written.
+fn joined(mut protocol: Protocol) -> Protocol {
+    let mut layers = protocol.layers.iter();
+    let (Some((_, first)), None) = (layers.next(), layers.next()) else { return protocol };
+    let whole = match &protocol.profile {
+        Some(profile) if protocol.kind.program().is_some() => {
+            format!("{first}{SEPARATOR}{profile}")
+        }
+        Some(_) => return protocol,
+        None => first.clone(),
+    };
+    let short = Protocol::with_profile(protocol.kind, &whole);
+    let is_of_top = protocol.layers.contains_key(protocol.kind.layers()[0].name)
+        && protocol.kind.program().is_none();
+    if !is_of_top && adapter::check_profile(&short).is_ok() {
+        protocol = short;
+    }
+    protocol
+}
+
+/// The stack by its layers, each with its profile.
+pub(super) fn written(protocol: &Protocol) -> String {
+    let layers = protocol.kind.layers();
+    let home = layers.iter().rposition(|layer| !(layer.profiles)().is_empty());
+    let part = |(place, layer): (usize, &&Layer)| {
+        let own = protocol.layers.get(layer.name);
+        match own.or(protocol.profile.as_ref().filter(|_| Some(place) == home)) {
+            Some(profile) => format!("{}/{profile}", layer.name),
+            None => layer.name.to_owned(),
+        }
+    };
+    layers.iter().enumerate().map(part).collect::<Vec<_>>().join(SEPARATOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Protocol {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn refused(text: &str) -> String {
+        text.parse::<Protocol>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_short_name_is_of_a_stack() {
+        for (place, (name, layers)) in SHORT.iter().enumerate() {
+            assert_eq!((STACKS[place].name.as_str(), STACKS[place].place), (*name, place));
+            assert_eq!(parsed(layers).to_string(), *name, "{layers}");
+        }
+        assert!(STACKS.len() > SHORT.len(), "some stacks have no short name");
+        for stack in STACKS.iter() {
+            assert_eq!(parsed(&stack.name).to_string(), stack.name);
+        }
+    }
+
+    #[test]
+    fn layers_have_their_profiles() {
+        for (text, shown) in [
+            ("cfdp+bp+ltp/checkpoints", "cfdp-bp-ltp/checkpoints"),
+            ("cfdp/gsfc-2007+bp+ltp/checkpoints", "cfdp/gsfc-2007+bp+ltp/checkpoints"),
+            ("cfdp/gsfc-2007+ltp", "cfdp/gsfc-2007+ltp"),
+            ("ftp+tcp/cubic", "ftp/cubic"),
+            ("file+bp+tcpcl", "bp-tcpcl"),
+            ("file+bp+tcpcl3/dtn2-2.5", "bp-tcpcl3/dtn2-2.5"),
+            ("file+bp+tcpcl3/dtn2-2.5+tcp/cubic", "file+bp+tcpcl3/dtn2-2.5+tcp/cubic"),
+            ("scp/openssh-4.2+tcp/linux-2.6.18", "scp/openssh-4.2+linux-2.6.18"),
+            ("scp/openssh-4.2+linux-2.6.18", "scp/openssh-4.2+linux-2.6.18"),
+            ("file+bp+ltp-green", "file+bp+ltp-green"),
+            ("file+bp+norm-fec/cc", "file+bp+norm-fec/cc"),
+        ] {
+            assert_eq!(parsed(text).to_string(), shown, "{text}");
+            assert_eq!(parsed(shown), parsed(text));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("ftp+ltp", "ftp needs streams; ltp offers files and blocks and a convergence layer"),
+            ("file+ltp", "file needs bundles; ltp offers"),
+            ("bp+ltp", "bp moves no files"),
+            ("file+bp", "bp needs a convergence layer below it: put one of ltp,"),
+            ("cfdp+bp+ltpp", "did you mean \"ltp\"?"),
+            ("cfdp+bp/x+ltp", "bp has no profile"),
+            ("cfdp+bp+ltp/checkpoint", "did you mean \"checkpoints\"?"),
+            ("cfdp/gsfc-207+bp+ltp", "did you mean \"gsfc-2007\"?"),
+        ] {
+            assert!(refused(text).contains(why), "{text}: {}", refused(text));
+        }
+    }
+}
