@@ -1,6 +1,6 @@
 """Measures bundle nodes over loopback: how many bundles a second, and how long one takes.
 
-Throughput is that of two nodes in one process (`node_speed`, an example of the crate `service`), which
+Throughput is that of two nodes in one process (`node_speed`), which
 an application in the same process feeds. Each line is measured several times: shown are the median,
 the lowest and the highest. The times of `slowlight bp ping` are those of two processes. Beside it
 is dtn7, if that is to be had (`interop/dtn7.py`). By itself it prints these lines and the targets;
@@ -29,6 +29,7 @@ from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, socket
 from typing import Any
 
+import programs
 from lines import Line, print_targets
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -168,18 +169,14 @@ def ping(slowlight: Path, store: str) -> tuple[Line, float]:
 
 def build(target: Path) -> Path:
     """The program that measures throughput."""
-    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
-    subprocess.run(
-        [*cargo, "--package", "slowlight-service", "--example", "node_speed"], cwd=ROOT, check=True
-    )
-    return target / "release/examples/node_speed"
+    return programs.build(target, "node_speed")
 
 
 def years(target: Path) -> tuple[Line, float]:
     """Seconds that ten years of contacts take the simulator, which must lose nothing."""
     command = ["cargo", "test", "--quiet", "--release", "--locked", "--target-dir", str(target)]
-    command += ["--package", "slowlight-lab", "--test", "bundle_years"]
-    command += ["--", "--exact", "nothing_is_lost_over_many_contacts", "--nocapture"]
+    command += ["--package", "slowlight-lab", "--test", "it"]
+    command += ["--", "--exact", "bundle_years::nothing_is_lost_over_many_contacts", "--nocapture"]
     environment = {**os.environ, "SLOWLIGHT_DAYS": str(DAYS)}
     ended = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True

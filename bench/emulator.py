@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import programs
 from lines import Line, print_targets
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -218,9 +219,7 @@ def measure(exact: Path, *, quick: bool) -> Emulator:
 
 def build(target: Path) -> Path:
     """Builds the program that measures; where it is."""
-    cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
-    subprocess.run([*cargo, "-p", "slowlight-emu", "--example", "exact"], cwd=ROOT, check=True)
-    return target / "release/examples/exact"
+    return programs.build(target, "exact")
 
 
 def main() -> int:

@@ -39,6 +39,7 @@ from typing import Any
 
 import bundles
 import emulator
+import programs
 import tcp
 from lines import Line, print_targets
 
@@ -227,7 +228,7 @@ class Bench:
 
     def raw(self, size: int) -> Row:
         """The raw pair: what the sockets alone can do."""
-        example = [str(self.target / "release/examples/raw"), str(size), str(self.datagram)]
+        example = [str(self.target / "release/raw"), str(size), str(self.datagram)]
         found = last_json(Process(example, self.folder, "raw", 120).wait().output)
         note = f"{found['loss']:.1%} of the datagrams lost"
         return self.add(
@@ -412,9 +413,9 @@ class Bench:
         self.add(Row(f"simulator, {runs} runs", seconds=elapsed, note="wall clock, all cores"))
         return ended.cpu_s / elapsed
 
-    def criterion(self, package: str, bench: str, what: str) -> None:
-        """A package's own benchmark: throughput, or the time of a turn where it tells none."""
-        command = ["cargo", "bench", "--locked", "--package", package, "--bench", bench]
+    def criterion(self, bench: str, what: str) -> None:
+        """A benchmark in `benches`: throughput, or the time of a turn where it tells none."""
+        command = ["cargo", "bench", "--locked", "--package", "slowlight-bench", "--bench", bench]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         pattern = re.compile(
             r"^(\S.*?)\s+time:\s+\[\S+ \S+ (\S+ \S+) \S+ \S+\]"
@@ -507,7 +508,7 @@ def datagram_size(text: str) -> int:
 def build(target: Path) -> None:
     """Builds what `make build` does not: the raw pair and the Rust peer."""
     cargo = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
-    subprocess.run([*cargo, "--package", "slowlight-rt", "--example", "raw"], cwd=ROOT, check=True)
+    programs.build(target, "raw")
     subprocess.run([*cargo, "--manifest-path", str(INTEROP / "Cargo.toml")], check=True)
 
 
@@ -592,8 +593,8 @@ def main() -> int:
         cpu_s = bench.simulator(10).seconds or float("inf")
         busy = bench.both_cores(60)
         if not given.quick:
-            bench.criterion("slowlight-link", "link", "link model")
-            bench.criterion("slowlight-proto", "fec", "erasure code")
+            bench.criterion("link", "link model")
+            bench.criterion("fec", "erasure code")
     # Without a raw pair there is nothing to compare with, and the full target stands.
     raw_bps = raw.goodput_bps or RAW_BPS
     best_peer = max(peer.goodput_bps or 0 for peer in peers)

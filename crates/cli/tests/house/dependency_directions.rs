@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which crates of ours a crate may use, for its tests too. Nothing else is allowed.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("engine", &[]),
     ("wire", &[]),
     ("proto", &["engine", "wire"]),
@@ -25,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("service", &["engine", "wire", "proto", "rt", "transport"]),
     ("control", &["engine", "link", "emu", "transport", "service", "lab", "testbed"]),
     ("py", &["transport", "lab", "testbed"]),
+    ("bench", &["engine", "wire", "proto", "link", "sim", "emu", "rt", "transport", "service"]),
     ("fuzz", &["engine", "wire", "proto", "pcap", "sim", "rt", "transport", "lab"]),
     (
         "cli",

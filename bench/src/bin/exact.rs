@@ -1,6 +1,6 @@
 //! Measures how exactly and how much the emulator carries on this machine; one line of JSON each.
 //!
-//! `cargo run --release -p slowlight-emu --example exact -- delay SECONDS BIT/S SECONDS`
+//! `cargo run --release -p slowlight-bench --bin exact -- delay SECONDS BIT/S SECONDS`
 //! (or `rate BIT/S SECONDS`, `loss SECONDS`, `wire SECONDS`, `link SECONDS`, `tcp BIT/S SECONDS`)
 
 #![expect(clippy::print_stdout, reason = "printing is its purpose")]
@@ -8,10 +8,10 @@
 use std::error::Error;
 use std::time::Duration;
 
+use emu::measure::{self, Load, Pace};
+use emu::{Host, Report, Stage, World};
 use link::{Config, Delay, ErrorKind, ErrorModel, Queue, Rate};
 use serde_json::{Value, json};
-use slowlight_emu::measure::{self, Load, Pace};
-use slowlight_emu::{Host, Report, Stage, World};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -24,7 +24,7 @@ const HEADERS: usize = 28;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 fn main() -> Result<()> {
-    if let Stage::Over(code) = slowlight_emu::isolate()? {
+    if let Stage::Over(code) = emu::isolate()? {
         std::process::exit(code);
     }
     let mut arguments = std::env::args().skip(1);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine::{Deadline, Effect, Engine, Input, PathEvent, PathId, PathInfo, Time, Transmit, TxBuf};
 use link::{Delay, ErrorKind, ErrorModel, Framing, Rate};
-use slowlight_sim::{HostConfig, HostId, Limit, Outcome, World};
+use sim::{HostConfig, HostId, Limit, Outcome, World};
 
 const PACKETS: u32 = 10_000;
 const LEN: usize = 1024;

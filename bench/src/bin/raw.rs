@@ -1,6 +1,6 @@
 //! Prints how fast a bare pair of sockets moves datagrams over loopback on this machine.
 //!
-//! `cargo run --release -p slowlight-rt --example raw -- [BYTES] [DATAGRAM]`
+//! `cargo run --release -p slowlight-bench --bin raw -- [BYTES] [DATAGRAM]`
 
 #![expect(clippy::print_stdout, reason = "printing is its purpose")]
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let bytes = arguments.next().map_or(Ok(1_000_000_000), |text| text.parse())?;
     let datagram = arguments.next().map_or(Ok(1472), |text| text.parse())?;
-    let report = slowlight_rt::raw::measure(bytes, datagram)?;
+    let report = rt::raw::measure(bytes, datagram)?;
     println!(
         "{{\"datagram\":{},\"bytes_sent\":{},\"bytes_received\":{},\"elapsed_s\":{:.6},\
          \"goodput_bps\":{:.0},\"loss\":{:.6}}}",
