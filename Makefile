@@ -7,7 +7,8 @@ PYTHON := interop/.venv/bin/python
 PYTHON_FILES := interop bench python
 FUZZ_SECONDS ?= 180
 EXTRAS := dask,query
-SLOWLIGHT := $(TARGET)/release/slowlight
+PROFILE := release
+SLOWLIGHT = $(TARGET)/$(PROFILE)/slowlight
 
 .PHONY: help setup demo build python notebook figures quick check test bench interop reference site fuzz nightly clean
 
@@ -17,9 +18,9 @@ help: ## this list
 setup: ## install what is missing (packages, Python tools); quiet when nothing is
 	@.ci/setup
 
-build: ## the release binary, target/release/slowlight
+build: ## the binary, target/release/slowlight; PROFILE=production optimises across crates
 	@.ci/setup build
-	@cargo build --release --locked --package slowlight
+	@cargo build --profile $(PROFILE) --locked --package slowlight
 
 python: ## the package in Python, in .venv, with what reports and clusters need
 	@test -x .venv/bin/pip || python3 -m venv .venv
@@ -48,6 +49,7 @@ check: setup ## formatting, lints, documentation, house rules, Python types
 test: setup ## every test; ends with "N passed, N failed"
 	@.ci/test
 
+bench: PROFILE := production
 bench: setup build ## one table of speeds, in bench/results.json too; needs about 10 GB in /dev/shm
 	@$(PYTHON) bench/run.py --slowlight $(SLOWLIGHT)
 

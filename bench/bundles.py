@@ -174,8 +174,8 @@ def build(target: Path) -> Path:
 
 def years(target: Path) -> tuple[Line, float]:
     """Seconds that ten years of contacts take the simulator, which must lose nothing."""
-    command = ["cargo", "test", "--quiet", "--release", "--locked", "--target-dir", str(target)]
-    command += ["--package", "slowlight-lab", "--test", "it"]
+    command = ["cargo", "test", "--quiet", "--locked", "--profile", programs.PROFILE]
+    command += ["--target-dir", str(target), "--package", "slowlight-lab", "--test", "it"]
     command += ["--", "--exact", "bundle_years::nothing_is_lost_over_many_contacts", "--nocapture"]
     environment = {**os.environ, "SLOWLIGHT_DAYS": str(DAYS)}
     ended = subprocess.run(

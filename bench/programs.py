@@ -6,11 +6,14 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The profile of what is measured.
+PROFILE = "production"
 
 
 def build(target: Path, name: str) -> Path:
-    """Builds one, with the command beside it, so that both share what they are made of."""
-    command = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
-    command += ["--package", "slowlight", "--package", "slowlight-bench", "--bin", name]
+    """Builds a program with the features of the command, so that both share their dependencies."""
+    command = ["cargo", "build", "--quiet", "--locked", "--profile", PROFILE]
+    command += ["--target-dir", str(target), "--bin", name]
+    command += ["--package", "slowlight", "--package", "slowlight-bench"]
     subprocess.run(command, cwd=ROOT, check=True)
-    return target / "release" / name
+    return target / PROFILE / name

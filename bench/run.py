@@ -228,7 +228,7 @@ class Bench:
 
     def raw(self, size: int) -> Row:
         """The raw pair: what the sockets alone can do."""
-        example = [str(self.target / "release/raw"), str(size), str(self.datagram)]
+        example = [str(self.target / programs.PROFILE / "raw"), str(size), str(self.datagram)]
         found = last_json(Process(example, self.folder, "raw", 120).wait().output)
         note = f"{found['loss']:.1%} of the datagrams lost"
         return self.add(
@@ -415,7 +415,8 @@ class Bench:
 
     def criterion(self, bench: str, what: str) -> None:
         """A benchmark in `benches`: throughput, or the time of a turn where it tells none."""
-        command = ["cargo", "bench", "--locked", "--package", "slowlight-bench", "--bench", bench]
+        command = ["cargo", "bench", "--locked", "--profile", programs.PROFILE]
+        command += ["--package", "slowlight-bench", "--bench", bench]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         pattern = re.compile(
             r"^(\S.*?)\s+time:\s+\[\S+ \S+ (\S+ \S+) \S+ \S+\]"
