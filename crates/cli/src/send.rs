@@ -158,7 +158,7 @@ impl Args {
             None => self.ends()?,
         };
         let called = self.called(&name).to_owned();
-        let wish = Wish::Send(SendFile {
+        let wish = Wish::Send(Box::new(SendFile {
             remote: self.remote.unwrap_or_else(|| called.clone()),
             called,
             root,
@@ -168,7 +168,7 @@ impl Args {
             commands: self.norm.command,
             cfdp: self.cfdp,
             put: None,
-        });
+        }));
         Ok(Job { options: self.options, ends, wish, timeout: self.timeout, node })
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(job: Job) -> Result<ExitCode> {
     let stop = transfer::stop_flag()?;
     runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
     if let Runner::Socket(driver) = &mut runner {
-        leave(driver, client.to_cancel(), client.options.light_time())?;
+        leave(driver, client.to_cancel().as_ref(), client.options.light_time())?;
     }
     drop(runner);
     if matches!(client.phase, Phase::Over(..)) {
@@ -274,11 +274,11 @@ impl Client {
             Ok(SendRequest { group, ..request })
         };
         let id = match &self.wish {
-            Wish::Send(SendFile { put: Some(put), .. }) => {
-                let entity = transport.cfdp_mut().context("it has no entity")?;
-                return Ok(entity.put(now, put.clone())?.into());
-            }
             Wish::Send(file) => {
+                if let Some(put) = &file.put {
+                    let entity = transport.cfdp_mut().context("it has no entity")?;
+                    return Ok(entity.put(now, put.clone())?.into());
+                }
                 let messages = file.commands.iter().map(|text| text.clone().into()).collect();
                 let request = request(&file.name, &file.remote)?;
                 let request = SendRequest { asks_first: file.asks, messages, ..request };
@@ -354,9 +354,9 @@ impl Client {
     /// Time for which the peer, which may not have received the last message, gets replies.
     fn linger(&self, transport: &dyn Transport) -> Linger {
         let light = self.options.light_time();
-        let Wish::Send(SendFile { put: Some(put), cfdp, .. }) = &self.wish else {
-            return Linger { time: LINGER.max(6 * light), until_idle: true };
-        };
+        let usual = Linger { time: LINGER.max(6 * light), until_idle: true };
+        let Wish::Send(file) = &self.wish else { return usual };
+        let SendFile { put: Some(put), cfdp, .. } = &**file else { return usual };
         let given = cfdp.linger.map(Span::duration);
         let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
         let time = match (is_acknowledged, transport.replies_below()) {

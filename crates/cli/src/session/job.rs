@@ -24,7 +24,7 @@ pub(crate) struct Job {
 #[derive(Debug)]
 pub(crate) enum Wish {
     /// Send a file.
-    Send(SendFile),
+    Send(Box<SendFile>),
     /// Fetch a file into the directory `root`, as `name`.
     Get {
         remote: String,
@@ -80,9 +80,8 @@ impl Wish {
     /// The file here.
     pub(super) fn local(&self) -> PathBuf {
         match self {
-            Self::Send(SendFile { root, name, .. }) | Self::Get { root, name, .. } => {
-                root.join(name)
-            }
+            Self::Send(file) => file.root.join(&file.name),
+            Self::Get { root, name, .. } => root.join(name),
             Self::List(_) | Self::Delete(_) => PathBuf::new(),
         }
     }
@@ -93,7 +92,11 @@ impl Wish {
 
     /// Whether a file is deleted at its sender once its receiver has it.
     pub(super) fn moves(&self) -> bool {
-        matches!(self, Self::Send(SendFile { gives: true, .. }) | Self::Get { takes: true, .. })
+        match self {
+            Self::Send(file) => file.gives,
+            Self::Get { takes, .. } => *takes,
+            Self::List(_) | Self::Delete(_) => false,
+        }
     }
 
     /// The request to a CFDP entity, if there is one.

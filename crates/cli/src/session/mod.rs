@@ -172,10 +172,10 @@ fn udp_lite(options: &Options, assumed: bool) -> Option<rt::UdpLite> {
 /// Informs the only peer that nothing more comes; `id` is a transfer that is still under way.
 /// Returns once that is sent, or as much of it as fits the time that is sensible to wait, with
 /// one-way light time `light`.
-fn leave(driver: &mut Driver, id: Option<TransferId>, light: Duration) -> Result<()> {
+fn leave(driver: &mut Driver, id: Option<&TransferId>, light: Duration) -> Result<()> {
     let now = driver.now();
     let transport = driver.engine_mut();
-    if let Some(id) = &id {
+    if let Some(id) = id {
         transport.cancel(now, id);
     }
     let leaves = transport.leave(now, PathId(0));
