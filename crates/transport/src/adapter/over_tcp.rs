@@ -218,23 +218,23 @@ impl TcpTransport {
         match indication {
             ftp::Indication::Begun { request } => Event::Begins(self.name(request.0)),
             ftp::Indication::Finished { request, missing, .. } => {
-                self.ended(request.0, all_but(missing))
+                self.ended(request.0, &all_but(missing))
             }
             ftp::Indication::Failed { request, why, .. } => {
-                self.ended(request.0, Err(why.to_string()))
+                self.ended(request.0, &Err(why.to_string()))
             }
             ftp::Indication::Received { name, missing, .. } => {
-                served(&name, false, all_but(missing)).into()
+                served(&name, false, &all_but(missing)).into()
             }
-            ftp::Indication::Changed { name, .. } => served(&name, false, Ok(())).into(),
+            ftp::Indication::Changed { name, .. } => served(&name, false, &Ok(())).into(),
             // A server gets no confirmation of a file that was fetched.
             ftp::Indication::Sent { name, .. } => {
-                Ended { is_confirmed: false, ..served(&name, true, Ok(())) }.into()
+                Ended { is_confirmed: false, ..served(&name, true, &Ok(())) }.into()
             }
             ftp::Indication::Aborted { name, incoming, .. } => {
-                served(&name, !incoming, Err(BROKE_OFF.to_owned())).into()
+                served(&name, !incoming, &Err(BROKE_OFF.to_owned())).into()
             }
-            ftp::Indication::Refused { .. } => served("", false, Err(NO_ROOM.to_owned())).into(),
+            ftp::Indication::Refused { .. } => served("", false, &Err(NO_ROOM.to_owned())).into(),
             ftp::Indication::LoggedIn { .. }
             | ftp::Indication::Answered { .. }
             | ftp::Indication::Missing { .. } => Event::Update,
@@ -247,16 +247,16 @@ impl TcpTransport {
             programs::Indication::Echoed { request, latency } => {
                 Event::Latency(self.name(request.0), latency)
             }
-            programs::Indication::Finished { request, .. } => self.ended(request.0, Ok(())),
+            programs::Indication::Finished { request, .. } => self.ended(request.0, &Ok(())),
             programs::Indication::Failed { request, why } => {
-                self.ended(request.0, Err(why.to_string()))
+                self.ended(request.0, &Err(why.to_string()))
             }
-            programs::Indication::Received { name, .. } => served(&name, false, Ok(())).into(),
+            programs::Indication::Received { name, .. } => served(&name, false, &Ok(())).into(),
             programs::Indication::Aborted { name, .. } => {
-                served(&name, false, Err(BROKE_OFF.to_owned())).into()
+                served(&name, false, &Err(BROKE_OFF.to_owned())).into()
             }
             programs::Indication::Refused { .. } => {
-                served("", false, Err(NO_ROOM.to_owned())).into()
+                served("", false, &Err(NO_ROOM.to_owned())).into()
             }
         }
     }
@@ -267,18 +267,18 @@ impl TcpTransport {
     }
 
     /// End of a request of this node's user.
-    fn ended(&mut self, request: u64, result: Result<(), String>) -> Event {
+    fn ended(&mut self, request: u64, result: &Result<(), String>) -> Event {
         // A control file is no transfer of its own.
         let Some(Request { name, is_fetched }) = self.requests.remove(&request) else {
             return Event::Update;
         };
-        Ended::new(TransferId::new(request), !is_fetched, name, &result).into()
+        Ended::new(TransferId::new(request), !is_fetched, name, result).into()
     }
 }
 
 /// End of a transfer that a peer requested.
-fn served(name: &str, outgoing: bool, result: Result<(), String>) -> Ended {
-    Ended::new(TransferId::default(), outgoing, name.trim_start_matches('/'), &result)
+fn served(name: &str, outgoing: bool, result: &Result<(), String>) -> Ended {
+    Ended::new(TransferId::default(), outgoing, name.trim_start_matches('/'), result)
 }
 
 /// Result of a file of which so many bytes are missing.
