@@ -247,9 +247,9 @@ impl World {
         if ends < 64 {
             self.coming.remove(&transfer);
             self.broken.insert(transfer);
-            self.event(Event::Broken { link, transfer, keep: ends % 2 == 0 });
-        } else if self.coming.contains_key(&transfer) {
-            self.coming.insert(transfer, (link, true));
+            self.event(Event::Broken { link, transfer, keep: ends.is_multiple_of(2) });
+        } else if let Some(coming) = self.coming.get_mut(&transfer) {
+            *coming = (link, true);
             self.event(Event::Whole { link, transfer, file: None });
         }
     }

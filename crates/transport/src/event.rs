@@ -102,7 +102,7 @@ impl Ended {
             is_report: false,
             peer: None,
             transaction: None,
-            result: result.as_ref().map(|()| ()).map_err(ToString::to_string),
+            result: result.as_ref().copied().map_err(ToString::to_string),
         }
     }
 

@@ -1,8 +1,6 @@
 //! Limits on the size of files, functions and structs. What exceeds one holds more than one thing:
 //! split its state by ownership, not its text.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
 

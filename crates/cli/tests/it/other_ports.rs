@@ -1,5 +1,7 @@
 //! Two UDP hosts that each listen on one port and send from another, as some LTP engines do.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

@@ -87,7 +87,7 @@ fn strike(link: &mut LinkSpec, rng: &mut Rng) {
         1 => link.errors.drop = Some(vec![rng.below(4), 4 + rng.below(200)]),
         2 => {
             link.errors.error_vector =
-                Some(Vector { bits: 1_000_000, errors: vec![5], drawn: None })
+                Some(Vector { bits: 1_000_000, errors: vec![5], drawn: None });
         }
         3 => {
             link.errors.loss_times = Some(vec![Window {

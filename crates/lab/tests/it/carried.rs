@@ -1,7 +1,5 @@
 //! CFDP over LTP and in bundles, over one hop and over relays.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::atomic::AtomicBool;
 
 use crate::chains::{chain, play, transfer};

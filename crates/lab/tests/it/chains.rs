@@ -1,5 +1,7 @@
 //! Chains of nodes, and transfers along them.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use lab::run::{self, Recorders, Run};
 use lab::scenario::Scenario;
 use slowlight_lab as lab;

@@ -1,8 +1,6 @@
 //! LTP over modelled links: how close it comes to the bound, far away, and as it was measured in
 //! 2011.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use lab::run::{Recorders, Run};
 use slowlight_lab as lab;
 

@@ -1,5 +1,7 @@
 //! Runs that the tests of several protocols make.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{self, Cursor, Write};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};

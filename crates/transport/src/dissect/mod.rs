@@ -17,12 +17,15 @@ pub type Described = (String, Option<u64>);
 /// Beginning of the description of a packet of another protocol.
 pub(crate) const UNKNOWN: &str = "not ";
 
+/// Function that describes a datagram in one line.
+pub type Line = fn(&[u8]) -> Result<String, DecodeError>;
+
 /// Reader of a protocol's packets.
 pub struct Dissector {
     /// Name of the protocol in texts.
     pub title: &'static str,
     /// One line about a datagram, where its datagrams can be read alone.
-    pub line: Option<fn(&[u8]) -> Result<String, DecodeError>>,
+    pub line: Option<Line>,
     /// Check that a datagram is no accident, where the protocol is guessed: what almost any bytes
     /// could be counts for nothing.
     pub plausible: fn(&[u8]) -> Result<(), DecodeError>,

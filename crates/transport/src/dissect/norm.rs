@@ -6,8 +6,7 @@ use wire::norm::{Ack, Body, Command, Message};
 use super::{Described, Dissector};
 
 /// Reader of Messages of NORM.
-pub const DISSECTOR: Dissector =
-    Dissector { title: "NORM", line: Some(line), plausible: plausible, describe };
+pub const DISSECTOR: Dissector = Dissector { title: "NORM", line: Some(line), plausible, describe };
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {
     Message::decode(datagram).map(|message| message.to_string())

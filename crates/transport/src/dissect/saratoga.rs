@@ -7,7 +7,7 @@ use super::{Described, Dissector};
 
 /// Reader of Packets of Saratoga, of either version.
 pub const DISSECTOR: Dissector =
-    Dissector { title: "Saratoga", line: Some(line), plausible: plausible, describe };
+    Dissector { title: "Saratoga", line: Some(line), plausible, describe };
 
 fn line(datagram: &[u8]) -> Result<String, DecodeError> {
     match Packet::decode(datagram) {

@@ -24,23 +24,24 @@ pub(super) const SEPARATOR: &str = "+";
 pub(super) static STACKS: LazyLock<Vec<Stack>> = LazyLock::new(|| {
     let mut all = Vec::new();
     let tops = LAYERS.iter().filter(|top| top.offers.contains(&Service::Files));
-    tops.for_each(|top| extend(vec![top], &mut all));
+    tops.for_each(|top| extend(&[top], &mut all));
     all.sort_by_key(|stack| stack.place);
     all
 });
 
 /// Adds the stacks that begin with these layers.
-fn extend(layers: Vec<&'static Layer>, all: &mut Vec<Stack>) {
+fn extend(layers: &[&'static Layer], all: &mut Vec<Stack>) {
     let Some(last) = layers.last().copied() else { return };
     if last.needs.iter().any(|service| service.is_of_hosts()) {
-        let composed = compose(&layers);
+        let composed = compose(layers);
         let place = SHORT.iter().position(|(_, layers)| *layers == composed);
         let name = place.map_or(composed, |place| SHORT[place].0.to_owned());
         let place = place.unwrap_or(SHORT.len());
-        all.push(Stack { name, layers: layers.clone(), place });
+        all.push(Stack { name, layers: layers.to_vec(), place });
     }
     for below in LAYERS.iter().filter(|below| last.fits(below)) {
-        extend(layers.iter().copied().chain([below]).collect(), all);
+        let longer: Vec<_> = layers.iter().copied().chain([below]).collect();
+        extend(&longer, all);
     }
 }
 

@@ -410,13 +410,13 @@ fn a_member_that_hands_on_and_reads_later_hands_on_once() {
     world.add_path(hub, GROUP, PORT, ADDRESS, PathInfo::datagram(LEN));
     world.install(hub, |_, _| Member::default());
     world.call(hub, |member, _| {
-        member.effects.push_back(PathEffect::PauseRead { path: GROUP }.into())
+        member.effects.push_back(PathEffect::PauseRead { path: GROUP }.into());
     });
     world.call(sender, |member, _| member.send(GROUP, 0..2));
     let told = idle(&mut world);
     assert_eq!((received(&told, hub).len(), received(&told, receivers[0]).len()), (0, 2));
     world.call(hub, |member, _| {
-        member.effects.push_back(PathEffect::ResumeRead { path: GROUP }.into())
+        member.effects.push_back(PathEffect::ResumeRead { path: GROUP }.into());
     });
     let told = idle(&mut world);
     assert_eq!((received(&told, hub).len(), received(&told, receivers[0]).len()), (2, 0));
