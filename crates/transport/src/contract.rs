@@ -25,7 +25,7 @@
 //! [`Configuration::finish`], whose answer is the rate of the path, then paths, groups and routes.
 //! [`Transport::is_ready`] is `false` until the records of an earlier process were read.
 //!
-//! What a protocol has, for checks of options, is in [`Kind`](crate::protocol::Kind): `is_entity`,
+//! What a protocol has, for checks of options, is in [`Kind`]: `is_entity`,
 //! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No
 //! user matches on a protocol.
 //!

@@ -1,4 +1,4 @@
-//! A CFDP entity's management information base: [`Mib`](crate::settings::Mib) has its settings.
+//! A CFDP entity's management information base: [`Mib`] has its settings.
 
 use wire::cfdp::TransmissionMode;
 
