@@ -25,7 +25,7 @@ use transport::text::SpecError;
 
 use crate::groups::{Group, MEMBERS_MAX};
 use crate::link_spec::{Errors, LinkSpec, Queue};
-use crate::metrics::{LatencyMetrics, TransferMetrics};
+use crate::metrics::{LatencyMetrics, Traffic, TransferMetrics};
 use crate::parallel;
 use crate::preset::{self, Preset};
 use crate::run::{self, Recorders, RunError};
@@ -161,25 +161,9 @@ pub struct Row {
     pub bound_s: Option<f64>,
     /// Mean bound / mean delivered, of the completed runs.
     pub efficiency: Option<f64>,
-    /// Mean bits a second offered to the first link.
-    pub throughput_bps: Option<f64>,
-    /// Mean packets from the sender.
-    pub packets_str: f64,
-    /// Mean packets from the receiver.
-    pub packets_rts: f64,
-    /// Mean bytes of IP packets from the sender.
-    pub bytes_str: f64,
-    /// Mean bytes of IP packets from the receiver.
-    pub bytes_rts: f64,
-    /// Mean segments that the sender sent as repairs, where that is counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repairs_str: Option<f64>,
-    /// Mean requests for repairs, where they are counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nacks_rts: Option<f64>,
-    /// Mean times for which buffers stopped the sender, of protocols over TCP.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub buffers: Option<BufferLimits>,
+    /// Means of what crossed: packets of all runs, throughput and times of the completed ones.
+    #[serde(flatten)]
+    pub traffic: Traffic<f64, f64>,
     /// Why runs failed: the seed and the reason.
     #[serde(skip)]
     pub failures: Vec<(u64, String)>,
@@ -455,18 +439,36 @@ fn mean_limits(runs: &[BufferLimits]) -> Option<BufferLimits> {
     })
 }
 
+/// Means of what crossed in all runs; of throughput and buffers in those that completed.
+fn mean_traffic(runs: &[TransferMetrics]) -> Traffic<f64, f64> {
+    type Counts = Traffic<Option<u64>, u64>;
+    let average = |field: fn(&Counts) -> Option<u64>| {
+        let counts = runs.iter().filter_map(|run| field(&run.traffic)).map(|count| count as f64);
+        mean(&counts.collect::<Vec<_>>())
+    };
+    let counted = |field: fn(&Counts) -> Option<u64>| {
+        runs.iter().all(|run| field(&run.traffic).is_some()).then(|| average(field))
+    };
+    let completed = || runs.iter().filter(|run| run.completed).map(|run| &run.traffic);
+    let throughputs: Vec<_> = completed().filter_map(|traffic| traffic.throughput_bps).collect();
+    let limits: Vec<_> = completed().filter_map(|traffic| traffic.buffers).collect();
+    Traffic {
+        throughput_bps: Summary::of(&throughputs).map(|summary| summary.mean),
+        packets_str: average(|traffic| traffic.packets_str),
+        packets_rts: average(|traffic| traffic.packets_rts),
+        bytes_str: average(|traffic| traffic.bytes_str),
+        bytes_rts: average(|traffic| traffic.bytes_rts),
+        repairs_str: counted(|traffic| traffic.repairs_str),
+        nacks_rts: counted(|traffic| traffic.nacks_rts),
+        buffers: mean_limits(&limits),
+    }
+}
+
 impl Row {
     fn new(plan: &Plan, protocol: &Protocol, runs: &[TransferMetrics]) -> Self {
         let completed: Vec<_> = runs.iter().filter(|run| run.completed).collect();
         let summary = |field: fn(&TransferMetrics) -> Option<f64>| {
             Summary::of(&completed.iter().filter_map(|run| field(run)).collect::<Vec<_>>())
-        };
-        let average = |field: fn(&TransferMetrics) -> Option<u64>| {
-            let counts = runs.iter().filter_map(field).map(|count| count as f64);
-            mean(&counts.collect::<Vec<_>>())
-        };
-        let counted = |field: fn(&TransferMetrics) -> Option<u64>| {
-            runs.iter().all(|run| field(run).is_some()).then(|| average(field))
         };
         let bounds: Option<Vec<_>> = runs.iter().map(|run| run.bound_s).collect();
         let delivered_s = summary(|run| run.delivered_s);
@@ -478,7 +480,6 @@ impl Row {
         });
         let each = completed.iter().flat_map(|run| &run.receivers);
         let latencies: Vec<_> = completed.iter().filter_map(|run| run.latency).collect();
-        let limits: Vec<_> = completed.iter().filter_map(|run| run.buffers).collect();
         let each: Vec<_> = each.filter_map(|receiver| receiver.delivered_s).collect();
         Self {
             protocol: protocol.to_string(),
@@ -498,14 +499,7 @@ impl Row {
             wire_s: summary(|run| run.wire_s),
             bound_s: bounds.map(|bounds| mean(&bounds)),
             efficiency: reached.map(|(bound, delivered)| bound.mean / delivered.mean),
-            throughput_bps: summary(|run| run.throughput_bps).map(|summary| summary.mean),
-            packets_str: average(|run| run.packets_str),
-            packets_rts: average(|run| run.packets_rts),
-            bytes_str: average(|run| run.bytes_str),
-            bytes_rts: average(|run| run.bytes_rts),
-            repairs_str: counted(|run| run.repairs_str),
-            nacks_rts: counted(|run| run.nacks_rts),
-            buffers: mean_limits(&limits),
+            traffic: mean_traffic(runs),
             failures: failures.collect(),
         }
     }

@@ -76,31 +76,39 @@ pub struct TransferMetrics {
     pub bound_payload: u64,
     /// Bound / delivered. Where the bound is that of a mean, so is this.
     pub efficiency: Option<f64>,
-    /// Bits the first link took, frames included, / quiet.
-    pub throughput_bps: Option<f64>,
-    /// Packets the sender sent.
-    pub packets_str: Option<u64>,
-    /// Packets the receiver sent.
-    pub packets_rts: Option<u64>,
-    /// Bytes of IP packets the sender sent.
-    pub bytes_str: Option<u64>,
-    /// Bytes of IP packets the receiver sent.
-    pub bytes_rts: Option<u64>,
-    /// Segments that the sender sent as repairs, parity among them, since it last began; `None`
-    /// where that is not counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repairs_str: Option<u64>,
-    /// How often the receiver asked for repairs, since it last began.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nacks_rts: Option<u64>,
-    /// Times for which buffers stopped the sender; `None` where they are not counted.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub buffers: Option<BufferLimits>,
+    /// What crossed for it; of packets `None` where other transfers share the world.
+    #[serde(flatten)]
+    pub traffic: Traffic<Option<u64>, u64>,
     /// Where the transfer is to a group: what became of it at each receiver. All above is then of
     /// all receivers together: the file is delivered when the last of them has it, and what they
     /// sent is added up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub receivers: Vec<ReceiverMetrics>,
+}
+
+/// What crossed for a transfer: counts of one run, or means of several.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic<Count, Repairs> {
+    /// Bits the first link took, frames included, / quiet.
+    pub throughput_bps: Option<f64>,
+    /// Packets the sender sent.
+    pub packets_str: Count,
+    /// Packets the receiver sent.
+    pub packets_rts: Count,
+    /// Bytes of IP packets the sender sent.
+    pub bytes_str: Count,
+    /// Bytes of IP packets the receiver sent.
+    pub bytes_rts: Count,
+    /// Segments that the sender sent as repairs, parity among them, since it last began; `None`
+    /// where that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repairs_str: Option<Repairs>,
+    /// How often the receiver asked for repairs, since it last began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nacks_rts: Option<Repairs>,
+    /// Times for which buffers stopped the sender; `None` where they are not counted.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<BufferLimits>,
 }
 
 /// How long keys took until they came back.
@@ -275,11 +283,6 @@ impl Watch<'_> {
         let bound = bound::bound_of_all(&ways, self.file_bytes, self.start, seed);
         let bound_s = (self.is_whole && bound.seconds.is_finite()).then_some(bound.seconds);
         let share = |(bound, delivered): (f64, f64)| (delivered > 0.0).then_some(bound / delivered);
-        let nacks = self.receivers.iter().map(|receiver| receiver.nacks).sum::<Option<u64>>();
-        let counted = |count: u64| self.alone.then_some(count);
-        let sum = |of: fn(&HostStats) -> u64| {
-            counted(self.receivers.iter().map(|receiver| of(&receiver.stats)).sum())
-        };
         TransferMetrics {
             from: transfer.from.clone(),
             to: transfer.group.clone().unwrap_or_else(|| transfer.to.to_string()),
@@ -306,15 +309,28 @@ impl Watch<'_> {
             bound_is_mean: ways.iter().flatten().any(Hop::is_random),
             bound_payload: bound.payload,
             efficiency: bound_s.zip(delivered_s).and_then(share),
-            throughput_bps: self.throughput(quiet_s),
-            packets_str: counted(self.sender.sent.packets),
-            packets_rts: sum(|host| host.sent.packets),
-            bytes_str: counted(self.sender.sent.ip_bytes),
-            bytes_rts: sum(|host| host.sent.ip_bytes),
-            repairs_str: self.repairs.filter(|_| self.alone),
-            nacks_rts: nacks.filter(|_| self.alone),
-            buffers: self.buffers.filter(|_| self.alone),
+            traffic: self.traffic(quiet_s),
             receivers,
+        }
+    }
+
+    /// What crossed, for the world's only transfer.
+    fn traffic(&self, quiet_s: Option<f64>) -> Traffic<Option<u64>, u64> {
+        if !self.alone {
+            return Traffic::default();
+        }
+        let sum = |of: fn(&HostStats) -> u64| {
+            Some(self.receivers.iter().map(|receiver| of(&receiver.stats)).sum())
+        };
+        Traffic {
+            throughput_bps: self.throughput(quiet_s),
+            packets_str: Some(self.sender.sent.packets),
+            packets_rts: sum(|host| host.sent.packets),
+            bytes_str: Some(self.sender.sent.ip_bytes),
+            bytes_rts: sum(|host| host.sent.ip_bytes),
+            repairs_str: self.repairs,
+            nacks_rts: self.receivers.iter().map(|receiver| receiver.nacks).sum(),
+            buffers: self.buffers,
         }
     }
 

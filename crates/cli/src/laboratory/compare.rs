@@ -396,8 +396,16 @@ fn table(plan: &Plan, rows: &[Row]) -> Table {
                 row.bound_s.map_or("-".to_owned(), show::seconds),
                 row.efficiency.map_or("-".to_owned(), show::percent)
             ),
-            format!("{}\n{}", show::count(row.packets_str), show::bytes(row.bytes_str)),
-            format!("{}\n{}", show::count(row.packets_rts), show::bytes(row.bytes_rts)),
+            format!(
+                "{}\n{}",
+                show::count(row.traffic.packets_str),
+                show::bytes(row.traffic.bytes_str)
+            ),
+            format!(
+                "{}\n{}",
+                show::count(row.traffic.packets_rts),
+                show::bytes(row.traffic.bytes_rts)
+            ),
             format!("{}\nof {}", row.runs - row.completed, row.runs),
         ]);
     }

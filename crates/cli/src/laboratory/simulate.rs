@@ -169,8 +169,8 @@ pub(crate) fn table(transfers: &[TransferMetrics]) -> Table {
             or_dash(transfer.goodput_bps, show::rate),
             of_bound(or_dash(transfer.bound_s, show::seconds)),
             of_bound(or_dash(transfer.efficiency, show::percent)),
-            or_dash(transfer.packets_str.map(|count| count as f64), show::count),
-            or_dash(transfer.packets_rts.map(|count| count as f64), show::count),
+            or_dash(transfer.traffic.packets_str.map(|count| count as f64), show::count),
+            or_dash(transfer.traffic.packets_rts.map(|count| count as f64), show::count),
             result(transfer).to_owned(),
         ]);
     }

@@ -353,7 +353,8 @@ fn is_steady(link: &LinkSpec) -> bool {
 
 /// Packets of a run in both directions.
 fn packets_of(run: &TransferMetrics) -> f64 {
-    (run.packets_str.unwrap_or_default() + run.packets_rts.unwrap_or_default()) as f64
+    (run.traffic.packets_str.unwrap_or_default() + run.traffic.packets_rts.unwrap_or_default())
+        as f64
 }
 
 impl Tried {
@@ -546,7 +547,7 @@ impl Field<'_> {
             ready_s: average(&|run| run.ready_s),
             packets_ratio: average(&|run| {
                 let least = run.file_bytes.div_ceil(run.bound_payload.max(1)).max(1);
-                run.packets_str.map(|packets| packets as f64 / least as f64)
+                run.traffic.packets_str.map(|packets| packets as f64 / least as f64)
             }),
             failures,
         };

@@ -43,7 +43,7 @@ fn ten_megabytes_at_six_error_rates() {
         let efficiency = row.efficiency.unwrap();
         println!(
             "packet errors {per}: efficiency {efficiency:.4}, {} STR, {} RTS",
-            row.packets_str, row.packets_rts
+            row.traffic.packets_str, row.traffic.packets_rts
         );
         assert!((least..1.0).contains(&efficiency), "{per}: {efficiency}");
     }
@@ -55,8 +55,8 @@ fn twenty_gaps_at_a_time_need_few_packets_back() {
     plan.protocols = vec!["cfdp/gsfc-2007".parse().unwrap()];
     let row = &rows(&plan)[0];
     assert_eq!(row.completed, row.runs, "{:?}", row.failures);
-    println!("GSFC profile: {} STR, {} RTS", row.packets_str, row.packets_rts);
-    assert!(row.packets_rts < 10.0, "{} packets back", row.packets_rts);
+    println!("GSFC profile: {} STR, {} RTS", row.traffic.packets_str, row.traffic.packets_rts);
+    assert!(row.traffic.packets_rts < 10.0, "{} packets back", row.traffic.packets_rts);
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn ten_megabytes_at_ten_megabits_with_three_losses() {
     let count = |kind: &str| seen.iter().filter(|s| s.kind == kind).count();
     // 10,031 data PDUs less three that were lost, and the three again.
     assert_eq!(count("File Data"), 10_031);
-    assert_eq!(run.transfers[0].packets_str, Some(10_031 + 3 + 3));
+    assert_eq!(run.transfers[0].traffic.packets_str, Some(10_031 + 3 + 3));
     let (eof, nak) = (first("EOF"), first("NAK"));
     assert_eq!(seen[eof - 1].len, 104, "the last of 10 MB: 14 + 90");
     assert_eq!((seen[nak].len, count("NAK")), (43, 1), "19 + 8 for each of three gaps");
@@ -136,7 +136,7 @@ fn naks_of_twenty_gaps_are_few_at_one_percent() {
     let mut runs = BTreeMap::<u64, u32>::new();
     for seed in 1..=30 {
         let (run, _, seen) = capture(&Scenario { seed, ..world.clone() });
-        let rts = run.transfers[0].packets_rts.unwrap();
+        let rts = run.transfers[0].traffic.packets_rts.unwrap();
         *runs.entry(rts).or_default() += 1;
         // A lost packet of the receiver is sent again, and lost Metadata is asked for at once.
         let lost: u64 = run.links[1].lost.values().sum();

@@ -33,7 +33,7 @@ fn row(link: Preset, protocol: &str, size: u64, seeds: u32) -> Row {
     println!(
         "{protocol}: {completed} of {seeds}, {delivered:.3} s, bound {bound:.3} s, {:.0} packets \
          there, {:.0} back; failures {:?}",
-        row.packets_str, row.packets_rts, row.failures
+        row.traffic.packets_str, row.traffic.packets_rts, row.failures
     );
     row
 }
@@ -138,7 +138,7 @@ fn survives_outages(protocol: &str, more_s: f64) {
             println!(
                 "{protocol}, {direction:?}, {lasts} s: delivered {after:.3} s after the outage, left \
                  {left:.3} s, {:?} packets there, {:?} back, failure {:?}",
-                transfer.packets_str, transfer.packets_rts, transfer.failure
+                transfer.traffic.packets_str, transfer.traffic.packets_rts, transfer.failure
             );
             if !transfer.completed || after > left + 2.0 * ROUND_TRIP_S + more_s {
                 late.push(format!(

@@ -13,7 +13,7 @@ fn ten_megabytes_at_six_error_rates() {
     {
         let row = row("ltp", "25 ms", per, 10);
         assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
-        let (efficiency, back) = (row.efficiency.unwrap(), row.packets_rts);
+        let (efficiency, back) = (row.efficiency.unwrap(), row.traffic.packets_rts);
         println!("packet errors {per}: efficiency {efficiency:.4}, {back} RTS");
         assert!((least..1.0).contains(&efficiency), "{per}: {efficiency}");
         // Nothing is lost, and two reports say so at most.
@@ -84,7 +84,7 @@ fn twenty_minutes_away_with_losses_and_a_long_outage() {
     let sent = |run: &Run| {
         let transfer = &run.transfers[0];
         assert!(transfer.completed && transfer.verified, "{transfer:?}");
-        transfer.packets_str.unwrap()
+        transfer.traffic.packets_str.unwrap()
     };
     println!("{} packets without an outage, {} with one", sent(&without), sent(&with));
     // What was on its way is repeated once.

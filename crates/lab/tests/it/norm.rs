@@ -135,7 +135,10 @@ fn ten_megabytes_at_four_error_rates() {
         let row = row("norm", "25 ms", per, u32::try_from(seeds(5)).unwrap());
         assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
         let efficiency = row.efficiency.unwrap();
-        println!("packet errors {per}: efficiency {efficiency:.4}, {} RTS", row.packets_rts);
+        println!(
+            "packet errors {per}: efficiency {efficiency:.4}, {} RTS",
+            row.traffic.packets_rts
+        );
         assert!((0.95..1.0).contains(&efficiency), "{per}: {efficiency}");
     }
 }
@@ -156,7 +159,7 @@ fn proactive_parity_needs_no_request_where_one_packet_in_ten_is_lost() {
             assert!(run.succeeded(), "{run:?}");
             let transfer = &run.transfers[0];
             let share = transfer.delivered_s.unwrap() / transfer.bound_s.unwrap();
-            (share, transfer.nacks_rts.unwrap())
+            (share, transfer.traffic.nacks_rts.unwrap())
         })
         .collect();
     let late = runs.iter().filter(|(share, _)| *share > 1.20).count();
@@ -210,7 +213,7 @@ fn of_group(receivers: u32, seeds: u64) -> (f64, f64) {
         let run = run_once(&text(seed), Recorders::default());
         assert!(run.succeeded(), "{run:?}");
         let transfer = &run.transfers[0];
-        (transfer.repairs_str.unwrap() as f64, transfer.nacks_rts.unwrap() as f64)
+        (transfer.traffic.repairs_str.unwrap() as f64, transfer.traffic.nacks_rts.unwrap() as f64)
     });
     let (repairs, requests) = runs.reduce(|| (0.0, 0.0), |a, b| (a.0 + b.0, a.1 + b.1));
     let blocks = (BLOCKS * seeds) as f64;

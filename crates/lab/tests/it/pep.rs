@@ -58,7 +58,7 @@ fn what_is_no_tcp_passes() {
     let direct = row(Some(Between::None), "cfdp", link(600, 0.001), 500_000);
     let beside = row(Some(Between::Tcp), "cfdp", link(600, 0.001), 500_000);
     assert_eq!(delivered_s(&direct).to_bits(), delivered_s(&beside).to_bits());
-    assert_eq!(direct.packets_str, beside.packets_str);
+    assert_eq!(direct.traffic.packets_str, beside.traffic.packets_str);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
     assert!(a.octets_to_servers > 3_000_000 && a.octets_to_clients > 100);
     // 256 KiB for each direction.
     assert!(a.buffered_peak <= 2 * 262_144, "{a:?}");
-    assert_eq!(run.transfers[0].repairs_str, Some(0), "the client itself repairs nothing");
+    assert_eq!(run.transfers[0].traffic.repairs_str, Some(0), "the client itself repairs nothing");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn without_groups_each_receiver_gets_a_share_of_the_rate() {
         assert!(receiver.verified && one > 0.97 * delivered, "{receiver:?}");
     }
     let each: u64 = transfer.receivers.iter().filter_map(|r| r.packets_rts).sum();
-    assert_eq!(Some(each), transfer.packets_rts);
+    assert_eq!(Some(each), transfer.traffic.packets_rts);
     assert!(transfer.confirmed_s.unwrap() > delivered);
     assert!((0.3..0.34).contains(&transfer.efficiency.unwrap()), "{:?}", transfer.efficiency);
 }
@@ -79,14 +79,14 @@ fn a_group_is_sent_to_once() {
     assert!(run.succeeded(), "{run:?}");
     let transfer = &run.transfers[0];
     assert!(transfer.efficiency.unwrap() > 0.97, "{:?}", transfer.efficiency);
-    let (sent, links) = (transfer.packets_str.unwrap(), &run.links);
+    let (sent, links) = (transfer.traffic.packets_str.unwrap(), &run.links);
     let on = |from: &str, to: &str| {
         links.iter().find(|l| (l.from.as_str(), l.to.as_str()) == (from, to)).unwrap().pushed
     };
     assert_eq!(on("earth", "relay"), sent);
     assert!(["a", "b", "c"].iter().all(|receiver| on("relay", receiver) == sent));
     // Nothing but what each receiver says of its own accord at the end.
-    assert!(transfer.packets_rts.unwrap() <= 6, "{:?}", transfer.packets_rts);
+    assert!(transfer.traffic.packets_rts.unwrap() <= 6, "{:?}", transfer.traffic.packets_rts);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn losses_at_many_receivers_are_repaired_one_by_one() {
     assert_eq!((one.completed, many.completed), (3, 3));
     assert!(one.multicast.is_none() && one.each_delivered_s.is_none());
     assert!(many.delivered_s.unwrap().mean > 4.0 * (one.delivered_s.unwrap().mean - 0.75));
-    assert!(many.packets_str > 7.5 * one.packets_str);
+    assert!(many.traffic.packets_str > 7.5 * one.traffic.packets_str);
     // 2 % of losses and the worst of eight.
     let (alone, all) = (one.bound_s.unwrap() - 0.25, many.bound_s.unwrap() - 0.25);
     assert!((1.005..1.05).contains(&(all / alone)), "{alone} {all}");
@@ -172,13 +172,13 @@ fn parity_mends_other_losses_at_each_receiver() {
     let blocks = 2_000_000.0 / (64.0 * 1_460.0);
     let worst = theory::multicast_worst_losses(30.0, 64, 0.01);
     // Asked for or not: over 250 ms there is much of the file whose loss would be known too late.
-    let repairs = row.packets_str - 1_370.0;
-    assert!(row.repairs_str.unwrap() < repairs, "{row:?}");
+    let repairs = row.traffic.packets_str - 1_370.0;
+    assert!(row.traffic.repairs_str.unwrap() < repairs, "{row:?}");
     assert!((0.8..2.2).contains(&(repairs / (blocks * worst))), "{repairs} {blocks} {worst}");
     // Repeating each lost segment would take 26 %, and 590 requests would come without suppression.
     let repeated = 1_370.0 * (theory::multicast_transmissions(30.0, 0.01) - 1.0);
     assert!(repairs < 0.5 * repeated, "{repairs} {repeated}");
-    assert!(row.nacks_rts.unwrap() < 0.5 * 30.0 * blocks, "{row:?}");
+    assert!(row.traffic.nacks_rts.unwrap() < 0.5 * 30.0 * blocks, "{row:?}");
 }
 
 #[test]
@@ -190,5 +190,5 @@ fn as_many_receivers_as_there_may_be() {
     let plan = Plan { runs: 1, ..plan(&["saratoga-blind"], 1000, 0.0) };
     let plan = Plan { content: content::made_up(1, 0, 3_000).unwrap(), ..plan };
     let row = rows(&plan).remove(0);
-    assert_eq!((row.completed, row.packets_str), (1, 4.0), "{row:?}");
+    assert_eq!((row.completed, row.traffic.packets_str), (1, 4.0), "{row:?}");
 }

@@ -17,7 +17,7 @@ fn ten_megabytes_at_six_error_rates() {
         {
             let row = row(protocol, "25 ms", per, 10);
             assert_eq!(row.completed, row.runs, "{per}: {:?}", row.failures);
-            let (efficiency, back) = (row.efficiency.unwrap(), row.packets_rts);
+            let (efficiency, back) = (row.efficiency.unwrap(), row.traffic.packets_rts);
             println!("{protocol}, packet errors {per}: efficiency {efficiency:.4}, {back} RTS");
             assert!((least..1.0).contains(&efficiency), "{protocol}, {per}: {efficiency}");
         }
@@ -64,7 +64,7 @@ fn world(protocol: &str, size: &str, link: &str, receiver: &str) -> String {
 fn sent(run: &Run) -> u64 {
     let transfer = &run.transfers[0];
     assert!(transfer.completed && transfer.verified, "{transfer:?}");
-    transfer.packets_str.unwrap()
+    transfer.traffic.packets_str.unwrap()
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_sender_that_heeds_congestion_finds_the_rate_of_a_bottleneck() {
         let run = bottleneck("saratoga/tfrc", &packets, &millis, &[size], Recorders::default());
         let (lost, goodput) = (lost(&run), goodput(&run, 0));
         let transfer = &run.transfers[0];
-        let every = transfer.delivered_s.unwrap() / transfer.packets_rts.unwrap() as f64;
+        let every = transfer.delivered_s.unwrap() / transfer.traffic.packets_rts.unwrap() as f64;
         println!("{packets}, {millis}, {size}: {lost:.4} lost, {goodput:.2} Mbit/s, {every:.3} s");
         // A full packet takes 0.86 ms.
         let rtt_most = 2e-3 * f64::from(delay) + 0.86e-3 * f64::from(queue);

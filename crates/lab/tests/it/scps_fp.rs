@@ -48,7 +48,7 @@ impl World {
 
 /// Octets that crossed the first link, headers included.
 fn octets(run: &Run) -> u64 {
-    run.transfers[0].bytes_str.unwrap()
+    run.transfers[0].traffic.bytes_str.unwrap()
 }
 
 #[test]
@@ -134,7 +134,10 @@ fn a_comparison_has_records_for_those_that_take_them() {
     let rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     let row = |name: &str| rows.iter().find(|row| row.protocol == name).unwrap();
     assert!(names.iter().all(|name| row(name).completed == 1), "{rows:?}");
-    assert!(row("scps-fp").bytes_str > 300_000.0 && row("scps-fp-update").bytes_str < 10_000.0);
+    assert!(
+        row("scps-fp").traffic.bytes_str > 300_000.0
+            && row("scps-fp-update").traffic.bytes_str < 10_000.0
+    );
 }
 
 #[test]

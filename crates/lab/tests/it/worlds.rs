@@ -40,16 +40,16 @@ fn every_made_up_file_has_its_own_content() {
 #[test]
 fn packets_are_those_of_a_transfer_only_where_it_is_alone() {
     let one = play(&world(LINE, &["size = \"10 kB\""])).transfers.remove(0);
-    assert!(one.packets_str > Some(6) && one.bytes_rts > Some(0));
-    assert!(one.quiet_s.is_some() && one.wire_s.is_some() && one.throughput_bps.is_some());
+    assert!(one.traffic.packets_str > Some(6) && one.traffic.bytes_rts > Some(0));
+    assert!(one.quiet_s.is_some() && one.wire_s.is_some() && one.traffic.throughput_bps.is_some());
     let run = play(&world(LINE, &["size = \"10 kB\"", "size = \"10 kB\"\nstart = \"5 s\""]));
     assert!(run.succeeded());
     for transfer in &run.transfers {
         assert!(transfer.delivered_s < Some(0.2) && transfer.goodput_bps.is_some());
-        assert_eq!((transfer.packets_str, transfer.packets_rts), (None, None));
-        assert_eq!((transfer.bytes_str, transfer.bytes_rts), (None, None));
+        assert_eq!((transfer.traffic.packets_str, transfer.traffic.packets_rts), (None, None));
+        assert_eq!((transfer.traffic.bytes_str, transfer.traffic.bytes_rts), (None, None));
         assert_eq!((transfer.quiet_s, transfer.wire_s), (None, None));
-        assert_eq!((transfer.throughput_bps, transfer.goodput_grc_bps), (None, None));
+        assert_eq!((transfer.traffic.throughput_bps, transfer.goodput_grc_bps), (None, None));
     }
 }
 
@@ -108,7 +108,7 @@ fn plain_cfdp_is_of_the_class_that_the_senders_mib_has_for_the_receiver() {
         assert!(run.succeeded(), "{run:?}");
         // The sender of class 1 never hears of the end, and the receiver has nothing to say.
         let transfer = &run.transfers[0];
-        assert_eq!(transfer.confirmed_s.is_some(), transfer.packets_rts != Some(0));
+        assert_eq!(transfer.confirmed_s.is_some(), transfer.traffic.packets_rts != Some(0));
         assert_eq!(transfer.confirmed_s.is_some(), world.is_reliable(&world.transfers[0]));
         if transfer.confirmed_s.is_some() { 2 } else { 1 }
     };
@@ -169,7 +169,8 @@ fn a_capture_at_a_relay_shows_both_of_its_sides() {
         records.iter().filter(|record| record.interface_name.as_deref() == Some(name)).count()
     };
     let transfer = &run.transfers[0];
-    let packets = (transfer.packets_str.unwrap() + transfer.packets_rts.unwrap()) as usize;
+    let packets =
+        (transfer.traffic.packets_str.unwrap() + transfer.traffic.packets_rts.unwrap()) as usize;
     assert_eq!((on("r-a"), on("r-b"), records.len()), (packets, packets, 2 * packets));
     assert!(records.is_sorted_by_key(|record| record.at));
     let lost: Vec<_> = records.iter().filter(|record| record.comment.is_some()).collect();

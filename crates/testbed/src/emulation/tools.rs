@@ -17,7 +17,7 @@ use lab::adapter::{self, Adapter, Ready, Verdict};
 use lab::bound::{self, Hop};
 use lab::cast;
 use lab::link_spec::time;
-use lab::metrics::TransferMetrics;
+use lab::metrics::{Traffic, TransferMetrics};
 use lab::scenario::{Scenario, Transfer};
 use lab::topology::Topology;
 use rt::Clock;
@@ -290,14 +290,7 @@ impl Errand<'_> {
             bound_is_mean: ways.iter().flatten().any(Hop::is_random),
             bound_payload: bound.payload,
             efficiency: bound_s.zip(delivered_s).and_then(efficiency),
-            throughput_bps: None,
-            packets_str: None,
-            packets_rts: None,
-            bytes_str: None,
-            bytes_rts: None,
-            repairs_str: None,
-            nacks_rts: None,
-            buffers: None,
+            traffic: Traffic::default(),
             receivers: Vec::new(),
         })
     }

@@ -92,7 +92,7 @@ fn a_window_bounds_what_crosses_in_a_round_trip() {
     assert!((6.0 * 0.6..9.0 * 0.6).contains(&login), "{login}");
     let delivered = transfer.delivered_s.unwrap();
     assert!(delivered < transfer.confirmed_s.unwrap() && delivered > login);
-    assert_eq!(transfer.repairs_str, Some(0), "nothing is sent again");
+    assert_eq!(transfer.traffic.repairs_str, Some(0), "nothing is sent again");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_file_that_is_fetched_is_timed_by_who_asked_for_it() {
         let (delivered, crossing) = (transfer.delivered_s.unwrap(), transfer.transfer_s.unwrap());
         assert!((ready + crossing - delivered).abs() < 1e-6);
         assert_eq!(transfer.confirmed_s, None, "a server hears nothing of what it sent");
-        assert!(transfer.packets_str.unwrap() > transfer.packets_rts.unwrap());
+        assert!(transfer.traffic.packets_str.unwrap() > transfer.traffic.packets_rts.unwrap());
     }
 }
 
@@ -137,7 +137,7 @@ fn every_profile_carries_a_file_through_losses() {
         let run = completed(&world(&format!("ftp/{profile}"), "500 kB", link, ""));
         let transfer = &run.transfers[0];
         assert_eq!(transfer.protocol, format!("ftp/{profile}"));
-        assert!(transfer.repairs_str.unwrap() > 0, "{profile}: what is lost is sent again");
+        assert!(transfer.traffic.repairs_str.unwrap() > 0, "{profile}: what is lost is sent again");
     }
 }
 
@@ -265,7 +265,7 @@ fn other_programs_read_its_captures() {
     let lossy = format!("{GEO}\nper = 0.03");
     let sink = Kept::default();
     let run = run_once(&world("ftp", "300 kB", &lossy, ""), sink.recorders());
-    assert!(run.succeeded() && run.transfers[0].repairs_str.unwrap() > 0);
+    assert!(run.succeeded() && run.transfers[0].traffic.repairs_str.unwrap() > 0);
     let path = std::env::temp_dir().join(format!("slowlight-ftp-{}.pcapng", std::process::id()));
     std::fs::write(&path, sink.octets()).unwrap();
     let tshark = |filter: &str, fields: &[&str]| {
@@ -317,7 +317,7 @@ fn a_result_shows_for_how_long_buffers_stopped_the_sender() {
     let link = "rate = \"100 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"15 MB\"";
     let run = |settings: &str| {
         let run = completed(&world("ftp/cubic", "30 MB", link, settings));
-        (run.transfers[0].buffers.unwrap(), run.transfers[0].transfer_s.unwrap())
+        (run.transfers[0].traffic.buffers.unwrap(), run.transfers[0].transfer_s.unwrap())
     };
     let (unlimited, took) = run("");
     assert!(unlimited.seconds() < 0.01 * took, "{unlimited:?} of {took} s");
