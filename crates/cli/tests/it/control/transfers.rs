@@ -1,0 +1,302 @@
+//! Transfers that a world is asked for over its interface.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{SLOWLIGHT, World, possible, request};
+use crate::guard::guarded;
+use crate::wait::wait_for;
+use crate::world::text;
+
+/// Asks for a transfer from `near` to `far`; the status and the body.
+fn ask(world: &World, more: &str) -> (u16, String) {
+    world.ask("POST", "/transfers", &format!("{{\"from\": \"near\", \"to\": \"far\", {more}}}"))
+}
+
+/// Asks for a transfer that begins.
+fn begin(world: &World, more: &str) -> Value {
+    let (status, answer) = ask(world, more);
+    assert_eq!(status, 201, "{answer}");
+    serde_json::from_str(&answer).unwrap()
+}
+
+/// What the interface says of a transfer.
+fn look(world: &World, id: u64) -> Value {
+    serde_json::from_str(&world.ask("GET", &format!("/transfers/{id}"), "").1).unwrap()
+}
+
+/// What the interface says of a transfer once it is over.
+fn ended(world: &World, id: u64) -> Value {
+    wait_for("a transfer to end", || look(world, id)["state"] != "running");
+    look(world, id)
+}
+
+/// Events of a world, from now on.
+struct Events(Lines<BufReader<UnixStream>>);
+
+impl Events {
+    fn of(world: &World) -> Self {
+        let events = UnixStream::connect(world.folder().join("api.sock")).unwrap();
+        events.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        (&events).write_all(request("GET", "/events", "", "").as_bytes()).unwrap();
+        let mut events = Self(BufReader::new(events).lines());
+        events.find(|line| line.starts_with("HTTP/1.1 200"));
+        events
+    }
+
+    fn find(&mut self, is_it: impl Fn(&str) -> bool) -> String {
+        self.0.find_map(|line| Some(line.unwrap()).filter(|line| is_it(line))).unwrap()
+    }
+
+    /// The next event of a kind about a transfer.
+    fn next(&mut self, kind: &str, id: u64) -> Value {
+        let id = format!("\"id\":{id},");
+        let is_it =
+            |line: &str| line.starts_with("data: ") && line.contains(kind) && line.contains(&id);
+        serde_json::from_str(self.find(is_it).trim_start_matches("data: ")).unwrap()
+    }
+}
+
+/// Descriptions of a tool that copies the file, and of one that never ends.
+fn adapters(folder: &Path) -> (PathBuf, PathBuf) {
+    let server = "server = 'exec python3 -m http.server $PORT'\nready = 'tcp'";
+    let client = "client = 'python3 -c \"import socket,sys; \
+        socket.create_connection((sys.argv[1], int(sys.argv[2])))\" \"$PEER\" \"$PORT\" && \
+        cp \"$FILE\" \"$OUT\"'";
+    let (copies, slow) = (folder.join("mine.toml"), folder.join("slow.toml"));
+    fs::write(&copies, format!("port = 4000\n{server}\n{client}\n")).unwrap();
+    fs::write(&slow, "port = 4000\nclient = 'sleep 600'\n").unwrap();
+    (copies, slow)
+}
+
+#[test]
+fn transfers_over_the_interface_complete_or_are_stopped() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("transfers", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let (adapter, slow) = adapters(folder.path());
+    let mut events = Events::of(&world);
+    // Others use the link all the while.
+    let ping = r#"{"host": "near", "argv": ["ping", "-i", "0.01", "far"]}"#;
+    assert_eq!(world.ask("POST", "/commands", ping).0, 201);
+    let begin = |more: &str| -> u64 {
+        let transfer = begin(&world, more);
+        assert_eq!(transfer["state"], "running", "{transfer}");
+        transfer["id"].as_u64().unwrap()
+    };
+    let own = ["cfdp", "ltp", "saratoga", "norm"]
+        .map(|protocol| begin(&format!("\"protocol\": \"{protocol}\", \"size\": \"100 kB\"")));
+    // Two servers at once, which have one port to begin with.
+    let tools = [(); 2].map(|()| begin(&format!("\"tool\": {adapter:?}, \"file\": {adapter:?}")));
+    let endless = begin(&format!("\"tool\": {slow:?}"));
+    let carriers = ["cfdp", "ltp", "saratoga", "norm", "", ""];
+    for (id, protocol) in own.into_iter().chain(tools).zip(carriers) {
+        let told = ended(&world, id);
+        assert_eq!((&told["state"], &told["why"]), (&"completed".into(), &Value::Null), "{told}");
+        let result = &told["result"];
+        assert_eq!((&result["verified"], &told["to"]), (&true.into(), &"far".into()), "{told}");
+        assert!(result["protocol"] == protocol || result["verdict"] == "identical", "{told}");
+        // 100 kB take 40 ms on the line, and light 20 ms.
+        let seconds = result["delivered_s"].as_f64().unwrap();
+        assert!((0.04..10.0).contains(&seconds), "{told}");
+    }
+    let running = look(&world, endless);
+    assert_eq!((&running["state"], &running["trusted"]), (&"running".into(), &Value::Null));
+    assert_eq!(world.ask("DELETE", &format!("/transfers/{endless}"), "").0, 202);
+    assert_eq!(ended(&world, endless)["state"], "stopped");
+    let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 7);
+    assert_eq!(events.next("transfer-started", own[0])["from"], "near");
+    assert_eq!(events.next("transfer-ended", own[0])["state"], "completed");
+    assert_eq!(events.next("transfer-ended", endless)["state"], "stopped");
+    // One that is under way keeps nobody from ending the world.
+    begin(&format!("\"tool\": {slow:?}"));
+    begin("\"protocol\": \"cfdp\", \"size\": \"100 MB\"");
+    let output = world.run("down", &[]);
+    assert!(output.status.success() && !world.folder().exists(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn servers_of_transfers_have_ports_of_their_own() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("ports", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let tells = folder.path().join("tells.toml");
+    let client =
+        "client = 'echo $PORT $PORT2 > ports; echo \"{\\\"rate\\\": $PORT$PORT2}\"; sleep 1'";
+    fs::write(&tells, format!("port = 4000\nport2 = 4001\ngoodput = '/rate'\n{client}\n")).unwrap();
+    let begin = |tool: &str| -> u64 {
+        begin(&world, &format!("\"tool\": {tool:?}, \"size\": \"100 kB\""))["id"].as_u64().unwrap()
+    };
+    let tells = tells.to_str().unwrap();
+    // What is refused uses up no number.
+    assert_eq!(ask(&world, "\"tool\": \"spc\"").0, 422);
+    let both = [begin(tells), begin(tells)];
+    assert_eq!(both, [1, 2]);
+    let ports = |id| ended(&world, id)["result"]["goodput_bps"].as_f64().unwrap() as u64;
+    let told = both.map(ports);
+    let mut four: Vec<_> = told.iter().flat_map(|two| [two / 10_000, two % 10_000]).collect();
+    four.sort_unstable();
+    assert_eq!(four, [4000, 4001, 4002, 4003], "{told:?}");
+    assert_eq!(ports(begin(tells)), 40_004_001, "they were given back");
+    if !Command::new("nuttcp").arg("-V").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: there is no nuttcp");
+        return;
+    }
+    // Another has its first port, so that the one for control is the one for data by default.
+    let first = folder.path().join("first.toml");
+    fs::write(&first, "port = 5000\nclient = 'echo held; sleep 3'\n").unwrap();
+    begin(first.to_str().unwrap());
+    let both = [begin("nuttcp"), begin("nuttcp")];
+    for id in both.into_iter().chain([begin("nuttcp")]) {
+        let told = ended(&world, id);
+        assert_eq!(told["result"]["verdict"], "measured", "{told}");
+    }
+}
+
+/// Something that is never ready: as long as it is prepared, or its server begins, nothing else does.
+#[test]
+fn a_transfer_that_is_still_prepared_hears_the_end() {
+    if !possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let adapter = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("port = 4000\nclient = 'true'\n{text}\n")).unwrap();
+        path
+    };
+    let deaf = adapter("deaf.toml", "server = 'sleep 100'\nready = 'tcp'");
+    let slow = adapter("slow.toml", "prepare = 'sleep 100'");
+    let capture = folder.path().join("capture");
+    let world = World { name: format!("test-prepared-{}", std::process::id()) };
+    let mut command = Command::new(SLOWLIGHT);
+    command.args(["emu", "up", "--foreground", "--name", &world.name, "--pcap"]).arg(&capture);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let mut running = guarded(&mut command);
+    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    said.find(|line| line.contains("is up")).unwrap();
+    let begin = |tool: &Path| {
+        let body = format!("{{\"from\": \"near\", \"to\": \"far\", \"tool\": {tool:?}}}");
+        let (status, answer) = world.ask("POST", "/transfers", &body);
+        assert_eq!(status, 201, "{answer}");
+        // So far that it has begun to be prepared.
+        std::thread::sleep(Duration::from_millis(300));
+        format!("/transfers/{}", serde_json::from_str::<Value>(&answer).unwrap()["id"])
+    };
+    for tool in [&deaf, &slow] {
+        let path = begin(tool);
+        let begun = Instant::now();
+        assert_eq!(world.ask("DELETE", &path, "").0, 202);
+        wait_for("it to end", || world.ask("GET", &path, "").1.contains("\"state\":\"stopped\""));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+    begin(&deaf);
+    begin(&slow);
+    let begun = Instant::now();
+    let pid = running.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(said.any(|line| line.starts_with("near -> far: ")), "what became of packets");
+    assert_eq!(running.child.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(fs::read_dir(capture).unwrap().count(), 2, "a file a host, complete");
+}
+
+#[test]
+fn a_transfer_waits_for_its_way_to_come_up() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("down-first", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    for protocol in ["cfdp", "ltp"] {
+        let output = world.run("set", &["--both", "near:far", "outage=0 s+3 s"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = world.run("transfer", &["--size", "100kB", "--protocol", protocol, "--json"]);
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["state"], "completed", "{told}");
+        let seconds = told["result"]["delivered_s"].as_f64().unwrap();
+        assert!((0.5..10.0).contains(&seconds), "{told}");
+    }
+}
+
+#[test]
+fn transfers_that_cannot_be_are_refused() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("refused", &[]);
+    for (body, status, why) in [
+        (r#"{"from": "near", "to": "fare"}"#, 404, "did you mean"),
+        (r#"{"from": "near", "to": "near"}"#, 422, "cannot send to itself"),
+        (r#"{"from": "near", "to": "far", "protocol": "cfpd"}"#, 422, "protocol: "),
+        (r#"{"from": "near", "to": "far", "tool": "spc"}"#, 422, "did you mean"),
+        (r#"{"from": "near", "to": "far", "tool": "scp", "protocol": "cfdp"}"#, 422, "not both"),
+        (r#"{"from": "near", "to": "far", "file": "here"}"#, 422, "begin at the root"),
+        (r#"{"from": "near", "to": "far", "file": "/none"}"#, 422, "/none"),
+        (r#"{"from": "near", "to": "far", "file": "/dev/zero"}"#, 422, "is no file"),
+        (r#"{"from": "near", "to": "far", "file": "/usr"}"#, 422, "is no file"),
+        (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
+        (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
+    ] {
+        let (told, answer) = world.ask("POST", "/transfers", body);
+        assert_eq!((told, answer.contains(why)), (status, true), "{body}: {answer}");
+    }
+}
+
+#[test]
+fn a_file_is_carried_by_a_command() {
+    if !possible() {
+        return;
+    }
+    let world = World::started("carry", &["--delay", "20 ms", "--rate", "20 Mbit/s"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("some file");
+    fs::write(&file, [7; 50_000]).unwrap();
+    let output = world.run("transfer", &["--file", file.to_str().unwrap(), "--protocol", "cfdp"]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{shown}{}", text(&output.stderr));
+    assert!(shown.contains("some file near -> far") && shown.contains("verified"), "{shown}");
+    let back = ["--from", "far", "--to", "near", "--size", "10kB", "--protocol", "ltp", "--json"];
+    let output = world.run("transfer", &back);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&told["state"], &told["result"]["file_bytes"]),
+        (&"completed".into(), &10_000.into())
+    );
+    assert_eq!(told["result"]["from"], "far");
+    let doubts = told["doubts"].as_array().unwrap();
+    assert_eq!(told["trusted"], doubts.is_empty(), "{told}");
+    let told = world.refused("transfer", &["--to", "fair"]);
+    assert!(told.contains("did you mean \"far\"?"), "{told}");
+    let told = world.refused("transfer", &["--tool", "iperf"]);
+    assert!(told.contains("iperf3-cubic"), "{told}");
+    // What takes too long fails; what is interrupted is stopped.
+    world.run("set", &["near:far", "rate=8 kbit/s"]);
+    let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("time limit"), "{}", text(&output.stderr));
+    for signal in ["-INT", "-HUP"] {
+        // Also where these tests are to go on without a terminal.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", SLOWLIGHT]);
+        let command = command.args(["emu", "transfer", "--name", &world.name, "--size", "1MB"]);
+        let mut exec = guarded(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let running = || world.ask("GET", "/transfers", "").1.contains("\"running\"");
+        wait_for("the transfer to begin", running);
+        let id = exec.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert_eq!(exec.child.wait().unwrap().code(), Some(130), "{signal}");
+        let all: Value = serde_json::from_str(&world.ask("GET", "/transfers", "").1).unwrap();
+        assert_eq!(all.as_array().unwrap().last().unwrap()["state"], "stopped", "{signal}");
+    }
+}
