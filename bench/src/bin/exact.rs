@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use emu::measure::{self, Load, Pace};
-use emu::{Host, Report, Stage, World};
+use emu::{Host, Isolation, Report, World};
 use link::{Config, Delay, ErrorKind, ErrorModel, Queue, Rate};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const HEADERS: usize = 28;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 fn main() -> Result<()> {
-    if let Stage::Over(code) = emu::isolate()? {
+    if let Isolation::Over(code) = emu::isolate()? {
         std::process::exit(code);
     }
     let mut arguments = std::env::args().skip(1);

@@ -41,8 +41,8 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     let refused = |error: io::Error| {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("starting {program}: {error}"))
     };
-    let (mut command, told) = family::of(&request.argv).map_err(refused)?;
-    let told = pipe::Receiver::from_owned_fd(OwnedFd::from(told)).map_err(refused)?;
+    let (mut command, status) = family::of(&request.argv).map_err(refused)?;
+    let status = pipe::Receiver::from_owned_fd(OwnedFd::from(status)).map_err(refused)?;
     emu::unmarked(host.command(command.env_remove(folder::VARIABLE)));
     let child =
         tokio::process::Command::from(command).spawn().map_err(|error| match error.kind() {
@@ -59,7 +59,7 @@ pub(crate) fn start(state: &Arc<State>, request: CommandRequest) -> Result<u64, 
     let record = Record { request, pid, exit_code, output, dropped: 0, began, ended };
     let id = locked(&state.commands).add(record);
     state.tell(began, What::CommandStarted { id, host: host.clone() });
-    tokio::spawn(follow(Arc::clone(state), id, host, (child, told)));
+    tokio::spawn(follow(Arc::clone(state), id, host, (child, status)));
     Ok(id)
 }
 
@@ -68,11 +68,11 @@ async fn follow(
     state: Arc<State>,
     id: u64,
     host: String,
-    (mut child, told): (Child, pipe::Receiver),
+    (mut child, status): (Child, pipe::Receiver),
 ) {
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let output = async { tokio::join!(read(&state, id, out), read(&state, id, err)) };
-    let code = code(told);
+    let code = code(status);
     tokio::pin!(output, code);
     let mut read_all = false;
     let exit_code = loop {
@@ -102,10 +102,10 @@ async fn follow(
 }
 
 /// The exit code that is told; `None` where who would tell it was killed.
-async fn code(mut told: pipe::Receiver) -> Option<i32> {
+async fn code(mut status: pipe::Receiver) -> Option<i32> {
     let mut line = Vec::new();
     let mut octet = [0];
-    while let Ok(1) = told.read(&mut octet).await {
+    while let Ok(1) = status.read(&mut octet).await {
         if octet == *b"\n" {
             break;
         }

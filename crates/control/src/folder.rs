@@ -309,8 +309,8 @@ pub fn find(name: Option<&str>) -> Result<Running, FolderError> {
 /// # Errors
 /// It is still there.
 pub fn end(world: &Running) -> Result<(), FolderError> {
-    let asked = Client::new(&socket(&world.path)).ask(Method::DELETE, "/world", None);
-    if asked.is_ok() && is_gone(world, PATIENCE) {
+    let ended = Client::new(&socket(&world.path)).ask(Method::DELETE, "/world", None);
+    if ended.is_ok() && is_gone(world, PATIENCE) {
         return Ok(());
     }
     // It holds the lock, so the number is still its own.

@@ -98,10 +98,10 @@ impl OfLinks {
     }
 
     fn register(self, registry: &mut Registry) {
-        let told = "Packets of a link: offered, delivered, and of those damaged";
-        registry.register("link_packets", told, self.packets);
-        let told = "Octets of IP packets of a link";
-        registry.register("link_octets", told, self.bytes);
+        let help = "Packets of a link: offered, delivered, and of those damaged";
+        registry.register("link_packets", help, self.packets);
+        let help = "Octets of IP packets of a link";
+        registry.register("link_octets", help, self.bytes);
         registry.register("link_lost_packets", "Packets that a link lost, by cause", self.lost);
         registry.register(
             "link_refused_packets",
@@ -111,7 +111,7 @@ impl OfLinks {
         registry.register("link_up", "1 where a link carries packets, 0 in an outage", self.up);
         registry.register("link_queued_packets", "Packets waiting or on their way", self.queued);
         registry.register("link_waiting_packets", "Packets waiting for the line", self.waiting);
-        let told = "How much later than their logical times packets were handed over";
-        registry.register_with_unit("link_lateness", told, Unit::Seconds, self.lateness);
+        let help = "How much later than their logical times packets were handed over";
+        registry.register_with_unit("link_lateness", help, Unit::Seconds, self.lateness);
     }
 }

@@ -33,7 +33,7 @@ const BODY_MAX: usize = 64 << 10;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Running = Shared<Arc<State>>;
-type Asked<T> = Result<Json<T>, JsonRejection>;
+type Submitted<T> = Result<Json<T>, JsonRejection>;
 type Answer<T> = Result<Json<T>, Refusal>;
 
 /// The document of the interface.
@@ -106,10 +106,10 @@ async fn no_such_method() -> Refusal {
     Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
-fn body<T>(asked: Asked<T>) -> Result<T, Refusal> {
-    let Json(asked) =
-        asked.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
-    Ok(asked)
+fn body<T>(request: Submitted<T>) -> Result<T, Refusal> {
+    let Json(request) =
+        request.map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    Ok(request)
 }
 
 /// The world: hosts, links, counters.
@@ -159,10 +159,10 @@ fn one(state: &State, index: usize) -> Result<Link, Refusal> {
 async fn change_link(
     Shared(state): Running,
     Path(name): Path<String>,
-    asked: Asked<Map<String, Value>>,
+    request: Submitted<Map<String, Value>>,
 ) -> Answer<Link> {
     let index = state.link(&name)?;
-    state.change(index, body(asked)?)?;
+    state.change(index, body(request)?)?;
     one(&state, index).map(Json)
 }
 
@@ -176,10 +176,10 @@ async fn change_link(
 async fn add_outage(
     Shared(state): Running,
     Path(name): Path<String>,
-    asked: Asked<OutageRequest>,
+    request: Submitted<OutageRequest>,
 ) -> Result<(StatusCode, Json<Link>), Refusal> {
     let index = state.link(&name)?;
-    let OutageRequest { at, lasts } = body(asked)?;
+    let OutageRequest { at, lasts } = body(request)?;
     let window: Window =
         format!("{at}+{lasts}").parse().map_err(|error| Refusal::wrong(format!("{error}")))?;
     state.add_outage(index, window)?;
@@ -200,29 +200,29 @@ async fn get_capture(Shared(state): Running) -> Json<Capture> {
 ))]
 async fn start_capture(
     Shared(state): Running,
-    asked: Asked<CaptureRequest>,
+    request: Submitted<CaptureRequest>,
 ) -> Result<(StatusCode, Json<Capture>), Refusal> {
-    let asked = body(asked)?;
-    if !FilePath::new(&asked.folder).is_absolute() {
-        let error = format!("folder: {:?} does not begin at the root", asked.folder);
+    let request = body(request)?;
+    if !FilePath::new(&request.folder).is_absolute() {
+        let error = format!("folder: {:?} does not begin at the root", request.folder);
         return Err(Refusal::wrong(error));
     }
     let mut limits = emu::CaptureLimits::default();
-    if let Some(size) = &asked.file_size {
+    if let Some(size) = &request.file_size {
         let size: Size =
             size.parse().map_err(|error| Refusal::wrong(format!("file_size: {error}")))?;
         limits.file = size.bytes();
     }
-    if let Some(files) = asked.files {
+    if let Some(files) = request.files {
         limits.files = usize::from(files).max(1);
     }
     let mut capture = locked(&state.capture);
     let begun =
-        state.world.links().capture(asked.hosts.clone(), FilePath::new(&asked.folder), limits);
+        state.world.links().capture(request.hosts.clone(), FilePath::new(&request.folder), limits);
     begun.map_err(|error| refused(&error))?;
-    *capture = Some(asked.clone());
-    state.tell(state.now(), What::CaptureStarted { folder: asked.folder.clone() });
-    Ok((StatusCode::CREATED, Json(Capture { running: Some(asked) })))
+    *capture = Some(request.clone());
+    state.tell(state.now(), What::CaptureStarted { folder: request.folder.clone() });
+    Ok((StatusCode::CREATED, Json(Capture { running: Some(request) })))
 }
 
 fn refused(error: &emu::CaptureError) -> Refusal {
@@ -269,9 +269,9 @@ async fn get_commands(Shared(state): Running) -> Json<Vec<Command>> {
 ))]
 async fn start_command(
     Shared(state): Running,
-    asked: Asked<CommandRequest>,
+    request: Submitted<CommandRequest>,
 ) -> Result<(StatusCode, Json<Command>), Refusal> {
-    let id = commands::start(&state, body(asked)?)?;
+    let id = commands::start(&state, body(request)?)?;
     Ok((StatusCode::CREATED, Json(locked(&state.commands).one(id)?)))
 }
 
@@ -314,9 +314,9 @@ async fn get_transfers(Shared(state): Running) -> Json<Vec<Transfer>> {
 ))]
 async fn start_transfer(
     Shared(state): Running,
-    asked: Asked<TransferRequest>,
+    request: Submitted<TransferRequest>,
 ) -> Result<(StatusCode, Json<Transfer>), Refusal> {
-    let id = transfers::start(&state, body(asked)?)?;
+    let id = transfers::start(&state, body(request)?)?;
     Ok((StatusCode::CREATED, Json(locked(&state.transfers).one(id)?)))
 }
 
@@ -357,8 +357,8 @@ async fn get_events(
             Err(RecvError::Closed) => return None,
         };
         let data = serde_json::to_string(&event).unwrap_or_default();
-        let told = sse::Event::default().event(event.what.name()).data(data);
-        Some((Ok(told), (state, events)))
+        let event = sse::Event::default().event(event.what.name()).data(data);
+        Some((Ok(event), (state, events)))
     });
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }

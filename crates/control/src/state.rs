@@ -110,7 +110,7 @@ impl State {
         self.events.subscribe()
     }
 
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_listeners(&self) -> bool {
         self.events.receiver_count() > 0
     }
 
@@ -139,14 +139,14 @@ impl State {
     pub(crate) fn doubts(&self, report: &emu::Report) -> Vec<(Option<String>, String)> {
         let links = locked(&self.links);
         let doubts = report.doubts(&self.bounds).into_iter();
-        let told = |doubt: emu::Doubt| {
+        let message = |doubt: emu::Doubt| {
             let link = doubt.link().and_then(|link| links.get(link)).map(|link| link.name.clone());
             let hosts = self.world.hosts();
             let host = doubt.host().and_then(|host| hosts.get(host)).map(|it| &it.plan().name);
             let of = link.as_ref().or(host).map(|of| format!("{of}: ")).unwrap_or_default();
             (link, format!("{of}{doubt}"))
         };
-        doubts.map(told).collect()
+        doubts.map(message).collect()
     }
 
     pub(crate) fn hosts(&self) -> Vec<model::Host> {
@@ -233,8 +233,8 @@ impl State {
         outages.push(window);
         outages.sort_by_key(|window| window.at);
         let spec = LinkSpec { outages: Some(outages.clone()), ..spec.clone() };
-        let told = serde_json::to_value(&outages).unwrap_or_default();
-        let keys = Map::from_iter([("outages".to_owned(), told)]);
+        let message = serde_json::to_value(&outages).unwrap_or_default();
+        let keys = Map::from_iter([("outages".to_owned(), message)]);
         self.carry_out(&mut links[index], index, spec, keys)?;
         Ok((begin, begin + after.lasts.duration()))
     }
@@ -293,7 +293,7 @@ fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
 
 /// A link's table with changes.
 fn changed(base: &LinkSpec, keys: &Map<String, Value>) -> Result<LinkSpec, Refusal> {
-    let mut said = LinkSpec::default();
+    let mut changes = LinkSpec::default();
     let mut rest = as_map(base);
     for (key, value) in keys {
         if FIXED.contains(&key.as_str()) {
@@ -315,11 +315,11 @@ fn changed(base: &LinkSpec, keys: &Map<String, Value>) -> Result<LinkSpec, Refus
                 format!("{key}: {text}")
             })
         })?;
-        said = one.over(&said);
+        changes = one.over(&changes);
     }
     let rest: LinkSpec = serde_json::from_value(rest.into())
         .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok(said.over(&rest))
+    Ok(changes.over(&rest))
 }
 
 fn as_map(spec: &LinkSpec) -> Map<String, Value> {
@@ -420,22 +420,24 @@ mod tests {
                 "{at}"
             );
         }
-        let told = |at| taken("a:b", &one, Time::ZERO + Duration::from_secs(at));
-        assert!(told(4).starts_with("a:b: another outage begins in 6.000 s and ends in 11.000 s;"));
-        assert!(told(12).starts_with("a:b: another outage ends in 3.000 s;"));
+        let message = |at| taken("a:b", &one, Time::ZERO + Duration::from_secs(at));
+        assert!(
+            message(4).starts_with("a:b: another outage begins in 6.000 s and ends in 11.000 s;")
+        );
+        assert!(message(12).starts_with("a:b: another outage ends in 3.000 s;"));
     }
 
     #[test]
     fn what_is_wrong_is_named() {
         let refused =
             |value: Value| changed(&LinkSpec::default(), &keys(&value)).unwrap_err().error;
-        let told = refused(json!({ "dealy": "1 s" }));
-        assert!(told.contains("did you mean `delay`?"), "{told}");
-        let told = refused(json!({ "delay": "5" }));
-        assert!(told.starts_with("delay: ") && told.contains("unit"), "{told}");
-        let told = refused(json!({ "per": "2" }));
-        assert!(told.starts_with("per: "), "{told}");
-        let told = refused(json!({ "mtu": "1400 B" }));
-        assert!(told.contains("`mtu` cannot change"), "{told}");
+        let message = refused(json!({ "dealy": "1 s" }));
+        assert!(message.contains("did you mean `delay`?"), "{message}");
+        let message = refused(json!({ "delay": "5" }));
+        assert!(message.starts_with("delay: ") && message.contains("unit"), "{message}");
+        let message = refused(json!({ "per": "2" }));
+        assert!(message.starts_with("per: "), "{message}");
+        let message = refused(json!({ "mtu": "1400 B" }));
+        assert!(message.contains("`mtu` cannot change"), "{message}");
     }
 }

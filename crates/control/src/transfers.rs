@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use lab::scenario::{SIZE, Scenario};
 use service::http::Refusal;
-use testbed::emulation::beside::{self, Wish};
+use testbed::emulation::single::{self, Wish};
 use transport::quantity::Span;
 
 use crate::list::transfer::Record;
@@ -33,14 +33,14 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     // A number is used up by what begins alone.
     let id = transfers.next();
     let (from, to) = (wish.from.clone(), wish.to.clone());
-    let scenario = beside::scenario(&state.scenario(), wish, id)
+    let scenario = single::scenario(&state.scenario(), wish, id)
         .map_err(|error| Refusal::wrong(error.to_string()))?;
     let carrier = scenario.transfers.first().map(lab::scenario::Transfer::carrier);
     let carrier = carrier.unwrap_or_default();
     let (stopped, began) = (Arc::new(AtomicBool::new(false)), state.now());
-    let told = What::TransferStarted { id, from: from.clone(), to: to.clone() };
-    let carried = (Arc::clone(state), Arc::clone(&stopped));
-    let work = move || carry(&carried.0, id, scenario, (limit, bytes), &carried.1);
+    let started = What::TransferStarted { id, from: from.clone(), to: to.clone() };
+    let shared = (Arc::clone(state), Arc::clone(&stopped));
+    let work = move || carry(&shared.0, id, scenario, (limit, bytes), &shared.1);
     let thread = thread::Builder::new().name(format!("transfer {id}")).spawn(work);
     let no_thread =
         |error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, format!("no thread: {error}"));
@@ -49,7 +49,7 @@ pub(crate) fn start(state: &Arc<State>, request: TransferRequest) -> Result<u64,
     let record =
         Record { from, to, carrier, bytes, began, ended, stopped, thread, result, why, doubts };
     transfers.add(record);
-    state.tell(began, told);
+    state.tell(began, started);
     Ok(id)
 }
 
@@ -82,9 +82,9 @@ fn wish(request: TransferRequest) -> Result<(Wish, Duration), Refusal> {
 /// The octets of what shall be carried.
 fn bytes(wish: &Wish) -> Result<u64, Refusal> {
     let Some(path) = &wish.file else { return Ok(wish.size.unwrap_or(SIZE).bytes()) };
-    let told = |why: &str| Refusal::wrong(format!("file: {}: {why}", path.display()));
-    let found = fs::metadata(path).map_err(|error| told(&error.to_string()))?;
-    if found.is_file() { Ok(found.len()) } else { Err(told("is no file")) }
+    let started = |why: &str| Refusal::wrong(format!("file: {}: {why}", path.display()));
+    let found = fs::metadata(path).map_err(|error| started(&error.to_string()))?;
+    if found.is_file() { Ok(found.len()) } else { Err(started("is no file")) }
 }
 
 /// Carries a transfer out.
@@ -95,7 +95,7 @@ fn carry(
     limits: (Duration, u64),
     stopped: &AtomicBool,
 ) {
-    let ran = beside::run((&state.world, &state.ports), scenario, limits, stopped);
+    let ran = single::run((&state.world, &state.ports), scenario, limits, stopped);
     let (result, why) = match ran {
         Ok((result, ended)) => {
             let why = result.failure.clone().filter(|_| !result.completed);
@@ -113,10 +113,10 @@ fn carry(
     let Some(record) = transfers.get_mut(id) else { return };
     (record.result, record.why, record.ended) = (result, why, Some(now));
     record.doubts = doubts;
-    let told = record.state();
+    let started = record.state();
     let (from, to) = (record.from.clone(), record.to.clone());
     drop(transfers);
-    state.tell(now, What::TransferEnded { id, from, to, state: told });
+    state.tell(now, What::TransferEnded { id, from, to, state: started });
 }
 
 /// Stops all that are under way, and waits for them: until they have ended, they hold the world.

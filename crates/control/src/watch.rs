@@ -18,10 +18,10 @@ const REST: Duration = Duration::from_millis(1);
 
 /// Tells when outages begin and end.
 pub(crate) async fn outages(state: Arc<State>) {
-    let mut seen = state.now();
+    let mut last = state.now();
     let (mut were_up, mut plans) = (BTreeMap::new(), BTreeMap::new());
     for (name, plan) in state.outages() {
-        were_up.insert(name.clone(), plan.is_up(seen));
+        were_up.insert(name.clone(), plan.is_up(last));
         plans.insert(name, plan);
     }
     loop {
@@ -32,7 +32,7 @@ pub(crate) async fn outages(state: Arc<State>) {
             // Every edge since the last look, as long as they are events and no noise; of a plan
             // that is new what holds from now on.
             let is_new = plans.get(&link) != Some(&plan);
-            let mut at = if is_new { now } else { seen };
+            let mut at = if is_new { now } else { last };
             for _ in 0..EDGES_MAX {
                 let Some(edge) = plan.next_change(at).filter(|edge| *edge <= now) else { break };
                 turned(&state, &link, was_up, plan.is_up(edge), edge);
@@ -42,7 +42,7 @@ pub(crate) async fn outages(state: Arc<State>) {
             next = next.into_iter().chain(plan.next_change(now)).min();
             plans.insert(link, plan);
         }
-        seen = now;
+        last = now;
         let Some(next) = next else {
             state.changed.notified().await;
             continue;
@@ -65,11 +65,11 @@ fn turned(state: &State, link: &str, was_up: &mut bool, is_up: bool, at: Time) {
 
 /// Tells once of each doubt there is about what is measured.
 pub(crate) async fn doubts(state: Arc<State>) {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         tokio::time::sleep(LOOK).await;
         // To look costs the links a moment.
-        if !state.is_heard() {
+        if !state.has_listeners() {
             continue;
         }
         let Ok(report) = state.report() else { return };
@@ -77,8 +77,8 @@ pub(crate) async fn doubts(state: Arc<State>) {
         for (kind, (link, reason)) in kinds.iter().zip(state.doubts(&report)) {
             // How late it was changes; that it was does not.
             let new = (std::mem::discriminant(kind), link.clone());
-            if !told.contains(&new) {
-                told.push(new);
+            if !reported.contains(&new) {
+                reported.push(new);
                 state.tell(state.now(), What::Doubt { link, reason });
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use link::{Config, Delay, Rate};
 
-use crate::pump::BESIDE;
+use crate::pump::OVERHEAD;
 use crate::store::Store;
 use crate::world::Plan;
 
@@ -150,8 +150,8 @@ impl Plan {
             let octets = bps / 8.0 * delay.as_secs_f64();
             let framed = plan.config.framing.framed_len(plan.mtu as usize);
             let packets = bps / 8.0 / framed as f64;
-            let beside = packets * delay.as_secs_f64() * BESIDE as f64;
-            let in_flight = octets as u64 + octets as u64 / Store::LEFT_OVER + beside as u64;
+            let overhead = packets * delay.as_secs_f64() * OVERHEAD as f64;
+            let in_flight = octets as u64 + octets as u64 / Store::LEFT_OVER + overhead as u64;
             let full = Full { link, bps, packets, delay, in_flight };
             let ends = (plan.from.min(plan.to), plan.from.max(plan.to));
             let most = pairs.entry(ends).or_insert(full);

@@ -28,15 +28,15 @@ use rustix::thread::UnshareFlags;
 use crate::uplink::Uplink;
 
 /// The variable in which a process finds the descriptor that says which one it is.
-const STAGE: &str = "SLOWLIGHT_EMU_STAGE";
+const VARIABLE: &str = "SLOWLIGHT_EMU_STAGE";
 /// The descriptor is that of a file in memory, which has this name and that of the process.
 const NAME: &str = "slowlight-emu-";
 /// What a command reports that was ended by signal 9, as shells do.
 const SIGNALLED: i32 = 128;
 
-/// Which process this is.
+/// Process in which [`isolate`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum Isolation {
     /// The emulator: go on.
     Inside,
     /// Everything is over: exit with this code.
@@ -83,7 +83,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
 ///
 /// # Errors
 /// [`IsolateError`] says what is forbidden, and how it is allowed.
-pub fn isolate() -> Result<Stage, IsolateError> {
+pub fn isolate() -> Result<Isolation, IsolateError> {
     isolate_with(None)
 }
 
@@ -91,14 +91,14 @@ pub fn isolate() -> Result<Stage, IsolateError> {
 ///
 /// # Errors
 /// As [`isolate`].
-pub fn isolate_with(uplink: Option<&Uplink>) -> Result<Stage, IsolateError> {
+pub fn isolate_with(uplink: Option<&Uplink>) -> Result<Isolation, IsolateError> {
     match of_this_process() {
-        Process::First => first().map(Stage::Over),
+        Process::First => first().map(Isolation::Over),
         Process::Inner => {
             die_with_parent().map_err(system("binding the emulator to its first process"))?;
-            Ok(Stage::Inside)
+            Ok(Isolation::Inside)
         }
-        Process::Outer => outer(uplink).map(Stage::Over),
+        Process::Outer => outer(uplink).map(Isolation::Over),
     }
 }
 
@@ -130,7 +130,7 @@ fn of_this_process() -> Process {
 /// anywhere, and who believed it would change the mounts of the whole machine.
 #[expect(unsafe_code, reason = "a descriptor that is known by its number")]
 fn handed_down() -> Option<Process> {
-    let number: RawFd = std::env::var(STAGE).ok()?.parse().ok()?;
+    let number: RawFd = std::env::var(VARIABLE).ok()?.parse().ok()?;
     let file = fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
     let is = |process: &Process| {
         file.as_os_str() == format!("/memfd:{NAME}{} (deleted)", process.name()).as_str()
@@ -151,7 +151,7 @@ pub fn is_outer() -> bool {
 /// Takes the mark of [`isolate`] away from a command, which may be this program again.
 pub fn unmarked(command: &mut Command) -> &mut Command {
     Uplink::export(None, command);
-    command.env_remove(STAGE)
+    command.env_remove(VARIABLE)
 }
 
 #[expect(unsafe_code, reason = "namespaces, and what is done between fork and exec")]
@@ -260,7 +260,7 @@ fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
-    command.args(arguments).env(STAGE, which.as_raw_fd().to_string());
+    command.args(arguments).env(VARIABLE, which.as_raw_fd().to_string());
     Ok((command, which))
 }
 

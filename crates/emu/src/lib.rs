@@ -36,7 +36,7 @@ pub use self::capture::{CaptureLimits, CaptureReport};
 pub use self::enter::{EnterError, run_inside};
 pub use self::fit::{Capacity, Misfit};
 pub use self::isolate::{
-    IsolateError, Stage, exit_code, is_outer, isolate, isolate_with, unmarked,
+    IsolateError, Isolation, exit_code, is_outer, isolate, isolate_with, unmarked,
 };
 pub use self::names::{Name, enclosing_world, name_hosts};
 pub use self::publish::publish;

@@ -61,7 +61,7 @@ struct Segment {
 
 /// Octets that a packet on its way takes beside its own: its record, and its place in a link's queue,
 /// which has an eighth to spare.
-pub(crate) const BESIDE: usize = (Store::BESIDE + size_of::<Departure<Segment>>()) * 9 / 8;
+pub(crate) const OVERHEAD: usize = (Store::OVERHEAD + size_of::<Departure<Segment>>()) * 9 / 8;
 
 /// A device and where what its host sends goes.
 #[derive(Debug)]
@@ -573,17 +573,17 @@ impl Pump {
         let count = batch.runs.iter().map(|run| run.segments.len() as u32).sum();
         let at = pipe.wrote(written, self.clock, (count, true))?;
         let says = at.is_none().then_some(REFUSED);
-        let seen = at.unwrap_or_else(|| self.clock.now());
+        let received = at.unwrap_or_else(|| self.clock.now());
         for run in batch.runs.drain(..) {
             let count = run.segments.len() as u32;
             if at.is_some() {
-                pipe.lateness.record(seen.since(run.due), count);
+                pipe.lateness.record(received.since(run.due), count);
             }
             if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
                 for segment in run.segments {
                     let mut bytes = Vec::new();
                     copy_segment(self.store.packet(run.packet), segment, &mut bytes);
-                    tap.received(port, seen, bytes, says);
+                    tap.received(port, received, bytes, says);
                 }
             }
             self.store.release(run.packet, count);

@@ -56,7 +56,7 @@ fn growth(room: usize) -> usize {
 
 impl Store {
     /// Octets that a packet takes beside its own: its record, and half a line that its end leaves.
-    pub(crate) const BESIDE: usize = size_of::<Held>() + size_of::<u32>() + ALIGN / 2;
+    pub(crate) const OVERHEAD: usize = size_of::<Held>() + size_of::<u32>() + ALIGN / 2;
     /// Of so many octets one is left over at the ends of slabs, where a packet of the largest size
     /// would not fit any more.
     pub(crate) const LEFT_OVER: u64 = (SLAB / PACKET_MAX) as u64;

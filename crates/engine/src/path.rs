@@ -46,7 +46,7 @@ pub struct PathInfo {
     pub ends: Option<(SocketAddr, SocketAddr)>,
     /// The ticket of the [`StreamEffect::Connect`](crate::StreamEffect::Connect) or
     /// [`StreamEffect::Listen`](crate::StreamEffect::Listen) that brought it up.
-    pub asked: Option<Ticket>,
+    pub ticket: Option<Ticket>,
 }
 
 impl PathInfo {
@@ -61,7 +61,7 @@ impl PathInfo {
             return_bps: None,
             until: None,
             ends: None,
-            asked: None,
+            ticket: None,
         }
     }
 

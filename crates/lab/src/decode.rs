@@ -92,15 +92,15 @@ impl Votes {
 /// # Errors
 ///
 /// Why none of them can.
-pub fn one(bytes: &[u8], asked: Option<Language>) -> Result<String, String> {
-    let told = |language: &Language| match asked {
+pub fn one(bytes: &[u8], requested: Option<Language>) -> Result<String, String> {
+    let line = |language: &Language| match requested {
         Some(_) => language.line(bytes),
         None => language.likely(bytes),
     };
-    let tried = asked.map_or_else(|| Language::all().collect(), |language| vec![language]);
+    let tried = requested.map_or_else(|| Language::all().collect(), |language| vec![language]);
     let mut reasons = Vec::new();
     for language in &tried {
-        match told(language) {
+        match line(language) {
             Ok(text) => return Ok(text),
             Err(error) => reasons.push(format!("not {language}: {error}")),
         }

@@ -5,7 +5,6 @@
 pub mod adapter;
 pub mod advise;
 pub mod bound;
-pub mod cast;
 pub mod compare;
 pub mod content;
 pub mod decode;
@@ -17,6 +16,7 @@ pub mod overlay;
 pub mod packets;
 mod parallel;
 pub mod pep;
+pub mod plan;
 pub mod preset;
 mod resolve;
 pub mod run;

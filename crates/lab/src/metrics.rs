@@ -229,7 +229,7 @@ pub(crate) struct ReceiverWatch {
     /// What broke off goes on under the same name.
     pub(crate) restarts: bool,
     pub(crate) verified: bool,
-    pub(crate) told: Vec<(Time, Ended)>,
+    pub(crate) ends: Vec<(Time, Ended)>,
     pub(crate) stats: HostStats,
     /// How often it asked for repairs.
     pub(crate) nacks: Option<u64>,
@@ -242,7 +242,7 @@ pub(crate) struct ReceiverWatch {
 impl ReceiverWatch {
     /// When it claimed to have the file: the last time, since one that broke off may look whole.
     fn claimed(&self) -> Option<Time> {
-        let mut claims = self.told.iter().filter(|(_, end)| end.is_success()).map(|(at, _)| *at);
+        let mut claims = self.ends.iter().filter(|(_, end)| end.is_success()).map(|(at, _)| *at);
         if self.restarts { claims.next_back() } else { claims.next() }
     }
 
@@ -376,7 +376,7 @@ impl Watch<'_> {
             Some(Err(why)) => return format!("refused: {why}"),
             Some(Ok(())) => {}
         }
-        let said = |ends: &[(Time, Ended)], who: &str| match ends.last() {
+        let outcome = |ends: &[(Time, Ended)], who: &str| match ends.last() {
             Some((_, Ended { result: Ok(()), .. })) => format!("{who}: success"),
             Some((_, Ended { result: Err(why), .. })) => format!("{who}: {why}"),
             None => format!("{who}: never ended"),
@@ -389,11 +389,11 @@ impl Watch<'_> {
         let (whole, receiver) = match receivers.find(without) {
             Some((receiver, name)) => {
                 let who = if named { name } else { "receiver" };
-                (receiver.verified, said(&receiver.told, who))
+                (receiver.verified, outcome(&receiver.ends, who))
             }
             None => {
-                let told = self.receivers.first().map_or(&[][..], |receiver| &receiver.told);
-                (true, said(told, if named { "receivers" } else { "receiver" }))
+                let told = self.receivers.first().map_or(&[][..], |receiver| &receiver.ends);
+                (true, outcome(told, if named { "receivers" } else { "receiver" }))
             }
         };
         let whole = if whole { "" } else { "; the file is not there or not the same" };
@@ -407,8 +407,8 @@ impl Watch<'_> {
             let failed =
                 self.at_sender.iter().find(|(_, end)| !end.is_success() && self.requests > 1);
             let sender = match failed {
-                Some(end) => said(std::slice::from_ref(end), "sender"),
-                None => said(&self.at_sender, "sender"),
+                Some(end) => outcome(std::slice::from_ref(end), "sender"),
+                None => outcome(&self.at_sender, "sender"),
             };
             format!("{sender}; {receiver}{whole}{how_many}")
         } else {

@@ -1,4 +1,4 @@
-//! What is told of a world when it is over, whichever kind of world it was.
+//! Metrics of a world that is over, simulated or emulated.
 
 use bytes::Bytes;
 use engine::{FileName, Time};
@@ -11,14 +11,14 @@ use transport::overlay::Overlay;
 use transport::protocol::{Carried, Kind};
 use transport::text::SpecError;
 
-use crate::cast;
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, ReceiverWatch, TransferMetrics, Watch};
+use crate::plan;
 use crate::scenario::{Scenario, Transfer};
 use crate::topology::Topology;
 
-/// All that was seen of the transfers of a world. Hosts and links have the scenario's numbers.
-pub struct Seen {
+/// Observations of the transfers of a world. Hosts and links have the scenario's numbers.
+pub struct Observations {
     /// What each transfer's sender said to the request; `None` if it was not made.
     pub answers: Vec<Option<Result<(), String>>>,
     /// When files were ready to cross, as clients told, with the files' names.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub alone: bool,
 }
 
-impl Seen {
+impl Observations {
     /// What became of the links.
     pub fn links(&self, scenario: &Scenario) -> Vec<LinkMetrics> {
         let links = scenario.links.iter().zip(&self.links);
@@ -72,22 +72,22 @@ impl Seen {
         mut is_there: impl FnMut(usize, &FileName) -> bool,
     ) -> Result<Watch<'s>, SpecError> {
         let alone = scenario.transfers.len() == 1;
-        let node = |name: &str| topology.node(name).ok_or_else(|| cast::unresolved(name));
+        let node = |name: &str| topology.node(name).ok_or_else(|| plan::unresolved(name));
         let light_time =
             |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
-        let file = cast::file_name(transfer)?;
+        let file = plan::file_name(transfer)?;
         let mut receivers = Vec::new();
-        for stations in transfer.ways() {
-            let mut stations = stations.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
-            let host = stations[stations.len() - 1];
-            let route = topology.route_by(&stations).unwrap_or_default();
-            stations.reverse();
-            let back = topology.route_by(&stations).unwrap_or_default();
+        for waypoints in transfer.ways() {
+            let mut waypoints = waypoints.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
+            let host = waypoints[waypoints.len() - 1];
+            let route = topology.route_by(&waypoints).unwrap_or_default();
+            waypoints.reverse();
+            let back = topology.route_by(&waypoints).unwrap_or_default();
             let kind = transfer.protocol.as_ref().map(|protocol| protocol.kind);
             receivers.push(ReceiverWatch {
                 restarts: kind.is_some_and(Kind::is_scps_fp),
                 verified: is_there(host, &file),
-                told: self.told(transfer, host, false, alone),
+                ends: self.ends_of(transfer, host, false, alone),
                 stats: self.hosts[host].clone(),
                 nacks: self.repairs[host].map(|(_, nacks)| nacks),
                 rtt: light_time(&route) + light_time(&back),
@@ -109,12 +109,12 @@ impl Seen {
             start: time(transfer.start.unwrap_or_default()),
             file_bytes: content.len() as u64,
             answer: self.answers[index].clone(),
-            requests: cast::requests(scenario, transfer)?.len(),
+            requests: plan::requests(scenario, transfer)?.len(),
             begun: self.begun(transfer, if is_fetched { receiver } else { sender }),
             is_fetched,
             is_whole: transfer.carries() == Carried::File,
             latency: self.latency(transfer, sender),
-            at_sender: self.told(transfer, sender, true, alone),
+            at_sender: self.ends_of(transfer, sender, true, alone),
             sender: self.hosts[sender].clone(),
             repairs: self.repairs[sender].map(|(repairs, _)| repairs),
             buffers: self.buffers[sender],
@@ -138,8 +138,8 @@ impl Seen {
         self.latencies.iter().find(of_it).map(|(.., latency)| *latency)
     }
 
-    /// What a host told of the end of a transfer.
-    fn told(
+    /// Ends of a transfer that a host reported.
+    fn ends_of(
         &self,
         transfer: &Transfer,
         host: usize,

@@ -39,7 +39,7 @@ pub(crate) fn are_neighbours(transfers: &[Transfer], one: &str, other: &str) -> 
             return leads(transfer, one, other) || leads(transfer, other, one);
         }
         let pair = |pair: &[&str]| pair == [one, other] || pair == [other, one];
-        transfer.ways().any(|stations| stations.windows(2).any(pair))
+        transfer.ways().any(|waypoints| waypoints.windows(2).any(pair))
     })
 }
 
@@ -60,17 +60,17 @@ pub(crate) struct Hop<'a> {
 }
 
 /// The steps of a way, there and back.
-pub(crate) fn hops(mut stations: Vec<&str>) -> Vec<Hop<'_>> {
+pub(crate) fn hops(mut waypoints: Vec<&str>) -> Vec<Hop<'_>> {
     let mut hops = Vec::new();
     for _ in ["there", "back"] {
         let mut from = None;
-        if let Some(&to) = stations.last() {
-            hops.extend(stations.windows(2).map(|pair| {
+        if let Some(&to) = waypoints.last() {
+            hops.extend(waypoints.windows(2).map(|pair| {
                 let from = from.replace(pair[0]);
                 Hop { from, at: pair[0], next: pair[1], to }
             }));
         }
-        stations.reverse();
+        waypoints.reverse();
     }
     hops
 }
@@ -98,8 +98,8 @@ pub(crate) fn settle(
             continue;
         }
         // Over waypoints there is one receiver.
-        let Some(stations) = transfer.ways().next() else { continue };
-        for Hop { from, at, next, to } in hops(stations) {
+        let Some(waypoints) = transfer.ways().next() else { continue };
+        for Hop { from, at, next, to } in hops(waypoints) {
             if next != to {
                 route(nodes, at, to, next)?;
             }

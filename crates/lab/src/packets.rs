@@ -58,13 +58,13 @@ pub struct Packets {
 /// Who sends on which interface to which port: windows of that direction are scaled alike.
 type Direction = (u32, [u8; 4], (u16, u16));
 
-/// Reads a capture, whose datagrams are of the protocol `asked`, or of the one that can read most of
+/// Reads a capture, whose datagrams are of the protocol `requested`, or of the one that can read most of
 /// them.
 ///
 /// # Errors
 ///
 /// When it does not begin as a capture does.
-pub fn read(source: impl Read, asked: Option<Language>) -> Result<Packets, ReadError> {
+pub fn read(source: impl Read, requested: Option<Language>) -> Result<Packets, ReadError> {
     let (mut records, mut cut) = (Vec::new(), None);
     for record in Reader::new(source)? {
         match record {
@@ -72,7 +72,7 @@ pub fn read(source: impl Read, asked: Option<Language>) -> Result<Packets, ReadE
             Err(error) => cut = Some(error),
         }
     }
-    let language = asked.unwrap_or_else(|| {
+    let language = requested.unwrap_or_else(|| {
         let mut votes = Votes::default();
         records.iter().filter_map(Record::udp).for_each(|datagram| votes.hear(datagram.data));
         votes.most()
@@ -84,10 +84,10 @@ pub fn read(source: impl Read, asked: Option<Language>) -> Result<Packets, ReadE
         let (ports, data, says, tcp) = (None, None, None, None);
         let mut packet = Packet { at, interface, ip, ports, data, says, tcp, comment };
         if let Some(datagram) = record.udp() {
-            let said = language.line(datagram.data);
+            let line = language.line(datagram.data);
             packet.ports = Some((datagram.udp.source, datagram.udp.destination));
             packet.data = Some(datagram.data.len());
-            packet.says = Some(said.unwrap_or_else(|error| format!("not {language}: {error}")));
+            packet.says = Some(line.unwrap_or_else(|error| format!("not {language}: {error}")));
         } else if ip.protocol == tcp::PROTOCOL && !ip.is_fragment() {
             // Whether the checksum is right is not asked: network cards write it after the capture.
             if let Ok(segment) = Segment::decode_unchecked(payload) {
@@ -145,7 +145,7 @@ fn of_segment(
 mod tests {
     use std::net::Ipv4Addr;
 
-    use pcap::{Direction as Way, LinkType, Writer};
+    use pcap::{Direction as PathPlan, LinkType, Writer};
     use wire::tcp::{HEADER_LEN, Header, PseudoHeader};
     use wire::{ip, tcp};
 
@@ -181,7 +181,7 @@ mod tests {
         let interface = writer.interface("eth", LinkType::Raw).unwrap();
         for (second, packet) in packets.iter().enumerate() {
             let at = Time::from_nanos(second as u64 * 1_000_000_000);
-            writer.packet(at, interface, Way::In, (&[], packet), None).unwrap();
+            writer.packet(at, interface, PathPlan::In, (&[], packet), None).unwrap();
         }
         bytes
     }

@@ -14,17 +14,17 @@ use transport::settings::pep::buffer_for;
 use transport::text::SpecError;
 use transport::{Event, Transport};
 
-use crate::cast::{interface, unresolved};
 use crate::link_spec::LinkSpec;
+use crate::plan::{interface, unresolved};
 use crate::scenario::{Node, Scenario};
 use crate::topology::Topology;
 
 /// The gateway of one node.
 #[derive(Debug)]
-pub(crate) struct GatewayPart {
+pub(crate) struct GatewayPlan {
     /// The node's number.
     pub(crate) host: usize,
-    /// What it is told to be.
+    /// Its configuration.
     pub(crate) config: GatewayConfig,
     /// Its interfaces, by the links that they lead over, and whether that is the satellite's side.
     pub(crate) interfaces: Vec<(PathId, usize, PathInfo)>,
@@ -37,33 +37,33 @@ pub(crate) struct GatewayPart {
 /// # Errors
 ///
 /// When the scenario is not resolved, or a gateway cannot be what it says.
-pub(crate) fn parts(
+pub(crate) fn gateways(
     scenario: &Scenario,
     topology: &Topology<'_>,
-) -> Result<Vec<GatewayPart>, SpecError> {
+) -> Result<Vec<GatewayPlan>, SpecError> {
     let nodes = scenario.nodes.iter().enumerate();
     let gateways = nodes.filter_map(|(index, (name, node))| {
         let settings = node.pep.as_ref()?;
-        Some(part(scenario, topology, index, (name, node), settings))
+        Some(gateway(scenario, topology, index, (name, node), settings))
     });
     gateways.collect()
 }
 
-fn part(
+fn gateway(
     scenario: &Scenario,
     topology: &Topology<'_>,
     host: usize,
     (name, node): (&str, &Node),
     settings: &PepSettings,
-) -> Result<GatewayPart, SpecError> {
+) -> Result<GatewayPlan, SpecError> {
     let own = IpAddr::V4(node.address.ok_or_else(|| unresolved(name))?);
     let towards = settings.wan.as_ref().and_then(|wan| wan.towards.as_deref());
     let towards = towards.and_then(|towards| topology.node(towards));
     let towards = towards.ok_or_else(|| unresolved(name))?;
-    let told = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
-    let [wan_options, lan_options] = settings.sides().map_err(told)?;
+    let invalid = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
+    let [wan_options, lan_options] = settings.sides().map_err(invalid)?;
     let mut config = GatewayConfig { addresses: vec![own], ..GatewayConfig::default() };
-    settings.apply(&mut config.pep).map_err(told)?;
+    settings.apply(&mut config.pep).map_err(invalid)?;
     config.early_accept = settings.early_accept.unwrap_or(config.early_accept);
     let (mut interfaces, mut wan) = (Vec::new(), BTreeSet::new());
     for (link, spec) in scenario.links.iter().enumerate() {
@@ -82,7 +82,7 @@ fn part(
         }
     }
     config.tcp.routes = routes(scenario, topology, host, &wan);
-    Ok(GatewayPart { host, config, interfaces, wan })
+    Ok(GatewayPlan { host, config, interfaces, wan })
 }
 
 /// Where packets to others go: over the satellite to all that are not known to be elsewhere. All of
@@ -116,15 +116,15 @@ pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
         nodes.map(|(name, _)| name.clone()).collect()
     };
     for name in &gateways {
-        let told = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
+        let invalid = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
         let Some(node) = scenario.nodes.get(name) else { continue };
         if node.protocol.is_some() {
-            return Err(told(SpecError::invalid(
+            return Err(invalid(SpecError::invalid(
                 "a gateway is no end of a transfer; put it between two nodes",
             )));
         }
         let Some(settings) = &node.pep else { continue };
-        let towards = wan_neighbour(scenario, &gateways, name, settings).map_err(told)?;
+        let towards = wan_neighbour(scenario, &gateways, name, settings).map_err(invalid)?;
         let between = |from: &str, to: &str| {
             let ends = |link: &&LinkSpec| {
                 (link.from.as_deref(), link.to.as_deref()) == (Some(from), Some(to))
@@ -135,7 +135,7 @@ pub(crate) fn settle(scenario: &mut Scenario) -> Result<(), SpecError> {
         let delay = |link: Option<&LinkSpec>| link.map_or(Time::ZERO, owlt).since(Time::ZERO);
         let rate = there.and_then(|link| link.rate).filter(|rate| rate.bps() > 0);
         let buffer = rate.map(|rate| buffer_for(rate.bps(), delay(there) + delay(back)));
-        let settings = settings.written_out(&towards, buffer).map_err(told)?;
+        let settings = settings.written_out(&towards, buffer).map_err(invalid)?;
         if let Some(node) = scenario.nodes.get_mut(name) {
             node.pep = Some(settings);
         }
@@ -235,9 +235,9 @@ impl SideMetrics {
     }
 }
 
-/// What runs on a node: an engine that speaks a protocol, or a gateway.
+/// Engine of a node: that of a protocol, or a gateway.
 #[derive(Debug)]
-pub(crate) enum Actor {
+pub(crate) enum HostEngine {
     Engine(Box<dyn Transport>),
     Gateway(Box<GatewayNode>),
 }
@@ -250,36 +250,36 @@ pub(crate) struct GatewayNode {
     lan: BTreeSet<PathId>,
 }
 
-impl GatewayPart {
+impl GatewayPlan {
     /// A gateway so configured.
-    pub(crate) fn build(&self, rng: Rng) -> Actor {
+    pub(crate) fn build(&self, rng: Rng) -> HostEngine {
         let all = self.interfaces.iter().map(|(path, _, _)| *path);
         let lan = all.filter(|path| !self.wan.contains(path)).collect();
         let gateway = self.config.build(rng);
-        Actor::Gateway(Box::new(GatewayNode { gateway, wan: self.wan.clone(), lan }))
+        HostEngine::Gateway(Box::new(GatewayNode { gateway, wan: self.wan.clone(), lan }))
     }
 }
 
 impl GatewayNode {
     /// What it did.
     pub(crate) fn metrics(&self) -> GatewayMetrics {
-        let told = self.gateway.above().statistics();
+        let invalid = self.gateway.above().statistics();
         let below = self.gateway.below();
         let side = |paths: &BTreeSet<PathId>| {
             let counts = paths.iter().map(|path| below.totals_over(*path));
             SideMetrics::of(counts.fold(Counts::default(), |sum, counts| sum + counts))
         };
         GatewayMetrics {
-            accepted: told.accepted,
-            completed: told.completed,
-            reset: told.reset,
-            not_connected: told.not_connected,
-            idle: told.idle,
-            turned_away: told.turned_away + self.gateway.statistics().turned_away,
-            open_peak: told.open_peak,
-            buffered_peak: told.buffered_peak,
-            octets_to_servers: told.octets[0],
-            octets_to_clients: told.octets[1],
+            accepted: invalid.accepted,
+            completed: invalid.completed,
+            reset: invalid.reset,
+            not_connected: invalid.not_connected,
+            idle: invalid.idle,
+            turned_away: invalid.turned_away + self.gateway.statistics().turned_away,
+            open_peak: invalid.open_peak,
+            buffered_peak: invalid.buffered_peak,
+            octets_to_servers: invalid.octets[0],
+            octets_to_clients: invalid.octets[1],
             wan: side(&self.wan),
             lan: side(&self.lan),
         }
@@ -291,7 +291,7 @@ impl GatewayNode {
     }
 }
 
-impl Actor {
+impl HostEngine {
     /// The engine, if it speaks a protocol.
     pub(crate) fn engine(&self) -> Option<&dyn Transport> {
         match self {
@@ -317,7 +317,7 @@ impl Actor {
     }
 }
 
-impl Engine for Actor {
+impl Engine for HostEngine {
     type Indication = Event;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {

@@ -16,12 +16,12 @@ use transport::dissect;
 use transport::files;
 use transport::text::SpecError;
 
-use crate::cast::{self, Part, Way, unresolved};
 use crate::content::{made_up, zeros};
 use crate::link_spec::time;
 use crate::metrics::{LinkMetrics, TransferMetrics};
-use crate::outcome::Seen;
-use crate::pep::{self, Actor, GatewayMetrics};
+use crate::outcome::Observations;
+use crate::pep::{self, GatewayMetrics, HostEngine};
+use crate::plan::{self, EnginePlan, PathPlan, unresolved};
 use crate::scenario::{Content, Scenario, Transfer};
 use crate::topology::Topology;
 
@@ -169,10 +169,10 @@ pub fn run_unless(
     recorders: Recorders,
 ) -> Result<Run, RunError> {
     refuse_tools(scenario)?;
-    let mut stage = Stage::build(scenario, contents)?;
-    let trace = stage.record(scenario, recorders)?;
-    let outcome = stage.play(scenario, cancelled)?;
-    stage.world.finish_captures()?;
+    let mut simulation = Simulation::build(scenario, contents)?;
+    let trace = simulation.record(scenario, recorders)?;
+    let outcome = simulation.play(scenario, cancelled)?;
+    simulation.world.finish_captures()?;
     if let Some(trace) = trace {
         trace.lock().unwrap_or_else(PoisonError::into_inner).finish()?;
     }
@@ -181,23 +181,29 @@ pub fn run_unless(
         Outcome::TimeLimit => "time limit".to_owned(),
         Outcome::EventLimit => "event limit".to_owned(),
         Outcome::Cancelled => "cancelled".to_owned(),
-        Outcome::Stuck { host, why } => format!("stuck: {}: {why}", stage.world.host_name(host)),
+        Outcome::Stuck { host, why } => {
+            format!("stuck: {}: {why}", simulation.world.host_name(host))
+        }
     };
-    let seen = stage.seen();
-    let transfers =
-        seen.transfers(scenario, &stage.topology, contents, |host, file, content| {
-            stage.world.store(stage.hosts[host]).get(file) == Some(content)
-        })?;
+    let observations = simulation.observations();
+    let transfers = observations.transfers(
+        scenario,
+        &simulation.topology,
+        contents,
+        |host, file, content| {
+            simulation.world.store(simulation.hosts[host]).get(file) == Some(content)
+        },
+    )?;
     Ok(Run {
         seed: scenario.seed,
         ended,
-        time_s: stage.world.now().as_secs_f64(),
-        events: stage.world.events(),
+        time_s: simulation.world.now().as_secs_f64(),
+        events: simulation.world.events(),
         transfers,
-        links: seen.links(scenario),
-        gateways: stage.gateways(),
-        bundle_nodes: stage.bundle_nodes(),
-        under_way: stage.under_way(),
+        links: observations.links(scenario),
+        gateways: simulation.gateways(),
+        bundle_nodes: simulation.bundle_nodes(),
+        under_way: simulation.under_way(),
     })
 }
 
@@ -221,9 +227,9 @@ impl TraceFile {
     }
 }
 
-/// A world with what was put into it.
-struct Stage<'a> {
-    world: World<Actor>,
+/// A simulated world with the scenario's hosts, links and engines.
+struct Simulation<'a> {
+    world: World<HostEngine>,
     topology: Topology<'a>,
     hosts: Vec<HostId>,
     links: Vec<LinkId>,
@@ -231,7 +237,7 @@ struct Stage<'a> {
     answers: Vec<Option<Result<(), String>>>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> Simulation<'a> {
     fn build(scenario: &'a Scenario, contents: &[Bytes]) -> Result<Self, RunError> {
         let topology = Topology::new(scenario)?;
         let mut world = World::new(scenario.seed);
@@ -252,13 +258,13 @@ impl<'a> Stage<'a> {
             links.push(link);
         }
         let answers = vec![None; scenario.transfers.len()];
-        let mut stage = Self { world, topology, hosts, links, answers };
-        stage.add_routes(scenario);
-        stage.add_engines(scenario)?;
-        stage.add_gateways(scenario)?;
-        stage.fill_stores(scenario, contents)?;
-        stage.plan_crashes(scenario);
-        Ok(stage)
+        let mut simulation = Self { world, topology, hosts, links, answers };
+        simulation.add_routes(scenario);
+        simulation.add_engines(scenario)?;
+        simulation.add_gateways(scenario)?;
+        simulation.fill_stores(scenario, contents)?;
+        simulation.plan_crashes(scenario);
+        Ok(simulation)
     }
 
     fn add_routes(&mut self, scenario: &Scenario) {
@@ -274,20 +280,21 @@ impl<'a> Stage<'a> {
     }
 
     fn add_engines(&mut self, scenario: &Scenario) -> Result<(), SpecError> {
-        for Part { host, port, config, ways, interfaces } in cast::parts(scenario, &self.topology)?
+        for EnginePlan { host, port, config, paths, interfaces } in
+            plan::engines(scenario, &self.topology)?
         {
             let host = self.hosts[host];
             let by_packet = !interfaces.is_empty();
             for (path, link, info) in interfaces {
                 self.world.add_interface(host, path, self.links[link], info);
             }
-            for way in ways.into_iter().filter(|_| !by_packet) {
+            for way in paths.into_iter().filter(|_| !by_packet) {
                 match way {
-                    Way::Peer { path, remote, info, .. } => {
+                    PathPlan::Peer { path, remote, info, .. } => {
                         self.world.add_path(host, path, port, remote, info);
                     }
-                    Way::Listen { info } => self.world.listen(host, port, info),
-                    Way::Group { path, remote, info, links, source } => {
+                    PathPlan::Listen { info } => self.world.listen(host, port, info),
+                    PathPlan::Group { path, remote, info, links, source } => {
                         for (from, link) in links {
                             let (from, link) = (self.hosts[from], self.links[link]);
                             self.world.add_group_route(from, source, remote.0, link);
@@ -296,13 +303,13 @@ impl<'a> Stage<'a> {
                     }
                 }
             }
-            self.world.install(host, move |_, rng| Actor::Engine(config.build(rng)));
+            self.world.install(host, move |_, rng| HostEngine::Engine(config.build(rng)));
         }
         Ok(())
     }
 
     fn add_gateways(&mut self, scenario: &Scenario) -> Result<(), SpecError> {
-        for part in pep::parts(scenario, &self.topology)? {
+        for part in pep::gateways(scenario, &self.topology)? {
             let host = self.hosts[part.host];
             for (path, link, info) in &part.interfaces {
                 self.world.add_interface(host, *path, self.links[*link], info.clone());
@@ -313,9 +320,9 @@ impl<'a> Stage<'a> {
     }
 
     fn fill_stores(&mut self, scenario: &Scenario, contents: &[Bytes]) -> Result<(), SpecError> {
-        cast::check_ways(scenario, &self.topology)?;
+        plan::check_ways(scenario, &self.topology)?;
         for (host, (name, node)) in self.hosts.iter().zip(&scenario.nodes) {
-            cast::fill_store(self.world.store(*host), scenario, (name, node), contents)?;
+            plan::fill_store(self.world.store(*host), scenario, (name, node), contents)?;
         }
         Ok(())
     }
@@ -387,31 +394,34 @@ impl<'a> Stage<'a> {
     fn start(&mut self, scenario: &Scenario, index: usize) -> Result<(), SpecError> {
         let transfer = &scenario.transfers[index];
         let mut answer = Ok(());
-        for (begins, request) in cast::requests(scenario, transfer)? {
+        for (begins, request) in plan::requests(scenario, transfer)? {
             let host = self.hosts[self.node(begins)?];
-            let crashed = |world: &World<Actor>| {
+            let crashed = |world: &World<HostEngine>| {
                 // A world that has not moved yet has made no engine; calling makes it.
                 world.now() > Time::ZERO && world.engine(host).is_none()
             };
             // An engine that just began may wait for its store.
-            let is_ready =
-                |actor: &mut Actor| actor.engine().is_none_or(|engine| engine.is_ready());
-            while !crashed(&self.world) && !self.world.call(host, |actor, _| is_ready(actor)) {
+            let is_ready = |installed: &mut HostEngine| {
+                installed.engine().is_none_or(|engine| engine.is_ready())
+            };
+            while !crashed(&self.world)
+                && !self.world.call(host, |installed, _| is_ready(installed))
+            {
                 if self.world.step().is_none() {
                     break;
                 }
             }
-            let told = if crashed(&self.world) {
+            let answered = if crashed(&self.world) {
                 Err(format!("{begins} was down"))
             } else {
-                self.world.call(host, |actor, now| match actor.engine_mut() {
+                self.world.call(host, |installed, now| match installed.engine_mut() {
                     Some(engine) => {
                         engine.send(now, &request).map(drop).map_err(|error| error.to_string())
                     }
                     None => Err(format!("{begins} is a gateway")),
                 })
             };
-            answer = answer.and(told);
+            answer = answer.and(answered);
         }
         self.answers[index] = Some(answer);
         Ok(())
@@ -419,15 +429,15 @@ impl<'a> Stage<'a> {
 
     /// What engines still have to do, by the names of their nodes.
     fn under_way(&self) -> BTreeMap<String, usize> {
-        let actors = self.hosts.iter().map(|host| (*host, self.world.engine(*host)));
-        let count = |(host, actor): (HostId, Option<&Actor>)| {
-            let count = actor.map_or(0, |actor| match actor {
-                Actor::Engine(engine) => engine.under_way(),
-                Actor::Gateway(gateway) => gateway.under_way(),
+        let installed = self.hosts.iter().map(|host| (*host, self.world.engine(*host)));
+        let count = |(host, installed): (HostId, Option<&HostEngine>)| {
+            let count = installed.map_or(0, |installed| match installed {
+                HostEngine::Engine(engine) => engine.under_way(),
+                HostEngine::Gateway(gateway) => gateway.under_way(),
             });
             (count > 0).then(|| (self.world.host_name(host).to_owned(), count))
         };
-        actors.filter_map(count).collect()
+        installed.filter_map(count).collect()
     }
 
     /// What gateways did, by the names of their nodes.
@@ -448,14 +458,14 @@ impl<'a> Stage<'a> {
         self.hosts.iter().filter_map(of).collect()
     }
 
-    /// What can be told of its transfers.
-    fn seen(&mut self) -> Seen {
+    /// Observations of its transfers.
+    fn observations(&mut self) -> Observations {
         let hosts = self.hosts.iter();
         let index: BTreeMap<_, _> =
             hosts.clone().zip(0..).map(|(host, index)| (*host, index)).collect();
-        let told = self.world.drain_indications();
+        let answered = self.world.drain_indications();
         let (mut begins, mut latencies, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-        for (at, host, event) in told {
+        for (at, host, event) in answered {
             let Some(host) = index.get(&host).copied() else { continue };
             ends.extend(event.end().map(|end| (at, host, end)));
             if let Event::Begins(name) = event {
@@ -464,10 +474,10 @@ impl<'a> Stage<'a> {
                 latencies.push((host, name, latency));
             }
         }
-        let engine = |host: &HostId| self.world.engine(*host).and_then(Actor::engine);
+        let engine = |host: &HostId| self.world.engine(*host).and_then(HostEngine::engine);
         let repairs = |host: &HostId| engine(host)?.repairs();
         let buffers = |host: &HostId| engine(host)?.buffer_limits();
-        Seen {
+        Observations {
             answers: self.answers.clone(),
             begins,
             latencies,
@@ -514,9 +524,9 @@ mod tests {
         let world = Scenario::parse(world, "world").unwrap().resolved().unwrap();
         // Pages of zeros that nobody touches take no memory.
         let len = (1 << 30) + 1;
-        let mut stage = Stage::build(&world, &[vec![0; len].into()]).unwrap();
-        for host in stage.hosts.clone() {
-            assert_eq!(stage.world.store(host).files().file_max(), len as u64);
+        let mut simulation = Simulation::build(&world, &[vec![0; len].into()]).unwrap();
+        for host in simulation.hosts.clone() {
+            assert_eq!(simulation.world.store(host).files().file_max(), len as u64);
         }
     }
 }

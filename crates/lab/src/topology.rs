@@ -162,8 +162,8 @@ impl<'a> Topology<'a> {
 
     /// The links of the routes from station to station of an overlay. `None` if there is no way.
     #[must_use]
-    pub fn route_by(&self, stations: &[usize]) -> Option<Vec<usize>> {
-        let hops = stations.windows(2).map(|pair| self.route(pair[0], pair[1]));
+    pub fn route_by(&self, waypoints: &[usize]) -> Option<Vec<usize>> {
+        let hops = waypoints.windows(2).map(|pair| self.route(pair[0], pair[1]));
         Some(hops.collect::<Option<Vec<_>>>()?.concat())
     }
 
@@ -179,7 +179,7 @@ impl<'a> Topology<'a> {
             _ => false,
         };
         let slip = || self.slip().unwrap_or_default();
-        for pair in ways.iter().flat_map(|stations| stations.windows(2)) {
+        for pair in ways.iter().flat_map(|waypoints| waypoints.windows(2)) {
             let &[near, far] = pair else { continue };
             self.check_width(scenario, transfer, (near, far))?;
             if !leads(near, far) {

@@ -101,8 +101,8 @@ struct Recorded(Arc<Mutex<Vec<u8>>>);
 
 impl Recorded {
     /// Where it is recorded, if it is asked for.
-    fn sink(&self, asked: bool) -> Option<Box<dyn Write + Send>> {
-        asked.then(|| -> Box<dyn Write + Send> { Box::new(self.clone()) })
+    fn sink(&self, is_wanted: bool) -> Option<Box<dyn Write + Send>> {
+        is_wanted.then(|| -> Box<dyn Write + Send> { Box::new(self.clone()) })
     }
 
     fn bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -153,9 +153,9 @@ fn single<'py>(
 /// Ctrl-C.
 fn unlocked<T: Send>(py: Python<'_>, work: impl FnOnce(&AtomicBool) -> T + Send) -> PyResult<T> {
     let cancelled = AtomicBool::new(false);
-    let told = &cancelled;
+    let progress = &cancelled;
     std::thread::scope(|scope| {
-        let worker = scope.spawn(move || work(told));
+        let worker = scope.spawn(move || work(progress));
         let mut signal = None;
         while !worker.is_finished() {
             py.detach(|| std::thread::sleep(POLL));
@@ -315,7 +315,7 @@ impl Plan {
         let all = self.jobs()?;
         let journal = folder.as_deref().map(Journal::open).transpose();
         let journal = journal.map_err(|error| of_journal(&error))?;
-        let told = |_: &Done, _: bool| {
+        let progress = |_: &Done, _: bool| {
             if let Some(progress) = &progress {
                 // A bar that fails is no reason to stop.
                 Python::attach(|py| drop(progress.call1(py, (1,))));
@@ -323,7 +323,7 @@ impl Plan {
         };
         let how = How { threads: jobs, ..How::default() };
         let run =
-            |cancelled: &AtomicBool| study::run(&all, journal.as_ref(), how, cancelled, &told);
+            |cancelled: &AtomicBool| study::run(&all, journal.as_ref(), how, cancelled, &progress);
         let done = unlocked(py, run)?.map_err(|error| of_study(&error))?;
         let Some(all) = done else { return Err(PyKeyboardInterrupt::new_err(())) };
         if let Some(folder) = &folder {

@@ -8,8 +8,8 @@ use pyo3::types::PyDict;
 use crate::{of_spec, refused, unlocked};
 
 fn language(protocol: Option<&str>) -> PyResult<Option<Language>> {
-    let asked = protocol.map(str::parse).transpose();
-    asked.map_err(|error| of_spec(&error))
+    let language = protocol.map(str::parse).transpose();
+    language.map_err(|error| of_spec(&error))
 }
 
 /// The line about one PDU: of this protocol, or of the first that can read it.

@@ -40,27 +40,27 @@ impl Requests {
     /// # Errors
     /// The system refused.
     pub fn of_all() -> io::Result<Self> {
-        let asked = [SIGHUP, SIGINT, SIGTERM];
-        let asked = if is_ignored(SIGHUP)? { &asked[1..] } else { &asked };
-        Ok(Self { signals: SignalsInfo::new(asked)?, terminal: true, last: None })
+        let requests = [SIGHUP, SIGINT, SIGTERM];
+        let requests = if is_ignored(SIGHUP)? { &requests[1..] } else { &requests };
+        Ok(Self { signals: SignalsInfo::new(requests)?, terminal: true, last: None })
     }
 
     /// Waits for signals: what is asked for. That may be nothing: a child has ended, or the same was
     /// said just before.
     pub fn wait(&mut self) -> Vec<Signal> {
-        let heard: Vec<_> = self.signals.wait().collect();
-        self.asked(&heard, Instant::now())
+        let received: Vec<_> = self.signals.wait().collect();
+        self.requests_of(&received, Instant::now())
     }
 
     /// What was asked for since the last look.
     pub fn look(&mut self) -> Vec<Signal> {
-        let heard: Vec<_> = self.signals.pending().collect();
-        self.asked(&heard, Instant::now())
+        let received: Vec<_> = self.signals.pending().collect();
+        self.requests_of(&received, Instant::now())
     }
 
-    fn asked(&mut self, heard: &[libc::siginfo_t], now: Instant) -> Vec<Signal> {
-        let mut asked = Vec::new();
-        for info in heard {
+    fn requests_of(&mut self, received: &[libc::siginfo_t], now: Instant) -> Vec<Signal> {
+        let mut requests = Vec::new();
+        for info in received {
             // Codes above zero are the kernel's own (sigaction(2)).
             let from_terminal = info.si_code > 0;
             let signal = match info.si_signo {
@@ -75,9 +75,9 @@ impl Requests {
             }
             // An echo has none: who asks again and again is heard every time that has passed.
             self.last = Some((signal, now));
-            asked.push(signal);
+            requests.push(signal);
         }
-        asked
+        requests
     }
 }
 
@@ -188,26 +188,26 @@ mod tests {
         const KERNEL: libc::c_int = 0x80;
         let mut requests = Requests::of_others().unwrap();
         let now = Instant::now();
-        let mut asked = |heard: &[_]| requests.asked(heard, now);
-        assert_eq!(asked(&[info(SIGINT, KERNEL), info(SIGCHLD, 1)]), []);
+        let mut requests_of = |received: &[_]| requests.requests_of(received, now);
+        assert_eq!(requests_of(&[info(SIGINT, KERNEL), info(SIGCHLD, 1)]), []);
         let twice = [info(SIGINT, SENT), info(SIGINT, SENT)];
-        assert_eq!(asked(&twice), [Signal::INT]);
-        assert_eq!(asked(&twice), []);
-        assert_eq!(asked(&[info(SIGTERM, SENT)]), [Signal::TERM]);
-        assert_eq!(asked(&[info(SIGHUP, KERNEL)]), [Signal::HUP]);
+        assert_eq!(requests_of(&twice), [Signal::INT]);
+        assert_eq!(requests_of(&twice), []);
+        assert_eq!(requests_of(&[info(SIGTERM, SENT)]), [Signal::TERM]);
+        assert_eq!(requests_of(&[info(SIGHUP, KERNEL)]), [Signal::HUP]);
         let mut all = Requests::of_all().unwrap();
-        assert_eq!(all.asked(&[info(SIGINT, KERNEL)], now), [Signal::INT]);
+        assert_eq!(all.requests_of(&[info(SIGINT, KERNEL)], now), [Signal::INT]);
     }
 
     #[test]
     fn who_asks_faster_than_echoes_fade_is_heard_again() {
         let mut requests = Requests::of_all().unwrap();
         let begun = Instant::now();
-        let mut asked = |after: u64| {
+        let mut requests = |after: u64| {
             let now = begun + Duration::from_millis(after);
-            requests.asked(&[info(SIGINT, 0x80)], now).len()
+            requests.requests_of(&[info(SIGINT, 0x80)], now).len()
         };
-        let heard = [0, 200, 400, 600, 800, 1_000, 1_200].map(&mut asked);
-        assert_eq!(heard, [1, 0, 0, 1, 0, 0, 1]);
+        let received = [0, 200, 400, 600, 800, 1_000, 1_200].map(&mut requests);
+        assert_eq!(received, [1, 0, 0, 1, 0, 0, 1]);
     }
 }

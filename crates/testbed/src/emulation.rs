@@ -1,8 +1,8 @@
 //! What a scenario is in the emulator's words.
 
-pub mod beside;
 mod host;
 mod paths;
+pub mod single;
 pub mod tools;
 pub mod transfers;
 

@@ -22,7 +22,7 @@ const READY_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether something is ready or over.
 const LOOK: Duration = Duration::from_millis(2);
 /// How much of what a program said is told where it failed.
-const SAID_MAX: usize = 600;
+const OUTPUT_MAX: usize = 600;
 /// What the file is called where a tool can say so: a name that needs no quotes.
 const NAME: &str = "file";
 /// Variables that would lead tools to a proxy.
@@ -170,9 +170,9 @@ impl Job<'_> {
     /// What the client's good end is worth.
     fn judge(&self, place: &Place, seconds: f64) -> io::Result<Outcome> {
         if let Some(pointer) = &self.adapter.goodput {
-            let told = fs::read(place.folder.join("client.out"))?;
-            let told = serde_json::from_slice::<serde_json::Value>(&told).ok();
-            let goodput = told.as_ref().and_then(|told| told.pointer(pointer)?.as_f64());
+            let result = fs::read(place.folder.join("client.out"))?;
+            let result = serde_json::from_slice::<serde_json::Value>(&result).ok();
+            let goodput = result.as_ref().and_then(|result| result.pointer(pointer)?.as_f64());
             let Some(goodput) = goodput else {
                 let why = format!("what it printed is no JSON with a number at {pointer}");
                 return Ok(failed(&why, place, "client"));
@@ -203,7 +203,7 @@ impl Job<'_> {
         for name in PROXIES {
             command.env_remove(name).env_remove(name.to_uppercase());
         }
-        let rate = self.rate.map_or(RATE, told_of);
+        let rate = self.rate.map_or(RATE, offered_rate);
         command
             .env("DIR", &place.folder)
             .env("IN", &place.input)
@@ -317,26 +317,26 @@ impl Place {
     }
 
     /// The last that a program said.
-    fn said(&self, who: &str) -> String {
+    fn output(&self, who: &str) -> String {
         let read = |tail: &str| fs::read(self.folder.join(format!("{who}.{tail}")));
-        let said = ["err", "out"].map(|tail| read(tail).unwrap_or_default());
-        let said = said.iter().find(|said| !said.trim_ascii().is_empty());
-        let said = String::from_utf8_lossy(said.map_or(&[], Vec::as_slice));
-        let said = said.trim();
-        let start = said.len().saturating_sub(SAID_MAX);
-        let start = (start..=said.len()).find(|start| said.is_char_boundary(*start));
-        said[start.unwrap_or_default()..].to_owned()
+        let output = ["err", "out"].map(|tail| read(tail).unwrap_or_default());
+        let output = output.iter().find(|output| !output.trim_ascii().is_empty());
+        let output = String::from_utf8_lossy(output.map_or(&[], Vec::as_slice));
+        let output = output.trim();
+        let start = output.len().saturating_sub(OUTPUT_MAX);
+        let start = (start..=output.len()).find(|start| output.is_char_boundary(*start));
+        output[start.unwrap_or_default()..].to_owned()
     }
 }
 
 /// The rate that a tool is told, 95 % of that of the links; to many, none means that there is no limit.
-fn told_of(rate: u64) -> u64 {
+fn offered_rate(rate: u64) -> u64 {
     (rate - rate.div_ceil(SPARED)).max(1)
 }
 
 fn failed(why: &str, place: &Place, who: &str) -> Outcome {
-    let said = place.said(who);
-    let why = if said.is_empty() { why.to_owned() } else { format!("{why}: {said}") };
+    let output = place.output(who);
+    let why = if output.is_empty() { why.to_owned() } else { format!("{why}: {output}") };
     Outcome { verdict: Verdict::Failed, seconds: None, goodput_bps: None, why: Some(why) }
 }
 
@@ -401,8 +401,8 @@ mod tests {
 
     #[test]
     fn tools_are_told_a_little_less_than_links_have_but_never_nothing() {
-        let told = [8_000_000, 100, 99, 20, 1, u64::MAX].map(told_of);
-        assert_eq!(told, [7_600_000, 95, 94, 19, 1, 17_524_406_870_024_074_034]);
+        let result = [8_000_000, 100, 99, 20, 1, u64::MAX].map(offered_rate);
+        assert_eq!(result, [7_600_000, 95, 94, 19, 1, 17_524_406_870_024_074_034]);
     }
 
     #[test]

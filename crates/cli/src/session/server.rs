@@ -199,9 +199,9 @@ fn named_peers(
         configuration.use_named(name, PathId(path));
         configuration.add_beacon(PathId(path), None);
     }
-    let is_heard = !configuration.has_beacons() || has_group || !named.is_empty();
+    let has_peers = !configuration.has_beacons() || has_group || !named.is_empty();
     let hint = "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]";
-    is_heard
+    has_peers
         .then(|| named.into_iter().map(|(address, _)| address).collect())
         .ok_or_else(|| super::within(options, anyhow::anyhow!(hint)))
 }

@@ -24,11 +24,11 @@ kill -s 0 -- -1 && exec sleep infinity
 /// A command that runs a program in a namespace of its own: whoever kills it kills the program and
 /// all that this has started. Its exit code can be read from what comes with it, if nobody does.
 pub(super) fn of(argv: &[String]) -> io::Result<(Command, PipeReader)> {
-    let (code, told) = io::pipe()?;
+    let (code, status) = io::pipe()?;
     let mut command = Command::new("unshare");
     // Who asks for processes gets those of the namespace, by the numbers that they have there.
     command.args(["--fork", "--pid", "--kill-child=KILL", "--mount-proc", "--", "/bin/sh", "-c"]);
-    command.args([FIRST, "sh"]).args(argv).stdin(told).process_group(0);
+    command.args([FIRST, "sh"]).args(argv).stdin(status).process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     Ok((command, code))
 }

@@ -52,8 +52,8 @@ impl Pump {
             pipe.lateness.record(at.since(due), 1);
         }
         if let Some(tap) = self.tap.as_mut().filter(|tap| tap.wants(port)) {
-            let seen = at.unwrap_or_else(|| self.clock.now());
-            tap.received(port, seen, whole.clone(), at.is_none().then_some(REFUSED));
+            let received = at.unwrap_or_else(|| self.clock.now());
+            tap.received(port, received, whole.clone(), at.is_none().then_some(REFUSED));
         }
         self.store.release(segment.packet, 1);
         Ok(())

@@ -115,7 +115,7 @@ enum Sending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum Phase {
     Collecting,
     Opening,
     Writing(FileId),
@@ -125,7 +125,7 @@ enum Stage {
 }
 
 struct Receiving {
-    stage: Stage,
+    phase: Phase,
     content: Vec<u8>,
     got: BTreeSet<u32>,
 }
@@ -195,32 +195,32 @@ impl Toy {
         let ticket = Ticket(u64::from(transfer) + 1);
         let Some(receiving) = self.receiving.get_mut(&transfer) else { return };
         let spool = FileName::spool(&transfer.to_string()).expect("a number is a name");
-        match (receiving.stage, answer) {
-            (Stage::Opening, Ok(Completion::Opened { file, .. })) => {
-                receiving.stage = Stage::Writing(file);
+        match (receiving.phase, answer) {
+            (Phase::Opening, Ok(Completion::Opened { file, .. })) => {
+                receiving.phase = Phase::Writing(file);
                 let bytes = Bytes::from(receiving.content.clone());
                 self.effects
                     .push_back(StoreEffect::Write { ticket, file, offset: 0, bytes }.into());
             }
-            (Stage::Writing(file), Ok(_)) => {
-                receiving.stage = Stage::Syncing(file);
+            (Phase::Writing(file), Ok(_)) => {
+                receiving.phase = Phase::Syncing(file);
                 self.effects.push_back(StoreEffect::Sync { ticket, file }.into());
             }
-            (Stage::Syncing(file), Ok(_)) => {
-                receiving.stage = Stage::Installing;
+            (Phase::Syncing(file), Ok(_)) => {
+                receiving.phase = Phase::Installing;
                 self.effects.push_back(StoreEffect::Close { file }.into());
                 let request = FilestoreRequest::Install { from: spool, to: target() };
                 self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
             }
-            (Stage::Installing, Ok(_)) => {
-                receiving.stage = Stage::Done;
+            (Phase::Installing, Ok(_)) => {
+                receiving.phase = Phase::Done;
                 self.answers.push_back((DONE, transfer, Vec::new()));
                 if self.bug != Bug::DeliversBeforeStored {
                     self.indications.push_back(Verdict::Delivered);
                 }
             }
             (_, Err(_)) if self.bug == Bug::ForgetsFailedEffect => {
-                receiving.stage = Stage::Done;
+                receiving.phase = Phase::Done;
                 self.indications.push_back(Verdict::Delivered);
             }
             _ => {
@@ -273,7 +273,7 @@ impl Toy {
             self.effects.push_back(StoreEffect::Open { ticket, name: target(), mode }.into());
         }
         let receiving = self.receiving.entry(datagram.transfer).or_insert_with(|| Receiving {
-            stage: Stage::Collecting,
+            phase: Phase::Collecting,
             content: Vec::new(),
             got: BTreeSet::new(),
         });
@@ -283,7 +283,7 @@ impl Toy {
         }
         let start = datagram.index as usize * CHUNK;
         let end = start + datagram.payload.len();
-        if receiving.stage == Stage::Collecting && end <= FILE_MAX {
+        if receiving.phase == Phase::Collecting && end <= FILE_MAX {
             receiving.content.resize(receiving.content.len().max(end), 0);
             receiving.content[start..end].copy_from_slice(datagram.payload);
             receiving.got.insert(datagram.index);
@@ -293,16 +293,16 @@ impl Toy {
     fn receive_end(&mut self, datagram: &Datagram<'_>) {
         let transfer = datagram.transfer;
         let Some(receiving) = self.receiving.get_mut(&transfer) else { return };
-        match receiving.stage {
-            Stage::Done => return self.answers.push_back((DONE, transfer, Vec::new())),
-            Stage::Collecting => {}
-            Stage::Opening | Stage::Writing(_) | Stage::Syncing(_) | Stage::Installing => return,
+        match receiving.phase {
+            Phase::Done => return self.answers.push_back((DONE, transfer, Vec::new())),
+            Phase::Collecting => {}
+            Phase::Opening | Phase::Writing(_) | Phase::Syncing(_) | Phase::Installing => return,
         }
         let count = datagram.index.min((FILE_MAX / CHUNK) as u32);
         let missing: Vec<_> = (0..count).filter(|index| !receiving.got.contains(index)).collect();
         let right = datagram.payload == hash(&receiving.content).to_be_bytes();
         if missing.is_empty() && (right || self.bug == Bug::TrustsAnyBytes) {
-            receiving.stage = Stage::Opening;
+            receiving.phase = Phase::Opening;
             let name = FileName::spool(&transfer.to_string()).expect("a number is a name");
             let ticket = Ticket(u64::from(transfer) + 1);
             self.effects
@@ -383,7 +383,7 @@ impl Engine for Toy {
                 }
                 Timer::Patience(transfer) => {
                     let receiving = self.receiving.remove(&transfer);
-                    if receiving.is_some_and(|receiving| receiving.stage != Stage::Done) {
+                    if receiving.is_some_and(|receiving| receiving.phase != Phase::Done) {
                         self.indications.push_back(Verdict::Failed);
                     }
                 }

@@ -110,9 +110,9 @@ pub(super) fn estimate(
     let promise_s = bound_s + (overhead - noise).max(0.0) + (least - noise_slope).max(0.0) * rest;
     let packets = |size: u64| size.div_ceil(facts.payload.max(1)) as f64;
     let high_s = facts.loss.filter(|p| *p < 1.0).and_then(|p| {
-        let (seen, expected) = (p * packets(large.size), p * packets(size));
+        let (observed, expected) = (p * packets(large.size), p * packets(size));
         let is_steady = large.delivered.min >= ROUNDS_MIN * facts.rtt_s
-            && (expected < 0.01 || seen >= LOSSES_MIN);
+            && (expected < 0.01 || observed >= LOSSES_MIN);
         let margin = match is_controlled {
             false => 1.0,
             true if is_steady => CONTROL_MARGIN,

@@ -283,15 +283,15 @@ impl<'a> Field<'a> {
 /// The bound of the whole file over the links of a world, and facts of its path.
 fn look(scenario: &Scenario, bytes: u64) -> Result<Facts, SpecError> {
     let topology = Topology::new(scenario)?;
-    let node = |name: &str| topology.node(name).ok_or_else(|| crate::cast::unresolved(name));
+    let node = |name: &str| topology.node(name).ok_or_else(|| crate::plan::unresolved(name));
     let mut facts = Facts { loss: Some(0.0), payload: 1, ..Facts::default() };
     let mut ways = Vec::new();
     for transfer in &scenario.transfers {
-        for stations in transfer.ways() {
-            let mut stations = stations.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
-            let there = topology.route_by(&stations).unwrap_or_default();
-            stations.reverse();
-            let back = topology.route_by(&stations).unwrap_or_default();
+        for waypoints in transfer.ways() {
+            let mut waypoints = waypoints.into_iter().map(node).collect::<Result<Vec<_>, _>>()?;
+            let there = topology.route_by(&waypoints).unwrap_or_default();
+            waypoints.reverse();
+            let back = topology.route_by(&waypoints).unwrap_or_default();
             let light =
                 |route: &[usize]| topology.path_info(route).owlt.unwrap_or_default().as_secs_f64();
             facts.delay_s = facts.delay_s.max(light(&there));

@@ -167,7 +167,7 @@ fn possible(question: &Question, all: Vec<Protocol>) -> Result<Vec<Protocol>, Sp
     let (mut left, mut first) = (Vec::new(), None);
     for protocol in all {
         let scenario = question.scenario(&protocol)?;
-        match crate::cast::check_ways(&scenario, &Topology::new(&scenario)?) {
+        match crate::plan::check_ways(&scenario, &Topology::new(&scenario)?) {
             Ok(()) => left.push(protocol),
             Err(error) => first = first.or(Some(error)),
         }

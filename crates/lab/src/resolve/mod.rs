@@ -249,7 +249,7 @@ impl Scenario {
             .or_else(|| self.nodes[&transfer.from].protocol.clone())
             .or_else(|| transfer.to.names().find_map(|to| self.nodes[to].protocol.clone()))
             .unwrap_or_default();
-        let stations: Vec<_> = transfer.everybody().map(str::to_owned).collect();
+        let waypoints: Vec<_> = transfer.everybody().map(str::to_owned).collect();
         let transfer = &mut self.transfers[index];
         if transfer.via.is_empty() {
             if transfer.overlay.is_some() {
@@ -267,8 +267,8 @@ impl Scenario {
         let profile = transfer.overlay.and_then(Overlay::profile).map(str::to_owned);
         let protocol = Protocol { profile: protocol.profile.or(profile), ..protocol };
         transfer.protocol = Some(protocol.clone());
-        for station in stations {
-            if let Some(node) = self.nodes.get_mut(&station) {
+        for waypoint in waypoints {
+            if let Some(node) = self.nodes.get_mut(&waypoint) {
                 node.protocol.get_or_insert_with(|| protocol.clone());
             }
         }
@@ -294,8 +294,8 @@ impl Scenario {
                 "{key}.to: a tool carries a file to one receiver; write a table for each"
             )));
         }
-        let told = |error| SpecError::invalid(format!("{key}.tool: {error}"));
-        adapter::named(tool).map(|_| ()).map_err(told)
+        let invalid = |error| SpecError::invalid(format!("{key}.tool: {error}"));
+        adapter::named(tool).map(|_| ()).map_err(invalid)
     }
 
     fn check_transfers(&self) -> Result<(), SpecError> {
@@ -308,14 +308,14 @@ impl Scenario {
                     transfer.from
                 )));
             }
-            let stations: Vec<_> = transfer.everybody().collect();
-            if let Some(twice) = (1..stations.len())
+            let waypoints: Vec<_> = transfer.everybody().collect();
+            if let Some(twice) = (1..waypoints.len())
                 .filter(|_| !transfer.via.is_empty())
-                .find(|i| stations[..*i].contains(&stations[*i]))
+                .find(|i| waypoints[..*i].contains(&waypoints[*i]))
             {
                 return Err(SpecError::invalid(format!(
                     "transfers[{index}].via: {} is passed twice",
-                    stations[twice]
+                    waypoints[twice]
                 )));
             }
             let name = transfer.name.as_deref().unwrap_or_default();
@@ -329,7 +329,7 @@ impl Scenario {
                     "transfers[{index}]: {to} gets two files called {name:?}"
                 )));
             }
-            for station in stations.into_iter().filter(|_| transfer.tool.is_none()) {
+            for waypoint in waypoints.into_iter().filter(|_| transfer.tool.is_none()) {
                 let settings = |protocol: &Protocol| {
                     let Protocol { kind, profile, layers } = protocol.clone();
                     // A bundle node has one layer.
@@ -337,11 +337,11 @@ impl Scenario {
                     let engine = (kind.adapter().title(), kind.program(), kind.is_scps_fp());
                     (engine, layer, profile, layers)
                 };
-                let spoken = self.nodes[station].protocol.as_ref().map(settings);
-                let asked = transfer.protocol.as_ref().map(settings);
-                if spoken != asked {
+                let spoken = self.nodes[waypoint].protocol.as_ref().map(settings);
+                let requested = transfer.protocol.as_ref().map(settings);
+                if spoken != requested {
                     return Err(SpecError::invalid(format!(
-                        "transfers[{index}]: node {station:?} speaks another protocol or profile; a node has one"
+                        "transfers[{index}]: node {waypoint:?} speaks another protocol or profile; a node has one"
                     )));
                 }
             }

@@ -30,7 +30,7 @@ impl Write for Shared {
 
 /// A datagram in a capture.
 #[derive(Debug)]
-struct Seen {
+struct Observations {
     at: f64,
     len: usize,
     kind: String,
@@ -42,7 +42,7 @@ fn scenario(name: &str) -> Scenario {
     Scenario::read(&path).unwrap().resolved().unwrap()
 }
 
-fn capture(scenario: &Scenario) -> (Run, Vec<u8>, Vec<Seen>) {
+fn capture(scenario: &Scenario) -> (Run, Vec<u8>, Vec<Observations>) {
     let sink = Shared::default();
     let recorders = Recorders { pcap: Some(Box::new(sink.clone())), trace: None };
     let run = run::run(scenario, &run::contents(scenario).unwrap(), recorders).unwrap();
@@ -53,7 +53,7 @@ fn capture(scenario: &Scenario) -> (Run, Vec<u8>, Vec<Seen>) {
         let record = record.unwrap();
         let datagram = record.udp().unwrap();
         assert_eq!(datagram.checksum, pcap::Checksum::Right);
-        seen.push(Seen {
+        seen.push(Observations {
             at: record.at.as_secs_f64(),
             len: datagram.data.len(),
             kind: transport::dissect::describe(
@@ -72,7 +72,7 @@ fn near(what: &str, measured: f64, printed: f64) {
     assert!(error <= 0.01, "{what}: {measured} s, printed {printed} s, {:.2} % off", 100.0 * error);
 }
 
-fn gap(seen: &[Seen], index: usize) -> f64 {
+fn gap(seen: &[Observations], index: usize) -> f64 {
     seen[index + 1].at - seen[index].at
 }
 
@@ -150,7 +150,7 @@ fn naks_of_twenty_gaps_are_few_at_one_percent() {
 }
 
 /// Asks tshark, if it is installed, what each packet is.
-fn tshark_agrees(pcapng: &[u8], seen: &[Seen]) {
+fn tshark_agrees(pcapng: &[u8], seen: &[Observations]) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(pcapng).unwrap();
     let Some(lines) = tshark(file.path()) else {

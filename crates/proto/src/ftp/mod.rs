@@ -296,7 +296,7 @@ impl Node {
     }
 
     fn up(&mut self, now: Time, path: PathId, info: &PathInfo) {
-        if let Some(ticket) = info.asked {
+        if let Some(ticket) = info.ticket {
             match self.core.asked(ticket) {
                 Some(id) if self.is_expected(id, info) => self.core.data_up(id, path),
                 Some(id) => {

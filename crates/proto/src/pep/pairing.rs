@@ -171,7 +171,7 @@ impl Pep {
             // More is known of it, and there is room again.
             return self.set_blocked(id, side, false);
         }
-        match info.asked {
+        match info.ticket {
             Some(ticket) => self.connected(now, path, ticket),
             None => self.accept(now, path, info.ends),
         }

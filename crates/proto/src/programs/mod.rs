@@ -149,7 +149,7 @@ impl Node {
         if !self.sessions.contains_key(&path) {
             let servers =
                 self.sessions.values().filter(|session| session.request.is_none()).count();
-            if info.asked.is_some() || servers >= core.limits.sessions {
+            if info.ticket.is_some() || servers >= core.limits.sessions {
                 core.effects.push_back(PathEffect::Close { path }.into());
                 return core.indicate(Indication::Refused { path });
             }

@@ -333,13 +333,13 @@ impl<A: Engine> OverTcp<A> {
         }
         let ends = self.below.info(connection).ok().map(|info| (info.local, info.remote));
         let Some((path, stream)) = self.streams.of(connection) else { return };
-        let Phase::Opening(asked) = stream.phase else { return };
+        let Phase::Opening(ticket) = stream.phase else { return };
         stream.phase = Phase::Up;
         stream.ends = ends;
         if stream.shut {
             let _ = self.below.shut_down(now, connection);
         }
-        self.tell(now, path, PathEvent::Up(PathInfo { ends, asked, ..PathInfo::stream() }));
+        self.tell(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
     }
 
     fn incoming(
@@ -350,7 +350,7 @@ impl<A: Engine> OverTcp<A> {
         ends: (SocketAddr, SocketAddr),
     ) {
         let awaited = self.streams.listeners.get(&listener).copied();
-        let asked = match awaited {
+        let ticket = match awaited {
             Some(Awaited::Any) if self.streams.count() < self.config.limits.streams => None,
             Some(Awaited::One(ticket)) if self.streams.count() < self.config.limits.streams => {
                 self.stop_listening(now, listener);
@@ -368,7 +368,7 @@ impl<A: Engine> OverTcp<A> {
         let path = self.streams.new_path(|path| peers.contains_key(&path));
         let stream = Stream { ends, ..Stream::new(connection, Phase::Up) };
         self.streams.insert(path, stream);
-        self.tell(now, path, PathEvent::Up(PathInfo { ends, asked, ..PathInfo::stream() }));
+        self.tell(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
     }
 
     /// Tells of what did not come. What this side gave up the peer tells its own user of; holes that
@@ -436,10 +436,10 @@ impl<A: Engine> OverTcp<A> {
             return;
         };
         match stream.phase {
-            Phase::Opening(asked) => {
+            Phase::Opening(ticket) => {
                 self.streams.remove(path);
                 let why = EffectError::Failed(describe(reason).to_owned());
-                self.not_made(now, path, asked, why);
+                self.not_made(now, path, ticket, why);
             }
             // What came before the end is still to be read.
             Phase::Up if reason == CloseReason::Graceful => {
@@ -454,8 +454,8 @@ impl<A: Engine> OverTcp<A> {
     }
 
     /// A stream that was asked for does not come up.
-    fn not_made(&mut self, now: Time, path: PathId, asked: Option<Ticket>, why: EffectError) {
-        match asked {
+    fn not_made(&mut self, now: Time, path: PathId, ticket: Option<Ticket>, why: EffectError) {
+        match ticket {
             Some(ticket) => self.answer(now, ticket, Err(why)),
             None => self.tell(now, path, PathEvent::Down),
         }

@@ -15,7 +15,7 @@ use crate::{Clock, FileStore, Waker};
 /// Orders that are taken in one turn, before what came of them is handed on.
 const TURN: usize = 64;
 /// Batches of events that are: few, so that layers go on while the agent is at the next.
-const HEARD: usize = 2;
+const BATCHES: usize = 2;
 /// The longest wait; what the agent itself waits for is told by its deadline.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -84,7 +84,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
     /// Takes what layers say.
     fn hear(&mut self, now: Time) -> bool {
         let mut some = false;
-        for (layer, events) in self.events.try_iter().take(HEARD) {
+        for (layer, events) in self.events.try_iter().take(BATCHES) {
             some = true;
             for event in events {
                 self.agent.handle_event(now, layer, event);

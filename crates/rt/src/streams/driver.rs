@@ -11,8 +11,8 @@ use engine::{
 };
 use rustix::event::epoll::EventFlags;
 
-use super::carried::{Carried, Got, Phase};
 use super::config::{StreamConfig, StreamEvent, StreamStatistics};
+use super::kernel_stream::{Got, KernelStream, Phase};
 use super::listeners::{Accepted, Listeners};
 use super::options::{reset_at_close, why_not};
 use super::poll::{News, Poll, Space};
@@ -351,7 +351,7 @@ impl<E: Engine> StreamDriver<E> {
             Err(EffectError::NotAllowed)
         };
         let begun = begun.and_then(|socket| {
-            let stream = Carried::new(socket, Phase::Opening(ticket));
+            let stream = KernelStream::new(socket, Phase::Opening(ticket));
             self.streams.insert(&self.poll, path, stream).map_err(|error| why_not(&error))
         });
         if let Err(why) = begun {
@@ -381,7 +381,7 @@ impl<E: Engine> StreamDriver<E> {
     }
 
     /// Forgets a stream; its socket is closed with what is returned.
-    fn forget(&mut self, path: PathId) -> Option<Carried> {
+    fn forget(&mut self, path: PathId) -> Option<KernelStream> {
         let stream = self.streams.remove(path)?;
         self.timers.cancel(Timer::Left(path));
         self.outbox.take(path);
@@ -492,7 +492,7 @@ impl<E: Engine> StreamDriver<E> {
 
     /// Gives up a stream that both sides have ended.
     fn end_if_over(&mut self, path: PathId) {
-        if !self.streams.get(path).is_some_and(Carried::is_over) {
+        if !self.streams.get(path).is_some_and(KernelStream::is_over) {
             return;
         }
         if let Some(stream) = self.forget(path)
@@ -643,7 +643,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.statistics.connected += 1;
                 stream.phase = Phase::Up;
                 let ends = stream.ends;
-                let info = PathInfo { ends, asked: ticket, ..PathInfo::stream() };
+                let info = PathInfo { ends, ticket, ..PathInfo::stream() };
                 self.tell(path, PathEvent::Up(info));
                 self.streams.enqueue(path);
             }
@@ -669,7 +669,7 @@ impl<E: Engine> StreamDriver<E> {
                 reset_at_close(&socket.into());
                 continue;
             }
-            let mut stream = Carried::new(socket, Phase::Up);
+            let mut stream = KernelStream::new(socket, Phase::Up);
             stream.ends = Some(ends);
             let path = self.streams.new_path(|path| self.config.peers.contains_key(&path));
             if self.streams.insert(&self.poll, path, stream).is_err() {
@@ -682,7 +682,7 @@ impl<E: Engine> StreamDriver<E> {
             if let Some(place) = place {
                 self.streams.set_place(ends, place);
             }
-            let info = PathInfo { ends: Some(ends), asked: ticket, ..PathInfo::stream() };
+            let info = PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
             self.tell(path, PathEvent::Up(info));
         }
     }

@@ -1,8 +1,8 @@
 //! One engine on streams of the kernel's TCP.
 
-mod carried;
 mod config;
 mod driver;
+mod kernel_stream;
 mod listeners;
 mod options;
 mod poll;

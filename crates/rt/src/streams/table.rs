@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use engine::{PathId, Ticket};
 
-use super::carried::{Carried, Phase};
+use super::kernel_stream::{KernelStream, Phase};
 use super::poll::Poll;
 
 /// First number that is not given to a stream: an engine that has other paths as well numbers those
@@ -16,7 +16,7 @@ const STREAMS: u32 = 1 << 31;
 /// Streams of a driver, by path.
 #[derive(Debug)]
 pub(super) struct Table {
-    streams: BTreeMap<PathId, Carried>,
+    streams: BTreeMap<PathId, KernelStream>,
     next_path: u32,
     /// Streams that may have something to be handed in, each once.
     readable: VecDeque<PathId>,
@@ -37,11 +37,11 @@ impl Table {
         }
     }
 
-    pub(super) fn get(&self, path: PathId) -> Option<&Carried> {
+    pub(super) fn get(&self, path: PathId) -> Option<&KernelStream> {
         self.streams.get(&path)
     }
 
-    pub(super) fn get_mut(&mut self, path: PathId) -> Option<&mut Carried> {
+    pub(super) fn get_mut(&mut self, path: PathId) -> Option<&mut KernelStream> {
         self.streams.get_mut(&path)
     }
 
@@ -56,7 +56,7 @@ impl Table {
 
     /// Bytes that wait for room in the kernel.
     pub(super) fn kept(&self) -> usize {
-        self.streams.values().map(Carried::kept).sum()
+        self.streams.values().map(KernelStream::kept).sum()
     }
 
     /// A number that no path has and, as long as there are others, none had.
@@ -71,7 +71,12 @@ impl Table {
     }
 
     /// Adds a stream, which is watched from now on.
-    pub(super) fn insert(&mut self, poll: &Poll, path: PathId, stream: Carried) -> io::Result<()> {
+    pub(super) fn insert(
+        &mut self,
+        poll: &Poll,
+        path: PathId,
+        stream: KernelStream,
+    ) -> io::Result<()> {
         poll.add_stream(path, stream.socket())?;
         self.streams.insert(path, stream);
         self.peak = self.peak.max(self.streams.len());
@@ -79,7 +84,7 @@ impl Table {
     }
 
     /// Removes a stream; its socket is closed with what is returned.
-    pub(super) fn remove(&mut self, path: PathId) -> Option<Carried> {
+    pub(super) fn remove(&mut self, path: PathId) -> Option<KernelStream> {
         let stream = self.streams.remove(&path)?;
         if let Some(ends) = stream.ends {
             self.came_by.remove(&ends);

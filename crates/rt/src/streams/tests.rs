@@ -277,7 +277,7 @@ fn streams_are_connected_from_where_the_engine_says() {
     let (mut peer, seen) = far.accept().unwrap();
     let toy = driver.engine_mut();
     let path = first(toy);
-    assert_eq!(toy.up[&path].asked, Some(ticket));
+    assert_eq!(toy.up[&path].ticket, Some(ticket));
     assert_eq!(toy.up[&path].ends, Some((seen, to)));
     assert_eq!(seen.ip(), from.ip());
     toy.send(path, b"hello");
@@ -515,7 +515,7 @@ fn one_stream_is_awaited_when_the_engine_asks() {
     };
     let _other = TcpStream::connect(address).unwrap();
     run_until(&mut driver, "it comes up", |toy| toy.up.len() == 2);
-    let asked = driver.engine_mut().up.values().filter(|info| info.asked == Some(ticket)).count();
+    let asked = driver.engine_mut().up.values().filter(|info| info.ticket == Some(ticket)).count();
     assert_eq!(asked, 1);
     assert!(TcpStream::connect(address).is_err(), "only one was awaited");
     let again = Ticket(6);

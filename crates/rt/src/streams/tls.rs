@@ -21,7 +21,7 @@ use x509_parser::asn1_rs::{FromDer as _, Ia5String, TaggedExplicit};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
-use super::carried::Got;
+use super::kernel_stream::Got;
 
 /// `id-kp-bundleSecurity`, as a certificate's extended key usage says it: 1.3.6.1.5.5.7.3.35 (RFC 9174 §4.4.2.1).
 const BUNDLE_SECURITY: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x23];
@@ -145,7 +145,7 @@ impl Tls {
             }
             None => ServerConnection::new(Arc::clone(&self.server))?.into(),
         };
-        let mut stream = TlsStream { connection, is_told: false };
+        let mut stream = TlsStream { connection, is_reported: false };
         // What is written is the caller's to bound.
         stream.connection.set_buffer_limit(None);
         Ok(stream)
@@ -175,12 +175,12 @@ impl rustls::client::ResolvesClientCert for NoCertificate {
 pub(super) struct TlsStream {
     connection: Connection,
     /// Its user knows that it is established.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl fmt::Debug for TlsStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsStream").field("is_told", &self.is_told).finish_non_exhaustive()
+        f.debug_struct("TlsStream").field("is_told", &self.is_reported).finish_non_exhaustive()
     }
 }
 
@@ -201,12 +201,12 @@ impl TlsStream {
     /// Reads of the socket until there is something to tell.
     pub(super) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8]) -> Got {
         loop {
-            if !self.connection.is_handshaking() && !self.is_told {
-                self.is_told = true;
+            if !self.connection.is_handshaking() && !self.is_reported {
+                self.is_reported = true;
                 return Got::Secured(self.names());
             }
             match self.connection.reader().read(buffer) {
-                Ok(0) if self.is_told => return Got::End,
+                Ok(0) if self.is_reported => return Got::End,
                 Ok(0) => return Got::Lost,
                 Ok(len) => return Got::Octets(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

@@ -15,9 +15,9 @@ use emu::World;
 use engine::Time;
 use lab::adapter::{self, Adapter, Ready, Verdict};
 use lab::bound::{self, Hop};
-use lab::cast;
 use lab::link_spec::time;
 use lab::metrics::{Traffic, TransferMetrics};
+use lab::plan;
 use lab::scenario::{Scenario, Transfer};
 use lab::topology::Topology;
 use rt::Clock;
@@ -71,8 +71,8 @@ pub(super) struct Ties<'a> {
 pub fn check(scenario: &Scenario) -> Result<(), SpecError> {
     for (index, transfer) in scenario.transfers.iter().enumerate() {
         let Some(tool) = &transfer.tool else { continue };
-        let told = |error| SpecError::invalid(format!("transfers[{index}].tool: {error}"));
-        adapter::named(tool).and_then(|adapter| tool::check(&adapter)).map_err(told)?;
+        let failed = |error| SpecError::invalid(format!("transfers[{index}].tool: {error}"));
+        adapter::named(tool).and_then(|adapter| tool::check(&adapter)).map_err(failed)?;
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ pub(super) fn errands<'a>(
         let Some(tool) = &transfer.tool else { continue };
         let adapter = adapter::named(tool)?;
         let Some(receiver) = transfer.to.names().next() else { continue };
-        let host = |name: &str| world.host(name).ok_or_else(|| cast::unresolved(name));
+        let host = |name: &str| world.host(name).ok_or_else(|| plan::unresolved(name));
         let server = if adapter.pulls { &transfer.from } else { receiver };
         let server = host(server)?;
         let take = |wanted| ports.take(server, wanted, &engines);
@@ -169,10 +169,10 @@ impl Ports {
             let used = |ready| tool::listens(host, ready, port);
             used(Ready::Tcp).and_then(|tcp| Ok(tcp || used(Ready::Udp)?))
         };
-        let told = |error| TransfersError::Tool { tool: "looking for a port".to_owned(), error };
+        let failed = |error| TransfersError::Tool { tool: "looking for a port".to_owned(), error };
         let none =
             || SpecError::invalid(format!("{name}: no port is free for the servers of tools"));
-        let held = self.hold((name.as_str(), wanted), engines, used).map_err(told)?;
+        let held = self.hold((name.as_str(), wanted), engines, used).map_err(failed)?;
         held.ok_or_else(|| none().into())
     }
 
@@ -319,8 +319,8 @@ mod tests {
             ("tool = \"scp\", protocol = \"cfdp\"", "give `tool` or `protocol`, not both"),
             ("tool = \"scp\", via = [\"c\"]", "transfers[0].via"),
         ] {
-            let told = resolved(&format!("{{ from = \"a\", to = \"b\", {more} }}")).unwrap_err();
-            assert!(told.to_string().contains(why), "{told}");
+            let failed = resolved(&format!("{{ from = \"a\", to = \"b\", {more} }}")).unwrap_err();
+            assert!(failed.to_string().contains(why), "{failed}");
         }
     }
 
@@ -347,10 +347,13 @@ mod tests {
     #[test]
     fn what_is_simulated_has_no_tools() {
         let scenario = resolved("{ from = \"a\", to = \"b\", tool = \"iperf3-cubic\" }").unwrap();
-        let told = lab::run::refuse_tools(&scenario).unwrap_err().to_string();
-        assert!(told.contains("iperf3-cubic") && told.contains("slowlight emu run"), "{told}");
-        let told = scenario.to_toml().unwrap();
-        let again = Scenario::parse(&told, "again").unwrap().resolved().unwrap();
-        assert_eq!(again, scenario, "{told}");
+        let failed = lab::run::refuse_tools(&scenario).unwrap_err().to_string();
+        assert!(
+            failed.contains("iperf3-cubic") && failed.contains("slowlight emu run"),
+            "{failed}"
+        );
+        let failed = scenario.to_toml().unwrap();
+        let again = Scenario::parse(&failed, "again").unwrap().resolved().unwrap();
+        assert_eq!(again, scenario, "{failed}");
     }
 }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use emu::{Host, Report, World};
 use engine::{PathId, PathInfo, Time};
-use lab::cast::{self, Part, Way};
 use lab::link_spec::time;
 use lab::metrics::TransferMetrics;
-use lab::outcome::Seen;
+use lab::outcome::Observations;
+use lab::plan::{self, EnginePlan, PathPlan};
 use lab::run::{self, Run};
 use lab::scenario::{Scenario, Transfer};
 use lab::topology::Topology;
@@ -136,7 +136,7 @@ pub fn run(
 ///
 /// # Errors
 /// [`TransfersError`] says what is in the way.
-pub(super) fn run_beside(
+pub(super) fn run_in(
     (world, ports): (&World, &Ports),
     scenario: &Scenario,
     contents: &[Bytes],
@@ -175,7 +175,7 @@ fn carry_out(
 ) -> Result<Run, TransfersError> {
     run::refuse_streams(scenario)?;
     let topology = Topology::new(scenario)?;
-    cast::check_ways(scenario, &topology)?;
+    plan::check_ways(scenario, &topology)?;
     let (own, own_contents) = own(scenario, contents);
     let folder = Scratch::new().map_err(|error| {
         let tool = "a folder for tools".to_owned();
@@ -185,18 +185,19 @@ fn carry_out(
         players: players(world, &own, &topology, &own_contents)?,
         errands: tools::errands((world, ports), scenario, &topology, contents, &folder)?,
     };
-    let Played { hosts, carried, ended, clock } =
+    let Played { hosts, outcomes, ended, clock } =
         play((world, stay), scenario, &company.errands, company.players, cancelled, progress)?;
     let time_s = clock.now().as_secs_f64();
     let report = world.links().report();
     let report = report.ok_or_else(|| TransfersError::Links(io::Error::other("they stopped")))?;
     let alone = scenario.transfers.len() == 1;
-    let seen = Seen { alone, ..seen(&own, &hosts, &report) };
-    let by_engines = seen.transfers(&own, &topology, &own_contents, |host, file, content| {
-        hosts.get(&host).and_then(|emulated| emulated.store().get(file)) == Some(content)
-    })?;
+    let observations = Observations { alone, ..observations(&own, &hosts, &report) };
+    let by_engines =
+        observations.transfers(&own, &topology, &own_contents, |host, file, content| {
+            hosts.get(&host).and_then(|emulated| emulated.store().get(file)) == Some(content)
+        })?;
     let mut by_tools = Vec::new();
-    for (errand, outcome) in company.errands.iter().zip(carried) {
+    for (errand, outcome) in company.errands.iter().zip(outcomes) {
         by_tools.push(errand.metrics(scenario, &topology, outcome.transpose()?)?);
     }
     let names: Vec<_> = scenario.nodes.keys().collect();
@@ -209,7 +210,7 @@ fn carry_out(
         time_s,
         events: hosts.values().map(|emulated| emulated.record().events).sum(),
         transfers: in_order(scenario, by_engines, by_tools),
-        links: seen.links(scenario),
+        links: observations.links(scenario),
         gateways: BTreeMap::new(),
         bundle_nodes: BTreeMap::new(),
         under_way: under_way.filter(|(_, count)| *count > 0).collect(),
@@ -245,10 +246,10 @@ fn players<'a>(
 ) -> Result<Vec<Player<'a>>, TransfersError> {
     let nodes: Vec<_> = scenario.nodes.iter().collect();
     let mut players = Vec::new();
-    for part in cast::parts(scenario, topology)? {
+    for part in plan::engines(scenario, topology)? {
         let (name, node) = nodes[part.host];
         let mut store = Store::of_host(scenario.seed, name);
-        cast::fill_store(&mut store, scenario, (name, node), contents)?;
+        plan::fill_store(&mut store, scenario, (name, node), contents)?;
         let mut player = player(world, (scenario, topology), part, name, store)?;
         for crash in &node.crashes {
             player.emulated.plan(time(crash.at), Planned::Crash);
@@ -259,7 +260,7 @@ fn players<'a>(
         players.push(player);
     }
     for (index, transfer) in scenario.transfers.iter().enumerate() {
-        for (begins, request) in cast::requests(scenario, transfer)? {
+        for (begins, request) in plan::requests(scenario, transfer)? {
             let host = topology.node(begins);
             let start = time(transfer.start.unwrap_or_default());
             for player in players.iter_mut().filter(|player| Some(player.index) == host) {
@@ -273,17 +274,17 @@ fn players<'a>(
 fn player<'a>(
     world: &'a World,
     (scenario, topology): (&Scenario, &Topology<'_>),
-    part: Part,
+    part: EnginePlan,
     name: &str,
     store: Store,
 ) -> Result<Player<'a>, TransfersError> {
-    let Part { host: index, port, mut config, ways, interfaces: _ } = part;
+    let EnginePlan { host: index, port, mut config, paths, interfaces: _ } = part;
     config.allow_catch_up(CATCH_UP);
     let (mut peers, mut groups, mut known) = (Vec::new(), Vec::new(), Vec::new());
     let mut infos = Vec::new();
-    for way in ways {
+    for way in paths {
         match way {
-            Way::Peer { path, remote, link, info } => {
+            PathPlan::Peer { path, remote, link, info } => {
                 infos.push(info.clone());
                 peers.push((path, remote.into()));
                 let outages = vec![scenario.links[link].config()?.outages];
@@ -296,8 +297,8 @@ fn player<'a>(
                     .map(|link| Back { delay: link.delay.at(Time::ZERO), outages: link.outages });
                 known.push(KnownPath { path, info, outages, back });
             }
-            Way::Listen { info } => infos.push(info),
-            Way::Group { path, remote, info, links, .. } => {
+            PathPlan::Listen { info } => infos.push(info),
+            PathPlan::Group { path, remote, info, links, .. } => {
                 infos.push(info.clone());
                 let own: Vec<_> = links.iter().filter(|(from, _)| *from == index).collect();
                 let device = own.first().map(|(_, link)| world.device(*link));
@@ -355,7 +356,7 @@ struct Played {
     /// The hosts.
     hosts: BTreeMap<usize, EmulatedHost>,
     /// What came of the errands, in their order; `None` of one that never began.
-    carried: Vec<Option<Result<Outcome, TransfersError>>>,
+    outcomes: Vec<Option<Result<Outcome, TransfersError>>>,
     /// Why it is over.
     ended: String,
     /// The world's.
@@ -412,8 +413,8 @@ fn play(
         stop.store(true, Ordering::Relaxed);
         let hosts = threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
         let hosts = hosts.collect();
-        let carried = carriers.into_iter().map(|thread| thread.join().ok().flatten()).collect();
-        Ok(Played { hosts, carried, ended, clock })
+        let outcomes = carriers.into_iter().map(|thread| thread.join().ok().flatten()).collect();
+        Ok(Played { hosts, outcomes, ended, clock })
     })
 }
 
@@ -586,7 +587,11 @@ impl Watch<'_> {
     }
 }
 
-fn seen(scenario: &Scenario, hosts: &BTreeMap<usize, EmulatedHost>, report: &Report) -> Seen {
+fn observations(
+    scenario: &Scenario,
+    hosts: &BTreeMap<usize, EmulatedHost>,
+    report: &Report,
+) -> Observations {
     let mut answers = vec![None; scenario.transfers.len()];
     let mut ends = Vec::new();
     for (host, emulated) in hosts {
@@ -598,7 +603,7 @@ fn seen(scenario: &Scenario, hosts: &BTreeMap<usize, EmulatedHost>, report: &Rep
     }
     ends.sort_by_key(|(at, ..)| *at);
     let of_host = |host| hosts.get(&host);
-    Seen {
+    Observations {
         answers,
         begins: Vec::new(),
         latencies: Vec::new(),

@@ -149,24 +149,24 @@ impl Axis {
 
     pub(super) fn check(&self) -> Result<(), SpecError> {
         let Self { name, keys, values } = self;
-        let told = |message: String| Err(SpecError::invalid(format!("axes.{name}: {message}")));
+        let invalid = |message: String| Err(SpecError::invalid(format!("axes.{name}: {message}")));
         if !is_name(name) {
-            return told("a name has letters, digits, `-` and `_`".to_owned());
+            return invalid("a name has letters, digits, `-` and `_`".to_owned());
         }
         if values.is_empty() {
-            return told("an axis needs at least one value".to_owned());
+            return invalid("an axis needs at least one value".to_owned());
         }
         let mut labels: Vec<_> = values.iter().map(Value::label).collect();
         labels.sort();
         if let Some(twice) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
-            return told(format!("two values are called {:?}", twice[0]));
+            return invalid(format!("two values are called {:?}", twice[0]));
         }
         let is_bare = |value: &&Value| match value {
             Value::Plain(_) => true,
             Value::Named(named) => named.value.is_some(),
         };
         match values.iter().find(is_bare) {
-            Some(bare) if keys.is_empty() => told(format!(
+            Some(bare) if keys.is_empty() => invalid(format!(
                 "{:?} is for no key; say which with `keys`, or write {{ label, set }}",
                 bare.label()
             )),
@@ -225,7 +225,7 @@ fn change(
     key: &str,
     change: &dyn Fn(&mut toml::Table, &str),
 ) -> Result<(), SpecError> {
-    let told = |message: String| SpecError::invalid(format!("{key}: {message}"));
+    let invalid = |message: String| SpecError::invalid(format!("{key}: {message}"));
     let Some((before, last)) = key.rsplit_once('.') else {
         change(world, key);
         return Ok(());
@@ -237,13 +237,13 @@ fn change(
     for part in parts {
         let mut inner = Vec::new();
         for place in places {
-            inner.extend(step(place, part).map_err(told)?);
+            inner.extend(step(place, part).map_err(invalid)?);
         }
         places = inner;
     }
     for place in places {
         let Toml::Table(table) = place else {
-            return Err(told(format!("there is nothing called {last} there")));
+            return Err(invalid(format!("there is nothing called {last} there")));
         };
         change(table, last);
     }

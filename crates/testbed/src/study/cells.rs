@@ -114,8 +114,8 @@ impl World<'_> {
     fn table(&self, cell: &Cell) -> Result<toml::Table, SpecError> {
         let mut world = self.base.clone();
         for (axis, value) in self.sheet.values(cell) {
-            let told = |error: SpecError| error.below(&format!("axes.{}", axis.name));
-            value.apply(axis, &mut world).map_err(told)?;
+            let below = |error: SpecError| error.below(&format!("axes.{}", axis.name));
+            value.apply(axis, &mut world).map_err(below)?;
         }
         Ok(world)
     }

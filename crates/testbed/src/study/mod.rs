@@ -172,13 +172,15 @@ impl Study {
             1 => self.editions.keys().next().map_or(PUBLISHED, String::as_str),
             _ => PUBLISHED,
         };
-        let asked = name.unwrap_or(usual);
-        let found = self.editions.get_key_value(asked);
+        let requested = name.unwrap_or(usual);
+        let found = self.editions.get_key_value(requested);
         found.map(|(name, edition)| (name.as_str(), edition)).ok_or_else(|| {
             let names = || self.editions.keys().map(String::as_str);
-            let near = text::did_you_mean(asked, names());
+            let near = text::did_you_mean(requested, names());
             let known = names().collect::<Vec<_>>().join(", ");
-            SpecError::invalid(format!("there is no edition {asked:?}{near} (editions: {known})"))
+            SpecError::invalid(format!(
+                "there is no edition {requested:?}{near} (editions: {known})"
+            ))
         })
     }
 

@@ -80,15 +80,15 @@ impl std::str::FromStr for Filter {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let told = || {
+        let invalid = || {
             SpecError::invalid(format!(
                 "{text:?} is no filter; write AXIS=LABEL or AXIS=LABEL,LABEL"
             ))
         };
-        let (axis, labels) = text.split_once('=').ok_or_else(told)?;
+        let (axis, labels) = text.split_once('=').ok_or_else(invalid)?;
         let labels: Vec<_> = labels.split(',').map(|label| label.trim().to_owned()).collect();
         if axis.is_empty() || labels.iter().any(String::is_empty) {
-            return Err(told());
+            return Err(invalid());
         }
         Ok(Self { axis: axis.trim().to_owned(), labels })
     }

@@ -188,11 +188,11 @@ pub fn table(sheet: &Sheet, all: &Finished<'_>) -> Vec<Column> {
 ///
 /// When the system refuses. There is the whole table then, or what was there before.
 pub fn write(path: &Path, columns: &[Column], about: &[(&str, String)]) -> io::Result<()> {
-    let told = |error: ParquetError| match error {
+    let as_io = |error: ParquetError| match error {
         ParquetError::External(error) => io::Error::other(error),
         error => io::Error::other(error),
     };
-    replace(path, |file| write_to(file, columns, about).map_err(told))
+    replace(path, |file| write_to(file, columns, about).map_err(as_io))
 }
 
 /// Puts a file in the place of another, if there is one, in one step.
@@ -214,10 +214,10 @@ fn readable_by_all(path: &Path) -> io::Result<()> {
 fn write_to(file: &File, columns: &[Column], about: &[(&str, String)]) -> Result<(), ParquetError> {
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
     let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
-    let said = about.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
+    let metadata = about.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
-        .set_key_value_metadata(Some(said.collect()))
+        .set_key_value_metadata(Some(metadata.collect()))
         .build();
     let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties))?;
     let mut group = writer.next_row_group()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use comfy_table::{CellAlignment, Table};
 use emu::measure::{self, Load, Pace};
-use emu::{Capacity, Host, Stage, World};
+use emu::{Capacity, Host, Isolation, World};
 use link::{Config, Delay, Queue, Rate};
 use serde::{Deserialize, Serialize};
 use transport::quantity::Span;
@@ -82,8 +82,8 @@ struct Late {
 /// Runs `emu baseline`.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match emu::isolate()? {
-        Stage::Over(code) => return Ok(ended(code)),
-        Stage::Inside => {}
+        Isolation::Over(code) => return Ok(ended(code)),
+        Isolation::Inside => {}
     }
     let baseline = Baseline::measure(args.time.duration())?;
     let text = serde_json::to_string_pretty(&baseline)?;

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
-use emu::{Bounds, Stage, World};
+use emu::{Bounds, Isolation, World};
 use lab::adapter::{Adapter, Adapters, Verdict};
 use lab::preset::Preset;
 use lab::{compare, content};
@@ -163,8 +163,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (order, contenders) = args.contenders()?;
     let link = args.link.preset()?;
     match emu::isolate()? {
-        Stage::Over(code) => return Ok(ended(code)),
-        Stage::Inside => {}
+        Isolation::Over(code) => return Ok(ended(code)),
+        Isolation::Inside => {}
     }
     let cancelled = crate::transfer::stop_flag()?;
     let folder = Scratch::new().context("making a folder for the file")?;

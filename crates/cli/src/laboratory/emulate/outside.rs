@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
 use anyhow::{Context as _, anyhow, bail};
-use emu::{HostPlan, Name, Plan, Range, Stage, Uplink, World};
+use emu::{HostPlan, Isolation, Name, Plan, Range, Uplink, World};
 use lab::scenario::Scenario;
 use testbed::emulation::{self, ENDS};
 use transport::text;
@@ -155,8 +155,8 @@ impl Outside {
             _ => (None, None),
         };
         match emu::isolate_with(uplink.as_ref())? {
-            Stage::Over(code) => Ok(Entered::Over(code)),
-            Stage::Inside => {
+            Isolation::Over(code) => Ok(Entered::Over(code)),
+            Isolation::Inside => {
                 let uplink = Uplink::from_environment().zip(at);
                 let listen = |published: &Published| {
                     let host = published.host.as_deref().unwrap_or(host);

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use emu::{Stage, World};
+use emu::{Isolation, World};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::run::{self, Run};
 use lab::scenario::Scenario;
@@ -41,8 +41,8 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     emulation::tools::check(&scenario)?;
     let mut plan = emulation::plan(&scenario)?;
     match emu::isolate()? {
-        Stage::Over(code) => return Ok(ended(code)),
-        Stage::Inside => {}
+        Isolation::Over(code) => return Ok(ended(code)),
+        Isolation::Inside => {}
     }
     args.demands.settle(&scenario, &mut plan)?;
     let stop = crate::transfer::stop_flag()?;

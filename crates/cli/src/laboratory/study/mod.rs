@@ -194,8 +194,8 @@ fn go(args: &RunArgs) -> anyhow::Result<ExitCode> {
             .into());
         }
         match emu::isolate()? {
-            emu::Stage::Over(code) => return Ok(crate::laboratory::emulate::ended(code)),
-            emu::Stage::Inside => {}
+            emu::Isolation::Over(code) => return Ok(crate::laboratory::emulate::ended(code)),
+            emu::Isolation::Inside => {}
         }
     }
     let name = Path::new(&args.name).file_stem().unwrap_or_default().to_string_lossy();

@@ -10,16 +10,16 @@ use transport::protocol::Protocol;
 use transport::settings::Settings;
 use wire::ltp::{Body, Data, End, Extension, Segment};
 
-use super::{DEAF, Seen, World, evenly};
+use super::{DEAF, Observations, World, evenly};
 
 const LTP: World = World::of("ltp");
 
-fn segments(seen: &Seen, by_a: bool) -> impl Iterator<Item = (f64, Segment<'_>)> {
+fn segments(seen: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Segment<'_>)> {
     let sent = seen.sent.iter().filter(move |sent| sent.by_a == by_a);
     sent.map(|sent| (sent.at, Segment::decode(&sent.data).unwrap()))
 }
 
-fn data(seen: &Seen) -> Vec<(f64, Data<'_>)> {
+fn data(seen: &Observations) -> Vec<(f64, Data<'_>)> {
     let data = segments(seen, true).filter_map(|(at, segment)| match segment.body {
         Body::Data(data) => Some((at, data)),
         Body::Report(_) | Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => {
@@ -29,12 +29,12 @@ fn data(seen: &Seen) -> Vec<(f64, Data<'_>)> {
     data.collect()
 }
 
-fn checkpoints(seen: &Seen) -> Vec<f64> {
+fn checkpoints(seen: &Observations) -> Vec<f64> {
     data(seen).iter().filter(|(_, data)| data.kind.is_checkpoint()).map(|(at, _)| *at).collect()
 }
 
 /// When reports left, with the serial numbers of the checkpoints they answer.
-fn reports(seen: &Seen) -> Vec<(f64, u64)> {
+fn reports(seen: &Observations) -> Vec<(f64, u64)> {
     let reports = segments(seen, false).filter_map(|(at, segment)| match segment.body {
         Body::Report(report) => Some((at, report.checkpoint)),
         Body::Data(_) | Body::ReportAck { .. } | Body::Cancel { .. } | Body::CancelAck { .. } => {
@@ -44,7 +44,7 @@ fn reports(seen: &Seen) -> Vec<(f64, u64)> {
     reports.collect()
 }
 
-fn cancellations(seen: &Seen, who: End) -> Vec<f64> {
+fn cancellations(seen: &Observations, who: End) -> Vec<f64> {
     let ends = segments(seen, who == End::Sender);
     let ends = ends.filter(|(_, s)| matches!(s.body, Body::Cancel { by, .. } if by == who));
     ends.map(|(at, _)| at).collect()
@@ -60,7 +60,7 @@ fn a_service_must_be_the_same_on_both_sides() {
 
 #[test]
 fn a_raw_block_is_the_file_and_no_more() {
-    let end = |seen: &Seen| {
+    let end = |seen: &Observations| {
         data(seen).iter().map(|(_, data)| data.offset + data.data.len() as u64).max().unwrap()
     };
     let raw = "format = { raw = \"x\" }";
@@ -70,7 +70,7 @@ fn a_raw_block_is_the_file_and_no_more() {
 
 #[test]
 fn a_receiver_with_cookies_puts_them_into_reports() {
-    let cookies = |seen: &Seen| {
+    let cookies = |seen: &Observations| {
         let has = |e: Extension<'_>| e.tag == 1;
         segments(seen, false).filter(|(_, segment)| segment.header.iter().any(has)).count()
     };
@@ -93,7 +93,8 @@ fn a_session_ends_at_its_bounds() {
 
 #[test]
 fn segments_are_no_larger_than_said() {
-    let longest = |seen: &Seen| data(seen).iter().map(|(_, data)| data.data.len()).max().unwrap();
+    let longest =
+        |seen: &Observations| data(seen).iter().map(|(_, data)| data.data.len()).max().unwrap();
     assert!(longest(&LTP.play("", "").whole()) > 1_000);
     let seen = LTP.play("default = { segment_max = \"99 B\" }", "").whole();
     assert_eq!(longest(&seen), 99);
@@ -118,7 +119,8 @@ fn checkpoints_come_as_often_as_said() {
 #[test]
 fn a_gap_is_reported_before_a_checkpoint_asks() {
     let lossy = World { there: "drop = [2]", size: "100 kB", ..LTP };
-    let unasked = |seen: &Seen| reports(seen).iter().filter(|(_, asked)| *asked == 0).count();
+    let unasked =
+        |seen: &Observations| reports(seen).iter().filter(|(_, asked)| *asked == 0).count();
     assert_eq!(unasked(&lossy.play("", "").whole()), 0);
     assert!(unasked(&lossy.play("", "default = { report_gaps = true }").whole()) > 0);
 }
@@ -191,7 +193,7 @@ fn repairs_have_as_many_copies_as_allowed() {
 
 #[test]
 fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
-    let times = |seen: &Seen| data(seen).iter().map(|(at, _)| *at).collect::<Vec<_>>();
+    let times = |seen: &Observations| data(seen).iter().map(|(at, _)| *at).collect::<Vec<_>>();
     let plain = LTP.play("", "").whole().lasted();
     let slow = LTP.play("default = { rate = \"10 kbit/s\" }", "").whole().lasted();
     // 20 kB at 10 kbit/s.
@@ -199,7 +201,7 @@ fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
     let seen = LTP.play("default = { interval = \"2 s\" }", "").whole();
     assert!(evenly(&times(&seen), 2.0), "{:?}", times(&seen));
     // Without a rate and a bound, all is sent at once.
-    let before = |seen: &Seen| {
+    let before = |seen: &Observations| {
         let first = reports(seen)[0].0;
         times(seen).iter().filter(|at| **at < first).count()
     };

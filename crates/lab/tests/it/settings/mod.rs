@@ -33,7 +33,7 @@ struct Sent {
 }
 
 /// What became of a world.
-struct Seen {
+struct Observations {
     run: Run,
     sent: Vec<Sent>,
 }
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Runs it with these settings of both nodes.
-    fn play(&self, a: &str, b: &str) -> Seen {
+    fn play(&self, a: &str, b: &str) -> Observations {
         let Self { protocol, size, there, back, more } = self;
         let toml = format!(
             "seed = 5
@@ -81,11 +81,11 @@ impl World {
                 data: datagram.data.to_vec(),
             }
         });
-        Seen { run, sent: sent.collect() }
+        Observations { run, sent: sent.collect() }
     }
 }
 
-impl Seen {
+impl Observations {
     /// That the file arrived.
     #[track_caller]
     fn whole(self) -> Self {

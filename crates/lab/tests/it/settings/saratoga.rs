@@ -2,18 +2,18 @@
 
 use wire::saratoga::{FileChecksum, Packet, Width};
 
-use super::{DEAF, Seen, World, evenly};
+use super::{DEAF, Observations, World, evenly};
 
 const PUT: World = World::of("saratoga");
 const GET: World = World::of("saratoga-get");
 
-fn packets(seen: &Seen, by_a: bool) -> impl Iterator<Item = (f64, Packet<'_>)> {
+fn packets(seen: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Packet<'_>)> {
     let sent = seen.sent.iter().filter(move |sent| sent.by_a == by_a);
     sent.map(|sent| (sent.at, Packet::decode(&sent.data).unwrap()))
 }
 
 /// When packets with data left, with how many octets of the file, and whether they ask for a STATUS.
-fn data(seen: &Seen) -> Vec<(f64, usize, bool)> {
+fn data(seen: &Observations) -> Vec<(f64, usize, bool)> {
     let data = packets(seen, true).filter_map(|(at, packet)| match packet {
         Packet::Data(data) => Some((at, data.data.len(), data.wants_status)),
         Packet::Beacon(_) | Packet::Request(_) | Packet::Metadata(_) | Packet::Status(_) => None,
@@ -25,11 +25,11 @@ fn is_status(packet: &Packet<'_>) -> bool {
     matches!(packet, Packet::Status(_))
 }
 
-fn statuses(seen: &Seen) -> Vec<f64> {
+fn statuses(seen: &Observations) -> Vec<f64> {
     packets(seen, false).filter(|(_, packet)| is_status(packet)).map(|(at, _)| at).collect()
 }
 
-fn requests(seen: &Seen) -> Vec<f64> {
+fn requests(seen: &Observations) -> Vec<f64> {
     let requests = packets(seen, false).filter(|(_, p)| matches!(p, Packet::Request(_)));
     requests.map(|(at, _)| at).collect()
 }
@@ -117,7 +117,7 @@ fn a_session_ends_at_its_bounds() {
 
 #[test]
 fn packets_are_no_larger_than_said() {
-    let longest = |seen: &Seen| data(seen).iter().map(|(_, len, _)| *len).max().unwrap();
+    let longest = |seen: &Observations| data(seen).iter().map(|(_, len, _)| *len).max().unwrap();
     assert!(longest(&PUT.play("", "").whole()) > 1_000);
     assert_eq!(longest(&PUT.play("default = { payload_max = \"99 B\" }", "").whole()), 99);
     // Only towards the peer that is named.
@@ -177,7 +177,7 @@ fn a_rate_an_interval_and_a_window_hold_the_sender_back() {
     let plain = PUT.play("", "").whole().lasted();
     let slow = PUT.play("default = { rate = \"10 kbit/s\" }", "").whole().lasted();
     assert!(plain < 1.0 && (16.0..18.0).contains(&slow), "{plain} and {slow}");
-    let full = |seen: &Seen| {
+    let full = |seen: &Observations| {
         let all = data(seen);
         all.iter().filter(|(_, len, _)| *len > 0).map(|(at, ..)| *at).collect::<Vec<_>>()
     };

@@ -233,7 +233,7 @@ fn visited_by_another(third_party: bool, ours: bool) -> Vec<Effect> {
     let address = Completion::Listening("10.0.0.2:5000".parse().unwrap());
     node.handle_input(now, Input::Done(ticket, Ok(address)));
     let peer = if ours { "10.0.0.1:4001" } else { "10.0.0.66:4001" };
-    let info = PathInfo { asked: Some(ticket), ..ends(peer) };
+    let info = PathInfo { ticket: Some(ticket), ..ends(peer) };
     node.handle_input(now, Input::Path(PathId(10), PathEvent::Up(info)));
     std::iter::from_fn(|| node.poll_effect()).collect()
 }

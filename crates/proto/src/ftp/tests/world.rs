@@ -186,7 +186,7 @@ impl World {
         self.streams.push(Stream { ends: [one, (other, path)], halves });
         let here = address(one.0, 4000 + self.streams.len() as u16);
         let there = address(other, port);
-        let info = |ends, asked| PathInfo { ends: Some(ends), asked, ..PathInfo::stream() };
+        let info = |ends, ticket| PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
         self.up(other, path, info((there, here), asked[1]));
         self.up(one.0, one.1, info((here, there), asked[0]));
     }

@@ -92,7 +92,7 @@ impl Desk {
         let path = self.new_path();
         self.streams.insert(path, Far { window: usize::MAX, ..Far::default() });
         let near = from.unwrap_or(SocketAddr::from(([10, 9, 0, 1], 1)));
-        let info = PathInfo { ends: Some((near, to)), asked: Some(ticket), ..PathInfo::stream() };
+        let info = PathInfo { ends: Some((near, to)), ticket: Some(ticket), ..PathInfo::stream() };
         self.event(path, PathEvent::Up(info));
         path
     }

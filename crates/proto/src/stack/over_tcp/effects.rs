@@ -116,12 +116,12 @@ impl<A: Engine> OverTcp<A> {
         now: Time,
         path: PathId,
         (from, to): (Option<SocketAddr>, SocketAddr),
-        asked: Option<Ticket>,
+        ticket: Option<Ticket>,
         options: Options,
     ) {
         if let Some(connection) = from.and_then(|from| self.late.claim((from, to))) {
             self.timers.cancel(connection);
-            self.streams.insert(path, Stream::new(connection, Phase::Opening(asked)));
+            self.streams.insert(path, Stream::new(connection, Phase::Opening(ticket)));
             return self.claimed(now, path, connection);
         }
         let full = self.streams.count() >= self.config.limits.streams;
@@ -136,11 +136,11 @@ impl<A: Engine> OverTcp<A> {
         match connection {
             Ok(connection) => {
                 self.statistics.connections += 1;
-                let stream = Stream::new(connection, Phase::Opening(asked));
+                let stream = Stream::new(connection, Phase::Opening(ticket));
                 self.streams.insert(path, stream);
             }
             Err(error) => {
-                self.not_made(now, path, asked, EffectError::Failed(error.to_string()));
+                self.not_made(now, path, ticket, EffectError::Failed(error.to_string()));
             }
         }
     }

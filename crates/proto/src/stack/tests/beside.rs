@@ -77,8 +77,8 @@ impl Desk {
         self.run();
     }
 
-    fn up(&mut self, ends: (SocketAddr, SocketAddr), asked: Option<Ticket>) {
-        let info = PathInfo { ends: Some(ends), asked, ..PathInfo::stream() };
+    fn up(&mut self, ends: (SocketAddr, SocketAddr), ticket: Option<Ticket>) {
+        let info = PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
         self.tell(LAN, PathEvent::Up(info));
     }
 

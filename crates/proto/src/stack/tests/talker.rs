@@ -90,7 +90,7 @@ impl Talker {
     fn event(&mut self, path: PathId, event: PathEvent) {
         let was_opening = self.opening.remove(&path);
         if let PathEvent::Up(info) = event {
-            let talk = Talk { ends: info.ends, asked: info.asked, ..Talk::default() };
+            let talk = Talk { ends: info.ends, asked: info.ticket, ..Talk::default() };
             let before = self.talks.insert(path, talk);
             assert!(before.is_none_or(|talk| talk.left || talk.down), "it was up");
             return self.finish(path);

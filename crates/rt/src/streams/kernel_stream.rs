@@ -37,7 +37,7 @@ pub(super) enum Got {
 
 /// A stream of the kernel's.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct KernelStream {
     socket: TcpStream,
     pub(super) phase: Phase,
     /// Ours and the peer's.
@@ -55,7 +55,7 @@ pub(super) struct Carried {
     pub(super) queued: bool,
     /// The engine sends nothing behind what is kept, and was the kernel told?
     shut: bool,
-    told_kernel: bool,
+    shut_down: bool,
     /// The peer sends no more, and the engine knows.
     pub(super) ended: bool,
     /// Writing has failed: the connection is over.
@@ -64,7 +64,7 @@ pub(super) struct Carried {
     tls: Option<Box<TlsStream>>,
 }
 
-impl Carried {
+impl KernelStream {
     pub(super) fn new(socket: socket2::Socket, phase: Phase) -> Self {
         Self {
             socket: socket.into(),
@@ -77,7 +77,7 @@ impl Carried {
             readable: false,
             queued: false,
             shut: false,
-            told_kernel: false,
+            shut_down: false,
             ended: false,
             broken: false,
             tls: None,
@@ -215,16 +215,16 @@ impl Carried {
 
     /// Whether both halves have ended, as far as this host knows.
     pub(super) fn is_over(&self) -> bool {
-        self.ended && self.told_kernel
+        self.ended && self.shut_down
     }
 
     /// Whether all that was sent is the kernel's, and it knows that there is no more.
     pub(super) fn is_written(&self) -> bool {
-        self.told_kernel
+        self.shut_down
     }
 
     fn end_if_written(&mut self) {
-        if self.shut && !self.told_kernel && self.kept() == 0 {
+        if self.shut && !self.shut_down && self.kept() == 0 {
             if let Some(tls) = &mut self.tls {
                 tls.close();
                 self.give_made();
@@ -232,7 +232,7 @@ impl Carried {
                     return;
                 }
             }
-            self.told_kernel = true;
+            self.shut_down = true;
             // The kernel has all of it: who dies now leaves nothing out.
             deliver_at_close(&self.socket);
             // A connection that is over needs no end; reading tells of it.

@@ -1,5 +1,5 @@
-//! Which engines a scenario has, whom each of them reaches and how, and what is asked of them: the
-//! same in every world.
+//! Plan of a scenario's engines: their nodes, their paths, their requests. It is the same in the
+//! simulator and in the emulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -16,25 +16,25 @@ use crate::overlay::{self, Hop, hops};
 use crate::scenario::{Node, Scenario, StoreFaults, Transfer};
 use crate::topology::Topology;
 
-/// The engine of one node.
+/// Engine of one node.
 #[derive(Debug)]
-pub struct Part {
+pub struct EnginePlan {
     /// The node's number.
     pub host: usize,
     /// The UDP port that it sends from and listens on.
     pub port: u16,
-    /// What it is told to be.
+    /// Its configuration.
     pub config: Box<dyn Configuration>,
-    /// Whom it reaches, in the order in which it is told.
-    pub ways: Vec<Way>,
+    /// Its paths, in the order in which they are added.
+    pub paths: Vec<PathPlan>,
     /// Its IP interfaces, by the links that they lead over, if it reads and writes whole packets;
-    /// then its ways are its own affair.
+    /// then it has no paths.
     pub interfaces: Vec<(PathId, usize, PathInfo)>,
 }
 
-/// Whom an engine reaches.
+/// Path of an engine.
 #[derive(Clone, Debug)]
-pub enum Way {
+pub enum PathPlan {
     /// A peer.
     Peer {
         /// What the engine calls it.
@@ -71,22 +71,27 @@ pub enum Way {
 /// # Errors
 ///
 /// When the scenario is not resolved, or an engine cannot be what it says.
-pub fn parts(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<Part>, SpecError> {
-    let cast = Cast { scenario, topology };
-    let mut parts = Vec::new();
+pub fn engines(scenario: &Scenario, topology: &Topology<'_>) -> Result<Vec<EnginePlan>, SpecError> {
+    let plan = Planner { scenario, topology };
+    let mut engines = Vec::new();
     for (index, (name, node)) in scenario.nodes.iter().enumerate() {
-        parts.extend(cast.part(index, name, node)?);
+        engines.extend(plan.engine(index, name, node)?);
     }
-    Ok(parts)
+    Ok(engines)
 }
 
-struct Cast<'a> {
+struct Planner<'a> {
     scenario: &'a Scenario,
     topology: &'a Topology<'a>,
 }
 
-impl Cast<'_> {
-    fn part(&self, index: usize, name: &str, node: &Node) -> Result<Option<Part>, SpecError> {
+impl Planner<'_> {
+    fn engine(
+        &self,
+        index: usize,
+        name: &str,
+        node: &Node,
+    ) -> Result<Option<EnginePlan>, SpecError> {
         let Self { scenario, topology } = self;
         let Some(protocol) = &node.protocol else { return Ok(None) };
         let entity = node.entity.ok_or_else(|| unresolved(name))?;
@@ -101,7 +106,7 @@ impl Cast<'_> {
             config.set_file_name(file);
         }
         let interfaces = self.interfaces(index, node, config.as_mut());
-        let mut ways = Vec::new();
+        let mut paths = Vec::new();
         let tree = topology.tree(index);
         let shares = self.shares(name)?;
         for (peer, (peer_name, peer_node)) in scenario.nodes.iter().enumerate() {
@@ -111,7 +116,7 @@ impl Cast<'_> {
             let Some(route) = tree.route(peer) else {
                 // No links lead back to a peer that it may hear.
                 let way = topology.route(peer, index);
-                ways.extend(way.map(|way| Way::Listen { info: topology.path_info(&way) }));
+                paths.extend(way.map(|way| PathPlan::Listen { info: topology.path_info(&way) }));
                 continue;
             };
             let path = PathId(u32::try_from(peer).unwrap_or(u32::MAX));
@@ -123,7 +128,7 @@ impl Cast<'_> {
             let back = topology.route(peer, index);
             let return_bps = back.and_then(|back| topology.path_info(&back).rate_bps);
             let info = PathInfo { return_bps, ..topology.shared_info(&route, &shares) };
-            ways.push(Way::Peer { path, remote: (address, remote), link, info });
+            paths.push(PathPlan::Peer { path, remote: (address, remote), link, info });
             config.set_path(entity, path);
             config.set_peer(path, (address, remote), interface(link));
             for behind in self.behind(name, peer_name)? {
@@ -131,8 +136,8 @@ impl Cast<'_> {
             }
         }
         config.set_routes(self.next_engines(name)?, Otherwise::Itself);
-        self.join_groups(index, node, config.as_mut(), &mut ways)?;
-        Ok(Some(Part { host: index, port, config, ways, interfaces }))
+        self.join_groups(index, node, config.as_mut(), &mut paths)?;
+        Ok(Some(EnginePlan { host: index, port, config, paths, interfaces }))
     }
 
     /// The interfaces of a node that has such: one for each link that begins there.
@@ -191,7 +196,7 @@ impl Cast<'_> {
         index: usize,
         node: &Node,
         config: &mut dyn Configuration,
-        ways: &mut Vec<Way>,
+        paths: &mut Vec<PathPlan>,
     ) -> Result<(), SpecError> {
         let Self { scenario, topology } = self;
         for (number, (name, group)) in scenario.groups.iter().enumerate() {
@@ -220,7 +225,7 @@ impl Cast<'_> {
             }
             let info = topology.group_info(&routes);
             let path = group_path(scenario, number);
-            ways.push(Way::Group { path, remote: (address, remote), info, links, source });
+            paths.push(PathPlan::Group { path, remote: (address, remote), info, links, source });
             config.add_group(path);
         }
         Ok(())
@@ -252,14 +257,14 @@ impl Cast<'_> {
             if transfer.overlay != Some(Overlay::Extended) {
                 continue;
             }
-            let Some(mut stations) = transfer.ways().next() else { continue };
+            let Some(mut waypoints) = transfer.ways().next() else { continue };
             for _ in ["there", "back"] {
-                let far = stations[stations.len() - 1];
-                if stations[..2] == [name, next] {
+                let far = waypoints[waypoints.len() - 1];
+                if waypoints[..2] == [name, next] {
                     let entity = self.scenario.nodes[far].entity;
                     entities.push(entity.ok_or_else(|| unresolved(far))?);
                 }
-                stations.reverse();
+                waypoints.reverse();
             }
         }
         Ok(entities)

@@ -1,4 +1,4 @@
-//! One transfer in a world that stays, beside whatever else happens there.
+//! Single transfer in a running world.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use emu::World;
 use engine::Time;
-use lab::cast;
 use lab::groups::Receivers;
 use lab::metrics::TransferMetrics;
+use lab::plan;
 use lab::run;
 use lab::scenario::{Capture, Limits, Node, Scenario, Transfer};
 use lab::topology::Topology;
@@ -138,9 +138,9 @@ pub fn run(
     }
     scenario.limits.time = Some(Span((start + limit).since(Time::ZERO)));
     let progress = |_: Progress| {};
-    let run = transfers::run_beside((world, ports), &scenario, &contents, cancelled, progress)?;
+    let run = transfers::run_in((world, ports), &scenario, &contents, cancelled, progress)?;
     let mut transfer =
-        run.transfers.into_iter().next().ok_or_else(|| cast::unresolved("transfers"))?;
+        run.transfers.into_iter().next().ok_or_else(|| plan::unresolved("transfers"))?;
     // What its first link carried was not all its own.
     transfer.traffic.throughput_bps = None;
     Ok((transfer, run.ended))
