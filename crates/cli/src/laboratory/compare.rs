@@ -423,7 +423,7 @@ fn explain(rows: &[Row]) -> io::Result<()> {
     let mut err = io::stderr().lock();
     for row in rows {
         let took = row.delivered_s.map(|delivered| delivered.mean);
-        if let Some(note) = show::buffer_limits(row.buffers, took) {
+        if let Some(note) = show::buffer_limits(row.traffic.buffers, took) {
             writeln!(err, "{}: {note}", row.protocol)?;
         }
         let mut reasons = BTreeMap::<&str, Vec<u64>>::new();

@@ -193,7 +193,7 @@ fn explain(run: &Run) -> io::Result<()> {
         writeln!(err, "the run did not come to its end: {}", run.ended)?;
     }
     for transfer in &run.transfers {
-        if let Some(note) = show::buffer_limits(transfer.buffers, transfer.delivered_s) {
+        if let Some(note) = show::buffer_limits(transfer.traffic.buffers, transfer.delivered_s) {
             writeln!(err, "{}: {note}", transfer.name)?;
         }
         if let Some(failure) = &transfer.failure {
