@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use transport::Capability;
 
 use crate::operations::{self, Common, Operation};
 use crate::scope;
@@ -60,7 +59,7 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
     let last = Path::new(&file).file_name().and_then(|name| name.to_str());
     let name = name.or(last.map(str::to_owned));
     let name = name.ok_or_else(|| crate::Usage(format!("{file:?} has no name")))?;
-    if common.options.protocol.kind.has(Capability::Transactions) {
+    if common.options.protocol.kind.is_entity() {
         let (name, to_entity) = (Some(name), None);
         return operations::carry_out(Operation::PutFrom { common, file, name, root, to_entity });
     }
@@ -70,7 +69,7 @@ pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
 /// Lists a directory.
 pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
     let LsArgs { common, directory } = args;
-    if common.options.protocol.kind.has(Capability::Transactions) {
+    if common.options.protocol.kind.is_entity() {
         return operations::carry_out(Operation::Ls { common, directory });
     }
     request(common, Wish::List(directory))
@@ -79,7 +78,7 @@ pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
 /// Deletes a file.
 pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
     let RmArgs { common, file } = args;
-    if common.options.protocol.kind.has(Capability::Transactions) {
+    if common.options.protocol.kind.is_entity() {
         return operations::carry_out(Operation::Rm { common, file });
     }
     request(common, Wish::Delete(file))
@@ -95,7 +94,7 @@ fn request(common: Common, wish: Wish) -> Result<ExitCode> {
 fn ends(common: &Common) -> Result<Ends> {
     let protocol = &common.options.protocol;
     ensure!(
-        protocol.kind.has(Capability::Requests),
+        protocol.kind.has_directories(),
         "{protocol} can only send; ask by --protocol saratoga or cfdp"
     );
     let (to, listen) = common.addresses()?;

@@ -47,10 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let stop = transfer::stop_flag()?;
     let waker = Waker::new()?;
     let mut store = open(&spec.store, &waker)?;
-    // What the engines of layers work on; those of LTP become payloads under the names that they have.
-    for kind in ["saratoga", "norm"].into_iter().filter_map(Kind::named) {
-        session::sweep(&mut store, kind)?;
-    }
+    session::sweep(&mut store, Kind::node_spools())?;
     // Before the node: a socket that another node has is told at once.
     let server = NodeServer::bind(&spec.socket)?;
     let hub = Arc::new(Hub::new(spec.echo_endpoint()?));

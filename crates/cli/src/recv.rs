@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use transport::Capability;
-
 use crate::cfdp_over_node::{Node, NodeOptions};
 use crate::peers::{self, GroupOptions};
 use crate::scope;
@@ -102,7 +100,7 @@ impl Args {
     fn beacons(&self, listen: SocketAddr) -> Result<Option<Beacons>> {
         let SaratogaOptions { beacon, eid, .. } = &self.saratoga;
         let Some(interval) = *beacon else {
-            let joins = self.options.protocol.kind.has(Capability::Groups);
+            let joins = self.options.protocol.kind.has_groups();
             let is_given = eid.is_some() || !joins && self.group != GroupOptions::default();
             ensure!(
                 !is_given,

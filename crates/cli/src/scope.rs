@@ -2,8 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
-use transport::Capability;
-use transport::protocol::Protocol;
+use transport::protocol::{Kind, Protocol};
 
 use crate::Usage;
 
@@ -17,36 +16,32 @@ pub(crate) const NORM: &str = "NORM";
 pub(crate) const NORM_AND_SARATOGA: &str = "NORM and Saratoga";
 pub(crate) const SARATOGA: &str = "Saratoga";
 
-/// Protocols that take the options under a heading: those with one of these capabilities.
+/// Protocols that take the options under a heading.
 struct Scope {
     heading: &'static str,
     /// The protocols, in a message.
     title: &'static str,
-    capabilities: &'static [Capability],
+    is_taken_by: fn(Kind) -> bool,
 }
 
-const fn scope(
-    heading: &'static str,
-    title: &'static str,
-    capabilities: &'static [Capability],
-) -> Scope {
-    Scope { heading, title, capabilities }
+const fn scope(heading: &'static str, title: &'static str, is_taken_by: fn(Kind) -> bool) -> Scope {
+    Scope { heading, title, is_taken_by }
 }
 
 const SCOPES: &[Scope] = &[
-    scope(CFDP, CFDP, &[Capability::Transactions]),
-    scope(CFDP_REQUEST, CFDP, &[Capability::Transactions]),
-    scope(CFDP_IN_BUNDLES, "CFDP without a layer below", &[Capability::Node]),
-    scope(CFDP_AND_LTP, CFDP_AND_LTP, &[Capability::Peers]),
-    scope(LTP_T, LTP_T, &[Capability::Routes]),
-    scope(NORM, NORM, &[Capability::Streams]),
-    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, &[Capability::Groups, Capability::Requests]),
-    scope(SARATOGA, SARATOGA, &[Capability::Requests]),
+    scope(CFDP, CFDP, Kind::is_entity),
+    scope(CFDP_REQUEST, CFDP, Kind::is_entity),
+    scope(CFDP_IN_BUNDLES, "CFDP without a layer below", Kind::has_overlay),
+    scope(CFDP_AND_LTP, CFDP_AND_LTP, Kind::has_peer_numbers),
+    scope(LTP_T, LTP_T, Kind::has_relays),
+    scope(NORM, NORM, Kind::has_groups),
+    scope(NORM_AND_SARATOGA, NORM_AND_SARATOGA, |kind| kind.has_groups() || kind.has_directories()),
+    scope(SARATOGA, SARATOGA, Kind::has_directories),
 ];
 
 /// Options that another protocol has under another name.
-const ALTERNATIVES: &[(&str, Capability, &str)] =
-    &[("command", Capability::Transactions, "CFDP has --message")];
+const ALTERNATIVES: &[(&str, fn(Kind) -> bool, &str)] =
+    &[("command", Kind::is_entity, "CFDP has --message")];
 
 /// Refuses options that the protocol of the command line does not take.
 ///
@@ -63,8 +58,7 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), Usage
         let Some(scope) = SCOPES.iter().find(|scope| scope.heading == heading) else { continue };
         let id = option.get_id().as_str();
         let is_given = matches.value_source(id) == Some(ValueSource::CommandLine);
-        let is_taken = scope.capabilities.iter().any(|it| protocol.kind.has(*it));
-        if is_given && !is_taken {
+        if is_given && !(scope.is_taken_by)(protocol.kind) {
             let option = option.get_long().unwrap_or(id);
             return Err(Usage(refusal(option, scope.title, protocol)));
         }
@@ -73,10 +67,8 @@ pub(crate) fn check(command: &Command, matches: &ArgMatches) -> Result<(), Usage
 }
 
 fn refusal(option: &str, title: &str, protocol: &Protocol) -> String {
-    let known = |(name, capability, _): &&(&str, Capability, &str)| {
-        *name == option && protocol.kind.has(*capability)
-    };
-    match ALTERNATIVES.iter().find(known) {
+    let mut others = ALTERNATIVES.iter().filter(|(name, ..)| *name == option);
+    match others.find(|(_, has_other, _)| has_other(protocol.kind)) {
         Some((.., other)) => format!("--{option} is for {title}; {other}"),
         None => format!("--{option} is for {title}, not for {protocol}"),
     }

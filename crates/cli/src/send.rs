@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use transport::Capability;
 use transport::protocol::Protocol;
 use transport::quantity::Span;
 
@@ -121,7 +120,7 @@ impl Args {
         if group.is_some() {
             return options.of_norm().map(Some);
         }
-        let joins = protocol.kind.has(Capability::Groups);
+        let joins = protocol.kind.has_groups();
         let Some(to) = self.address.as_deref().filter(|_| joins) else { return Ok(None) };
         let to = resolve(to)?;
         to.ip().is_multicast().then(|| options.reached(to)).transpose()

@@ -21,7 +21,7 @@ pub mod settings;
 pub mod text;
 
 pub use adapter::cfdp_over_ltp::CfdpOverService;
-pub use adapter::{Capability, configure};
+pub use adapter::configure;
 pub use contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, Role, SendRequest, Streams, Transport,
 };

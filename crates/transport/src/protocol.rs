@@ -15,9 +15,9 @@ use proto::programs::Tool;
 use proto::saratoga::Put;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use self::layers::{Feature, Layer, SHORT};
+use self::layers::{Feature, LAYERS, Layer, SHORT};
 use self::stack::STACKS;
-use crate::adapter::{self, Adapter, Capability, Spool};
+use crate::adapter::{self, Adapter, Spool};
 use crate::bundles::Convergence;
 use crate::dissect::Dissector;
 use crate::mib::Class;
@@ -169,10 +169,10 @@ impl Kind {
         self.top().has(Feature::Directories)
     }
 
-    /// Whether engines have numbers by which peers are known.
+    /// Whether engines over sockets have numbers by which peers are known.
     #[must_use]
     pub fn has_peer_numbers(self) -> bool {
-        self.is(Feature::PeerNumbers)
+        self.is(Feature::PeerNumbers) && self.has_sockets()
     }
 
     /// Whether blocks pass over other engines, by routes.
@@ -256,6 +256,18 @@ impl Kind {
         self.bottom().has(Feature::Forwards) || self.is(Feature::Routes)
     }
 
+    /// Command of the program that it is a model of, for people.
+    #[must_use]
+    pub fn command(self) -> Option<&'static str> {
+        self.top().command
+    }
+
+    /// Name in texts that compare others with it, because most people have it.
+    #[must_use]
+    pub fn familiar(self) -> Option<&'static str> {
+        self.top().familiar
+    }
+
     /// Program that it is a model of, or that types.
     #[must_use]
     pub fn program(self) -> Option<Tool> {
@@ -286,10 +298,12 @@ impl Kind {
         self.adapter().resumes(self)
     }
 
-    /// Whether it has a capability.
-    #[must_use]
-    pub fn has(self, capability: Capability) -> bool {
-        self.adapter().has(self, capability)
+    /// Working files that layers of bundle nodes leave in a node's store after a crash.
+    pub fn node_spools() -> impl Iterator<Item = &'static Spool> {
+        // Several layers are of one protocol.
+        let mut spools: Vec<_> = LAYERS.iter().flat_map(|layer| layer.node_spools).collect();
+        spools.dedup();
+        spools.into_iter()
     }
 
     /// Whether the receiver requests the file.

@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use engine::{PathId, PathInfo, Time};
 use proto::saratoga::lite;
 use service::api::{EntityDriver, Observer};
-use transport::protocol::Kind;
+use transport::adapter::Spool;
 use transport::quantity::Rate;
 use transport::{Configuration, Event, Process, Role, TransferId, Transport};
 
@@ -147,9 +147,12 @@ pub(crate) fn open(
 
 /// Removes files that an earlier process, which was killed, left of receptions that cannot be
 /// resumed.
-pub(crate) fn sweep(store: &mut rt::FileStore, kind: Kind) -> Result<()> {
+pub(crate) fn sweep(
+    store: &mut rt::FileStore,
+    spools: impl IntoIterator<Item = &'static Spool>,
+) -> Result<()> {
     let mut swept = 0;
-    for spool in kind.spools() {
+    for spool in spools {
         let files = store.sweep(spool.prefix, spool.record_prefix);
         swept += files.context("cannot look through the working files")?;
     }

@@ -49,7 +49,7 @@ impl Place {
             }
             Wish::Get { root, .. } => {
                 let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
-                super::sweep(&mut store, job.options.protocol.kind)?;
+                super::sweep(&mut store, job.options.protocol.kind.spools())?;
                 Ok((store, Self::Root))
             }
             Wish::List(_) | Wish::Delete(_) => {

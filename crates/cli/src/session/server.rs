@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use engine::{PathId, Time};
 use proto::ltpt;
 use service::api::Receives;
-use transport::{Capability, Configuration, Ended, Event, Role, TransferId, Transport};
+use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
 
 use super::{Driver, LINGER, Routes, Runner, configured, routes};
 use crate::cfdp_over_node::Node;
@@ -106,7 +106,7 @@ fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Ru
     let screen = Screen::new(options.json);
     let open_store = || -> Result<rt::FileStore> {
         let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
-        super::sweep(&mut store, options.protocol.kind)?;
+        super::sweep(&mut store, options.protocol.kind.spools())?;
         Ok(store)
     };
     let Some(mut node) = node else {
@@ -173,8 +173,8 @@ fn open(
         service.root.display(),
         options.full_protocol()?,
     ));
-    if !options.protocol.kind.has(Capability::Transactions) {
-        service.routes.print(screen, options.protocol.kind.has(Capability::Routes));
+    if !options.protocol.kind.is_entity() {
+        service.routes.print(screen, options.protocol.kind.has_relays());
     }
     Ok(driver)
 }

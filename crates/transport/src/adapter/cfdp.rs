@@ -8,7 +8,7 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
-use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile, settings_are};
 use crate::carried::{put_request, transactions};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
@@ -54,10 +54,6 @@ pub(super) const SPOOL: Spool =
 pub(crate) struct Cfdp;
 
 impl Adapter for Cfdp {
-    fn has(&self, _kind: Kind, capability: Capability) -> bool {
-        matches!(capability, Capability::Transactions | Capability::Node | Capability::Peers)
-    }
-
     fn spools(&self) -> &'static [Spool] {
         &[SPOOL]
     }

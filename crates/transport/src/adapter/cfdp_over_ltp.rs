@@ -10,7 +10,7 @@ use proto::ut::{self, Below, Carried, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, sent, tell_of_ends, transaction};
-use super::{Adapter, Capability, Spool, engine_in, settings_are};
+use super::{Adapter, Spool, engine_in, settings_are};
 use crate::carried::{CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
@@ -25,10 +25,6 @@ use crate::text::SpecError;
 pub(crate) struct CfdpOverLtp;
 
 impl Adapter for CfdpOverLtp {
-    fn has(&self, _kind: Kind, capability: Capability) -> bool {
-        matches!(capability, Capability::Transactions | Capability::Peers)
-    }
-
     fn spools(&self) -> &'static [Spool] {
         const { &[super::cfdp::SPOOL, Spool::of(ltp::SPOOL_PREFIX)] }
     }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::{ltp, ltpt};
 
-use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile, settings_are};
 use crate::bundles::EPOCH;
 use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
-use crate::protocol::{Kind, Protocol};
+use crate::protocol::Protocol;
 use crate::settings::{LtpSettings, Settings, add_keys, place_keys};
 use crate::text::SpecError;
 
@@ -42,10 +42,6 @@ pub fn ltp_config(protocol: &Protocol) -> Result<ltp::Config, SpecError> {
 pub(crate) struct Ltp;
 
 impl Adapter for Ltp {
-    fn has(&self, kind: Kind, capability: Capability) -> bool {
-        capability == Capability::Peers || capability == Capability::Routes && kind.hands_on()
-    }
-
     fn spools(&self) -> &'static [Spool] {
         // Records of LTP-T say which blocks are kept for other engines.
         const { &[Spool::of(ltp::SPOOL_PREFIX), Spool::of(ltpt::SPOOL_PREFIX)] }

@@ -34,32 +34,8 @@ impl Spool {
     }
 }
 
-/// Capability of a protocol, which options and commands are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Capability {
-    /// Transactions of a CFDP entity, with its user operations.
-    Transactions,
-    /// PDUs in bundles of a node elsewhere.
-    Node,
-    /// Peers with numbers, at addresses that are known.
-    Peers,
-    /// Routes over other engines.
-    Routes,
-    /// Multicast groups whose members report what they lack.
-    Groups,
-    /// Streams, and messages to the applications of receivers.
-    Streams,
-    /// Requests of peers for files and directories, and beacons that announce what they serve.
-    Requests,
-}
-
 /// Operations on a protocol before any engine runs it.
 pub trait Adapter: Sync {
-    /// Whether the protocol has a capability.
-    fn has(&self, _kind: Kind, _capability: Capability) -> bool {
-        false
-    }
-
     /// Working files, which are removed after a crash where no record is about them.
     fn spools(&self) -> &'static [Spool] {
         &[]

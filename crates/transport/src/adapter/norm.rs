@@ -6,12 +6,12 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::norm::{self, Piece};
 
-use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile, settings_are};
 use crate::contract::{
     Configuration, Process, Progress, RequestError, SendRequest, Streams, Transport,
 };
 use crate::event::{Ended, Event, StreamEvent, TransferId};
-use crate::protocol::{Kind, Protocol};
+use crate::protocol::Protocol;
 use crate::settings::{NormSettings, Settings};
 use crate::text::SpecError;
 
@@ -50,16 +50,15 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
 /// Most receivers of one sender.
 const RECEIVERS_MAX: usize = 1024;
 
+/// Working files of a node.
+pub(crate) const NORM_SPOOLS: &[Spool] = &[Spool::of(norm::SPOOL_PREFIX)];
+
 /// Adapter of the protocol.
 pub(crate) struct Norm;
 
 impl Adapter for Norm {
-    fn has(&self, _kind: Kind, capability: Capability) -> bool {
-        matches!(capability, Capability::Groups | Capability::Streams)
-    }
-
     fn spools(&self) -> &'static [Spool] {
-        const { &[Spool::of(norm::SPOOL_PREFIX)] }
+        NORM_SPOOLS
     }
 
     fn title(&self) -> &'static str {

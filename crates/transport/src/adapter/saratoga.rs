@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::saratoga;
 
-use super::{Adapter, Capability, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile, settings_are};
 use crate::contract::{
     Configuration, Process, Progress, RequestError, Role, SendRequest, Transport,
 };
@@ -57,16 +57,15 @@ pub(crate) fn check_version(
     Err(SpecError::invalid(format!("version 0 of Saratoga knows no put: write \"{get}\"")))
 }
 
+/// Working files of a peer.
+pub(crate) const SARATOGA_SPOOLS: &[Spool] = &[Spool::of(saratoga::SPOOL_PREFIX)];
+
 /// Adapter of the protocol.
 pub(crate) struct Saratoga;
 
 impl Adapter for Saratoga {
-    fn has(&self, _kind: Kind, capability: Capability) -> bool {
-        capability == Capability::Requests
-    }
-
     fn spools(&self) -> &'static [Spool] {
-        const { &[Spool::of(saratoga::SPOOL_PREFIX)] }
+        SARATOGA_SPOOLS
     }
 
     fn resumes(&self, kind: Kind) -> bool {

@@ -4,7 +4,7 @@ use proto::ltp::Red;
 use proto::programs::{Tool, Version};
 
 use super::Carried;
-use crate::adapter::{Adapter, bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
+use crate::adapter::{Adapter, Spool, bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
 use crate::bundles::{self as nodes, Convergence};
 use crate::dissect::{self, Dissector};
 use crate::over_tcp::OverTcpConfig;
@@ -105,6 +105,10 @@ pub struct Layer {
     pub is_fetched: bool,
     /// Program that it is a model of.
     pub program: Option<Tool>,
+    /// Command of that program, for people.
+    pub command: Option<&'static str>,
+    /// Name in texts that compare others with it, because most people have it.
+    pub familiar: Option<&'static str>,
     /// Port of its servers in a scenario.
     pub port: Option<u16>,
     /// Reader of its packets.
@@ -113,6 +117,8 @@ pub struct Layer {
     pub convergence: Option<Convergence>,
     /// Name of that layer in the configuration of a node.
     pub node_layer: Option<&'static str>,
+    /// Working files that it leaves in a node's store after a crash.
+    pub node_spools: &'static [Spool],
     /// Transport of a stack with this layer on top.
     pub adapter: Option<&'static dyn Adapter>,
     /// Transport of a stack with another layer above this one.
@@ -159,10 +165,13 @@ const fn layer(name: &'static str, needs: &'static [Service], offers: &'static [
         carries: Carried::File,
         is_fetched: false,
         program: None,
+        command: None,
+        familiar: None,
         port: None,
         dissector: None,
         convergence: None,
         node_layer: None,
+        node_spools: &[],
         adapter: None,
         adapter_above: None,
         profiles: none,
@@ -192,6 +201,7 @@ const fn ltp_layer(name: &'static str, offers: &'static [Service], red: Red) -> 
         dissector: Some(&dissect::ltp::DISSECTOR),
         convergence: Some(Convergence::Ltp),
         node_layer: Some("ltpcl"),
+        // Blocks become payloads under the names that they have, so none is left.
         adapter: Some(&ltp::Ltp),
         adapter_above: Some(&cfdp_over_ltp::CfdpOverLtp),
         profiles: || ltp::LTP_PROFILES.to_vec(),
@@ -205,6 +215,7 @@ const fn saratoga_layer(name: &'static str, offers: &'static [Service]) -> Layer
         dissector: Some(&dissect::saratoga::DISSECTOR),
         convergence: Some(Convergence::Saratoga),
         node_layer: Some("saratoga"),
+        node_spools: saratoga::SARATOGA_SPOOLS,
         adapter: Some(&saratoga::Saratoga),
         profiles: || saratoga::SARATOGA_PROFILES.to_vec(),
         controlled_profile: Some("tfrc"),
@@ -218,6 +229,7 @@ const fn norm_layer(name: &'static str, features: &'static [Feature]) -> Layer {
         dissector: Some(&dissect::norm::DISSECTOR),
         convergence: Some(Convergence::Norm),
         node_layer: Some("norm"),
+        node_spools: norm::NORM_SPOOLS,
         adapter: Some(&norm::Norm),
         profiles: || norm::NORM_PROFILES.to_vec(),
         controlled_profile: Some("cc"),
@@ -245,9 +257,9 @@ const fn program(name: &'static str, tool: Tool, port: u16) -> Layer {
 }
 
 /// A program over OpenSSH, whose releases are profiles.
-const fn over_ssh(name: &'static str, tool: Tool) -> Layer {
+const fn over_ssh(name: &'static str, tool: Tool, command: &'static str) -> Layer {
     let profiles = || Version::ALL.into_iter().map(Version::name).collect();
-    Layer { profiles, ..program(name, tool, 22) }
+    Layer { profiles, command: Some(command), ..program(name, tool, 22) }
 }
 
 const fn convergence(
@@ -303,7 +315,11 @@ pub const LAYERS: &[Layer] = &[
         "norm-fec",
         &[Feature::Multicast, Feature::Groups, Feature::InOrder, Feature::Coded],
     ),
-    Layer { tried: (&["cubic", "bbr"], &[]), ..over_streams("ftp", &[Feature::InOrder], 21) },
+    Layer {
+        familiar: Some("FTP"),
+        tried: (&["cubic", "bbr"], &[]),
+        ..over_streams("ftp", &[Feature::InOrder], 21)
+    },
     Layer { is_fetched: true, ..over_streams("ftp-get", &[Feature::InOrder], 21) },
     over_streams("scps-fp", SCPS, SCPS_PORT),
     Layer { is_fetched: true, ..over_streams("scps-fp-get", SCPS, SCPS_PORT) },
@@ -314,10 +330,13 @@ pub const LAYERS: &[Layer] = &[
     },
     Layer { carries: Carried::Changes, ..over_streams("scps-fp-update", SCPS, SCPS_PORT) },
     Layer { carries: Carried::Copy, ..over_streams("scps-fp-copy", SCPS, SCPS_PORT) },
-    over_ssh("scp", Tool::Scp),
-    over_ssh("sftp", Tool::Sftp),
-    over_ssh("rsync", Tool::Rsync),
-    program("rsync-daemon", Tool::RsyncDaemon, 873),
+    over_ssh("scp", Tool::Scp, "scp FILE RECEIVER:"),
+    over_ssh("sftp", Tool::Sftp, "sftp RECEIVER: <<< \"put FILE\""),
+    over_ssh("rsync", Tool::Rsync, "rsync FILE RECEIVER:"),
+    Layer {
+        command: Some("rsync FILE rsync://RECEIVER/MODULE/"),
+        ..program("rsync-daemon", Tool::RsyncDaemon, 873)
+    },
     Layer { features: &[Feature::InOrder, Feature::Typed], ..program("telnet", Tool::Telnet, 23) },
     layer("file", &[Service::Bundles], &[Service::Files]),
     Layer {

@@ -2,7 +2,6 @@
 
 use lab::advise::{self, Advice, Basis, Candidate, Deployment, Question};
 use lab::link_spec::LinkSpec;
-use proto::programs::Tool;
 use transport::protocol::Protocol;
 use transport::quantity::{Rate, Span};
 
@@ -45,15 +44,8 @@ pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> V
 fn simulator_only(best: &Candidate) -> String {
     let name = &best.protocol;
     let profile = name.profile.as_deref().unwrap_or("cubic");
-    let program = match name.kind.program() {
-        Some(Tool::Scp) => Some("scp FILE RECEIVER:"),
-        Some(Tool::Sftp) => Some("sftp RECEIVER: <<< \"put FILE\""),
-        Some(Tool::Rsync) => Some("rsync FILE RECEIVER:"),
-        Some(Tool::RsyncDaemon) => Some("rsync FILE rsync://RECEIVER/MODULE/"),
-        Some(Tool::Telnet) | None => None,
-    };
-    if let Some(program) = program {
-        return format!("{name} is simulated as a model of the program: {program}");
+    if let Some(command) = name.kind.command() {
+        return format!("{name} is simulated as a model of the program: {command}");
     }
     if !name.kind.runs_over_tcp() || name.kind.has_nodes() {
         return format!("{name} runs in the simulator only.");

@@ -177,23 +177,24 @@ fn why(best: &Candidate, other: &Candidate) -> String {
     }
 }
 
-/// Times by FTP, which stands for what most people have.
+/// Times by the transport that most people have.
 fn over_tcp(advice: &Advice, best: &Candidate) -> Option<String> {
     if advise::is_controlled(&best.protocol) {
         return None;
     }
     let shown = advice.tied.max(1) + 1;
-    let is_ftp = |candidate: &&Candidate| candidate.protocol.kind.name() == "ftp";
-    let ftp = advice.ranking.iter().skip(shown).find(is_ftp)?;
-    let about = if ftp.basis == Basis::Simulated { "" } else { "an estimated " };
-    Some(match (ftp.mean_s, best.mean_s) {
+    let title = |candidate: &Candidate| candidate.protocol.kind.familiar();
+    let mut others = advice.ranking.iter().skip(shown);
+    let (familiar, title) = others.find_map(|other| Some((other, title(other)?)))?;
+    let about = if familiar.basis == Basis::Simulated { "" } else { "an estimated " };
+    Some(match (familiar.mean_s, best.mean_s) {
         (Some(mean), Some(best)) => format!(
-            "FTP ({}) takes {about}{}, {:.1} times as long.",
-            ftp.protocol,
+            "{title} ({}) takes {about}{}, {:.1} times as long.",
+            familiar.protocol,
             show::seconds(mean),
             mean / best
         ),
-        (None, _) if ftp.basis == Basis::Simulated => "FTP does not deliver it.".to_owned(),
+        (None, _) if familiar.basis == Basis::Simulated => format!("{title} does not deliver it."),
         (None | Some(_), _) => return None,
     })
 }
