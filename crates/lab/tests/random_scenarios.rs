@@ -429,6 +429,16 @@ fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     (node, is_well)
 }
 
+/// Settings of a sender to a group. One that it does not know of is not waited for, so that success
+/// would be claimed without it: their number is set.
+fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
+    maybe(shared, &["sender", "receivers"], Some(receivers));
+    let group = rng.chance(0.3).then(|| 1 + rng.below(1_000));
+    maybe(shared, &["sender", "group_size"], group);
+    maybe(shared, &["sender", "collect"], rng.chance(0.3).then_some(true));
+    maybe(shared, &["sender", "tail_parity"], rng.chance(0.3).then_some(false));
+}
+
 /// A world in which one or two nodes send to a group by NORM: receivers with links, errors, faults
 /// and crashes of their own, some that begin late, say nothing, or answer the sender alone.
 fn group_world(seed: u64) -> (Scenario, bool) {
@@ -437,14 +447,8 @@ fn group_world(seed: u64) -> (Scenario, bool) {
     let mut shared = norm_settings(rng);
     let count = 2 + rng.below(7);
     let senders: &[&str] = if rng.chance(0.3) { &["s1", "s2"] } else { &["s1"] };
-    // Else one that is not heard of is not waited for, and success claimed without it. Senders are
-    // in the group, too, and receive from each other.
-    let receivers = count + senders.len() as u64 - 1;
-    maybe(&mut shared, &["sender", "receivers"], Some(receivers));
-    let group = rng.chance(0.3).then(|| 1 + rng.below(1_000));
-    maybe(&mut shared, &["sender", "group_size"], group);
-    maybe(&mut shared, &["sender", "collect"], rng.chance(0.3).then_some(true));
-    maybe(&mut shared, &["sender", "tail_parity"], rng.chance(0.3).then_some(false));
+    // Senders are in the group, too, and receive from each other.
+    set_group(&mut shared, rng, count + senders.len() as u64 - 1);
     let mut gentle = shared.get(&["sender", "end"]).is_none();
     let mut links = Vec::new();
     let mut both = |spec: LinkSpec, from: &str, to: &str, back: LinkSpec| {

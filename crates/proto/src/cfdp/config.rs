@@ -92,13 +92,8 @@ settings! {
         pub segment_max: Option<usize> as Maybe<Size> = None,
         /// Most bytes in a PDU. Without it a PDU fills the path's MTU.
         pub datagram_max: Option<usize> as Maybe<Size> = None,
-        /// Time of NAKs: `immediate`, `deferred`, `prompted`, or an interval (asynchronous).
-        pub nak_mode: NakMode as NakModeForm [Interval] = NakMode::Deferred,
-        /// Most gaps in one NAK PDU. Without it a NAK fills the datagram.
-        pub nak_gaps_max: Option<usize> as Maybe<Number> = None,
-        /// Most NAK PDUs sent at once, at least 1; the next follow when those are served. Without it
-        /// everything that is missing is requested.
-        pub nak_pdus_per_round_max: Option<u32> as Maybe<Positive> = None,
+        /// Requests of missing data.
+        pub naks: Naks as Inline = Naks::default(),
         /// Most copies of a repair that are sent at once; 1 sends none. Where a round trip costs more
         /// than a few packets, another copy is cheaper than the chance of another round; how many
         /// are worth it follows from the path's rate and light time and from the losses so far.
@@ -108,11 +103,6 @@ settings! {
         /// EOF or Finished PDUs sent without an ACK before it is a fault. Without it `inactivity` is
         /// the only limit.
         pub ack_limit: Option<u32> as Maybe<Number> = None,
-        /// Time to wait for what a NAK requested.
-        pub nak_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// NAK rounds in a row without any progress before it is a fault. Without it `inactivity` is
-        /// the only limit.
-        pub nak_limit: Option<u32> as Maybe<Number> = None,
         /// Silence after which a transaction is faulty; `auto` is one hour and eight reply times.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
         /// Time between checks of an unacknowledged file whose end came before all of its data. An
@@ -141,6 +131,25 @@ settings! {
         pub host_delays: HostDelays as Table = HostDelays::default(),
         /// Requests of the entity that are served here.
         pub permissions: Permissions as Table = Permissions::default(),
+    }
+}
+
+settings! {
+    /// Requests of a receiver for missing data.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Naks {
+        /// Time of NAKs: `immediate`, `deferred`, `prompted`, or an interval (asynchronous).
+        pub mode("nak_mode"): NakMode as NakModeForm [Interval] = NakMode::Deferred,
+        /// Most gaps in one NAK PDU. Without it a NAK fills the datagram.
+        pub gaps_max("nak_gaps_max"): Option<usize> as Maybe<Number> = None,
+        /// Most NAK PDUs sent at once, at least 1; the next follow when those are served. Without it
+        /// everything that is missing is requested.
+        pub pdus_per_round_max("nak_pdus_per_round_max"): Option<u32> as Maybe<Positive> = None,
+        /// Time to wait for what a NAK requested.
+        pub timer("nak_timer"): Timer as Auto<Span> [Interval] = Timer::Auto,
+        /// NAK rounds in a row without any progress before it is a fault. Without it `inactivity` is
+        /// the only limit.
+        pub limit("nak_limit"): Option<u32> as Maybe<Number> = None,
     }
 }
 

@@ -34,7 +34,7 @@ use wire::cfdp::{
 };
 
 pub use self::config::{
-    Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Remote, Timer,
+    Config, Faults, HostDelays, Indications, JournalPolicy, Limits, NakMode, Naks, Remote, Timer,
 };
 pub use self::indication::{
     Indication, Limit, MetadataReceived, PeerError, Report, Role, State, TransactionFinished,

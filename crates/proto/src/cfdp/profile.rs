@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wire::cfdp::{ChecksumType, TransmissionMode, Version, Width};
 
-use super::config::{Config, HostDelays, NakMode, Remote, Timer};
+use super::config::{Config, HostDelays, NakMode, Naks, Remote, Timer};
 use super::user_operations::Permissions;
 
 /// The settings of a profile; `None` if there is none of this name. The caller sets the entity's
@@ -44,15 +44,17 @@ fn gsfc_2007() -> Config {
         // 14 bytes of header and offset, 997 of data: 1,011 of the 1,029 a PDU may have.
         segment_max: Some(997),
         datagram_max: Some(1029),
-        nak_mode: NakMode::Deferred,
-        // The engine kept at most twenty gaps of a transaction.
-        nak_gaps_max: Some(20),
-        nak_pdus_per_round_max: Some(1),
+        naks: Naks {
+            mode: NakMode::Deferred,
+            // The engine kept at most twenty gaps of a transaction.
+            gaps_max: Some(20),
+            pdus_per_round_max: Some(1),
+            timer: fifty,
+            limit: Some(250),
+        },
         repair_copies: 1,
         ack_timer: fifty,
         ack_limit: Some(250),
-        nak_timer: fifty,
-        nak_limit: Some(250),
         inactivity: Timer::Fixed(day),
         probe: Timer::Fixed(day),
         host_delays: HostDelays {

@@ -111,7 +111,7 @@ pub(super) fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
     for (timer, value) in [
         // Of a day, 30 repeats: one each 48 min.
         (&mut remote.ack_timer, part(remote.ack_limit)),
-        (&mut remote.nak_timer, part(remote.nak_limit)),
+        (&mut remote.naks.timer, part(remote.naks.limit)),
         (&mut remote.check_timer, part(remote.check_limit)),
         (&mut remote.inactivity, Timer::Fixed(lifetime)),
         (&mut remote.probe, Timer::Fixed(lifetime / 2)),

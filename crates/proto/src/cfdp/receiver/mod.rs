@@ -230,7 +230,7 @@ impl Receiver {
         if let Some(every) = self.base.remote.keep_alive.filter(|_| self.base.acknowledged()) {
             self.base.alarm(core, Alarm::KeepAlive, now + every.max(TICK));
         }
-        if let super::config::NakMode::Asynchronous(every) = self.base.remote.nak_mode {
+        if let super::config::NakMode::Asynchronous(every) = self.base.remote.naks.mode {
             self.base.alarm(core, Alarm::Periodic, now + every.max(TICK));
         }
     }

@@ -137,7 +137,7 @@ impl Receiver {
         self.nak.pace.arrived(now);
         self.nak.waited = Duration::ZERO;
         if std::mem::take(&mut self.nak.fruitless) > PATIENT_ASKS
-            && let NakMode::Asynchronous(every) = self.base.remote.nak_mode
+            && let NakMode::Asynchronous(every) = self.base.remote.naks.mode
         {
             self.base.alarm_no_later(core, Alarm::Periodic, now + every.max(TICK));
         }
@@ -148,7 +148,7 @@ impl Receiver {
                 }
             }
             Round::Asking { ref mut end, .. } => {
-                let immediate = self.base.remote.nak_mode == NakMode::Immediate;
+                let immediate = self.base.remote.naks.mode == NakMode::Immediate;
                 if immediate && self.eof.is_none() && offset > before {
                     *end = offset;
                 }
@@ -162,7 +162,7 @@ impl Receiver {
         if !self.base.acknowledged() {
             return;
         }
-        match self.base.remote.nak_mode {
+        match self.base.remote.naks.mode {
             NakMode::Immediate => {
                 self.nak.immediate_at = Some(now);
                 self.ask(core, now, before, offset);
@@ -209,7 +209,7 @@ impl Receiver {
     /// Most bytes between two gaps that are requested as one, because another request takes
     /// longer on the return link. An engine that keeps few gaps reports them as they are.
     fn bridge(&self, core: &Core) -> u64 {
-        if self.base.remote.nak_gaps_max.is_some() {
+        if self.base.remote.naks.gaps_max.is_some() {
             return 0;
         }
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
@@ -262,7 +262,7 @@ impl Receiver {
             self.ask_for_all(core, now);
             return;
         }
-        let silence = match self.base.remote.nak_timer {
+        let silence = match self.base.remote.naks.timer {
             Timer::Auto => {
                 self.nak.pace.silence() + self.base.seat.round_trip(&core.shared.paths).margin()
             }
@@ -334,14 +334,14 @@ impl Receiver {
         let fss = self.base.header.file_size_len();
         let fixed = self.base.header.encoded_len() + self.base.header.crc_len() + 1 + 2 * fss;
         let room = self.base.pdu_max(burst.mtu()).saturating_sub(fixed) / (2 * fss);
-        let max = self.base.remote.nak_gaps_max.map_or(room, |max| max.min(room)).max(1);
+        let max = self.base.remote.naks.gaps_max.map_or(room, |max| max.min(room)).max(1);
         let bridge = match self.eof {
             Some(_) => self.bridge(core),
             None => self.nak.early.bridge,
         };
         let pdus_max = match self.nak.misses {
             SILENT_ROUNDS.. => 1,
-            _ => self.base.remote.nak_pdus_per_round_max.unwrap_or(u32::MAX).max(1),
+            _ => self.base.remote.naks.pdus_per_round_max.unwrap_or(u32::MAX).max(1),
         };
         while let Round::Asking { next, end, metadata, last, sent } = self.nak.round {
             let mut requests = Vec::new();
@@ -395,7 +395,7 @@ impl Receiver {
     fn nak_wait(&self, core: &Core) -> Duration {
         let auto = self.base.answer_time(core) + self.nak.pace.mean() * LOSSES_IN_A_ROW;
         let misses = self.nak.misses.saturating_sub(SILENT_ROUNDS - 1);
-        self.wait_for_reply(self.base.remote.nak_timer, auto, misses)
+        self.wait_for_reply(self.base.remote.naks.timer, auto, misses)
     }
 
     /// The answers stopped, or never came.
@@ -421,7 +421,7 @@ impl Receiver {
     fn missed(&mut self, core: &mut Core, now: Time) {
         self.nak.misses += 1;
         let first = *self.nak.missed_since.get_or_insert(now);
-        let is_over = match self.base.remote.nak_limit {
+        let is_over = match self.base.remote.naks.limit {
             Some(limit) => self.nak.misses > limit,
             // No silence, but nothing of use: the sender lacks what is requested, as the sizes that
             // the two know differ, or its data are lost.
@@ -455,7 +455,7 @@ impl Receiver {
 
     /// Whether requests before the EOF follow an outage. Entities with a limit count their rounds.
     fn may_ask_early(&self) -> bool {
-        self.base.acknowledged() && self.base.remote.nak_limit.is_none()
+        self.base.acknowledged() && self.base.remote.naks.limit.is_none()
     }
 
     /// Both directions of the path are up again: requests all that is missing, unless the reply to
@@ -487,7 +487,7 @@ impl Receiver {
 
     /// Asks at regular intervals while the file still comes.
     pub(super) fn ask_periodically(&mut self, core: &mut Core, now: Time) {
-        let NakMode::Asynchronous(every) = self.base.remote.nak_mode else { return };
+        let NakMode::Asynchronous(every) = self.base.remote.naks.mode else { return };
         if self.phase != Phase::Receiving || self.eof.is_some() {
             return;
         }

@@ -11,7 +11,9 @@ use wire::cfdp::{
 };
 
 use super::world::{content, name};
-use crate::cfdp::{Config, Entity, Indication, Limits, NakMode, PutRequest, Remote, RequestError};
+use crate::cfdp::{
+    Config, Entity, Indication, Limits, NakMode, Naks, PutRequest, Remote, RequestError,
+};
 
 /// Twelve datagrams of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
@@ -38,7 +40,7 @@ impl Cfdp {
                 mode: self.mode,
                 closure: true,
                 checksum: self.checksum,
-                nak_mode: self.nak_mode,
+                naks: Naks { mode: self.nak_mode, ..Naks::default() },
                 crc: true,
                 datagram_max: Some(200),
                 ..Remote::default()

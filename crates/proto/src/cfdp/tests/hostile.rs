@@ -99,7 +99,7 @@ fn offsets_beyond_reason_are_faults_or_ignored() {
 #[test]
 fn offsets_that_no_answer_could_name_are_ignored() {
     let mut world = World::new(&config(|remote| {
-        remote.nak_mode = NakMode::Immediate;
+        remote.naks.mode = NakMode::Immediate;
         remote.keep_alive = Some(Duration::from_millis(10));
     }));
     let small = Header { large_file: false, ..header(1) };

@@ -60,7 +60,7 @@ fn settings(rng: &mut Rng) -> Config {
         _ => NakMode::Deferred,
     };
     let mut config = config(|remote| {
-        remote.nak_mode = nak_mode;
+        remote.naks.mode = nak_mode;
         remote.crc = rng.chance(0.5);
         remote.closure = rng.chance(0.5);
         remote.keep_alive = rng.chance(0.3).then_some(Duration::from_millis(40));

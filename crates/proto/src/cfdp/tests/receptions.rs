@@ -271,7 +271,7 @@ fn a_restart_does_not_deliver_what_an_earlier_run_wrote_beyond_the_end() {
 
 #[test]
 fn contacts_that_are_too_short_for_any_data_come_to_an_end() {
-    let mut world = world_with(&config(|remote| remote.nak_limit = Some(5)), &content(20_000));
+    let mut world = world_with(&config(|remote| remote.naks.limit = Some(5)), &content(20_000));
     world.put(put_request());
     // All data is lost, and the path goes down before the answers to a NAK are overdue.
     world.lose = Box::new(|_, _, datagram| datagram.len() > 500);

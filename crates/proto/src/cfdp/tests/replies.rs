@@ -74,7 +74,7 @@ fn a_keep_alive_that_was_overtaken_is_no_lag() {
 
 #[test]
 fn prompts_are_answered() {
-    let mut world = World::new(&config(|remote| remote.nak_mode = NakMode::Prompted));
+    let mut world = World::new(&config(|remote| remote.naks.mode = NakMode::Prompted));
     world.sides[0].store.insert(name("source"), content(200_000));
     let id = world.put(put_request());
     // The third data PDU is lost.
@@ -191,7 +191,7 @@ fn all_nine_filestore_actions_are_carried_out() {
 
 #[test]
 fn gaps_beyond_four_gigabytes_are_requested() {
-    let mut world = World::new(&config(|remote| remote.nak_mode = NakMode::Immediate));
+    let mut world = World::new(&config(|remote| remote.naks.mode = NakMode::Immediate));
     let large = Header { large_file: true, ..header(1) };
     say(&mut world, 1, large, metadata(5 << 30));
     say(&mut world, 1, large, data(0, b"abcd"));

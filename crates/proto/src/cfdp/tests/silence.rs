@@ -237,7 +237,7 @@ fn set_limits_hold() {
     };
     let (sender, _) = limited(|remote| remote.ack_limit = Some(4), &[(1, "ACK"), (1, "Finished")]);
     assert_eq!(sender, Some(ConditionCode::PositiveAckLimitReached));
-    let (_, receiver) = limited(|remote| remote.nak_limit = Some(4), &[(0, "data 0")]);
+    let (_, receiver) = limited(|remote| remote.naks.limit = Some(4), &[(0, "data 0")]);
     assert_eq!(receiver, Some(ConditionCode::NakLimitReached));
 }
 

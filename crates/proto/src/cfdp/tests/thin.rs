@@ -62,7 +62,7 @@ fn near_gaps_are_requested_as_one() {
     // 500 gaps of 8 bytes would take 16 s.
     assert!(gaps < 40 && bytes < 700 && secs < 3.0, "{secs} s, {gaps} gaps, {bytes} bytes");
     // An engine that keeps twenty gaps requests those that there are.
-    let old = config(|remote| remote.nak_gaps_max = Some(20));
+    let old = config(|remote| remote.naks.gaps_max = Some(20));
     let (secs, gaps, bytes) = run(&old, unknown, owlt);
     assert!(gaps > 400 && secs > 10.0, "{secs} s, {gaps} gaps, {bytes} bytes");
 }

@@ -198,7 +198,7 @@ fn every_nak_mode_recovers() {
     ];
     for nak_mode in modes {
         let file = content(200_000);
-        let mut world = world_with(&config(|remote| remote.nak_mode = nak_mode), &file);
+        let mut world = world_with(&config(|remote| remote.naks.mode = nak_mode), &file);
         let id = world.put(put_request());
         world.lose = Box::new(|side, number, _| side == 0 && number % 10 == 5);
         world.run_until(Time::from_nanos(100_000_000));
@@ -218,7 +218,7 @@ fn every_nak_mode_recovers() {
 #[test]
 fn long_naks_are_split_into_contiguous_scopes() {
     let file = content(400_000);
-    let mut world = world_with(&config(|remote| remote.nak_gaps_max = Some(20)), &file);
+    let mut world = world_with(&config(|remote| remote.naks.gaps_max = Some(20)), &file);
     world.put(put_request());
     world.lose = Box::new(|side, number, _| side == 0 && number < 390 && number % 2 == 1);
     world.run();

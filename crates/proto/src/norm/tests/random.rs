@@ -108,25 +108,10 @@ impl Play {
     fn apply(&mut self, op: &Op) {
         let world = &mut self.world;
         match *op {
-            Op::Send(len, is_file) => {
-                self.sent += 1;
-                let copy = format!("copy-{}", self.sent);
-                let octets = content(usize::from(len));
-                let content = if is_file {
-                    world.sides[0].store.insert(name(&copy), octets);
-                    self.files.insert(copy.clone(), (usize::from(len), self.restarts));
-                    Content::File(name(&copy))
-                } else {
-                    Content::Data(octets.into())
-                };
-                let request = SendRequest { peer: PATH, content, info: copy.into_bytes().into() };
-                // Too many at once are refused.
-                let _ = world.sides[0].engine.send(world.now, request);
-                world.drain(0);
-            }
+            Op::Send(len, is_file) => self.send(usize::from(len), is_file),
             Op::Queue(count) => {
                 for _ in 0..count {
-                    self.apply(&Op::Send(700, false));
+                    self.send(700, false);
                 }
             }
             Op::Say(..) | Op::Ask(_) | Op::Answer(_) | Op::End(_) => self.talk(op),
@@ -178,6 +163,24 @@ impl Play {
                 world.run_until(world.now + Duration::from_millis(u64::from(millis)));
             }
         }
+    }
+
+    /// A file or data in memory is sent; too many at once are refused.
+    fn send(&mut self, len: usize, is_file: bool) {
+        self.sent += 1;
+        let world = &mut self.world;
+        let copy = format!("copy-{}", self.sent);
+        let octets = content(len);
+        let content = if is_file {
+            world.sides[0].store.insert(name(&copy), octets);
+            self.files.insert(copy.clone(), (len, self.restarts));
+            Content::File(name(&copy))
+        } else {
+            Content::Data(octets.into())
+        };
+        let request = SendRequest { peer: PATH, content, info: copy.into_bytes().into() };
+        let _ = world.sides[0].engine.send(world.now, request);
+        world.drain(0);
     }
 
     /// Applications speak with each other.

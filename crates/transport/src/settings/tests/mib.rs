@@ -35,12 +35,12 @@ fn a_mib_changes_what_it_names() {
     assert_eq!(config.limits.buffers.read_ahead, 2 << 20);
     assert_eq!(config.faults.get(ConditionCode::NakLimitReached), FaultHandler::Suspend);
     let other = config.remote(7);
-    assert_eq!((other.nak_mode, other.rate_bps), (cfdp::NakMode::Immediate, Some(0)));
+    assert_eq!((other.naks.mode, other.rate_bps), (cfdp::NakMode::Immediate, Some(0)));
     let remote = config.remote(102);
     assert_eq!(remote.mode, TransmissionMode::Unacknowledged);
     assert_eq!((remote.version, remote.checksum), (Version::V0, ChecksumType::Modular));
     assert_eq!(remote.ack_timer, cfdp::Timer::Fixed(Duration::from_secs(50)));
-    assert_eq!(remote.nak_mode, cfdp::NakMode::Asynchronous(Duration::from_secs(10)));
+    assert_eq!(remote.naks.mode, cfdp::NakMode::Asynchronous(Duration::from_secs(10)));
     assert_eq!(remote.segment_max, Some(997));
     let text = toml::to_string(&mib).unwrap();
     assert_eq!(crate::text::parse::<Mib>(&text, "again").unwrap(), mib);
@@ -143,7 +143,7 @@ fn user_operations_permissions_and_host_delays() {
     assert_eq!((other.status_report, other.suspend), (cfdp::Access::Own, cfdp::Access::Own));
     assert!(!other.directory_listing && !other.proxy_put);
     let remote = config.remote(2);
-    assert_eq!((remote.nak_gaps_max, remote.nak_pdus_per_round_max), (Some(20), Some(1)));
+    assert_eq!((remote.naks.gaps_max, remote.naks.pdus_per_round_max), (Some(20), Some(1)));
     let expected = cfdp::Permissions {
         proxy_put: true,
         filestore: false,
