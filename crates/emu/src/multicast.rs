@@ -47,7 +47,7 @@ struct Device {
 
 /// `struct mfcctl`.
 #[repr(C)]
-struct Way {
+struct CacheEntry {
     /// In network order.
     source: [u8; 4],
     group: [u8; 4],
@@ -90,7 +90,10 @@ impl Router {
         }
         let from = u16::try_from(entry.from).map_err(io::Error::other)?;
         let (source, group) = (entry.source.octets(), entry.group.octets());
-        self.set(MRT_ADD_MFC, &Way { source, group, from, thresholds, counters: [0; 3], expire: 0 })
+        self.set(
+            MRT_ADD_MFC,
+            &CacheEntry { source, group, from, thresholds, counters: [0; 3], expire: 0 },
+        )
     }
 
     #[expect(unsafe_code, reason = "options of a socket that no crate wraps")]

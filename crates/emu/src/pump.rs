@@ -69,14 +69,14 @@ pub(crate) struct Port {
     pub(crate) tun: Tun,
     /// What it is called, for captures.
     pub(crate) device: Device,
-    pub(crate) way: Way,
+    pub(crate) egress: Egress,
     /// Since when there was always something left to read.
     pub(crate) behind_since: Option<Instant>,
 }
 
 /// Over which links packets leave a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Egress {
     /// All over this one.
     One(usize),
     /// Each over the link towards its destination; what is for a group goes over all of them. What
@@ -370,10 +370,10 @@ impl Pump {
 
     fn push(&mut self, port: usize, ends: Option<(IpAddr, IpAddr)>, len: usize, shape: Shape) {
         let single;
-        let pipes: &[usize] = match &self.ports[port].way {
-            Way::Nowhere => &[],
-            Way::One(pipe) => std::slice::from_ref(pipe),
-            Way::Hub { to, all, out, .. } => match ends {
+        let pipes: &[usize] = match &self.ports[port].egress {
+            Egress::Nowhere => &[],
+            Egress::One(pipe) => std::slice::from_ref(pipe),
+            Egress::Hub { to, all, out, .. } => match ends {
                 Some((_, group)) if group.is_multicast() => all,
                 Some((_, address)) => {
                     single = to.get(&address).copied().or(*out);
@@ -420,7 +420,7 @@ impl Pump {
     /// repeater: a kernel forwards nothing to the device that it came from without hearing it again.
     fn repeat(&mut self, index: usize, segment: Segment) {
         let port = self.pipes[index].to;
-        let Way::Hub { to, all, repeats: true, .. } = &self.ports[port].way else { return };
+        let Egress::Hub { to, all, repeats: true, .. } = &self.ports[port].egress else { return };
         let Some((from, group)) = ends(self.store.bytes(segment.packet)) else { return };
         if !group.is_multicast() {
             return;

@@ -17,7 +17,7 @@ use rt::{Clock, Timings};
 use crate::capture::{self, CaptureLimits, CaptureReport};
 use crate::multicast::{self, Entry, Router};
 use crate::namespace::Namespace;
-use crate::pump::{CaptureError, ChangeError, Counts, Handle, Pipe, Port, Pump, Report, Way};
+use crate::pump::{CaptureError, ChangeError, Counts, Egress, Handle, Pipe, Port, Pump, Report};
 use crate::slice;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
@@ -270,8 +270,8 @@ impl World {
             let tun = tun.map_err(|error| WorldError::System { what: what(), error })?;
             let host = plan.hosts[device.host].name.clone();
             let name = device.name.clone();
-            let (device, way) = (capture::Device { host, name }, device.way(plan));
-            ports.push(Port { tun, device, way, behind_since: None });
+            let (device, egress) = (capture::Device { host, name }, device.egress(plan));
+            ports.push(Port { tun, device, egress, behind_since: None });
         }
         for (index, host) in hosts.iter_mut().enumerate() {
             configure(plan, &devices, index, host)?;
@@ -577,10 +577,10 @@ fn shortened(name: &str, tail: &str) -> String {
 }
 
 impl Device {
-    fn way(&self, plan: &Plan) -> Way {
+    fn egress(&self, plan: &Plan) -> Egress {
         match self.links.as_slice() {
-            [] => Way::Nowhere,
-            [only] if self.neighbours.len() == 1 => Way::One(*only),
+            [] => Egress::Nowhere,
+            [only] if self.neighbours.len() == 1 => Egress::One(*only),
             all => {
                 let mut to = BTreeMap::new();
                 for &link in all {
@@ -595,7 +595,7 @@ impl Device {
                 }
                 let repeats = plan.hosts[self.host].forwards;
                 let out = plan.default_route(self.host).filter(|over| all.contains(over));
-                Way::Hub { to, all: all.to_vec(), repeats, out }
+                Egress::Hub { to, all: all.to_vec(), repeats, out }
             }
         }
     }

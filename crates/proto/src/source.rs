@@ -122,7 +122,7 @@ impl Source {
     pub(crate) fn read_done(
         &mut self,
         offset: u64,
-        asked: usize,
+        requested: usize,
         bytes: Bytes,
         size_max: u64,
     ) -> Result<(), ()> {
@@ -130,8 +130,8 @@ impl Source {
             return Err(());
         }
         self.reads = self.reads.saturating_sub(1);
-        self.held = self.held.saturating_sub(asked - bytes.len().min(asked));
-        if bytes.len() < asked {
+        self.held = self.held.saturating_sub(requested - bytes.len().min(requested));
+        if bytes.len() < requested {
             match self.size {
                 Some(size) if offset + (bytes.len() as u64) < size => return Err(()),
                 Some(_) => {}

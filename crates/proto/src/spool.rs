@@ -248,8 +248,13 @@ impl Spool {
     }
 
     /// Takes what was read back. An error if it is less than was written.
-    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
-        self.digest.as_mut().map_or(Ok(()), |digest| digest.reading.take(offset, asked, bytes))
+    pub(crate) fn read_done(
+        &mut self,
+        offset: u64,
+        requested: usize,
+        bytes: Bytes,
+    ) -> Result<(), ()> {
+        self.digest.as_mut().map_or(Ok(()), |digest| digest.reading.take(offset, requested, bytes))
     }
 
     /// The checksum of a file of `size` bytes that is wholly here, once all of it was summed up.

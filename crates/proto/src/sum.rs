@@ -127,9 +127,9 @@ impl Reading {
     }
 
     /// Takes what was read. An error if it is less than there was.
-    pub(crate) fn take(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+    pub(crate) fn take(&mut self, offset: u64, requested: usize, bytes: Bytes) -> Result<(), ()> {
         self.reads = self.reads.saturating_sub(1);
-        if bytes.len() != asked {
+        if bytes.len() != requested {
             return Err(());
         }
         if !self.sum.is_sequential() {

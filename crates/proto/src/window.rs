@@ -21,9 +21,9 @@ pub(crate) struct Window {
     /// The bound that holds: less after a silence, which is the sign of losses.
     now: u64,
     /// How far the receiver is.
-    told: u64,
+    confirmed: u64,
     /// How much was sent when it was last asked.
-    asked: u64,
+    prompted: u64,
     /// Waits in a row that ended without an answer.
     silences: u32,
 }
@@ -32,7 +32,7 @@ impl Window {
     /// A bound of `most` bytes for a transfer that begins after `sent` bytes.
     pub(crate) fn new(most: u64, sent: u64) -> Self {
         let most = most.max(1);
-        Self { most, now: most, told: sent, asked: sent, silences: 0 }
+        Self { most, now: most, confirmed: sent, prompted: sent, silences: 0 }
     }
 
     /// Bytes that may be sent now, of which `sent` were.
@@ -40,7 +40,7 @@ impl Window {
         if self.silences >= SILENCES_MAX {
             return u64::MAX;
         }
-        (self.told + self.now).saturating_sub(sent)
+        (self.confirmed + self.now).saturating_sub(sent)
     }
 
     /// Bytes after which it is asked how far it is.
@@ -50,17 +50,17 @@ impl Window {
 
     /// Whether to ask the receiver, `sent` bytes having left.
     pub(crate) fn asks(&mut self, sent: u64) -> bool {
-        let due = self.silences < SILENCES_MAX && sent >= self.asked + self.now / PROMPTS;
+        let due = self.silences < SILENCES_MAX && sent >= self.prompted + self.now / PROMPTS;
         if due {
-            self.asked = sent;
+            self.prompted = sent;
         }
         due
     }
 
     /// The receiver is at `progress`, while `sent` bytes have left.
     pub(crate) fn answered(&mut self, progress: u64, sent: u64) {
-        if progress > self.told && self.silences < SILENCES_MAX {
-            self.told = progress.min(sent);
+        if progress > self.confirmed && self.silences < SILENCES_MAX {
+            self.confirmed = progress.min(sent);
             self.silences = 0;
             self.now = (self.now + self.now / 16 + 1).min(self.most);
         }
@@ -68,8 +68,8 @@ impl Window {
 
     /// A wait for room ended without an answer: what was sent is lost, and is repaired at the end.
     pub(crate) fn silent(&mut self, sent: u64) {
-        self.told = sent;
-        self.asked = sent;
+        self.confirmed = sent;
+        self.prompted = sent;
         self.silences += 1;
         self.now = (self.now / 2).max(self.most / 64).max(1);
     }

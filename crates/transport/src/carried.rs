@@ -1,7 +1,7 @@
 //! CFDP entities over another protocol, which is LTP or that of bundles.
 
 use proto::cfdp;
-use proto::ut::{self, Below, Carried};
+use proto::ut::{self, Below, LayeredEntity};
 
 use crate::adapter::ltp::ltp_config;
 use crate::contract::SendRequest;
@@ -45,7 +45,7 @@ pub(crate) fn profiled_cfdp(protocol: &Protocol) -> cfdp::Config {
 
 /// Transfers of an entity over another protocol that are under way, as
 /// [`Transport::under_way`](crate::Transport::under_way) counts them.
-pub(crate) fn carried_under_way<B: Below>(carried: &Carried<B>) -> usize {
+pub(crate) fn carried_under_way<B: Below>(carried: &LayeredEntity<B>) -> usize {
     transactions(carried.entity()).max(carried.under_way())
 }
 

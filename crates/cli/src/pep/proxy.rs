@@ -74,7 +74,7 @@ pub(super) fn over_own_tcp(
         tcp: tcp::Config { limits, ..tcp::Config::default() },
         options,
         listen,
-        beside: true,
+        has_driver_streams: true,
         limits: stack::Limits { streams, ..stack::Limits::default() },
         ..stack::Config::default()
     };

@@ -47,8 +47,8 @@ pub trait FileEngine: Engine + Sized {
     /// Octets of memory that it holds on account of peers.
     fn memory(&self) -> usize;
 
-    /// What an indication means for the layer.
-    fn heard(indication: Self::Indication) -> Heard<Self::Session>;
+    /// Meaning of an indication for the layer.
+    fn meaning(indication: Self::Indication) -> Meaning<Self::Session>;
 }
 
 /// A bundle that an engine is to send.
@@ -64,9 +64,9 @@ pub struct Bundle {
     pub is_reliable: bool,
 }
 
-/// What an engine tells its layer.
+/// Meaning of an engine's indication for its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard<K> {
+pub enum Meaning<K> {
     /// Sending a bundle ended.
     Sent(K, Outcome),
     /// Receiving a file ended.
@@ -204,11 +204,11 @@ impl<E: FileEngine> FileCl<E> {
     }
 
     fn indicated(&mut self, indication: E::Indication) {
-        match E::heard(indication) {
-            Heard::Sent(session, outcome) => self.neighbours.ended(session, outcome),
-            Heard::Over(session) => self.arrivals.over(session),
-            Heard::NoBundle => self.neighbours.statistics.faults += 1,
-            Heard::Nothing => {}
+        match E::meaning(indication) {
+            Meaning::Sent(session, outcome) => self.neighbours.ended(session, outcome),
+            Meaning::Over(session) => self.arrivals.over(session),
+            Meaning::NoBundle => self.neighbours.statistics.faults += 1,
+            Meaning::Nothing => {}
         }
     }
 

@@ -90,9 +90,9 @@ pub(super) struct Neighbours<K, A> {
 
 impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
     /// With those that the layer was told of.
-    pub(super) fn new(bounds: Bounds, told_of: impl Iterator<Item = (LinkId, A)>) -> Self {
+    pub(super) fn new(bounds: Bounds, configured: impl Iterator<Item = (LinkId, A)>) -> Self {
         let (links, by_address) =
-            told_of.map(|(id, address)| ((id, Link::default()), (address, id))).unzip();
+            configured.map(|(id, address)| ((id, Link::default()), (address, id))).unzip();
         Self {
             links,
             by_address,

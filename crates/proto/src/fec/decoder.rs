@@ -44,13 +44,13 @@ struct Scratch {
     missing: Vec<usize>,
     /// As many symbols that have arrived as the block is long, with the point and the logarithm of
     /// the weight of each.
-    known: Vec<Known>,
+    known: Vec<KnownSymbol>,
     /// Some recovered symbols.
     made: Symbols,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownSymbol {
     index: usize,
     /// Where it is kept.
     place: usize,
@@ -240,7 +240,7 @@ impl Decoder {
         known.extend(source.map(|index| (index, index)).chain(parity).take(self.block_len).map(
             |(index, place)| {
                 let point = tables.point(self.position(index));
-                Known { index, place, point, weight: 0 }
+                KnownSymbol { index, place, point, weight: 0 }
             },
         ));
         (self.scratch.missing, self.scratch.known) = (missing, known);

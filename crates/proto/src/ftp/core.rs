@@ -12,7 +12,7 @@ use engine::{
 use wire::ftp::{LineError, Lines};
 
 use super::config::Limits;
-use super::data::{Data, DataEvent, DataId, Flow, Way};
+use super::data::{Data, DataEvent, DataId, DataState, Flow};
 use super::indication::{Indication, RequestId};
 use super::relay::Relayed;
 use super::{client, server};
@@ -180,7 +180,7 @@ impl Core {
     }
 
     /// The data connection that a path was asked for as.
-    pub(super) fn asked(&mut self, ticket: Ticket) -> Option<DataId> {
+    pub(super) fn requested(&mut self, ticket: Ticket) -> Option<DataId> {
         match self.uses.get(&ticket) {
             Some(Use::Data(id)) => {
                 let id = *id;
@@ -201,21 +201,21 @@ impl Core {
         let ticket = self.next_ticket();
         self.effects
             .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort }.into());
-        self.add_data(control, ticket, Way::Connecting(ticket))
+        self.add_data(control, ticket, DataState::Connecting(ticket))
     }
 
     /// Waits for a connection; the answer to `Use::Data` says where.
     pub(super) fn listen(&mut self, control: PathId, best_effort: bool) -> DataId {
         let ticket = self.next_ticket();
         self.effects.push_back(StreamEffect::Listen { ticket, near: control, best_effort }.into());
-        self.add_data(control, ticket, Way::Listening(ticket))
+        self.add_data(control, ticket, DataState::Listening(ticket))
     }
 
-    fn add_data(&mut self, control: PathId, ticket: Ticket, way: Way) -> DataId {
+    fn add_data(&mut self, control: PathId, ticket: Ticket, state: DataState) -> DataId {
         self.data_made += 1;
         let id = DataId(self.data_made);
         self.uses.insert(ticket, Use::Data(id));
-        self.data.insert(id, Data { control, way, flow: Flow::None, missing: 0 });
+        self.data.insert(id, Data { control, state, flow: Flow::None, missing: 0 });
         id
     }
 

@@ -10,9 +10,9 @@ use crate::flow::{Inflow, Job, Outflow};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DataId(pub(super) u64);
 
-/// How a data connection stands.
+/// State of a data connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum DataState {
     /// It is being made to the peer.
     Connecting(Ticket),
     /// The peer is awaited.
@@ -67,7 +67,7 @@ pub(super) enum DataEvent {
 pub(super) struct Data {
     /// The control connection that it belongs to.
     pub(super) control: PathId,
-    pub(super) way: Way,
+    pub(super) state: DataState,
     pub(super) flow: Flow,
     /// Octets that did not come.
     pub(super) missing: u64,
@@ -81,7 +81,7 @@ impl Core {
         };
         // What comes before it is known where to put it waits.
         let waits = matches!(data.flow, Flow::None);
-        data.way = Way::Up { path, blocked: false, paused: waits };
+        data.state = DataState::Up { path, blocked: false, paused: waits };
         self.data_paths.insert(path, id);
         if waits {
             self.pause(path, true);
@@ -93,7 +93,7 @@ impl Core {
     /// There will be no such data connection.
     pub(super) fn data_not_made(&mut self, id: DataId, why: EffectError) {
         if let Some(data) = self.data.get_mut(&id) {
-            data.way = Way::Ended;
+            data.state = DataState::Ended;
             self.data_events.push_back((id, DataEvent::NotMade(why)));
         }
     }
@@ -102,7 +102,7 @@ impl Core {
     pub(super) fn begin(&mut self, id: DataId, flow: Flow) {
         let Some(data) = self.data.get_mut(&id) else { return };
         data.flow = flow;
-        if let Way::Up { path, paused, .. } = &mut data.way
+        if let DataState::Up { path, paused, .. } = &mut data.state
             && std::mem::take(paused)
         {
             let path = *path;
@@ -126,7 +126,7 @@ impl Core {
         let Some(data) = self.data.get_mut(&id) else { return };
         let Flow::In(inflow) = &mut data.flow else { return };
         if let Some((write, job)) = inflow.write(ticket, bytes) {
-            let Way::Up { path, paused, .. } = &mut data.way else { return };
+            let DataState::Up { path, paused, .. } = &mut data.state else { return };
             let is_full = inflow.writing >= self.limits.write_buffer;
             let pauses = is_full && !std::mem::replace(paused, *paused || is_full);
             let path = *path;
@@ -161,8 +161,8 @@ impl Core {
         let Some(data) = self.data.get_mut(&id) else { return };
         let Flow::In(inflow) = &mut data.flow else { return };
         let last = inflow.end(ticket);
-        if let Way::Up { path, .. } = data.way {
-            data.way = Way::Ended;
+        if let DataState::Up { path, .. } = data.state {
+            data.state = DataState::Ended;
             self.data_paths.remove(&path);
             self.close_path(path);
         }
@@ -183,8 +183,8 @@ impl Core {
     /// A data connection broke: one that ended properly is not known here any more.
     pub(super) fn data_down(&mut self, id: DataId) {
         let Some(data) = self.data.get_mut(&id) else { return };
-        let Way::Up { path, .. } = data.way else { return };
-        data.way = Way::Ended;
+        let DataState::Up { path, .. } = data.state else { return };
+        data.state = DataState::Ended;
         self.data_paths.remove(&path);
         self.data_events.push_back((id, DataEvent::Broken));
     }
@@ -209,7 +209,7 @@ impl Core {
             (Flow::In(inflow), Job::Write { len }, _) => {
                 inflow.written(len);
                 let has_room = inflow.writing <= self.limits.write_buffer / 2;
-                if let Way::Up { path, paused, .. } = &mut data.way
+                if let DataState::Up { path, paused, .. } = &mut data.state
                     && has_room
                     && std::mem::take(paused)
                 {
@@ -233,14 +233,14 @@ impl Core {
     pub(super) fn data_to_send(&mut self, len: usize) -> Option<(DataId, PathId, Bytes)> {
         let after = self.last_sender;
         let ready = |data: &Data| {
-            let is_up = matches!(data.way, Way::Up { blocked: false, .. });
+            let is_up = matches!(data.state, DataState::Up { blocked: false, .. });
             is_up && matches!(&data.flow, Flow::Out(out) if out.is_ready())
         };
         let later = self.data.range(after..).skip_while(|(id, _)| Some(**id) == Some(after));
         let all = later.chain(self.data.range(..=after));
         let id = all.filter(|(_, data)| ready(data)).map(|(id, _)| *id).next()?;
         self.last_sender = id;
-        let Data { way: Way::Up { path, .. }, flow: Flow::Out(out), .. } =
+        let Data { state: DataState::Up { path, .. }, flow: Flow::Out(out), .. } =
             self.data.get_mut(&id)?
         else {
             return None;
@@ -254,12 +254,12 @@ impl Core {
     /// The end of the data connection is the file's end (RFC 959 §3.4.1).
     fn end_when_sent(&mut self, id: DataId) {
         let Some(data) = self.data.get_mut(&id) else { return };
-        let (Way::Up { path, .. }, Flow::Out(out)) = (data.way, &data.flow) else { return };
+        let (DataState::Up { path, .. }, Flow::Out(out)) = (data.state, &data.flow) else { return };
         if !out.is_over() {
             return;
         }
         let event = DataEvent::Complete { octets: out.sent, crc: out.crc(), missing: 0 };
-        data.way = Way::Ended;
+        data.state = DataState::Ended;
         self.data_paths.remove(&path);
         self.close_path(path);
         self.data_events.push_back((id, event));
@@ -269,18 +269,18 @@ impl Core {
     /// for the end of a file, which is empty if nothing was sent.
     pub(super) fn drop_data(&mut self, id: DataId) {
         let Some(data) = self.data.remove(&id) else { return };
-        match data.way {
-            Way::Connecting(ticket) => {
+        match data.state {
+            DataState::Connecting(ticket) => {
                 self.give_up(ticket, Effect::Stream(StreamEffect::StopConnecting { ticket }));
             }
-            Way::Listening(ticket) => {
+            DataState::Listening(ticket) => {
                 self.give_up(ticket, Effect::Stream(StreamEffect::StopListening { ticket }));
             }
-            Way::Up { path, .. } => {
+            DataState::Up { path, .. } => {
                 self.data_paths.remove(&path);
                 self.reset_path(path);
             }
-            Way::Ended => {}
+            DataState::Ended => {}
         }
         let close = match data.flow {
             Flow::None => None,

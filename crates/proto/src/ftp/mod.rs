@@ -57,7 +57,7 @@ use wire::ftp::{CONTROL_FILE, Command, ReadControl, UpdateControl};
 
 use client::{Half, Request, Source, What};
 use core::{Control, Core, Use};
-use data::Way;
+use data::DataState;
 use relay::Relay;
 
 /// A client and server.
@@ -297,7 +297,7 @@ impl Node {
 
     fn up(&mut self, now: Time, path: PathId, info: &PathInfo) {
         if let Some(ticket) = info.ticket {
-            match self.core.asked(ticket) {
+            match self.core.requested(ticket) {
                 Some(id) if self.is_expected(id, info) => self.core.data_up(id, path),
                 Some(id) => {
                     self.core.reset_path(path);
@@ -357,7 +357,7 @@ impl Node {
     fn set_blocked(&mut self, path: PathId, now_blocked: bool) {
         if let Some(id) = self.core.data_paths.get(&path) {
             if let Some(data) = self.core.data.get_mut(id)
-                && let Way::Up { blocked, .. } = &mut data.way
+                && let DataState::Up { blocked, .. } = &mut data.state
             {
                 *blocked = now_blocked;
             }
@@ -474,8 +474,8 @@ impl Node {
                 server.data_event(event, &mut self.core);
             }
         }
-        while let Some((id, told)) = self.core.relayed.pop_front() {
-            self.relayed(id, told);
+        while let Some((id, outcome)) = self.core.relayed.pop_front() {
+            self.relayed(id, outcome);
         }
         while let Some(path) = self.core.superseded.pop_front() {
             if let Some(server) = self.servers.get_mut(&path) {

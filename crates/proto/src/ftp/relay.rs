@@ -56,9 +56,9 @@ impl Relay {
 
 impl Node {
     /// One half tells the other.
-    pub(super) fn relayed(&mut self, id: RequestId, told: Relayed) {
+    pub(super) fn relayed(&mut self, id: RequestId, outcome: Relayed) {
         let Some(relay) = self.relays.get_mut(&id) else { return };
-        match told {
+        match outcome {
             Relayed::Listens(address) => relay.address = Some(address),
             Relayed::Waits => relay.waits = true,
             Relayed::Begins => {

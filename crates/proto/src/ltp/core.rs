@@ -88,7 +88,7 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
     /// When segments of sessions last arrived by each path, since it came up.
-    pub(crate) heard: BTreeMap<PathId, Time>,
+    pub(crate) received_at: BTreeMap<PathId, Time>,
     /// When the last probe of those that are planned leaves by each path whose peer is silent.
     pub(crate) probes: BTreeMap<PathId, Time>,
     /// When reports were last acknowledged by each path.
@@ -116,7 +116,7 @@ impl Core {
             user: User::new(),
             stats: Stats::default(),
             rng,
-            heard: BTreeMap::new(),
+            received_at: BTreeMap::new(),
             probes: BTreeMap::new(),
             acked: BTreeMap::new(),
             done: Done::new(),

@@ -91,7 +91,7 @@ impl Node {
     /// After a long silence, all sessions of its path go
     /// on at once: one of them found out that an outage is over.
     fn end_silence(&mut self, now: Time, path: PathId) {
-        let before = self.core.heard.insert(path, now).unwrap_or(now);
+        let before = self.core.received_at.insert(path, now).unwrap_or(now);
         if now.since(before) < SILENCE_MIN {
             return;
         }

@@ -105,7 +105,7 @@ pub(crate) enum Mark {
     /// It told of nothing yet, or of all, which is safe.
     None,
     /// It is being written.
-    Asked,
+    Requested,
     Kept,
 }
 
@@ -113,11 +113,11 @@ impl Mark {
     /// Whether a part may be claimed now; has the mark written if that is what is missing.
     pub(crate) fn allows(&mut self, core: &mut Core, handle: Handle, id: SessionId) -> bool {
         if *self == Self::None && core.config.journal {
-            *self = Self::Asked;
+            *self = Self::Requested;
             let request = IndexRequest::Put { key: key(id), value: Bytes::new() };
             core.shared.index(handle, Job::Own(Task::Mark), request);
         }
-        *self != Self::Asked
+        *self != Self::Requested
     }
 
     /// Nothing depends on the session any more.

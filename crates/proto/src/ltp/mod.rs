@@ -343,7 +343,7 @@ impl Node {
             catch_up: config.catch_up,
         };
         if event == PathEvent::Down {
-            self.core.heard.remove(&id);
+            self.core.received_at.remove(&id);
             self.core.probes.remove(&id);
             self.core.acked.remove(&id);
         }

@@ -87,10 +87,15 @@ impl Supply {
     }
 
     /// Takes what a read gave. An error if the file is shorter than it was.
-    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+    pub(crate) fn read_done(
+        &mut self,
+        offset: u64,
+        requested: usize,
+        bytes: Bytes,
+    ) -> Result<(), ()> {
         match self {
-            Self::Source(source) => source.read_done(offset, asked, bytes, u64::MAX),
-            Self::Passage(passage) => passage.read_done(offset, asked, bytes),
+            Self::Source(source) => source.read_done(offset, requested, bytes, u64::MAX),
+            Self::Passage(passage) => passage.read_done(offset, requested, bytes),
         }
     }
 

@@ -37,8 +37,8 @@ struct Question {
 
 /// State of a question that a sender asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// It is to be told to the application.
+pub(crate) enum QuestionState {
+    /// The application does not know it yet.
     New,
     /// The application has answered it before.
     Answered,
@@ -85,17 +85,21 @@ impl Answers {
     }
 
     /// The sender asks.
-    pub(crate) fn ask(&mut self, kind: u8, id: u8) -> Known {
+    pub(crate) fn ask(&mut self, kind: u8, id: u8) -> QuestionState {
         let mut questions = self.questions.iter_mut();
         if let Some(question) =
             questions.find(|question| (question.kind, question.id) == (kind, id))
         {
             question.due = true;
-            return if question.answer.is_some() { Known::Answered } else { Known::Waiting };
+            return if question.answer.is_some() {
+                QuestionState::Answered
+            } else {
+                QuestionState::Waiting
+            };
         }
         self.questions.truncate(QUESTIONS_MAX - 1);
         self.questions.push_front(Question { kind, id, answer: None, due: true });
-        Known::New
+        QuestionState::New
     }
 
     /// The application answers; whether there is such a question.
@@ -153,8 +157,8 @@ mod tests {
     #[test]
     fn numbered_commands_are_heard_once() {
         let mut answers = Answers::default();
-        let heard = [65_534, 65_534, 1, 65_535, 65_535, 0, 0, 1, 66, 3, 3, 2];
-        let new = heard.map(|number| is_new(&mut answers, number));
+        let received = [65_534, 65_534, 1, 65_535, 65_535, 0, 0, 1, 66, 3, 3, 2];
+        let new = received.map(|number| is_new(&mut answers, number));
         let expected =
             [true, false, true, true, false, true, false, false, true, true, false, true];
         assert_eq!(new, expected);
@@ -175,14 +179,14 @@ mod tests {
     fn an_answer_is_repeated_when_it_is_asked_for() {
         let mut answers = Answers::default();
         assert!(!answers.answer(16, 1, Bytes::new()));
-        assert_eq!(answers.ask(16, 1), Known::New);
-        assert_eq!((answers.ask(16, 1), answers.due()), (Known::Waiting, None));
+        assert_eq!(answers.ask(16, 1), QuestionState::New);
+        assert_eq!((answers.ask(16, 1), answers.due()), (QuestionState::Waiting, None));
         let octets = Bytes::from_static(b"here");
         assert!(answers.answer(16, 1, octets.clone()));
         assert_eq!(answers.due(), Some((16, 1, octets.clone())));
         answers.went(16, 1);
         assert_eq!(answers.due(), None);
-        assert_eq!(answers.ask(16, 1), Known::Answered);
+        assert_eq!(answers.ask(16, 1), QuestionState::Answered);
         assert_eq!(answers.due(), Some((16, 1, octets)));
     }
 }

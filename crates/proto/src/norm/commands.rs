@@ -9,7 +9,7 @@ use wire::norm::{Ack, Body, Command, Extension, Extensions, NodeId, NodeList};
 
 use super::core::{Alarm, Core};
 use super::indication::{Indication, RequestError};
-use super::voice::Voice;
+use super::transmission::Transmission;
 use crate::path::Burst;
 use crate::session::Base;
 
@@ -20,24 +20,24 @@ pub(crate) const EXT_COMMAND: u8 = 194;
 /// Octets of NORM_CMD(ACK_REQ) before its list.
 const ACK_REQ_HEADER: usize = 16;
 
-/// What a sender has to say beside its objects.
+/// Commands, questions and the end of a session that a sender transmits.
 #[derive(Debug)]
 pub(crate) struct Commands {
     path: PathId,
-    said: u64,
-    commands: VecDeque<Said>,
+    count: u64,
+    commands: VecDeque<PendingCommand>,
     /// One after the other: one message in two round trips asks.
     questions: VecDeque<Question>,
-    asked: u8,
+    last_question: u8,
     end: Option<End>,
 }
 
 /// A command that is repeated.
 #[derive(Debug)]
-struct Said {
+struct PendingCommand {
     number: u64,
     octets: Bytes,
-    /// How often it is still said.
+    /// Remaining repetitions.
     left: u32,
     next: Time,
 }
@@ -56,27 +56,27 @@ struct Question {
 
 #[derive(Clone, Copy, Debug)]
 enum End {
-    /// It is said so often still, and when next.
+    /// Remaining repetitions and the time of the next one.
     Telling {
         left: u32,
         next: Time,
     },
-    Told,
+    Sent,
 }
 
 impl Commands {
     pub(crate) fn new(path: PathId) -> Self {
         Self {
             path,
-            said: 0,
+            count: 0,
             commands: VecDeque::new(),
             questions: VecDeque::new(),
-            asked: 0,
+            last_question: 0,
             end: None,
         }
     }
 
-    /// Whether nothing is to be said.
+    /// Whether nothing is to be sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
             && self.questions.is_empty()
@@ -88,17 +88,17 @@ impl Commands {
         self.end.is_some()
     }
 
-    /// Whether that was told as often as it should be.
+    /// Whether all repetitions of the end were sent.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.end, Some(End::Told))
+        matches!(self.end, Some(End::Sent))
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let said: usize = self.commands.iter().map(|said| said.octets.len()).sum();
+        let count: usize = self.commands.iter().map(|command| command.octets.len()).sum();
         let waiting: usize = self.questions.iter().map(|question| question.waiting.len()).sum();
-        let each =
-            self.commands.len() * size_of::<Said>() + self.questions.len() * size_of::<Question>();
-        said + waiting * 16 + each
+        let each = self.commands.len() * size_of::<PendingCommand>()
+            + self.questions.len() * size_of::<Question>();
+        count + waiting * 16 + each
     }
 
     /// Says something to all receivers, so often; its number.
@@ -112,16 +112,16 @@ impl Commands {
         if self.commands.len() >= core.config.limits.commands {
             return Err(RequestError::TooManyCommands);
         }
-        self.said += 1;
+        self.count += 1;
         let left = times.max(1);
-        self.commands.push_back(Said { number: self.said, octets, left, next: now });
-        Ok(self.said)
+        self.commands.push_back(PendingCommand { number: self.count, octets, left, next: now });
+        Ok(self.count)
     }
 
     /// Says a command no more.
     pub(crate) fn hush(&mut self, number: u64) -> bool {
         let before = self.commands.len();
-        self.commands.retain(|said| said.number != number);
+        self.commands.retain(|command| command.number != number);
         self.commands.len() < before
     }
 
@@ -140,8 +140,8 @@ impl Commands {
         if waiting.is_empty() {
             return Err(RequestError::NobodyToAsk);
         }
-        self.asked = self.asked.wrapping_add(1);
-        let id = self.asked;
+        self.last_question = self.last_question.wrapping_add(1);
+        let id = self.last_question;
         self.questions.push_back(Question { kind, id, waiting, silent: 0, next: now });
         Ok(id)
     }
@@ -199,13 +199,13 @@ impl Commands {
     pub(crate) fn emit(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         base: &mut Base<Alarm>,
         burst: &mut Burst<'_>,
     ) -> bool {
-        let went = self.emit_commands(core, voice, burst)
-            && self.emit_question(core, voice, burst)
-            && self.emit_end(core, voice, burst);
+        let went = self.emit_commands(core, transmission, burst)
+            && self.emit_question(core, transmission, burst)
+            && self.emit_end(core, transmission, burst);
         if went && let Some(next) = self.next() {
             let now = burst.departure();
             base.alarm(&mut core.shared, Alarm::Command, now, next.since(now));
@@ -214,49 +214,59 @@ impl Commands {
     }
 
     fn next(&self) -> Option<Time> {
-        let commands = self.commands.iter().map(|said| said.next);
+        let commands = self.commands.iter().map(|command| command.next);
         let question = self.questions.front().map(|question| question.next);
         let end = self.end.and_then(|end| match end {
             End::Telling { next, .. } => Some(next),
-            End::Told => None,
+            End::Sent => None,
         });
         commands.chain(question).chain(end).min()
     }
 
-    fn emit_commands(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> bool {
+    fn emit_commands(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+    ) -> bool {
         let mut over = Vec::new();
         let mut went = true;
-        for said in &mut self.commands {
-            if said.next > burst.departure() {
+        for command in &mut self.commands {
+            if command.next > burst.departure() {
                 continue;
             }
-            let [high, low] = (said.number as u16).to_be_bytes();
+            let [high, low] = (command.number as u16).to_be_bytes();
             let number = [Extension { kind: EXT_COMMAND, value: &[0, high, low] }];
             let body = Body::Command(Command::Application {
-                sender: voice.header(),
+                sender: transmission.header(),
                 others: Extensions::new(&number),
-                payload: &said.octets,
+                payload: &command.octets,
             });
-            went = voice.say(core, burst, body);
+            went = transmission.say(core, burst, body);
             if !went {
                 break;
             }
-            said.left -= 1;
-            said.next = burst.departure() + voice.twice();
-            if said.left == 0 {
-                over.push(said.number);
+            command.left -= 1;
+            command.next = burst.departure() + transmission.twice();
+            if command.left == 0 {
+                over.push(command.number);
             }
         }
-        self.commands.retain(|said| said.left > 0);
+        self.commands.retain(|command| command.left > 0);
         for number in over {
-            core.user.indicate(Indication::CommandSaid { peer: self.path, number });
+            core.user.indicate(Indication::CommandSent { peer: self.path, number });
         }
         went
     }
 
     /// Asks those that did not answer, as many as one message names, and first those that were asked
     /// least.
-    fn emit_question(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> bool {
+    fn emit_question(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+    ) -> bool {
         let Some(question) = self.questions.front_mut() else { return true };
         if question.next > burst.departure() {
             return true;
@@ -267,35 +277,40 @@ impl Commands {
         nodes.sort_unstable();
         let nodes: Vec<_> = nodes.into_iter().take(room).map(|(_, node)| node).collect();
         let body = Body::Command(Command::AckReq {
-            sender: voice.header(),
+            sender: transmission.header(),
             kind: question.kind,
             id: question.id,
             others: Extensions::NONE,
             ackers: NodeList::new(&nodes),
         });
-        if !voice.say(core, burst, body) {
+        if !transmission.say(core, burst, body) {
             return false;
         }
         for node in nodes {
             question.waiting.entry(node).and_modify(|polls| *polls += 1);
         }
-        question.next = burst.departure() + voice.twice();
+        question.next = burst.departure() + transmission.twice();
         true
     }
 
-    fn emit_end(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> bool {
+    fn emit_end(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+    ) -> bool {
         let Some(End::Telling { left, next }) = self.end else { return true };
         if next > burst.departure() {
             return true;
         }
-        let sender = voice.header();
+        let sender = transmission.header();
         let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
-        if !voice.say(core, burst, body) {
+        if !transmission.say(core, burst, body) {
             return false;
         }
-        let next = burst.departure() + voice.twice();
+        let next = burst.departure() + transmission.twice();
         self.end = Some(match left {
-            0 | 1 => End::Told,
+            0 | 1 => End::Sent,
             left => End::Telling { left: left - 1, next },
         });
         if self.has_ended() {

@@ -177,7 +177,7 @@ settings! {
         /// stores them.
         pub store_data: bool as Flag = false,
         /// Begin of streams: at their `beginning`, if that is to be had, or where they are first
-        /// `heard`; `off` receives none. The application must fetch them: what nobody fetches keeps
+        /// `received`; `off` receives none. The application must fetch them: what nobody fetches keeps
         /// all else from being received.
         pub streams: Option<Join> as Off<Word> = None,
     }
@@ -190,7 +190,7 @@ pub enum Join {
     #[default]
     Beginning,
     /// At the first block that is heard of, as the reference library has it.
-    Heard,
+    FirstBlock,
 }
 
 /// What a receiver begins with, if a sender that it did not hear before is in the middle of something.
@@ -265,7 +265,7 @@ words!(EndGame { "flush" = Self::Flush, "acknowledged" = Self::Acknowledged });
 words!(SyncPolicy { "current" = Self::Current, "object" = Self::Object, "all" = Self::All });
 words!(Nacking { "normal" = Self::Normal, "info" = Self::InfoOnly, "none" = Self::None });
 words!(RepairBoundary { "block" = Self::Block, "object" = Self::Object });
-words!(Join { "beginning" = Self::Beginning, "heard" = Self::Heard });
+words!(Join { "beginning" = Self::Beginning, "heard" = Self::FirstBlock });
 
 /// Buffers of a node, which collects no writes and has replies of other bounds.
 struct BuffersForm;

@@ -223,7 +223,7 @@ impl Congestion {
 
     /// A receiver reports (§5.5.2.2). `took` is the time from a probe to this answer, if it says
     /// which.
-    pub(crate) fn heard(
+    pub(crate) fn received(
         &mut self,
         now: Time,
         node: NodeId,
@@ -264,15 +264,15 @@ impl Congestion {
         (took, grtt): (Option<Duration>, Duration),
     ) -> f64 {
         let former = self.reporters.get(&node).map(|reporter| reporter.rtt);
-        let told = cc.flags.contains(CcFlags::RTT).then(|| norm::rtt(cc.rtt).as_secs_f64());
+        let reported = cc.flags.contains(CcFlags::RTT).then(|| norm::rtt(cc.rtt).as_secs_f64());
         let is_often =
             cc.flags.contains(CcFlags::CLR) || cc.flags.contains(CcFlags::PLR) || !self.is_group;
         let (former, weight) =
-            if is_often { (former, FORMER_OFTEN) } else { (told.or(former), FORMER_SELDOM) };
+            if is_often { (former, FORMER_OFTEN) } else { (reported.or(former), FORMER_SELDOM) };
         let rtt = match (former, took.map(|took| took.as_secs_f64())) {
             (Some(former), Some(took)) => weight * former + (1.0 - weight) * took,
             (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => told.unwrap_or(grtt.as_secs_f64()),
+            (None, None) => reported.unwrap_or(grtt.as_secs_f64()),
         };
         rtt.max(RTT_LEAST)
     }
@@ -470,7 +470,7 @@ mod tests {
             rate: norm::quantise_rate(rate),
             ..CcFeedback::default()
         };
-        congestion.heard(millis(at), NodeId(node), &cc, (Some(RTT), GRTT));
+        congestion.received(millis(at), NodeId(node), &cc, (Some(RTT), GRTT));
     }
 
     fn probes(congestion: &mut Congestion, at: u64) {
@@ -540,7 +540,7 @@ mod tests {
             rate: norm::quantise_rate(10_500.0),
             ..CcFeedback::default()
         };
-        group.heard(millis(120), NodeId(3), &far, (Some(3 * RTT), GRTT));
+        group.received(millis(120), NodeId(3), &far, (Some(3 * RTT), GRTT));
         assert_eq!(group.limiting, Some(NodeId(3)));
         assert!((group.rtt().unwrap_or_default().as_secs_f64() - 0.3).abs() < 0.03);
     }
@@ -602,10 +602,10 @@ mod tests {
             rate: norm::quantise_rate(10.0),
             ..CcFeedback::default()
         };
-        group.heard(millis(1000), NodeId(1), &old, (None, GRTT));
+        group.received(millis(1000), NodeId(1), &old, (None, GRTT));
         assert!(near(group.reporters[&NodeId(1)].rate, 10_000.0));
         let none = CcFeedback { sequence: 10, rate: 0, ..old };
-        group.heard(millis(1000), NodeId(1), &none, (None, GRTT));
+        group.received(millis(1000), NodeId(1), &none, (None, GRTT));
         assert!(near(group.reporters[&NodeId(1)].rate, 10_000.0));
     }
 

@@ -71,10 +71,10 @@ impl GroupSize {
         probe.first = Some(probe.first.map_or(waited, |first| first.min(waited)));
     }
 
-    /// How many receivers there are; `heard` is of how many something is known.
-    pub(crate) fn estimate(&self, heard: u32) -> u32 {
+    /// How many receivers there are; `received` is of how many something is known.
+    pub(crate) fn estimate(&self, received: u32) -> u32 {
         let judged = self.rounds / self.sum;
-        (judged as u32).max(heard).max(LEAST)
+        (judged as u32).max(received).max(LEAST)
     }
 }
 

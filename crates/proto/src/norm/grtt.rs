@@ -31,14 +31,14 @@ pub(crate) struct Grtt {
     least: Duration,
     most: Duration,
     /// The estimate as messages carry it, and what that means: each message has it.
-    told: (u8, Duration),
+    announced: (u8, Duration),
 }
 
 impl Grtt {
     pub(crate) fn new(initial: Duration, least: Duration, most: Duration) -> Self {
-        let told = (0, Duration::ZERO);
+        let announced = (0, Duration::ZERO);
         let (measured, believed) = (initial, most);
-        let mut grtt = Self { measured, peak: None, smaller: 0, believed, least, most, told };
+        let mut grtt = Self { measured, peak: None, smaller: 0, believed, least, most, announced };
         grtt.round_begins();
         grtt.tell();
         grtt
@@ -60,18 +60,18 @@ impl Grtt {
 
     /// The estimate as messages carry it.
     pub(crate) fn quantised(&self) -> u8 {
-        self.told.0
+        self.announced.0
     }
 
     /// The estimate may be another.
     fn tell(&mut self) {
         let code = norm::quantise_rtt(self.measured.max(self.least).min(self.most));
-        self.told = (code, norm::rtt(code));
+        self.announced = (code, norm::rtt(code));
     }
 
     /// What receivers understand it to be: timers of both sides are multiples of that.
     pub(crate) fn advertised(&self) -> Duration {
-        self.told.1
+        self.announced.1
     }
 
     /// A receiver answered. A greater round trip is believed at once, by three quarters; what of it is

@@ -16,11 +16,11 @@ use wire::norm::{Data, Flags, Fti, Info, Scheme};
 use self::block::Block;
 use self::sink::{Finish, Sink};
 use self::stream::Stream;
-use super::asked::Asked;
 use super::bits::Bits;
 use super::coding::Coding;
 use super::core::{Core, Job, Room};
 use super::indication::{Failure, Finished, Indication, Limit, ObjectId, Report};
+use super::requested::Requested;
 use crate::fec::Partition;
 use crate::path::Handle;
 use crate::ranges::Ranges;
@@ -53,7 +53,7 @@ pub(crate) struct Incoming {
     received: u64,
     sink: Sink,
     pub(crate) state: State,
-    asked: Asked,
+    requested: Requested,
     /// Octets set aside for it if it is no file.
     reserved: usize,
     /// Messages that told another way to cut it, since one told the same.
@@ -113,7 +113,7 @@ impl Incoming {
             received: 0,
             sink: Sink::new(handle),
             state: State::Receiving,
-            asked: Asked::default(),
+            requested: Requested::default(),
             reserved: 0,
             contradictions: 0,
             stream: None,
@@ -177,7 +177,12 @@ impl Incoming {
         let blocks: usize = self.blocks.values().map(|block| block.cost + size_of::<Block>()).sum();
         let info = self.info.as_ref().map_or(0, Bytes::len);
         let stream = self.stream.as_ref().map_or(0, |stream| stream.memory());
-        blocks + self.sink.memory() + stream + self.whole.len() * 32 + self.asked.memory() + info
+        blocks
+            + self.sink.memory()
+            + stream
+            + self.whole.len() * 32
+            + self.requested.memory()
+            + info
     }
 
     fn number(&self) -> u16 {

@@ -185,7 +185,7 @@ pub enum Indication {
     /// An object is over at this end.
     Finished(Finished),
     /// A second message of a sender arrived: strangers that send one are not reported.
-    SenderHeard {
+    SenderDiscovered {
         /// The path of its messages.
         peer: PathId,
         /// Its number.
@@ -202,7 +202,7 @@ pub enum Indication {
         octets: Bytes,
     },
     /// A command of this node was repeated as often as it should be.
-    CommandSaid {
+    CommandSent {
         /// The path it was sent on.
         peer: PathId,
         /// Its number.

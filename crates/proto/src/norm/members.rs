@@ -10,7 +10,7 @@ use wire::norm::NodeId;
 /// The receivers of a sender.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
-    heard: BTreeMap<NodeId, Member>,
+    received: BTreeMap<NodeId, Member>,
     /// How often receivers that were not heard of were asked, as long as nobody new was.
     unheard: Polls,
     /// Whether there were more than are remembered.
@@ -26,7 +26,7 @@ struct Member {
     first: Option<u16>,
     polls: Polls,
     /// When it was last heard.
-    heard_at: Time,
+    received_at: Time,
 }
 
 /// Questions to which no answer came.
@@ -71,7 +71,7 @@ impl Standing {
 }
 
 impl Polls {
-    fn asked(&mut self, now: Time) {
+    fn requested(&mut self, now: Time) {
         self.count = self.count.saturating_add(1);
         self.since.get_or_insert(now);
         self.is_open = true;
@@ -82,10 +82,10 @@ impl Polls {
         self.ignored += u32::from(std::mem::take(&mut self.is_open));
     }
 
-    /// Whether a receiver that was last received at `heard_at` was asked for long enough.
-    fn is_in_vain(&self, heard_at: Time, now: Time, most: Persistence) -> bool {
+    /// Whether a receiver that was last received at `received_at` was asked for long enough.
+    fn is_in_vain(&self, received_at: Time, now: Time, most: Persistence) -> bool {
         let Some(since) = self.since.filter(|_| self.count >= most.polls) else { return false };
-        let is_silent = now.since(since.max(heard_at)) >= most.patience;
+        let is_silent = now.since(since.max(received_at)) >= most.patience;
         let refuses = self.ignored >= most.polls && now.since(since) >= most.refusal;
         is_silent || refuses
     }
@@ -99,8 +99,8 @@ impl Polls {
 impl Members {
     /// The same receivers, of which none acknowledged anything.
     pub(crate) fn afresh(&self) -> Self {
-        let heard = self.heard.keys().map(|node| (*node, Member::default())).collect();
-        Self { heard, unheard: Polls::default(), are_more: self.are_more }
+        let received = self.received.keys().map(|node| (*node, Member::default())).collect();
+        Self { received, unheard: Polls::default(), are_more: self.are_more }
     }
 
     /// What all receivers acknowledged, if those are as many as there should be.
@@ -108,30 +108,30 @@ impl Members {
         if self.expects_others(receivers) {
             return None;
         }
-        self.heard.values().map(|member| member.through).min()?
+        self.received.values().map(|member| member.through).min()?
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.heard.is_empty()
+        self.received.is_empty()
     }
 
     pub(crate) fn len(&self) -> u32 {
-        u32::try_from(self.heard.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.received.len()).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn memory(&self) -> usize {
-        self.heard.len() * (size_of::<Member>() + size_of::<NodeId>())
+        self.received.len() * (size_of::<Member>() + size_of::<NodeId>())
     }
 
     /// Those that were heard of.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.heard.keys().copied()
+        self.received.keys().copied()
     }
 
     /// A receiver was heard; whether it is one that was heard before.
-    pub(crate) fn heard(&mut self, node: NodeId, now: Time) -> bool {
-        let Some(member) = self.heard.get_mut(&node) else { return false };
-        member.heard_at = now;
+    pub(crate) fn received(&mut self, node: NodeId, now: Time) -> bool {
+        let Some(member) = self.received.get_mut(&node) else { return false };
+        member.received_at = now;
         member.polls.passed();
         true
     }
@@ -139,15 +139,15 @@ impl Members {
     /// Nobody could be received for some time.
     pub(crate) fn shift(&mut self, away: Duration) {
         self.unheard.shift(away);
-        for member in self.heard.values_mut() {
-            member.heard_at += away;
+        for member in self.received.values_mut() {
+            member.received_at += away;
             member.polls.shift(away);
         }
     }
 
     /// A receiver was heard for the first time.
     pub(crate) fn insert(&mut self, node: NodeId, now: Time) {
-        self.heard.insert(node, Member { heard_at: now, ..Member::default() });
+        self.received.insert(node, Member { received_at: now, ..Member::default() });
         self.unheard = Polls::default();
     }
 
@@ -155,16 +155,16 @@ impl Members {
     /// time, and not since a moment, of those that never acknowledged anything. `None` if none is such.
     pub(crate) fn make_room(&mut self, since: Time) -> Option<NodeId> {
         self.are_more = true;
-        let silent = self.heard.iter().filter(|(_, member)| member.through.is_none());
-        let least = silent.min_by_key(|(_, member)| member.heard_at);
-        let node = least.filter(|(_, member)| member.heard_at < since).map(|(node, _)| *node)?;
+        let silent = self.received.iter().filter(|(_, member)| member.through.is_none());
+        let least = silent.min_by_key(|(_, member)| member.received_at);
+        let node = least.filter(|(_, member)| member.received_at < since).map(|(node, _)| *node)?;
         self.remove(node);
         Some(node)
     }
 
     /// Forgets a receiver.
     pub(crate) fn remove(&mut self, node: NodeId) {
-        self.heard.remove(&node);
+        self.received.remove(&node);
     }
 
     /// Whether there were more receivers than are remembered.
@@ -174,7 +174,7 @@ impl Members {
 
     /// A receiver has everything up to an object, from `first` on if it says so; whether that is news.
     pub(crate) fn acknowledge(&mut self, node: NodeId, through: u64, first: Option<u16>) -> bool {
-        let Some(member) = self.heard.get_mut(&node) else { return false };
+        let Some(member) = self.received.get_mut(&node) else { return false };
         let is_news = member.through < Some(through);
         if is_news {
             member.through = Some(through);
@@ -186,7 +186,7 @@ impl Members {
 
     /// A receiver asks for something of an object: it has neither that nor what follows.
     pub(crate) fn lacks(&mut self, node: NodeId, object: u64) {
-        let Some(member) = self.heard.get_mut(&node) else { return };
+        let Some(member) = self.received.get_mut(&node) else { return };
         if member.through >= Some(object) {
             member.through = object.checked_sub(1);
         }
@@ -204,32 +204,33 @@ impl Members {
     ) -> Vec<NodeId> {
         let whoever = (whoever && after.is_none()).then_some(NodeId::NONE);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let members = self.heard.range((from, Bound::Unbounded));
+        let members = self.received.range((from, Bound::Unbounded));
         let missing = members.filter(|(_, member)| {
-            member.through < Some(through) && !member.polls.is_in_vain(member.heard_at, now, most)
+            member.through < Some(through)
+                && !member.polls.is_in_vain(member.received_at, now, most)
         });
         whoever.into_iter().chain(missing.map(|(node, _)| *node)).take(max).collect()
     }
 
     /// Receivers were asked.
-    pub(crate) fn asked(&mut self, nodes: &[NodeId], now: Time) {
+    pub(crate) fn requested(&mut self, nodes: &[NodeId], now: Time) {
         for node in nodes {
-            match self.heard.get_mut(node) {
-                Some(member) => member.polls.asked(now),
-                None => self.unheard.asked(now),
+            match self.received.get_mut(node) {
+                Some(member) => member.polls.requested(now),
+                None => self.unheard.requested(now),
             }
         }
     }
 
     /// Whether there are more receivers than were heard of.
     pub(crate) fn expects_others(&self, receivers: u32) -> bool {
-        self.heard.is_empty() || self.len() < receivers
+        self.received.is_empty() || self.len() < receivers
     }
 
     /// Who has an object, of at least so many receivers.
     pub(crate) fn standing(&self, object: u64, receivers: u32) -> Standing {
         let mut standing = Standing { expected: self.len().max(receivers), answered: 0, have: 0 };
-        for member in self.heard.values().filter(|member| member.through >= Some(object)) {
+        for member in self.received.values().filter(|member| member.through >= Some(object)) {
             standing.answered += 1;
             // A receiver that was started again does not know what came before.
             let began_after = |first: u16| (object as u16).wrapping_sub(first) >= 0x8000;
@@ -245,15 +246,15 @@ impl Members {
         receivers: u32,
         (now, most): (Time, Persistence),
     ) -> bool {
-        let mut missing = self.heard.values().filter(|member| member.through < Some(object));
-        missing.all(|member| member.polls.is_in_vain(member.heard_at, now, most))
+        let mut missing = self.received.values().filter(|member| member.through < Some(object));
+        missing.all(|member| member.polls.is_in_vain(member.received_at, now, most))
             && (!self.expects_others(receivers) || self.unheard.is_in_vain(Time::ZERO, now, most))
     }
 
     /// All that was to be sent was sent: forgets those that do not have the last object, because one
     /// that left is not waited for when more is sent.
     pub(crate) fn keep(&mut self, last: u64) {
-        self.heard.retain(|_, member| member.through >= Some(last));
+        self.received.retain(|_, member| member.through >= Some(last));
         self.unheard = Polls::default();
         self.are_more = false;
     }
@@ -302,7 +303,7 @@ mod tests {
             let now = Time::from_secs(second);
             assert!(!members.is_in_vain(1, 0, (now, MOST)));
             assert_eq!(members.to_ask(1, false, (now, MOST), (None, 9)), [B]);
-            members.asked(&[B], now);
+            members.requested(&[B], now);
         }
         let late = begin + MOST.patience;
         assert!(members.is_in_vain(1, 0, (late, MOST)) && !members.is_in_vain(2, 0, (late, MOST)));
@@ -319,9 +320,9 @@ mod tests {
         let mut members = of_two();
         members.acknowledge(A, 1, None);
         let begin = Time::from_secs(1);
-        (0..3).for_each(|_| members.asked(&[B], begin));
+        (0..3).for_each(|_| members.requested(&[B], begin));
         // It answered a probe, but no question: one answer may be lost.
-        assert!(members.heard(B, Time::from_secs(9)));
+        assert!(members.received(B, Time::from_secs(9)));
         let at = |second| (Time::from_secs(second), MOST);
         assert!(!members.is_in_vain(1, 0, at(18)) && members.is_in_vain(1, 0, at(19)));
         // Time in which the path was down does not count.
@@ -331,8 +332,8 @@ mod tests {
         let mut members = of_two();
         members.acknowledge(A, 1, None);
         for second in 1..=3 {
-            members.asked(&[B], Time::from_secs(second));
-            members.heard(B, Time::from_secs(second));
+            members.requested(&[B], Time::from_secs(second));
+            members.received(B, Time::from_secs(second));
         }
         assert!(!members.is_in_vain(1, 0, at(5)) && members.is_in_vain(1, 0, at(6)));
     }
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(members.to_ask(1, true, (now, MOST), (None, 9)), [NodeId::NONE, A, B]);
         assert_eq!(members.to_ask(1, true, (now, MOST), (None, 2)), [NodeId::NONE, A]);
         assert_eq!(members.to_ask(1, true, (now, MOST), (Some(A), 2)), [B]);
-        (0..3).for_each(|_| members.asked(&[NodeId::NONE], now));
+        (0..3).for_each(|_| members.requested(&[NodeId::NONE], now));
         [A, B].into_iter().for_each(|node| assert!(members.acknowledge(node, 1, None)));
         let late = now + MOST.patience;
         assert!(members.is_in_vain(1, 3, (late, MOST)));
@@ -357,7 +358,7 @@ mod tests {
     fn who_is_silent_makes_room() {
         let mut members = of_two();
         let [early, late] = [1, 5].map(Time::from_secs);
-        assert!(members.heard(B, late) && !members.heard(NodeId(3), late));
+        assert!(members.received(B, late) && !members.received(NodeId(3), late));
         assert!(!members.are_more());
         assert_eq!(members.make_room(early), Some(A), "it was heard before that");
         assert_eq!(members.make_room(late), None, "the other one was heard since");

@@ -9,7 +9,6 @@
 //! this speaks as that does: it is what is spoken with in the field.
 
 mod answers;
-mod asked;
 mod bits;
 mod coding;
 mod commands;
@@ -28,11 +27,12 @@ mod profile;
 mod receiver;
 mod reception;
 mod repaired;
+mod requested;
 mod sender;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod voice;
+mod transmission;
 
 use std::collections::BTreeMap;
 
@@ -265,8 +265,8 @@ impl Node {
         }
         self.on_path(now, peer, |commands, members, core| {
             let given = nodes.iter().copied().map(NodeId);
-            let heard = members.iter().filter(|_| nodes.is_empty());
-            commands.ask(core, now, kind, given.chain(heard))
+            let received = members.iter().filter(|_| nodes.is_empty());
+            commands.ask(core, now, kind, given.chain(received))
         })?
     }
 
@@ -397,9 +397,9 @@ impl Node {
             catch_up: config.catch_up,
             ..Pacing::default()
         };
-        let is_told_anew = matches!(event, PathEvent::Up(_));
+        let is_renewed = matches!(event, PathEvent::Up(_));
         let Some(change) = self.core.shared.path_event(id, event, pacing) else {
-            let sender = self.senders.get(&id).copied().filter(|_| is_told_anew);
+            let sender = self.senders.get(&id).copied().filter(|_| is_renewed);
             if let Some(Session::Sender(sender)) = sender.and_then(|at| self.slots.get_mut(at)) {
                 sender.advance(&mut self.core, now);
                 self.free_places();

@@ -25,7 +25,7 @@ use super::INFO_HEADER;
 use super::core::{Core, Job, Task};
 use super::indication::{Content, Failure, Limit, ObjectId};
 use super::repaired::Repaired;
-use super::voice::Voice;
+use super::transmission::Transmission;
 use crate::fec::Partition;
 use crate::path::{Burst, Handle, Turn};
 use crate::source::Source;
@@ -310,11 +310,11 @@ impl Outgoing {
     pub(crate) fn emit_info(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
     ) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
-        let turn = self.emit_info_of(core, voice, burst, &shape);
+        let turn = self.emit_info_of(core, transmission, burst, &shape);
         self.shape = Some(shape);
         turn
     }
@@ -322,7 +322,7 @@ impl Outgoing {
     fn emit_info_of(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Turn {
@@ -335,7 +335,7 @@ impl Outgoing {
         }
         let flags = self.flags();
         let body = Body::Info(Info {
-            sender: voice.header(),
+            sender: transmission.header(),
             flags,
             fec: shape.coding.scheme(),
             object: self.number(),
@@ -344,13 +344,13 @@ impl Outgoing {
             payload: &self.info,
         });
         let is_first = !self.has_begun;
-        if !voice.say(core, burst, body) {
+        if !transmission.say(core, burst, body) {
             return Turn::More;
         }
         self.info_turn.end();
         self.has_begun = true;
         if !is_first {
-            self.info_turn.sent_again(burst.departure() + voice.round_trip());
+            self.info_turn.sent_again(burst.departure() + transmission.round_trip());
         }
         Turn::Over
     }
@@ -364,35 +364,40 @@ impl Outgoing {
     pub(crate) fn emit_new(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
     ) -> Turn {
-        let turn = self.emit_segments(core, voice, burst);
+        let turn = self.emit_segments(core, transmission, burst);
         self.read_ahead(core);
         match turn {
             // The last block may be followed by NORM_INFO once more.
-            Turn::Over => self.emit_info(core, voice, burst),
+            Turn::Over => self.emit_info(core, transmission, burst),
             Turn::More => Turn::More,
         }
     }
 
-    fn emit_segments(&mut self, core: &mut Core, voice: &mut Voice, burst: &mut Burst<'_>) -> Turn {
+    fn emit_segments(
+        &mut self,
+        core: &mut Core,
+        transmission: &mut Transmission,
+        burst: &mut Burst<'_>,
+    ) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
         let turn = loop {
-            if self.emit_info_of(core, voice, burst, &shape) == Turn::More {
+            if self.emit_info_of(core, transmission, burst, &shape) == Turn::More {
                 break Turn::More;
             }
             if self.ring.is_some() {
-                break self.emit_stream(core, voice, burst, &shape);
+                break self.emit_stream(core, transmission, burst, &shape);
             }
             if u64::from(self.at.block) >= u64::from(shape.partition.blocks()) {
                 break Turn::Over;
             }
             let block_len = shape.partition.block_len(self.at.block);
             let turn = if self.at.symbol < block_len {
-                self.emit_source(core, voice, burst, &shape)
+                self.emit_source(core, transmission, burst, &shape)
             } else {
-                self.emit_auto_parity(core, voice, burst, &shape)
+                self.emit_auto_parity(core, transmission, burst, &shape)
             };
             if let Some(turn) = turn {
                 break turn;
@@ -406,13 +411,13 @@ impl Outgoing {
     fn emit_source(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Option<Turn> {
         let at = self.at;
         if at.symbol == 0 {
-            self.unasked.begin(self.parity_unasked(voice, shape));
+            self.unasked.begin(self.parity_unasked(transmission, shape));
         }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
         let id = shape.id(at.block, at.symbol);
@@ -422,12 +427,12 @@ impl Outgoing {
             return Some(Turn::Over);
         };
         let data = next.data;
-        let body = data_body(voice, shape, (flags, number), id, data);
-        if !voice.say(core, burst, body) {
+        let body = data_body(transmission, shape, (flags, number), id, data);
+        if !transmission.say(core, burst, body) {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
-            self.unasked.number(voice.losses.block_begins());
+            self.unasked.number(transmission.losses.block_begins());
         }
         self.unasked.add(shape, at.symbol, data);
         let sent = data.len();
@@ -448,7 +453,7 @@ impl Outgoing {
     fn emit_auto_parity(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Option<Turn> {
@@ -460,8 +465,8 @@ impl Outgoing {
             self.block_went(core, shape);
             return None;
         };
-        let body = data_body(voice, shape, object, id, parity);
-        if !voice.say(core, burst, body) {
+        let body = data_body(transmission, shape, object, id, parity);
+        if !transmission.say(core, burst, body) {
             return Some(Turn::More);
         }
         core.stats.auto_parity += 1;
@@ -537,13 +542,13 @@ impl Outgoing {
     pub(crate) fn emit_repairs(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
     ) -> Turn {
         let Some(shape) = self.shape.take() else { return Turn::Over };
-        let round_trip = voice.round_trip();
+        let round_trip = transmission.round_trip();
         let turn = loop {
-            let turn = self.emit_repairs_of(core, voice, burst, &shape);
+            let turn = self.emit_repairs_of(core, transmission, burst, &shape);
             self.read_repairs(core);
             if turn == Turn::More || !self.take_due(core, round_trip, &shape) {
                 break turn;
@@ -558,7 +563,7 @@ impl Outgoing {
     fn emit_repairs_of(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Turn {
@@ -566,10 +571,10 @@ impl Outgoing {
         // with a repair, nor should one.
         let flags = self.flags() | Flags::REPAIR;
         let number = self.number();
-        let grtt = voice.round_trip();
+        let grtt = transmission.round_trip();
         while let Some((id, parity)) = self.parity.front() {
-            let body = data_body(voice, shape, (flags, number), id, parity);
-            if !voice.say(core, burst, body) {
+            let body = data_body(transmission, shape, (flags, number), id, parity);
+            if !transmission.say(core, burst, body) {
                 return Turn::More;
             }
             core.stats.parity_repairs += 1;
@@ -578,7 +583,7 @@ impl Outgoing {
         }
         let flags = flags | Flags::EXPLICIT;
         if self.ring.is_some() {
-            return self.emit_again(core, voice, burst, (shape, flags));
+            return self.emit_again(core, transmission, burst, (shape, flags));
         }
         let segment = usize::from(shape.fti.segment_size);
         loop {
@@ -586,9 +591,9 @@ impl Outgoing {
             let Some(next) = next else { return Turn::Over };
             let Some(at) = shape.partition.locate(next.offset) else { return Turn::Over };
             let id = shape.id(at.sbn, at.esi);
-            let body = data_body(voice, shape, (flags, number), id, next.data);
+            let body = data_body(transmission, shape, (flags, number), id, next.data);
             let len = next.data.len();
-            if !voice.say(core, burst, body) {
+            if !transmission.say(core, burst, body) {
                 return Turn::More;
             }
             core.stats.explicit_repairs += 1;
@@ -673,14 +678,14 @@ impl Outgoing {
 }
 
 fn data_body<'a>(
-    voice: &Voice,
+    transmission: &Transmission,
     shape: &Shape,
     (flags, object): (Flags, u16),
     id: PayloadId,
     payload: &'a [u8],
 ) -> Body<'a> {
     Body::Data(Data {
-        sender: voice.header(),
+        sender: transmission.header(),
         flags,
         fec: shape.coding.scheme(),
         object,

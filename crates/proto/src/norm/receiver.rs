@@ -203,7 +203,7 @@ impl Receiver {
         self.life.messages = self.life.messages.saturating_add(1);
         if self.life.messages == 2 {
             let SenderId { path: peer, node: NodeId(node) } = self.sender;
-            core.user.indicate(Indication::SenderHeard { peer, node });
+            core.user.indicate(Indication::SenderDiscovered { peer, node });
             self.objects.values_mut().for_each(|object| object.show(core));
         }
         true
@@ -322,8 +322,8 @@ impl Receiver {
         self.nack.unanswered = 0;
         let is_over = loop {
             let Some(object) = self.objects.get_mut(&number) else { return };
-            if let Some(asked_at) = object.answered(data.id.block) {
-                self.learn_answer(now, asked_at);
+            if let Some(requested_at) = object.answered(data.id.block) {
+                self.learn_answer(now, requested_at);
                 continue;
             }
             if object.on_data(core, data) {

@@ -54,7 +54,7 @@ impl Repaired {
 
     /// Receivers ask for more: a round of repairs begins, or goes on. Whether it is the block's
     /// first.
-    pub(crate) fn asked(&mut self, now: Time, round_trip: Duration) -> bool {
+    pub(crate) fn requested(&mut self, now: Time, round_trip: Duration) -> bool {
         if now < self.until {
             return false;
         }
@@ -162,17 +162,17 @@ mod tests {
             let symbols = bits(symbols);
             block.lacking(Wanted { symbols: &symbols, missing }, 64)
         };
-        assert!(block.asked(now, ROUND_TRIP));
+        assert!(block.requested(now, ROUND_TRIP));
         assert_eq!(lacking(&block, &[66, 67], 2), 2);
         assert_eq!(block.take(2, 0, 8), 2..4);
-        assert!(!block.asked(now, ROUND_TRIP), "it is under way");
+        assert!(!block.requested(now, ROUND_TRIP), "it is under way");
         assert_eq!(lacking(&block, &[66], 1), 0);
         assert_eq!(lacking(&block, &[66, 67, 68], 3), 1, "it misses one more");
         assert_eq!(lacking(&block, &[67, 68], 2), 1, "it has heard one of two");
         assert_eq!(lacking(&block, &[64, 66, 67], 3), 1, "one that went unasked was lost");
         assert_eq!(block.take(1, 0, 8), 4..5);
         // A round trip later, what is missing was lost.
-        assert!(!block.asked(now + ROUND_TRIP, ROUND_TRIP), "it is not the first round");
+        assert!(!block.requested(now + ROUND_TRIP, ROUND_TRIP), "it is not the first round");
         assert_eq!(lacking(&block, &[66], 1), 1);
         assert_eq!(block.take(1, 0, 8), 5..6);
         assert_eq!(lacking(&block, &[66, 68], 2), 1);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn who_asks_later_gets_some_to_spare() {
         let mut block = Repaired::new(0);
-        block.asked(Time::ZERO, ROUND_TRIP);
+        block.requested(Time::ZERO, ROUND_TRIP);
         let mut ask = |symbols: &[u16]| {
             let symbols = bits(symbols);
             let missing = symbols.len() as u16;
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn what_is_sent_by_number_is_sent_once_a_round() {
         let mut block = Repaired::new(0);
-        block.asked(Time::ZERO, ROUND_TRIP);
+        block.requested(Time::ZERO, ROUND_TRIP);
         block.use_up(4);
         assert!(block.again(7) && !block.again(7) && block.again(66));
         block.went(Time::ZERO + 2 * ROUND_TRIP);
-        block.asked(Time::ZERO + ROUND_TRIP, ROUND_TRIP);
+        block.requested(Time::ZERO + ROUND_TRIP, ROUND_TRIP);
         assert!(!block.again(7), "it left so much later");
-        block.asked(Time::ZERO + 2 * ROUND_TRIP, ROUND_TRIP);
+        block.requested(Time::ZERO + 2 * ROUND_TRIP, ROUND_TRIP);
         assert!(block.again(7));
         assert_eq!(block.left(4), 0);
     }

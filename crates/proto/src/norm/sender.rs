@@ -26,7 +26,7 @@ use super::indication::{Failure, Finished, Indication, Report};
 use super::members::Members;
 use super::outgoing::{Cut, Outgoing};
 use super::receiver::EXT_BEGAN;
-use super::voice::Voice;
+use super::transmission::Transmission;
 use crate::path::{Burst, Class, Path, Turn};
 use crate::session::Base;
 
@@ -36,7 +36,7 @@ pub(crate) struct Sender {
     pub(crate) base: Base<Alarm>,
     pub(crate) path: PathId,
     is_group: bool,
-    voice: Voice,
+    transmission: Transmission,
     coding: Coding,
     objects: VecDeque<Outgoing>,
     next_number: u64,
@@ -77,7 +77,7 @@ impl Sender {
             base,
             path,
             is_group,
-            voice: Voice::new(instance, grtt, backoff, group_size),
+            transmission: Transmission::new(instance, grtt, backoff, group_size),
             coding,
             objects: VecDeque::new(),
             next_number: u64::from(first),
@@ -93,17 +93,17 @@ impl Sender {
 
     /// Which life of the sender it is.
     pub(crate) fn instance(&self) -> u16 {
-        self.voice.instance
+        self.transmission.instance
     }
 
     /// Takes another number for this life, because a sender on another path has the same.
     pub(crate) fn renumber(&mut self) {
-        self.voice.instance = self.voice.instance.wrapping_add(1);
+        self.transmission.instance = self.transmission.instance.wrapping_add(1);
     }
 
     /// Whether it is this life of the sender.
     pub(crate) fn is(&self, instance: u16) -> bool {
-        self.voice.instance == instance
+        self.transmission.instance == instance
     }
 
     /// The number of the next object.
@@ -127,7 +127,8 @@ impl Sender {
 
     pub(crate) fn memory(&self) -> usize {
         let objects: usize = self.objects.iter().map(Outgoing::memory).sum();
-        let congestion = self.voice.congestion.as_ref().map_or(0, |congestion| congestion.memory());
+        let congestion =
+            self.transmission.congestion.as_ref().map_or(0, |congestion| congestion.memory());
         objects
             + self.objects.len() * size_of::<Outgoing>()
             + self.members.memory()
@@ -164,7 +165,7 @@ impl Sender {
             None => config.grtt_initial,
         };
         if self.members.is_empty() {
-            self.voice.grtt = Grtt::new(initial, self.segment_time(core), config.grtt_max);
+            self.transmission.grtt = Grtt::new(initial, self.segment_time(core), config.grtt_max);
         }
         self.begin_to_heed(core);
         self.probe.interval = Duration::ZERO;
@@ -226,7 +227,7 @@ impl Sender {
         let config = &core.config.sender;
         let light = core.shared.paths.get(&self.path).and_then(Path::light);
         let light = light.filter(|_| config.grtt_of_path && config.grtt_max >= GRTT_MOST);
-        self.voice.light = light.filter(|light| *light > GRTT_MOST).unwrap_or_default();
+        self.transmission.light = light.filter(|light| *light > GRTT_MOST).unwrap_or_default();
     }
 
     fn want_data(&mut self, core: &mut Core) {
@@ -344,7 +345,7 @@ impl Sender {
             return Turn::More;
         }
         if !self.commands.is_empty() {
-            if !self.commands.emit(core, &mut self.voice, &mut self.base, burst) {
+            if !self.commands.emit(core, &mut self.transmission, &mut self.base, burst) {
                 return Turn::More;
             }
             self.rest(core);
@@ -367,8 +368,8 @@ impl Sender {
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         for object in &mut self.objects {
             if object.has_begun()
-                && (object.emit_info(core, &mut self.voice, burst) == Turn::More
-                    || object.emit_repairs(core, &mut self.voice, burst) == Turn::More)
+                && (object.emit_info(core, &mut self.transmission, burst) == Turn::More
+                    || object.emit_repairs(core, &mut self.transmission, burst) == Turn::More)
             {
                 return Turn::More;
             }
@@ -392,7 +393,7 @@ impl Sender {
 
     fn emit_segments(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         for object in self.objects.iter_mut().filter(|object| !object.is_sent()) {
-            if object.emit_new(core, &mut self.voice, burst) == Turn::More {
+            if object.emit_new(core, &mut self.transmission, burst) == Turn::More {
                 return Turn::More;
             }
             if !object.is_sent() {
@@ -408,9 +409,9 @@ impl Sender {
         let Some(last) = self.objects.back_mut() else { return };
         let path = core.shared.paths.get(&self.path);
         let paced = path.map_or(Duration::ZERO, |path| path.time_of(last.datagram()));
-        let congestion = self.voice.congestion.as_ref();
+        let congestion = self.transmission.congestion.as_ref();
         let each = congestion.map_or(paced, |congestion| congestion.interval()).as_nanos();
-        let tail = self.voice.round().as_nanos().checked_div(each);
+        let tail = self.transmission.round().as_nanos().checked_div(each);
         let tail = tail.filter(|_| core.config.sender.tail_parity).unwrap_or(0);
         last.tail = u64::try_from(tail).unwrap_or(u64::MAX);
     }

@@ -17,12 +17,12 @@ pub(super) struct Io<'a> {
     pub(super) core: &'a mut Core,
     pub(super) config: &'a Config,
     pub(super) rng: &'a mut Rng,
-    pub(super) told: &'a mut Told,
+    pub(super) progress: &'a mut Progress,
 }
 
-/// What a program has to tell.
+/// Progress of a program.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Progress {
     /// The file may cross.
     pub(super) begun: bool,
     /// The client's work is done: octets of the file.

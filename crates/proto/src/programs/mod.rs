@@ -184,7 +184,7 @@ impl Engine for Node {
             Input::Receive(received) => {
                 if let Some(session) = self.sessions.get_mut(&received.path) {
                     session.receive(now, received.bytes, &mut self.core);
-                    session.heard(now, &self.config, &mut self.core);
+                    session.received(now, &self.config, &mut self.core);
                 }
                 received.path
             }
@@ -230,7 +230,7 @@ impl Engine for Node {
         for path in paths {
             let Some(session) = self.sessions.get_mut(&path) else { continue };
             let Some(bytes) = session.take(now, tx.longest()) else { continue };
-            session.heard(now, &self.config, &mut self.core);
+            session.received(now, &self.config, &mut self.core);
             self.last = path;
             tx.push(bytes.len())?.copy_from_slice(&bytes);
             let transmit = tx.transmit(path, now);

@@ -129,7 +129,7 @@ impl Rsync {
                 Act::WriteList => self.write_list(io),
                 Act::ReadList => self.read_list(io)?,
                 Act::WriteFile => {
-                    io.told.begun = true;
+                    io.progress.begun = true;
                     self.write_file(io)
                 }
                 Act::ReadFile => self.read_file(io)?,
@@ -141,8 +141,8 @@ impl Rsync {
             worked = true;
             self.acts.pop_front();
         }
-        if self.is_sender && io.told.done.is_none() {
-            io.told.done = Some(self.crossed);
+        if self.is_sender && io.progress.done.is_none() {
+            io.progress.done = Some(self.crossed);
             worked = true;
         }
         io.conn.exit();
@@ -172,7 +172,7 @@ impl Rsync {
             self.len = len.iter().fold(0, |len, octet| len << 8 | u64::from(*octet));
             self.name = String::from_utf8_lossy(&list[LIST..LIST + name]).into_owned();
             io.files.open_to_write(&named(&self.name)?, true, io.core);
-            io.told.receiving = Some(self.name.clone());
+            io.progress.receiving = Some(self.name.clone());
         }
         Ok(io.files.is_open())
     }
@@ -231,7 +231,7 @@ impl Rsync {
 
     fn install(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
         if io.files.is_installed() {
-            io.told.received = Some((self.name.clone(), self.crossed));
+            io.progress.received = Some((self.name.clone(), self.crossed));
             return Ok(true);
         }
         if !std::mem::replace(&mut self.installing, true) {

@@ -42,7 +42,7 @@ impl Source {
                 SourceState::Accepted
             }
             SourceState::Accepted => {
-                io.told.begun = true;
+                io.progress.begun = true;
                 SourceState::Sending(0)
             }
             SourceState::Sending(mut sent) => {
@@ -61,7 +61,7 @@ impl Source {
             }
             SourceState::Confirmed(sent) => {
                 io.conn.end();
-                io.told.done = Some(sent);
+                io.progress.done = Some(sent);
                 SourceState::Over
             }
             SourceState::Over => return Ok(false),
@@ -106,7 +106,7 @@ impl Sink {
                 let (size, name) = announced(&line).ok_or(Failure::Nonsense("no C line"))?;
                 self.name = name.to_owned();
                 io.files.open_to_write(&named(name)?, false, io.core);
-                io.told.receiving = Some(self.name.clone());
+                io.progress.receiving = Some(self.name.clone());
                 SinkState::Opening(size)
             }
             SinkState::Opening(size) if io.files.is_open() => {
@@ -127,7 +127,7 @@ impl Sink {
                 SinkState::Syncing
             }
             SinkState::Syncing if io.files.is_synced() => {
-                io.told.received = Some((self.name.clone(), io.files.received()));
+                io.progress.received = Some((self.name.clone(), io.files.received()));
                 io.write(vec![0]);
                 SinkState::Over
             }

@@ -4,7 +4,7 @@ use engine::{
     Completion, Effect, EffectError, FileName, PathEffect, PathId, Rng, StreamEffect, Time,
 };
 
-use super::app::{Io, Told};
+use super::app::{Io, Progress};
 use super::config::{Config, Tool, Version};
 use super::conn::Conn;
 use super::core::{Core, Wait};
@@ -44,7 +44,7 @@ pub(super) struct Session {
     conn: Conn,
     app: App,
     files: Files,
-    told: Told,
+    progress: Progress,
     begun: bool,
     /// The stream is there and takes something.
     writable: bool,
@@ -95,7 +95,7 @@ impl Session {
             conn,
             app,
             files,
-            told: Told::default(),
+            progress: Progress::default(),
             begun: false,
             writable: false,
             paused: false,
@@ -109,11 +109,11 @@ impl Session {
         if self.request.is_none() && !self.conn.is_logged_in() {
             core.timers.set((self.path, Wait::Grace), now + config.grace, "LoginGraceTime");
         }
-        self.heard(now, config, core);
+        self.received(now, config, core);
     }
 
     /// Something came or went: nobody is silent.
-    pub(super) fn heard(&mut self, now: Time, config: &Config, core: &mut Core) {
+    pub(super) fn received(&mut self, now: Time, config: &Config, core: &mut Core) {
         core.timers.set((self.path, Wait::Silence), now + config.timeout, "silence");
     }
 
@@ -149,7 +149,8 @@ impl Session {
 
     /// Whether a transfer is under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.request.is_some() || self.told.receiving.is_some() && self.told.received.is_none()
+        self.request.is_some()
+            || self.progress.receiving.is_some() && self.progress.received.is_none()
     }
 
     /// Does what can be done.
@@ -185,8 +186,8 @@ impl Session {
             return Ok(false);
         }
         self.choose(config)?;
-        let Self { conn, files, told, path, .. } = self;
-        let mut io = Io { now, path: *path, conn, files, core, config, rng, told };
+        let Self { conn, files, progress, path, .. } = self;
+        let mut io = Io { now, path: *path, conn, files, core, config, rng, progress };
         match &mut self.app {
             App::None => Ok(false),
             App::SftpClient(app) => app.pump(&mut io),
@@ -220,14 +221,14 @@ impl Session {
     /// Tells the user what there is to tell, and the stream what it is to do.
     fn tell(&mut self, core: &mut Core) {
         if let Some(request) = &self.request
-            && self.told.begun
+            && self.progress.begun
             && !std::mem::replace(&mut self.begun, true)
         {
             core.indicate(Indication::Begun { request: request.id });
         }
         if self.request.is_none()
             && !self.begun
-            && let Some((name, octets)) = &self.told.received
+            && let Some((name, octets)) = &self.progress.received
         {
             self.begun = true;
             let (path, name, octets) = (self.path, name.clone(), *octets);
@@ -252,11 +253,11 @@ impl Session {
     fn end_if_done(&mut self, core: &mut Core) {
         let is_plain = matches!(self.conn, Conn::Plain(_));
         let has_exited = self.conn.has_exited();
-        if let Some(octets) = self.told.done
+        if let Some(octets) = self.progress.done
             && (is_plain || has_exited)
             && let Some(Request { id: request, .. }) = self.request.take()
         {
-            if let Some(latency) = self.told.latency {
+            if let Some(latency) = self.progress.latency {
                 core.indicate(Indication::Echoed { request, latency });
             }
             core.indicate(Indication::Finished { request, octets });
@@ -275,7 +276,7 @@ impl Session {
             self.leave(core);
         } else if has_exited
             && is_plain
-            && self.told.received.is_none()
+            && self.progress.received.is_none()
             && self.files.writing() == 0
         {
             self.leave_unless_syncing(core);
@@ -284,7 +285,7 @@ impl Session {
 
     /// A server whose peer left before the file was whole.
     fn leave_unless_syncing(&mut self, core: &mut Core) {
-        let syncs = matches!(self.app, App::Screen(_)) && self.told.receiving.is_some();
+        let syncs = matches!(self.app, App::Screen(_)) && self.progress.receiving.is_some();
         if !syncs {
             self.fail(Failure::Connection, core);
         }
@@ -308,8 +309,8 @@ impl Session {
         }
         if let Some(Request { id: request, .. }) = self.request.take() {
             core.indicate(Indication::Failed { request, why });
-        } else if let Some(name) = self.told.receiving.take()
-            && self.told.received.is_none()
+        } else if let Some(name) = self.progress.receiving.take()
+            && self.progress.received.is_none()
         {
             core.indicate(Indication::Aborted { path: self.path, name });
         }

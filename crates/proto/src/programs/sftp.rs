@@ -104,10 +104,10 @@ impl Client {
         while let Some(act) = self.acts.front().copied() {
             if act == Act::Write {
                 // There is nothing to write to before the file is open.
-                if !io.told.begun && self.outstanding > 0 {
+                if !io.progress.begun && self.outstanding > 0 {
                     return Ok(worked);
                 }
-                io.told.begun = true;
+                io.progress.begun = true;
                 worked |= self.write_some(io);
                 let (ready, all) = io.files.ready();
                 if !all || ready > 0 || self.outstanding > 0 {
@@ -122,9 +122,9 @@ impl Client {
             self.acts.pop_front();
             worked = true;
         }
-        if self.outstanding == 0 && io.told.done.is_none() {
+        if self.outstanding == 0 && io.progress.done.is_none() {
             io.conn.end();
-            io.told.done = Some(self.offset);
+            io.progress.done = Some(self.offset);
             worked = true;
         }
         Ok(worked)
@@ -219,7 +219,7 @@ impl Server {
                 }
                 self.waits = None;
             } else if let Some((kind, body)) = take_message(&mut self.input, io)? {
-                self.asked(kind, &body, io)?;
+                self.request(kind, &body, io)?;
             } else {
                 break;
             }
@@ -231,7 +231,7 @@ impl Server {
         Ok(worked)
     }
 
-    fn asked(&mut self, kind: u8, body: &[u8], io: &mut Io<'_>) -> Result<(), Failure> {
+    fn request(&mut self, kind: u8, body: &[u8], io: &mut Io<'_>) -> Result<(), Failure> {
         let short = || Failure::Nonsense("a request that is too short");
         let number = |at: usize| {
             let octets = body.get(at..).and_then(|rest| rest.first_chunk().copied());
@@ -267,7 +267,7 @@ impl Server {
                 let name = body.get(8..).and_then(|rest| rest.get(..len)).ok_or_else(short)?;
                 self.name = String::from_utf8_lossy(name).into_owned();
                 io.files.open_to_write(&named(&self.name)?, false, io.core);
-                io.told.receiving = Some(self.name.clone());
+                io.progress.receiving = Some(self.name.clone());
                 self.waits = Some((kind, id));
             }
             kind::WRITE if io.files.is_open() => {
@@ -295,7 +295,7 @@ impl Server {
             // What the system has is written, as far as a program can tell.
             kind::WRITE if io.files.writing() <= io.core.limits.write_buffer => status(id, OK),
             kind::CLOSE if io.files.is_synced() => {
-                io.told.received = Some((self.name.clone(), io.files.received()));
+                io.progress.received = Some((self.name.clone(), io.files.received()));
                 status(id, OK)
             }
             _ => return false,

@@ -116,7 +116,7 @@ pub(super) struct Ssh {
 enum Ending {
     No,
     Wanted,
-    Said,
+    Sent,
 }
 
 impl Ssh {
@@ -348,14 +348,14 @@ impl Ssh {
             return;
         }
         if self.exit == Ending::Wanted {
-            self.exit = Ending::Said;
+            self.exit = Ending::Sent;
             let mut status = vec![0; 4];
             put_string(&mut status, "exit-status");
             status.extend_from_slice(&[0; 5]);
             let close = (n::CLOSE, vec![0; 4]);
             self.say(now, &[(n::EOF, vec![0; 4]), (n::CHANNEL_REQUEST, status), close]);
         } else if self.eof == Ending::Wanted {
-            self.eof = Ending::Said;
+            self.eof = Ending::Sent;
             self.say(now, &[(n::EOF, vec![0; 4])]);
         }
     }

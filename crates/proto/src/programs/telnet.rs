@@ -58,7 +58,7 @@ impl Typist {
         }
         let mut worked = self.hear(io)?;
         if self.line == Some(0) && !self.ended {
-            io.told.begun = true;
+            io.progress.begun = true;
             worked |= self.type_keys(io);
             let (ready, all) = io.files.ready();
             if ready == 0 && all && self.typed.is_empty() {
@@ -68,12 +68,12 @@ impl Typist {
                 worked = true;
             }
         }
-        if self.ended && io.told.done.is_none() && io.conn.has_exited() {
+        if self.ended && io.progress.done.is_none() && io.conn.has_exited() {
             if !self.confirmed {
                 return Err(Failure::Connection);
             }
-            io.told.done = Some(self.times.len() as u64);
-            io.told.latency = Latency::of(std::mem::take(&mut self.times));
+            io.progress.done = Some(self.times.len() as u64);
+            io.progress.latency = Latency::of(std::mem::take(&mut self.times));
             io.conn.exit();
             worked = true;
         }
@@ -83,8 +83,10 @@ impl Typist {
     /// Takes what came back.
     fn hear(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
         let len = io.conn.data().len();
-        let Some(heard) = io.read(len).filter(|heard| !heard.is_empty()) else { return Ok(false) };
-        for octet in heard {
+        let Some(received) = io.read(len).filter(|received| !received.is_empty()) else {
+            return Ok(false);
+        };
+        for octet in received {
             if let Some(left) = self.line.as_mut().filter(|left| **left > 0) {
                 *left -= 1;
                 continue;
@@ -149,7 +151,7 @@ impl Screen {
             let unknown = Failure::Nonsense("an unknown command");
             let name = line.strip_prefix("cat > ").ok_or(unknown)?;
             io.files.open_to_write(&named(name)?, false, io.core);
-            io.told.receiving = Some(name.to_owned());
+            io.progress.receiving = Some(name.to_owned());
             self.name = Some(name.to_owned());
         }
         if !io.files.is_open() {
@@ -180,9 +182,9 @@ impl Screen {
             io.files.end(io.core);
             return Ok(true);
         }
-        if io.files.is_synced() && io.told.received.is_none() {
+        if io.files.is_synced() && io.progress.received.is_none() {
             let name = self.name.clone().unwrap_or_default();
-            io.told.received = Some((name, io.files.received()));
+            io.progress.received = Some((name, io.files.received()));
             // As a shell would be there again.
             io.write(vec![IAC, EOF]);
             io.conn.exit();

@@ -51,8 +51,8 @@ fn shares_of_times_are_those_of_their_order() {
     );
     let many = Latency::of((1..=200).rev().map(ms).collect()).unwrap();
     assert_eq!(many.count, 200);
-    let told = (many.min, many.median, many.p95, many.p99, many.max);
-    assert_eq!(told, (ms(1), ms(100), ms(190), ms(198), ms(200)));
+    let progress = (many.min, many.median, many.p95, many.p99, many.max);
+    assert_eq!(progress, (ms(1), ms(100), ms(190), ms(198), ms(200)));
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn a_client_says_its_version_first_and_waits_then() {
     assert_eq!(node.under_way(), 1);
     node.handle_input(now, Input::Path(PATH, PathEvent::ReadClosed));
     let mut failed = false;
-    while let Some(told) = node.poll_indication() {
-        failed |= matches!(told, Indication::Failed { why: Failure::Login, .. });
+    while let Some(progress) = node.poll_indication() {
+        failed |= matches!(progress, Indication::Failed { why: Failure::Login, .. });
     }
     assert!(failed);
     assert_eq!(node.under_way(), 0);

@@ -30,7 +30,7 @@ struct Run {
     since: Time,
     until: Time,
     /// Questions that were asked before.
-    asked: u64,
+    question: u64,
     /// Whether the allowed rate held one of them back.
     is_held: bool,
 }
@@ -145,7 +145,7 @@ impl Control {
     }
 
     /// A packet with this part of the file left, after so many questions.
-    pub(crate) fn sent(&mut self, at: Time, offset: u64, len: usize, asked: u64) {
+    pub(crate) fn sent(&mut self, at: Time, offset: u64, len: usize, question: u64) {
         let earliest = at - self.credit;
         self.last = Some((self.due().map_or(at, |due| due.max(earliest)), len));
         self.has_sent = true;
@@ -154,7 +154,7 @@ impl Control {
         self.next += 1;
         let end = offset + octets;
         if let Some(run) = self.runs.back_mut()
-            && run.asked == asked
+            && run.question == question
             && run.end == offset
             && run.end - run.start == run.packets * run.len
             && octets <= run.len
@@ -176,7 +176,7 @@ impl Control {
             end,
             since: at,
             until: at,
-            asked,
+            question,
             is_held,
         });
     }
@@ -198,7 +198,7 @@ impl Control {
     fn settle(&mut self, answer: &Answer<'_>) -> Option<u64> {
         let mut arrived = None;
         let mut kept = VecDeque::new();
-        let count = self.runs.partition_point(|run| run.asked < answer.question);
+        let count = self.runs.partition_point(|run| run.question < answer.question);
         for mut run in self.runs.drain(..count) {
             // A packet that is known in part only is not known.
             let known = run.end.min(answer.known_to).saturating_sub(run.start);
@@ -264,14 +264,14 @@ impl Control {
 /// Tells which packets of a run are in holes below `known`; how many octets are.
 fn tell_losses(tfrc: &mut Tfrc, run: &Run, known: u64, holes: &[Hole]) -> u64 {
     let first = holes.partition_point(|hole| hole.last < run.start);
-    let (mut lost, mut told) = (0, run.start);
+    let (mut lost, mut covered) = (0, run.start);
     for hole in &holes[first..] {
-        let (start, end) = (hole.start.max(told), hole.last.saturating_add(1).min(known));
+        let (start, end) = (hole.start.max(covered), hole.last.saturating_add(1).min(known));
         if start >= end {
             break;
         }
         lost += end - start;
-        told = end;
+        covered = end;
         for index in (start - run.start) / run.len..=(end - 1 - run.start) / run.len {
             tfrc.lost(run.number + index, run.left_at(index));
         }
@@ -318,8 +318,8 @@ mod tests {
         let mut control = control();
         for packet in 0..10 {
             // Questions 1 and 2 go with packets 3 and 6.
-            let asked = u64::from(packet > 3) + u64::from(packet > 6);
-            control.sent(millis(packet * 25), packet * 1000, 1000, asked);
+            let question = u64::from(packet > 3) + u64::from(packet > 6);
+            control.sent(millis(packet * 25), packet * 1000, 1000, question);
         }
         assert_eq!(control.runs.len(), 3);
         assert!(control.answered(millis(200), &answer(millis(100), 1, 4000, &[])));

@@ -1,4 +1,4 @@
-//! Streams that a peer is told of only when there is another one for it.
+//! Streams whose peer is answered only once another stream is open for it.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub(super) type Ends = (SocketAddr, SocketAddr);
 
 /// A peer's SYN that waits.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PendingSyn {
     pub(super) ends: Ends,
     /// Over which interface it came.
     pub(super) path: PathId,
@@ -23,7 +23,7 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct Late {
     /// Those that are being opened.
-    asked: BTreeMap<ConnectionId, Asked>,
+    pending: BTreeMap<ConnectionId, PendingSyn>,
     /// Those that are open, whose peers were answered.
     ready: BTreeMap<Ends, ConnectionId>,
     ends: BTreeMap<Ends, ConnectionId>,
@@ -35,7 +35,7 @@ impl Late {
     }
 
     /// Whether a connection is being opened for a peer that asks again.
-    pub(super) fn is_asked(&self, ends: Ends) -> bool {
+    pub(super) fn is_pending(&self, ends: Ends) -> bool {
         self.ends.contains_key(&ends) && !self.ready.contains_key(&ends)
     }
 
@@ -44,23 +44,23 @@ impl Late {
         self.ready.contains_key(&ends)
     }
 
-    pub(super) fn insert(&mut self, connection: ConnectionId, asked: Asked) {
-        self.ends.insert(asked.ends, connection);
-        self.asked.insert(connection, asked);
+    pub(super) fn insert(&mut self, connection: ConnectionId, pending: PendingSyn) {
+        self.ends.insert(pending.ends, connection);
+        self.pending.insert(connection, pending);
     }
 
     /// A connection is open: the peer can be answered.
-    pub(super) fn connected(&mut self, connection: ConnectionId) -> Option<Asked> {
-        let asked = self.asked.remove(&connection)?;
-        self.ready.insert(asked.ends, connection);
-        Some(asked)
+    pub(super) fn connected(&mut self, connection: ConnectionId) -> Option<PendingSyn> {
+        let pending = self.pending.remove(&connection)?;
+        self.ready.insert(pending.ends, connection);
+        Some(pending)
     }
 
     /// A connection is over before anybody had it; its peer, if that was not answered yet.
-    pub(super) fn over(&mut self, connection: ConnectionId) -> Option<Asked> {
+    pub(super) fn over(&mut self, connection: ConnectionId) -> Option<PendingSyn> {
         self.ready.retain(|_, other| *other != connection);
         self.ends.retain(|_, other| *other != connection);
-        self.asked.remove(&connection)
+        self.pending.remove(&connection)
     }
 
     /// The connection that was opened for a peer goes to a stream.
@@ -77,7 +77,7 @@ impl Late {
 
     /// Octets held.
     pub(super) fn memory(&self) -> usize {
-        let syns = self.asked.values().map(|asked| asked.syn.capacity());
-        syns.sum::<usize>() + self.ends.len() * (size_of::<Asked>() + 3 * size_of::<Ends>())
+        let syns = self.pending.values().map(|pending| pending.syn.capacity());
+        syns.sum::<usize>() + self.ends.len() * (size_of::<PendingSyn>() + 3 * size_of::<Ends>())
     }
 }

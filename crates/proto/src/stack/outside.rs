@@ -31,7 +31,7 @@ impl Outside {
     }
 
     /// Whether an event is of one of them, and what is known of it afterwards.
-    pub(super) fn heard(&mut self, path: PathId, event: &PathEvent) -> bool {
+    pub(super) fn path_event(&mut self, path: PathId, event: &PathEvent) -> bool {
         match event {
             PathEvent::Up(PathInfo { kind: PathKind::Stream, ends, .. }) => {
                 self.streams.insert(path, *ends);

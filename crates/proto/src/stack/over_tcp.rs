@@ -11,7 +11,7 @@ use engine::{
     Rng, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
-use super::late::{Asked, Late};
+use super::late::{Late, PendingSyn};
 use super::outside::Outside;
 use super::streams::{Awaited, Owner, Phase, Stream, Streams};
 use crate::tcp::scps::{Bets, Hole};
@@ -43,7 +43,7 @@ pub struct Config {
     /// above connects from the far end of one of these ([`engine::StreamEffect::Connect`]) is then of
     /// the stack, and all others are the driver's: so a proxy stands between the two. The driver's
     /// have numbers below [`Config::DRIVERS`].
-    pub beside: bool,
+    pub has_driver_streams: bool,
     /// How long either side tries on streams that the engine above asks for as best-effort, unless
     /// [`Config::options`] says it of all.
     pub best_effort: Bets,
@@ -68,7 +68,7 @@ impl Default for Config {
             backlog: Backlog::default(),
             acceptance: Acceptance::AtOnce,
             linger: Duration::from_secs(60),
-            beside: false,
+            has_driver_streams: false,
             best_effort: Bets::default(),
             limits: Limits::default(),
         }
@@ -162,7 +162,7 @@ impl<A: Engine> OverTcp<A> {
         let config = Config { linger: config.linger.max(LINGER_MIN), ..config };
         let below = tcp::Stack::new(config.tcp.clone(), Rng::new(rng.next_u64(), "tcp"));
         let named = config.peers.keys().next_back().map_or(0, |path| path.0.saturating_add(1));
-        let first = if config.beside { named.max(Config::DRIVERS.0) } else { named };
+        let first = if config.has_driver_streams { named.max(Config::DRIVERS.0) } else { named };
         let mut this = Self {
             above,
             below,
@@ -284,7 +284,7 @@ impl<A: Engine> OverTcp<A> {
             return self.below.handle_input(now, Input::Receive(receive));
         };
         for packet in receive.datagrams() {
-            if !self.asked_for(now, most, receive.path, packet) {
+            if !self.is_requested(now, most, receive.path, packet) {
                 let packet = Receive { stride: packet.len(), bytes: packet, ..receive };
                 self.below.handle_input(now, Input::Receive(packet));
             }
@@ -293,14 +293,14 @@ impl<A: Engine> OverTcp<A> {
 
     /// Opens a connection in the name of a peer that asks for one. Says whether its packet waits for
     /// that, or was answered.
-    fn asked_for(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
+    fn is_requested(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
         let Some(ends) = self.below.asks(packet) else { return false };
         let (client, server) = ends;
         // This host's own streams are not for others.
         if self.late.is_ready(ends) || self.config.addresses.contains(&server.ip()) {
             return false;
         }
-        if self.late.is_asked(ends) {
+        if self.late.is_pending(ends) {
             return true;
         }
         let taken = self.streams.by_path.len() + 2 * self.late.count();
@@ -310,7 +310,7 @@ impl<A: Engine> OverTcp<A> {
         };
         match connection {
             Ok(connection) => {
-                self.late.insert(connection, Asked { ends, path, syn: packet.to_vec() });
+                self.late.insert(connection, PendingSyn { ends, path, syn: packet.to_vec() });
             }
             Err(_) => {
                 self.statistics.turned_away += 1;
@@ -321,15 +321,15 @@ impl<A: Engine> OverTcp<A> {
     }
 
     /// A connection is open that was opened for a peer: now the peer is answered.
-    fn accept_late(&mut self, now: Time, connection: ConnectionId, asked: &Asked) {
+    fn accept_late(&mut self, now: Time, connection: ConnectionId, pending: &PendingSyn) {
         self.timers.set(connection, now + self.config.linger, UNCLAIMED);
-        let syn = Receive::datagram(asked.path, &asked.syn);
+        let syn = Receive::datagram(pending.path, &pending.syn);
         self.below.handle_input(now, Input::Receive(syn));
     }
 
     fn connected(&mut self, now: Time, connection: ConnectionId) {
-        if let Some(asked) = self.late.connected(connection) {
-            return self.accept_late(now, connection, &asked);
+        if let Some(pending) = self.late.connected(connection) {
+            return self.accept_late(now, connection, &pending);
         }
         let ends = self.below.info(connection).ok().map(|info| (info.local, info.remote));
         let Some((path, stream)) = self.streams.of(connection) else { return };
@@ -426,8 +426,8 @@ impl<A: Engine> OverTcp<A> {
     fn closed(&mut self, now: Time, connection: ConnectionId, reason: CloseReason) {
         self.timers.cancel(connection);
         if self.late.has(connection) {
-            let asked = self.late.over(connection);
-            asked.into_iter().for_each(|asked| self.below.refuse(asked.path, &asked.syn));
+            let pending = self.late.over(connection);
+            pending.into_iter().for_each(|pending| self.below.refuse(pending.path, &pending.syn));
             return;
         }
         self.streams.left.remove(&connection);
@@ -536,8 +536,8 @@ impl<A: Engine> OverTcp<A> {
             self.streams.readable.insert(path);
             return true;
         }
-        if stream.ended && !stream.told_end {
-            stream.told_end = true;
+        if stream.ended && !stream.end_reported {
+            stream.end_reported = true;
             self.streams.readable.insert(path);
             self.tell(now, path, PathEvent::ReadClosed);
         } else if stream.over {
@@ -630,7 +630,9 @@ impl<A: Engine> Engine for OverTcp<A> {
             Input::Receive(Receive { path, .. }) if self.outside.contains(path) => {
                 self.above.handle_input(now, input);
             }
-            Input::Path(path, event) if self.config.beside && self.outside.heard(path, &event) => {
+            Input::Path(path, event)
+                if self.config.has_driver_streams && self.outside.path_event(path, &event) =>
+            {
                 self.above.handle_input(now, Input::Path(path, event));
             }
             Input::Receive(receive) => self.arrive(now, receive),

@@ -34,7 +34,7 @@ pub(super) struct Stream {
     pub(super) shut: bool,
     /// The peer sends nothing behind what waits to be read, and was it told?
     pub(super) ended: bool,
-    pub(super) told_end: bool,
+    pub(super) end_reported: bool,
     /// The connection is over.
     pub(super) over: bool,
 }
@@ -50,7 +50,7 @@ impl Stream {
             paused: false,
             shut: false,
             ended: false,
-            told_end: false,
+            end_reported: false,
             over: false,
         }
     }
@@ -141,8 +141,8 @@ impl Streams {
 
     /// The stream that is being connected for an effect.
     pub(super) fn opening(&self, ticket: Ticket) -> Option<PathId> {
-        let asked = Phase::Opening(Some(ticket));
-        self.by_path.iter().find(|(_, stream)| stream.phase == asked).map(|(path, _)| *path)
+        let pending = Phase::Opening(Some(ticket));
+        self.by_path.iter().find(|(_, stream)| stream.phase == pending).map(|(path, _)| *path)
     }
 
     /// Octets held.

@@ -60,9 +60,9 @@ impl Ends {
     }
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Carried<'a> {
+pub(crate) enum PacketContent<'a> {
     Segment(Arrived<'a>),
     Compressed(ArrivedCompressed<'a>),
     Refused(Refused),
@@ -101,7 +101,7 @@ impl From<wire::DecodeError> for Fault {
 }
 
 /// Reads a packet.
-pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
+pub(crate) fn read(bytes: &[u8]) -> Result<PacketContent<'_>, Fault> {
     let (protocol, traffic_class, source, destination, payload) =
         if bytes.first().is_some_and(|first| first >> 4 == 6) {
             let (ip, payload) = Ipv6::decode(bytes)?;
@@ -115,7 +115,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
             (ip.protocol, ip.traffic_class, source, destination, payload)
         };
     if let Some(report) = too_big((protocol, source, destination), payload)? {
-        return refused(&report).map(Carried::Refused);
+        return refused(&report).map(PacketContent::Refused);
     }
     let pseudo = PseudoHeader::new(source, destination, protocol);
     let ecn = match traffic_class & 3 {
@@ -127,7 +127,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
     if protocol == scps::COMPRESSED_PROTOCOL {
         let packet = Compressed::decode(payload, pseudo)?;
         let (remote, local) = (source, destination);
-        return Ok(Carried::Compressed(ArrivedCompressed { remote, local, ecn, packet }));
+        return Ok(PacketContent::Compressed(ArrivedCompressed { remote, local, ecn, packet }));
     }
     if protocol != tcp::PROTOCOL && protocol != scps::PROTOCOL {
         return Err(Fault::NotTcp);
@@ -137,7 +137,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Carried<'_>, Fault> {
         remote: SocketAddr::new(source, segment.header.source),
         local: SocketAddr::new(destination, segment.header.destination),
     };
-    Ok(Carried::Segment(Arrived { tuple, ecn, carrier: protocol, segment }))
+    Ok(PacketContent::Segment(Arrived { tuple, ecn, carrier: protocol, segment }))
 }
 
 /// The report that a packet is too long, if this is one.
@@ -182,8 +182,8 @@ fn refused(report: &TooBig<'_>) -> Result<Refused, Fault> {
 /// Reads a packet whose header is whole.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
     match read(bytes)? {
-        Carried::Segment(arrived) => Ok(arrived),
-        Carried::Compressed(_) | Carried::Refused(_) => Err(Fault::NotTcp),
+        PacketContent::Segment(arrived) => Ok(arrived),
+        PacketContent::Compressed(_) | PacketContent::Refused(_) => Err(Fault::NotTcp),
     }
 }
 
@@ -209,7 +209,7 @@ impl Flow {
     }
 
     /// The same under another protocol number.
-    pub(crate) fn carried_by(mut self, carrier: u8) -> Self {
+    pub(crate) fn with_carrier(mut self, carrier: u8) -> Self {
         self.pseudo = PseudoHeader::new(self.tuple.local.ip(), self.tuple.remote.ip(), carrier);
         self.carrier = carrier;
         self

@@ -76,7 +76,7 @@ struct Listener {
     options: Options,
     backlog: Backlog,
     half_open: usize,
-    told_full: bool,
+    reported_full: bool,
 }
 
 /// A segment to somebody without a connection.
@@ -320,7 +320,7 @@ impl Stack {
             slot.half_open = false;
             if let Some(listener) = listener.and_then(|id| self.listeners.get_mut(&id)) {
                 listener.half_open = listener.half_open.saturating_sub(1);
-                listener.told_full &= listener.half_open > 0;
+                listener.reported_full &= listener.half_open > 0;
             }
         }
         if events.established {
@@ -360,8 +360,8 @@ impl Stack {
     }
 
     /// The settings of a connection over an interface, for which others were asked for.
-    fn options_over(&self, path: PathId, asked: &Options) -> Options {
-        self.config.interfaces.get(&path).unwrap_or(asked).clone()
+    fn options_over(&self, path: PathId, defaults: &Options) -> Options {
+        self.config.interfaces.get(&path).unwrap_or(defaults).clone()
     }
 
     /// Counts of all connections over an interface that there are and were, summed.

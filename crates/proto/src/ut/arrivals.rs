@@ -11,7 +11,7 @@ use engine::{
 use wire::cfdp::{Body, Direction, Pdu, TransactionId, TransmissionMode};
 
 use super::below::{Arrival, Below};
-use super::{Carried, Owner};
+use super::{LayeredEntity, Owner};
 use crate::bp::layer::Content;
 use crate::cfdp::{self, Keeping, Part};
 
@@ -125,7 +125,7 @@ impl Arrivals {
     }
 }
 
-impl<B: Below> Carried<B> {
+impl<B: Below> LayeredEntity<B> {
     /// Hands up what came, as far as the entity has room; whether there was anything.
     pub(super) fn hand_up(&mut self, now: Time) -> bool {
         if !self.entity.is_restored() {

@@ -58,8 +58,8 @@ pub enum Event {
         /// What.
         arrival: Arrival,
     },
-    /// What was to be carried has arrived, or has left if nobody says more.
-    Carried {
+    /// A unit arrived, or left where the layer reports no more.
+    Delivered {
         /// What.
         unit: Unit,
     },

@@ -8,7 +8,7 @@ use engine::{Deadline, Effect, Engine, Input, PathInfo, PathKind, Rng, Time, Tra
 use wire::bp7::{BundleFlags, BundleId, Eid};
 
 use super::below::{Arrival, Below, Event, Refused, Unit};
-use super::{Carried, Config};
+use super::{Config, LayeredEntity};
 use crate::bp::agent::{Agent, DeliveryId, Indication, RequestError, SendRequest, Version};
 use crate::bp::layer::Content;
 use crate::bp::node::Node;
@@ -67,9 +67,9 @@ impl std::fmt::Debug for BundleLayer {
 }
 
 /// An entity over bundles.
-pub type OverBundles = Carried<BundleLayer>;
+pub type OverBundles = LayeredEntity<BundleLayer>;
 
-impl Carried<BundleLayer> {
+impl LayeredEntity<BundleLayer> {
     /// An entity over `node`, which must be new and has the entity's number. Where the entity's timers are left to it, those end in
     /// the time that bundles live: silence is nothing unusual, and what is asked for again is on its way.
     #[must_use]
@@ -164,8 +164,8 @@ impl BundleLayer {
             }
         }
         let here = self.endpoint(self.entity);
-        while let Some(told) = self.node.poll_indication() {
-            match told {
+        while let Some(indication) = self.node.poll_indication() {
+            match indication {
                 Indication::Delivered { delivery: DeliveryId(number), endpoint, id, payload }
                     if endpoint == here =>
                 {
@@ -181,7 +181,7 @@ impl BundleLayer {
                 }
                 Indication::Forwarded { id, .. } | Indication::CustodyTaken { id, .. } => {
                     if let Some(unit) = self.units.remove(&id) {
-                        self.events.push_back(Event::Carried { unit });
+                        self.events.push_back(Event::Delivered { unit });
                     }
                 }
                 Indication::Deleted { id, .. } => {

@@ -11,7 +11,7 @@ use engine::{
 use wire::ltp::{CancelReason, End, SessionId};
 
 use super::below::{Arrival, Below, Event, Note, Refused, Unit};
-use super::{Carried, Config};
+use super::{Config, LayeredEntity};
 use crate::bp::layer::Content;
 use crate::cfdp;
 use crate::ltp::{self, BlockContent, Finished, Indication, Red};
@@ -55,7 +55,7 @@ pub struct LtpConfig {
 
 /// Another engine.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct EntityPath {
     /// The path to it, if that is known.
     path: Option<PathId>,
     /// Whether that is what the settings say, and not where it was heard.
@@ -71,7 +71,7 @@ pub struct LtpLayer {
     /// PDUs that may be under way to an entity.
     window: usize,
     strangers: usize,
-    ways: BTreeMap<u64, Way>,
+    ways: BTreeMap<u64, EntityPath>,
     /// Paths that are up.
     up: BTreeMap<PathId, PathInfo>,
     /// Paths on which nothing can arrive.
@@ -86,9 +86,9 @@ pub struct LtpLayer {
 }
 
 /// An entity over LTP.
-pub type OverLtp = Carried<LtpLayer>;
+pub type OverLtp = LayeredEntity<LtpLayer>;
 
-impl Carried<LtpLayer> {
+impl LayeredEntity<LtpLayer> {
     /// An entity over LTP. Both have the entity's number. Where the entity's timers are left to it, it waits as long for what has not
     /// come as LTP does.
     #[must_use]
@@ -151,7 +151,7 @@ impl LtpLayer {
         ltp.transport = None;
         ltp.limits.units = ltp.limits.units.max(2 * config.pdu_max).min(BLOCK_MAX);
         ltp.limits.block = BLOCK_MAX as u64;
-        let way = |path: Option<PathId>| Way { path, is_set: path.is_some() };
+        let way = |path: Option<PathId>| EntityPath { path, is_set: path.is_some() };
         let ways = ltp.remotes.iter().map(|(number, remote)| (*number, way(remote.path)));
         Self {
             ways: ways.collect(),
@@ -246,7 +246,7 @@ impl LtpLayer {
 
     /// The entities that are reached by a path.
     fn entities_by(&self, path: PathId) -> impl Iterator<Item = u64> + '_ {
-        let leads = move |way: &Way| way.path.is_none_or(|of| of == path);
+        let leads = move |way: &EntityPath| way.path.is_none_or(|of| of == path);
         self.ways.iter().filter(move |(_, way)| leads(way)).map(|(entity, _)| *entity)
     }
 
@@ -316,7 +316,7 @@ impl LtpLayer {
             }
             self.meet(from);
         }
-        self.heard(from, path);
+        self.learn_path(from, path);
         let arrival = Arrival(self.number());
         self.arrivals.insert(arrival, id);
         let (content, leaves_file) = match content {
@@ -327,11 +327,11 @@ impl LtpLayer {
     }
 
     /// Answers go where an engine was heard last, if the settings do not say where it is.
-    fn heard(&mut self, entity: u64, path: Option<PathId>) {
+    fn learn_path(&mut self, entity: u64, path: Option<PathId>) {
         let Some(way) = self.ways.get_mut(&entity).filter(|way| !way.is_set) else { return };
-        let Some(heard) = path.filter(|path| way.path != Some(*path)) else { return };
-        way.path = Some(heard);
-        self.ltp.set_way(entity, heard);
+        let Some(received) = path.filter(|path| way.path != Some(*path)) else { return };
+        way.path = Some(received);
+        self.ltp.set_way(entity, received);
         self.tell(entity);
     }
 
@@ -347,7 +347,7 @@ impl LtpLayer {
         }
         let Some(unit) = self.units.remove(&finished.id) else { return };
         self.events.push_back(match finished.result {
-            Ok(()) => Event::Carried { unit },
+            Ok(()) => Event::Delivered { unit },
             Err(failure) => {
                 // Silence for as long as the settings allow is not tried a second time.
                 let is_final = failure.cause == Some(ltp::Cause::Silence)
@@ -409,7 +409,7 @@ impl Below for LtpLayer {
     }
 
     fn meet(&mut self, entity: u64) {
-        self.ways.entry(entity).or_insert(Way { path: None, is_set: false });
+        self.ways.entry(entity).or_insert(EntityPath { path: None, is_set: false });
         self.tell(entity);
     }
 

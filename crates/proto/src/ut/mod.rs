@@ -1,6 +1,6 @@
 //! CFDP over layers that are no datagrams: the unitdata transfer (UT) layers of CCSDS 727.0-B-5 §4.1.
 //!
-//! A [`Carried`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has each PDU in a block of
+//! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has each PDU in a block of
 //! [LTP](crate::ltp), [`OverBundles`] in a bundle of a [node](crate::bp::node), [`OverService`] in a bundle of a node that another
 //! program runs. To its driver it is one engine, whose paths are
 //! those of the engine below.
@@ -41,10 +41,10 @@ use self::arrivals::Arrivals;
 use self::sending::Sending;
 use crate::cfdp::{self, Entity, PutRequest, RequestError};
 
-/// What users hear.
+/// Indications to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// The entity tells something.
+    /// Indication of the entity.
     Cfdp(cfdp::Indication),
     /// A PDU of a transaction was not carried, and is not tried again.
     Lost {
@@ -99,7 +99,7 @@ struct Peer {
 }
 
 /// An entity on a layer below it.
-pub struct Carried<B> {
+pub struct LayeredEntity<B> {
     entity: Entity,
     below: B,
     config: Config,
@@ -110,12 +110,12 @@ pub struct Carried<B> {
     tickets: BTreeMap<Ticket, (Owner, Ticket)>,
     next_ticket: u64,
     effects: VecDeque<Effect>,
-    told: VecDeque<Indication>,
+    indications: VecDeque<Indication>,
     statistics: Statistics,
     tx: TxBuf,
 }
 
-impl<B: Below + std::fmt::Debug> std::fmt::Debug for Carried<B> {
+impl<B: Below + std::fmt::Debug> std::fmt::Debug for LayeredEntity<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { entity, below, .. } = self;
         f.debug_struct("Carried")
@@ -125,7 +125,7 @@ impl<B: Below + std::fmt::Debug> std::fmt::Debug for Carried<B> {
     }
 }
 
-impl<B: Below> Carried<B> {
+impl<B: Below> LayeredEntity<B> {
     /// An entity on a layer. Of the entity's settings the paths, rates and copies of repairs are of no account.
     fn new(mut entity: cfdp::Config, config: Config, below: B, rng: Rng) -> Self {
         let mut peers = BTreeMap::new();
@@ -143,7 +143,7 @@ impl<B: Below> Carried<B> {
         }
         let by_path = peers.iter().map(|(number, peer)| (peer.path, *number)).collect();
         let tx = TxBuf::with_limits(1, config.pdu_max);
-        let mut carried = Self {
+        let mut layered = Self {
             entity: Entity::new(entity, rng),
             below,
             config,
@@ -154,15 +154,15 @@ impl<B: Below> Carried<B> {
             tickets: BTreeMap::new(),
             next_ticket: 0,
             effects: VecDeque::new(),
-            told: VecDeque::new(),
+            indications: VecDeque::new(),
             statistics: Statistics::default(),
             tx,
         };
-        for number in carried.config.peers.clone() {
-            carried.below.meet(number);
+        for number in layered.config.peers.clone() {
+            layered.below.meet(number);
         }
-        carried.pump(Time::ZERO);
-        carried
+        layered.pump(Time::ZERO);
+        layered
     }
 
     /// The entity, to look at.
@@ -238,13 +238,13 @@ impl<B: Below> Carried<B> {
             let mut some = self.pass_effects();
             while let Some(event) = self.below.poll_indication() {
                 some = true;
-                self.heard(now, event);
+                self.on_event(now, event);
             }
             some |= self.hand_up(now);
             some |= self.hand_down(now);
-            while let Some(told) = self.entity.poll_indication() {
+            while let Some(indication) = self.entity.poll_indication() {
                 some = true;
-                self.tell(told);
+                self.tell(indication);
             }
             if !some {
                 return;
@@ -280,7 +280,7 @@ impl<B: Below> Carried<B> {
         self.effects.push_back(effect);
     }
 
-    fn heard(&mut self, now: Time, event: Event) {
+    fn on_event(&mut self, now: Time, event: Event) {
         match event {
             Event::Up { entity, info } => {
                 debug_assert!(matches!(info.kind, PathKind::Message { .. }), "it carries PDUs");
@@ -321,9 +321,9 @@ impl<B: Below> Carried<B> {
                 self.arrivals.came(arrival, from, content, leaves_file);
             }
             Event::Gone { arrival } => self.arrivals.forget(arrival),
-            Event::Carried { unit } => self.carried(now, unit),
+            Event::Delivered { unit } => self.delivered(now, unit),
             Event::Room => self.sending.is_room = true,
-            Event::Noted(note) => self.told.push_back(Indication::Noted(note)),
+            Event::Noted(note) => self.indications.push_back(Indication::Noted(note)),
             Event::Failed { unit, is_final, why } => self.failed(now, unit, is_final, why),
         }
     }
@@ -350,7 +350,7 @@ impl<B: Below> Carried<B> {
     }
 }
 
-impl<B: Below> Engine for Carried<B> {
+impl<B: Below> Engine for LayeredEntity<B> {
     type Indication = Indication;
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
@@ -396,7 +396,7 @@ impl<B: Below> Engine for Carried<B> {
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.told.pop_front()
+        self.indications.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

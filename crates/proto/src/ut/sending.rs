@@ -9,7 +9,7 @@ use wire::cfdp::{
 };
 
 use super::below::{Below, Refused, Unit};
-use super::{Carried, Indication};
+use super::{Indication, LayeredEntity};
 use crate::cfdp::{self, Role, TransactionFinished};
 
 /// A PDU on its way.
@@ -64,7 +64,7 @@ fn is_end(pdu: &[u8]) -> bool {
     matches!(decoded, Ok(Body::Eof(eof)) if eof.condition == ConditionCode::NoError)
 }
 
-impl<B: Below> Carried<B> {
+impl<B: Below> LayeredEntity<B> {
     /// Hands down what waits, and what the entity makes, as far as there is room; whether there was anything.
     pub(super) fn hand_down(&mut self, now: Time) -> bool {
         let mut some = self.hand_down_again(now);
@@ -135,7 +135,7 @@ impl<B: Below> Carried<B> {
     }
 
     /// A PDU is where it should be, or has left.
-    pub(super) fn carried(&mut self, now: Time, unit: Unit) {
+    pub(super) fn delivered(&mut self, now: Time, unit: Unit) {
         let Some(flight) = self.sending.flights.remove(&unit) else { return };
         self.gone(now, &flight);
     }
@@ -162,8 +162,8 @@ impl<B: Below> Carried<B> {
         if let Some(id) = flight.id.filter(|id| !self.sending.has(*id))
             && let Some(finished) = self.sending.ends.remove(&id)
         {
-            let told = cfdp::Indication::TransactionFinished(finished);
-            self.told.push_back(Indication::Cfdp(told));
+            let indication = cfdp::Indication::TransactionFinished(finished);
+            self.indications.push_back(Indication::Cfdp(indication));
         }
     }
 
@@ -171,7 +171,7 @@ impl<B: Below> Carried<B> {
     fn lost(&mut self, now: Time, flight: &Flight, why: &'static str) {
         self.statistics.lost += 1;
         if let Some(id) = flight.id {
-            self.told.push_back(Indication::Lost { id, why });
+            self.indications.push_back(Indication::Lost { id, why });
             let is_ours = id.source.0 == self.entity.config().entity;
             if is_ours && !flight.is_acknowledged {
                 if let Some(finished) = self.sending.ends.get_mut(&id) {
@@ -202,8 +202,8 @@ impl<B: Below> Carried<B> {
     }
 
     /// Tells what the entity tells: that a put is over once its PDUs are, too, where nobody said more.
-    pub(super) fn tell(&mut self, told: cfdp::Indication) {
-        match told {
+    pub(super) fn tell(&mut self, indication: cfdp::Indication) {
+        match indication {
             cfdp::Indication::TransactionFinished(finished)
                 if finished.role == Role::Sender
                     && finished.delivery == DeliveryCode::Complete
@@ -212,7 +212,7 @@ impl<B: Below> Carried<B> {
             {
                 self.sending.ends.insert(finished.id, finished);
             }
-            told => self.told.push_back(Indication::Cfdp(told)),
+            indication => self.indications.push_back(Indication::Cfdp(indication)),
         }
     }
 }

@@ -10,14 +10,14 @@ use engine::{Deadline, Effect, Engine, Input, PathInfo, PathKind, Rng, Time, Tra
 
 use super::below::{Arrival, Below, Event, Refused, Unit};
 use super::bundles::fit;
-use super::{Carried, Config};
+use super::{Config, LayeredEntity};
 use crate::bp::layer::Content;
 use crate::cfdp;
 
 /// What is to be done at the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A bundle is to be sent. [`Carried::with_below`] then tells [`ServiceLayer::sent`] or [`ServiceLayer::not_sent`].
+    /// A bundle is to be sent. [`LayeredEntity::with_below`] then tells [`ServiceLayer::sent`] or [`ServiceLayer::not_sent`].
     Send {
         /// What it is called here.
         unit: Unit,
@@ -38,7 +38,7 @@ const ARRIVALS_MAX: usize = 960;
 
 /// Of how many transactions the sources are told again how they ended, when the entity begins anew: as many as the moment of a
 /// crash can have kept from the node, for most of them know.
-const TOLD_AGAIN: usize = 4;
+const FINISHED_RESENDS: usize = 4;
 
 /// A bundle node elsewhere, as an entity uses it.
 #[derive(Debug)]
@@ -59,9 +59,9 @@ pub struct ServiceLayer {
 }
 
 /// An entity that is an application of a bundle node.
-pub type OverService = Carried<ServiceLayer>;
+pub type OverService = LayeredEntity<ServiceLayer>;
 
-impl Carried<ServiceLayer> {
+impl LayeredEntity<ServiceLayer> {
     /// An entity whose node is reached by orders, and which has the entity's number. Timers that are left to the entity fit how
     /// long bundles live, as over a node of its own.
     #[must_use]
@@ -73,7 +73,7 @@ impl Carried<ServiceLayer> {
     ) -> Self {
         let remotes = entity.remotes.values_mut().chain([&mut entity.default_remote]);
         remotes.for_each(|remote| fit(remote, lifetime));
-        entity.told_again = TOLD_AGAIN;
+        entity.told_again = FINISHED_RESENDS;
         let layer = ServiceLayer::new(config.pdu_max, lifetime);
         Self::new(entity, config, layer, Rng::new(rng.next_u64(), "cfdp"))
     }
@@ -145,7 +145,7 @@ impl ServiceLayer {
     /// A bundle is safe in the node's store.
     pub fn sent(&mut self, unit: Unit) {
         if self.units.remove(&unit).is_some() {
-            self.events.push_back(Event::Carried { unit });
+            self.events.push_back(Event::Delivered { unit });
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::cfdp::{self, Entity};
 use proto::ltp;
-use proto::ut::{self, Below, Carried, LtpLayer, OverLtp, ServiceLayer};
+use proto::ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, sent, tell_of_ends, transaction};
@@ -148,7 +148,7 @@ pub trait Layer: Below + std::fmt::Debug {
     const REPLIES: bool;
 
     /// Datagrams of it, or PDUs of the entity, that were sent and received.
-    fn datagrams(entity: &Carried<Self>) -> (u64, u64)
+    fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64)
     where
         Self: Sized;
 }
@@ -156,7 +156,7 @@ pub trait Layer: Below + std::fmt::Debug {
 impl Layer for LtpLayer {
     const REPLIES: bool = true;
 
-    fn datagrams(entity: &Carried<Self>) -> (u64, u64) {
+    fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64) {
         let stats = entity.ltp().stats();
         (stats.sent.total(), stats.received.total())
     }
@@ -165,7 +165,7 @@ impl Layer for LtpLayer {
 impl Layer for ServiceLayer {
     const REPLIES: bool = false;
 
-    fn datagrams(entity: &Carried<Self>) -> (u64, u64) {
+    fn datagrams(entity: &LayeredEntity<Self>) -> (u64, u64) {
         let stats = entity.entity().stats();
         (stats.sent.total(), stats.received.total())
     }
@@ -174,7 +174,7 @@ impl Layer for ServiceLayer {
 /// Transport of a CFDP entity on a layer below it.
 #[derive(Debug)]
 pub struct EntityOver<L: Layer> {
-    entity: Box<Carried<L>>,
+    entity: Box<LayeredEntity<L>>,
 }
 
 /// Transport of a CFDP entity whose PDUs are bundles of a node elsewhere.
@@ -185,18 +185,18 @@ engine_in!(EntityOver<L>, entity, L: Layer);
 impl<L: Layer> EntityOver<L> {
     /// A transport of this entity.
     #[must_use]
-    pub fn new(entity: Carried<L>) -> Self {
+    pub fn new(entity: LayeredEntity<L>) -> Self {
         Self { entity: Box::new(entity) }
     }
 
     /// The entity with its layer.
     #[must_use]
-    pub fn inner(&self) -> &Carried<L> {
+    pub fn inner(&self) -> &LayeredEntity<L> {
         &self.entity
     }
 
     /// The entity with its layer, to change it.
-    pub fn inner_mut(&mut self) -> &mut Carried<L> {
+    pub fn inner_mut(&mut self) -> &mut LayeredEntity<L> {
         &mut self.entity
     }
 

@@ -212,7 +212,7 @@ fn event(indication: norm::Indication) -> Event {
                 ..end
             })
         }
-        norm::Indication::SenderHeard { node, .. } => {
+        norm::Indication::SenderDiscovered { node, .. } => {
             Event::Log(format!("sender {node:08x} is heard"))
         }
         norm::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
@@ -231,7 +231,7 @@ fn event(indication: norm::Indication) -> Event {
         norm::Indication::SessionEnded { .. } => Event::Left,
         norm::Indication::Started { .. }
         | norm::Indication::Info { .. }
-        | norm::Indication::CommandSaid { .. }
+        | norm::Indication::CommandSent { .. }
         | norm::Indication::Question { .. }
         | norm::Indication::Answered { .. }
         | norm::Indication::QuestionOver { .. }

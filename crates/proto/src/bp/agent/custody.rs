@@ -26,8 +26,8 @@ pub(super) type Signals = BTreeMap<(Eid, bool, u8), BTreeSet<u64>>;
 impl Agent {
     /// The number by which custodians may tell that they have a bundle.
     pub(super) fn custody_number_for(&self, number: u64, held: &Held) -> Option<u64> {
-        let is_asked = held.custody.is_some() && self.config.custody.aggregate_after.is_some();
-        is_asked.then_some(number)
+        let is_requested = held.custody.is_some() && self.config.custody.aggregate_after.is_some();
+        is_requested.then_some(number)
     }
 
     /// Takes custody of a bundle that is to go on, if it asks for that and can name this node (RFC 5050 §5.10.1). Who had it
@@ -54,16 +54,16 @@ impl Agent {
         let Some((custodian, custody_number)) = held.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
         self.report_custody(now, number);
-        let told = (custodian, custody_number);
-        self.signal(now, told, &key, total, CustodyReason::NoInformation);
+        let addressee = (custodian, custody_number);
+        self.signal(now, addressee, &key, total, CustodyReason::NoInformation);
     }
 
     /// A bundle came that is here already, or has been: its custodian is told that (RFC 5050 §5.6 step 4).
     pub(super) fn custody_is_known(&mut self, now: Time, held: &Held) {
         if held.head.asks_custody() && self.config.custody.accept {
-            let told = (held.head.custodian().clone(), held.head.custody_number());
+            let addressee = (held.head.custodian().clone(), held.head.custody_number());
             let reason = CustodyReason::RedundantReception;
-            self.signal(now, told, &held.key(), held.head.lifetime_ms(), reason);
+            self.signal(now, addressee, &held.key(), held.head.lifetime_ms(), reason);
         }
     }
 
@@ -83,8 +83,8 @@ impl Agent {
         if let (Some(custody_number), Some(after)) =
             (custody_number, self.config.custody.aggregate_after)
         {
-            let told = (custodian, succeeded, reason.code());
-            let numbers = self.signals.entry(told).or_default();
+            let signal_kind = (custodian, succeeded, reason.code());
+            let numbers = self.signals.entry(signal_kind).or_default();
             numbers.insert(custody_number);
             let is_full = numbers.len() >= AGGREGATE_MAX;
             if is_full {
@@ -137,7 +137,7 @@ impl Agent {
         let key = Key { version: Version::Six, source, creation, fragment };
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
         if let Some(&number) = self.by_key.get(&key) {
-            self.custody_told(number, None, has_it, from);
+            self.custody_reported(number, None, has_it, from);
             return;
         }
         // It may be a part of what is here whole, or of a longer part.
@@ -153,7 +153,7 @@ impl Agent {
         };
         let numbers: Vec<_> = parts.filter_map(|(of, n)| Some((*n, holds(of)?))).collect();
         for (number, start) in numbers {
-            self.custody_told(number, Some((offset - start, end - start)), has_it, from);
+            self.custody_reported(number, Some((offset - start, end - start)), has_it, from);
         }
     }
 
@@ -167,12 +167,18 @@ impl Agent {
             let numbers: Vec<u64> =
                 self.bundles.range(start..at).map(|(number, _)| *number).collect();
             for number in numbers {
-                self.custody_told(number, None, has_it, from);
+                self.custody_reported(number, None, has_it, from);
             }
         }
     }
 
-    fn custody_told(&mut self, number: u64, part: Option<(u64, u64)>, has_it: bool, from: &Eid) {
+    fn custody_reported(
+        &mut self,
+        number: u64,
+        part: Option<(u64, u64)>,
+        has_it: bool,
+        from: &Eid,
+    ) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let len = held.payload.len();
         let Some(custody) = &mut held.custody else { return };

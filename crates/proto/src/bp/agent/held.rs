@@ -192,11 +192,11 @@ pub(super) fn ages(
     bounds: &Bounds,
 ) -> (u64, Time) {
     let made_ms = head.creation().time_ms;
-    let said = head.age_ms(bounds);
+    let age = head.age_ms(bounds);
     let by_clock =
         clock.dtn_time(now).filter(|_| made_ms > 0).map(|now_ms| now_ms.saturating_sub(made_ms));
-    let age_ms = by_clock.or(said).unwrap_or(0);
+    let age_ms = by_clock.or(age).unwrap_or(0);
     let lifetime_ms = head.lifetime_ms().min(lifetime_max_ms);
     let left = super::config::millis(lifetime_ms.saturating_sub(age_ms));
-    (said.unwrap_or(age_ms), now + left)
+    (age.unwrap_or(age_ms), now + left)
 }

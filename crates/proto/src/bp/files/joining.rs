@@ -169,7 +169,11 @@ impl Files {
     fn drop_part(&mut self, now: Time, id: PartId) {
         let Some(part) = self.take_part(now, id) else { return };
         let result = Err(Failure::Contradiction);
-        self.told.push_back(Indication::Received { from: part.from, name: String::new(), result });
+        self.indications.push_back(Indication::Received {
+            from: part.from,
+            name: String::new(),
+            result,
+        });
     }
 
     /// The agent needs a bundle no longer.
@@ -342,7 +346,7 @@ impl Files {
             self.take_part(now, place.part);
         }
         let Joining { from, name, .. } = joining;
-        self.told.push_back(Indication::Received { from, name, result });
+        self.indications.push_back(Indication::Received { from, name, result });
     }
 
     /// Removes a working file.

@@ -21,7 +21,7 @@ use wire::bp7::{BundleId, Eid};
 
 use self::joining::{File, Joining, Part, PartId};
 use self::sending::Sending;
-use super::agent::{Agent, Indication as Told, RequestError, Version};
+use super::agent::{Agent, Indication as AgentIndication, RequestError, Version};
 use super::layer::Content;
 use super::node::Node;
 
@@ -150,7 +150,7 @@ pub enum Indication {
         result: Result<(), Failure>,
     },
     /// The agent tells of something else.
-    Bundles(Told),
+    Bundles(AgentIndication),
 }
 
 /// What an effect was for.
@@ -187,7 +187,7 @@ pub struct Files {
     uses: BTreeMap<Ticket, Use>,
     next: u64,
     effects: VecDeque<Effect>,
-    told: VecDeque<Indication>,
+    indications: VecDeque<Indication>,
     timers: Timers<Alarm>,
 }
 
@@ -216,7 +216,7 @@ impl Files {
             uses: BTreeMap::new(),
             next: 0,
             effects: VecDeque::new(),
-            told: VecDeque::new(),
+            indications: VecDeque::new(),
             timers: Timers::new(),
         }
     }
@@ -280,30 +280,30 @@ impl Files {
 
     /// Takes what the agent has to say.
     fn listen(&mut self, now: Time) {
-        while let Some(told) = self.node.poll_indication() {
-            match &told {
-                Told::Delivered { delivery, endpoint, id, payload }
+        while let Some(indication) = self.node.poll_indication() {
+            match &indication {
+                AgentIndication::Delivered { delivery, endpoint, id, payload }
                     if *endpoint == self.config.endpoint =>
                 {
                     let (delivery, from) = (*delivery, id.source.node());
                     self.delivered(now, delivery, id.clone(), from, payload.clone());
                     continue;
                 }
-                Told::Forwarded { id, .. } => self.forwarded(now, id),
-                Told::Deleted { id, .. } => {
+                AgentIndication::Forwarded { id, .. } => self.forwarded(now, id),
+                AgentIndication::Deleted { id, .. } => {
                     self.deleted(now, id);
                     self.lost(id);
                 }
-                Told::Report { report, .. } => self.reported(report),
-                Told::Delivered { .. }
-                | Told::Stored { .. }
-                | Told::Up { .. }
-                | Told::Down { .. }
-                | Told::CustodyTaken { .. }
-                | Told::LimitReached(_)
-                | Told::StoreFailed(_) => {}
+                AgentIndication::Report { report, .. } => self.reported(report),
+                AgentIndication::Delivered { .. }
+                | AgentIndication::Stored { .. }
+                | AgentIndication::Up { .. }
+                | AgentIndication::Down { .. }
+                | AgentIndication::CustodyTaken { .. }
+                | AgentIndication::LimitReached(_)
+                | AgentIndication::StoreFailed(_) => {}
             }
-            self.told.push_back(Indication::Bundles(told));
+            self.indications.push_back(Indication::Bundles(indication));
         }
     }
 
@@ -348,7 +348,7 @@ impl Engine for Files {
     }
 
     fn poll_indication(&mut self) -> Option<Indication> {
-        self.told.pop_front()
+        self.indications.pop_front()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {

@@ -315,7 +315,7 @@ impl Files {
             self.remove(working);
         }
         self.bundles.retain(|_, of| *of != id);
-        self.told.push_back(Indication::Sent {
+        self.indications.push_back(Indication::Sent {
             file: id,
             name: sending.name,
             is_reported: self.config.reports && result.is_ok(),

@@ -68,8 +68,8 @@ impl Ltpcl {
         let Limits { window, strangers, .. } = config.limits;
         let (patience, bundle_max) = (config.patience, config.ltp.limits.block);
         let bounds = Bounds { patience, window, bundle_max, strangers };
-        let told_of = config.peers.iter().map(|(id, peer)| (*id, peer.engine));
-        let neighbours = Neighbours::new(bounds, told_of);
+        let configured = config.peers.iter().map(|(id, peer)| (*id, peer.engine));
+        let neighbours = Neighbours::new(bounds, configured);
         for peer in config.peers.values() {
             let known = config.ltp.remotes.get(&peer.engine);
             let mut remote = known.unwrap_or(&config.ltp.default_remote).clone();

@@ -10,7 +10,7 @@ mod tests;
 use bytes::Bytes;
 use engine::{Rng, Ticket, Time};
 
-use super::filecl::{self, Arriving, Bundle, FileCl, FileEngine, Heard};
+use super::filecl::{self, Arriving, Bundle, FileCl, FileEngine, Meaning};
 use super::layer::Outcome;
 use crate::norm::{self, Content, Finished, Indication, ObjectId, Report, SendRequest};
 
@@ -52,14 +52,14 @@ impl FileEngine for norm::Node {
         Self::memory(self)
     }
 
-    fn heard(indication: Indication) -> Heard<ObjectId> {
+    fn meaning(indication: Indication) -> Meaning<ObjectId> {
         match indication {
             Indication::Finished(finished) if finished.is_sender => {
-                Heard::Sent(finished.id, outcome(&finished))
+                Meaning::Sent(finished.id, outcome(&finished))
             }
             // Octets that are no file are acknowledged before an agent could have them.
-            Indication::Finished(finished) if finished.data.is_some() => Heard::NoBundle,
-            Indication::Finished(finished) => Heard::Over(finished.id),
+            Indication::Finished(finished) if finished.data.is_some() => Meaning::NoBundle,
+            Indication::Finished(finished) => Meaning::Over(finished.id),
             Indication::Started { .. }
             | Indication::Receiving { .. }
             | Indication::Stream { .. }
@@ -67,15 +67,15 @@ impl FileEngine for norm::Node {
             | Indication::Writable { .. }
             | Indication::Flushed { .. }
             | Indication::Info { .. }
-            | Indication::SenderHeard { .. }
+            | Indication::SenderDiscovered { .. }
             | Indication::Command { .. }
-            | Indication::CommandSaid { .. }
+            | Indication::CommandSent { .. }
             | Indication::Question { .. }
             | Indication::Answered { .. }
             | Indication::QuestionOver { .. }
             | Indication::SenderEnded { .. }
             | Indication::SessionEnded { .. }
-            | Indication::LimitReached(_) => Heard::Nothing,
+            | Indication::LimitReached(_) => Meaning::Nothing,
         }
     }
 }

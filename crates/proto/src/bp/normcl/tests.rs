@@ -165,9 +165,9 @@ fn senders_of_one_number_are_told_apart_by_their_paths() {
             "{:?}",
             came.iter().map(|(link, it)| (link, it.len())).collect::<Vec<_>>()
         );
-        let mut heard = confirmed(&hub);
-        heard.sort_unstable();
-        assert_eq!(heard, [0, 1]);
+        let mut meaning = confirmed(&hub);
+        meaning.sort_unstable();
+        assert_eq!(meaning, [0, 1]);
         hub.events.clear();
         hub.said.clear();
     }

@@ -8,7 +8,7 @@ mod tests;
 use engine::{Rng, Ticket, Time};
 use wire::saratoga::StatusCode;
 
-use super::filecl::{self, Arriving, Bundle, FileCl, FileEngine, Heard};
+use super::filecl::{self, Arriving, Bundle, FileCl, FileEngine, Meaning};
 use super::layer::{Outcome, Refusal};
 use crate::saratoga::{self, Finished, Indication, Put, PutRequest, Report, Role, SessionId};
 
@@ -54,18 +54,18 @@ impl FileEngine for saratoga::Node {
         Self::memory(self)
     }
 
-    fn heard(indication: Indication) -> Heard<SessionId> {
+    fn meaning(indication: Indication) -> Meaning<SessionId> {
         match indication {
             Indication::Finished(finished) if finished.id.role == Role::Sender => {
-                Heard::Sent(finished.id, outcome(&finished))
+                Meaning::Sent(finished.id, outcome(&finished))
             }
-            Indication::Finished(finished) => Heard::Over(finished.id),
+            Indication::Finished(finished) => Meaning::Over(finished.id),
             Indication::Restored { .. }
             | Indication::Started { .. }
             | Indication::Receiving { .. }
             | Indication::Listing { .. }
             | Indication::Beacon { .. }
-            | Indication::LimitReached(_) => Heard::Nothing,
+            | Indication::LimitReached(_) => Meaning::Nothing,
         }
     }
 }

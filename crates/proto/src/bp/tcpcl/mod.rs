@@ -192,14 +192,14 @@ impl Tcpcl {
             self.paths.remove(&session.link);
             if let Some(coming) = session.incoming.coming.filter(|coming| !coming.is_unwanted) {
                 let (link, transfer) = (session.link, coming.id);
-                let keep = session.voice.reactive && coming.received > 0;
+                let keep = session.agreement.reactive && coming.received > 0;
                 self.events.push_back(Event::Broken { link, transfer, keep });
             }
             for sending in session.sending {
                 self.leave(&sending);
                 if !sending.is_dropped {
                     let acknowledged =
-                        if session.voice.reactive { sending.acknowledged } else { 0 };
+                        if session.agreement.reactive { sending.acknowledged } else { 0 };
                     let outcome = Outcome::Failed { acknowledged };
                     self.tell_sent(session.link, sending.tag, outcome);
                 }
@@ -247,7 +247,7 @@ impl Tcpcl {
         let open = |session: &&mut Session| {
             let is_open = session.phase == Phase::Established && session.ends == (false, false);
             // MTCP and STCP go one way.
-            is_open && (session.is_active || !session.voice.is_framed())
+            is_open && (session.is_active || !session.agreement.is_framed())
         };
         let Some(session) = session.filter(open) else {
             self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
@@ -284,7 +284,7 @@ impl Tcpcl {
         if !session.ends.0 {
             let is_reply = session.ends.1;
             session.ends.0 = true;
-            match session.voice.protocol {
+            match session.agreement.protocol {
                 Protocol::Tcpcl4 => session.say(&Message::Terminate { is_reply, reason }),
                 // The last word is said at the end, and not answered.
                 Protocol::Tcpcl3(_) | Protocol::Framed(_) => {
@@ -322,7 +322,7 @@ impl Tcpcl {
             && session.answers.is_empty()
             && session.incoming.coming.is_none_or(|coming| coming.is_unwanted);
         if session.ends == (true, true) && quiet && !session.is_over {
-            if matches!(session.voice.protocol, Protocol::Tcpcl3(_)) {
+            if matches!(session.agreement.protocol, Protocol::Tcpcl3(_)) {
                 let reason = session.end_reason;
                 session.say(&Message::Terminate { is_reply: false, reason });
             }
@@ -363,8 +363,8 @@ impl Tcpcl {
         session.silence.last_sent = now;
         let node: Option<Eid> = init.node_id.parse().ok();
         let node = node.filter(|node| !node.is_none());
-        let said = init.node_id;
-        let is_authenticated = node.is_some() && session.tls.names_itself(said);
+        let named = init.node_id;
+        let is_authenticated = node.is_some() && session.tls.names_itself(named);
         let bundle_max = init.transfer_mru;
         let window_octets = self.config.limits.window_octets;
         let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_octets };
@@ -405,7 +405,7 @@ impl Tcpcl {
         let due = (session.silence.last_sent + interval).max(now);
         let silent = (session.silence.last_received + 2 * interval).max(now);
         self.timers.set(Alarm::Keepalive(path), due, "a sign of life");
-        if !session.voice.is_framed() {
+        if !session.agreement.is_framed() {
             self.timers.set(Alarm::Silence(path), silent, "a silent peer");
         }
     }
@@ -450,7 +450,7 @@ impl Tcpcl {
         }
         let most = most.min(session.segment_mru).max(1);
         let window = self.config.limits.unacknowledged;
-        let mut room = if window == u64::MAX || !session.voice.acks {
+        let mut room = if window == u64::MAX || !session.agreement.acks {
             u64::MAX
         } else {
             window.saturating_sub(session.unacknowledged())
@@ -458,7 +458,7 @@ impl Tcpcl {
         for sending in &mut session.sending {
             while session.out.waiting() < OUT && room > 0 {
                 let before = sending.sent;
-                if !sending.next_segment(most.min(room), session.voice, &mut session.out) {
+                if !sending.next_segment(most.min(room), session.agreement, &mut session.out) {
                     break;
                 }
                 room -= sending.sent - before;
@@ -608,7 +608,7 @@ impl Engine for Tcpcl {
             }
             session.out.fill(tx.push(len)?);
             session.silence.last_sent = now;
-            if !session.voice.acks {
+            if !session.agreement.acks {
                 self.left(path);
             }
             return tx.transmit(path, now);

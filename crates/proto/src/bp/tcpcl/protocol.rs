@@ -46,21 +46,21 @@ impl Default for Version3 {
     }
 }
 
-/// How a session is spoken, as both sides agreed.
+/// Protocol of a session, as both sides agreed on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Voice {
+pub(super) struct Agreement {
     pub(super) protocol: Protocol,
     /// Segments are acknowledged.
     pub(super) acks: bool,
     /// Bundles can be refused.
     pub(super) refusals: bool,
-    /// What was acknowledged of a bundle is kept when the stream breaks.
+    /// The acknowledged part of a bundle is kept when the stream breaks.
     pub(super) reactive: bool,
-    /// The peer is told how long bundles are.
+    /// Lengths of bundles are announced to the peer.
     pub(super) lengths: bool,
 }
 
-impl Voice {
+impl Agreement {
     /// Before anything is agreed.
     pub(super) const fn new(protocol: Protocol) -> Self {
         let has_acks = matches!(protocol, Protocol::Tcpcl4);
@@ -112,8 +112,9 @@ impl Voice {
         let octets = |message: Three| message.to_vec().expect("all reasons are known ones");
         match *message {
             Message::Segment(Segment { flags, extensions, length, .. }) => {
-                let said = extensions.transfer_length().filter(|_| self.lengths);
-                let mut out = said.map_or_else(Vec::new, |length| octets(Three::Length { length }));
+                let announced = extensions.transfer_length().filter(|_| self.lengths);
+                let mut out =
+                    announced.map_or_else(Vec::new, |length| octets(Three::Length { length }));
                 let SegmentFlags { start, end } = flags;
                 out.extend(octets(Three::Segment { start, end, length }));
                 Some(out)
@@ -149,9 +150,9 @@ impl Voice {
     }
 }
 
-/// What was read from the beginning of a stream.
+/// Item read from a stream.
 #[derive(Debug)]
-pub(super) enum Heard<'a> {
+pub(super) enum Received<'a> {
     /// A message of version 4, or what is the same.
     Message(Message<'a>),
     /// The next bundle has so many octets.
@@ -165,15 +166,15 @@ pub(super) fn read<'a>(
     session: &mut Session,
     octets: &'a [u8],
     bounds: &Bounds,
-) -> Result<Option<(Heard<'a>, usize)>, DecodeError> {
-    match session.voice.protocol {
+) -> Result<Option<(Received<'a>, usize)>, DecodeError> {
+    match session.agreement.protocol {
         Protocol::Tcpcl4 => {
             let read = Message::decode(octets, bounds)?;
-            Ok(read.map(|(message, len)| (Heard::Message(message), len)))
+            Ok(read.map(|(message, len)| (Received::Message(message), len)))
         }
         Protocol::Tcpcl3(_) => {
             let read = tcpcl3::Message::decode(octets)?;
-            Ok(read.map(|(message, len)| (heard_3(session, message), len)))
+            Ok(read.map(|(message, len)| (received_3(session, message), len)))
         }
         Protocol::Framed(framing) => {
             let read = framing.decode(octets)?;
@@ -183,7 +184,7 @@ pub(super) fn read<'a>(
                     0 => Message::Keepalive,
                     _ => segment(session, flags, length),
                 };
-                (Heard::Message(message), len)
+                (Received::Message(message), len)
             }))
         }
     }
@@ -198,7 +199,7 @@ fn segment<'a>(session: &mut Session, flags: SegmentFlags, length: u64) -> Messa
 
 /// A message of version 3, as it is in version 4. What it is an answer to has no number: it is the first bundle that was begun and is not answered
 /// for (RFC 7242 §5.3 and §5.4).
-fn heard_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Heard<'a> {
+fn received_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Received<'a> {
     let first = session.sending.iter().find(|sending| sending.sent > 0 || sending.is_out);
     let message = match message {
         tcpcl3::Message::Segment { start, end, length } => {
@@ -221,9 +222,9 @@ fn heard_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Heard<'a> {
             Message::Refuse { reason, transfer }
         }
         tcpcl3::Message::Keepalive => Message::Keepalive,
-        tcpcl3::Message::Shutdown { reconnect_s, .. } => return Heard::Shutdown(reconnect_s),
-        tcpcl3::Message::Length { length } => return Heard::Length(length),
+        tcpcl3::Message::Shutdown { reconnect_s, .. } => return Received::Shutdown(reconnect_s),
+        tcpcl3::Message::Length { length } => return Received::Length(length),
         tcpcl3::Message::Unknown { first } => Message::Unknown { kind: first },
     };
-    Heard::Message(message)
+    Received::Message(message)
 }

@@ -12,7 +12,7 @@ use wire::tcpcl4::{
 };
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
-use super::protocol::{self, Heard, Protocol, Version3};
+use super::protocol::{self, Protocol, Received, Version3};
 use super::session::{Answer, Coming, Phase, reason, refusal};
 use super::{Proof, Tcpcl, Tls};
 
@@ -90,7 +90,7 @@ impl Tcpcl {
                 session.is_paused = true;
                 self.effects.push_back(PathEffect::PauseRead { path }.into());
             }
-        } else if session.voice.acks && !session.voice.refusals {
+        } else if session.agreement.acks && !session.agreement.refusals {
             // It could not be refused, so it is acknowledged and thrown away.
             session.answers.push_back(Answer::Ack { flags, transfer, length });
             session.answer();
@@ -104,7 +104,7 @@ impl Tcpcl {
         let bounds = self.config.limits.messages;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         if session.phase == Phase::Contact {
-            return match session.voice.protocol {
+            return match session.agreement.protocol {
                 Protocol::Tcpcl4 => self.contact_header(path, octets),
                 Protocol::Tcpcl3(ours) => self.contact_header_3(now, path, ours, octets),
                 Protocol::Framed(_) => false,
@@ -125,15 +125,15 @@ impl Tcpcl {
             &gathered
         };
         match protocol::read(session, input, &bounds) {
-            Ok(Some((heard, len))) => {
+            Ok(Some((received, len))) => {
                 *octets = &octets[len - had..];
-                match heard {
-                    Heard::Message(message) => self.told(now, path, &message, input[0]),
-                    Heard::Length(length) => {
+                match received {
+                    Received::Message(message) => self.handle(now, path, &message, input[0]),
+                    Received::Length(length) => {
                         session.incoming.next_length = Some(length);
                         true
                     }
-                    Heard::Shutdown(reconnect_s) => {
+                    Received::Shutdown(reconnect_s) => {
                         self.shut_down(path, reconnect_s);
                         false
                     }
@@ -218,7 +218,7 @@ impl Tcpcl {
             }
         };
         *octets = &octets[len - had..];
-        session.voice.agree(ours, header.flags);
+        session.agreement.agree(ours, header.flags);
         let init = SessionInit {
             keepalive_s: header.keepalive_s,
             segment_mru: u64::MAX,
@@ -246,8 +246,8 @@ impl Tcpcl {
             Some(seconds) => {
                 let (_, longest) = self.config.reconnect;
                 if let Some(wanted) = self.wanted.get_mut(&link) {
-                    let said = Duration::from_secs(seconds).min(longest);
-                    wanted.pause = wanted.pause.max(said);
+                    let named = Duration::from_secs(seconds).min(longest);
+                    wanted.pause = wanted.pause.max(named);
                 }
             }
         }
@@ -282,7 +282,7 @@ impl Tcpcl {
     }
 
     /// Takes a message; whether what follows can be read.
-    fn told(&mut self, now: Time, path: PathId, message: &Message<'_>, first: u8) -> bool {
+    fn handle(&mut self, now: Time, path: PathId, message: &Message<'_>, first: u8) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         match (session.phase, message) {
             (Phase::Init, Message::Init(init)) => return self.init_came(now, path, init),
@@ -349,13 +349,13 @@ impl Tcpcl {
     }
 
     /// Whether a peer is the node that it says it is, as far as that must be proved.
-    fn has_proved(&self, path: PathId, said: &str) -> bool {
+    fn has_proved(&self, path: PathId, named: &str) -> bool {
         let Some(session) = self.sessions.get(&path) else { return false };
         match &self.config.proof {
             Proof::Node(wanted) if session.tls.names.is_some() => {
                 let is_wanted =
-                    |node: &Eid| said.parse::<Eid>().is_ok_and(|said| said.node() == *node);
-                session.tls.names_itself(said) && wanted.get(&session.link).is_none_or(is_wanted)
+                    |node: &Eid| named.parse::<Eid>().is_ok_and(|named| named.node() == *node);
+                session.tls.names_itself(named) && wanted.get(&session.link).is_none_or(is_wanted)
             }
             // Where streams must be secured, they are.
             Proof::Node(_) | Proof::Authority => true,
@@ -366,7 +366,7 @@ impl Tcpcl {
         let Segment { flags, transfer, extensions, length } = *segment;
         let most = self.config.transfer_mru;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
-        let mru = match session.voice.protocol {
+        let mru = match session.agreement.protocol {
             Protocol::Tcpcl4 => self.config.segment_mru,
             // A peer could not be told of one; what comes is handed on in pieces all the same.
             Protocol::Tcpcl3(_) | Protocol::Framed(_) => u64::MAX,
@@ -384,8 +384,8 @@ impl Tcpcl {
         if flags.start {
             let id = TransferId(self.next_transfer);
             self.next_transfer += 1;
-            let said = extensions.transfer_length().or(session.incoming.next_length.take());
-            let octets = said.or(flags.end.then_some(length));
+            let named = extensions.transfer_length().or(session.incoming.next_length.take());
+            let octets = named.or(flags.end.then_some(length));
             let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
             let refused = if unknown {
                 Some(RefuseReason::ExtensionFailure)
@@ -397,8 +397,8 @@ impl Tcpcl {
                 None
             };
             let is_unwanted = refused.is_some();
-            let voice = session.voice;
-            if is_unwanted && voice.acks && !voice.refusals {
+            let agreement = session.agreement;
+            if is_unwanted && agreement.acks && !agreement.refusals {
                 self.fault(path, "a bundle that is not wanted, from a peer that cannot be told so");
                 return false;
             }
@@ -479,13 +479,13 @@ impl Tcpcl {
         let why = match why {
             // What cannot be refused and must not be acknowledged is not answered: the session ends, and the peer tries again.
             Some(Refusal::NoResources | Refusal::Retransmit)
-                if session.voice.acks && !session.voice.refusals =>
+                if session.agreement.acks && !session.agreement.refusals =>
             {
                 session.is_over = true;
                 self.ready.insert(path);
                 return;
             }
-            Some(Refusal::Completed | Refusal::NotAcceptable) if !session.voice.refusals => {
+            Some(Refusal::Completed | Refusal::NotAcceptable) if !session.agreement.refusals => {
                 session.drop_coming(id);
                 None
             }

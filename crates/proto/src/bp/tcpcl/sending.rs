@@ -5,7 +5,7 @@ use wire::tcpcl4::{Extension, Extensions, Message, Segment, SegmentFlags};
 use super::super::layer::{Outgoing, Tag};
 use super::super::source::Source;
 use super::out::Out;
-use super::protocol::Voice;
+use super::protocol::Agreement;
 
 /// A bundle on its way.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Sending {
     }
 
     /// Puts the next segment, of `most` octets of data, behind what is to be sent; whether there was one.
-    pub(super) fn next_segment(&mut self, most: u64, voice: Voice, out: &mut Out) -> bool {
+    pub(super) fn next_segment(&mut self, most: u64, agreement: Agreement, out: &mut Out) -> bool {
         if self.is_out || self.is_dropped {
             return false;
         }
@@ -56,9 +56,9 @@ impl Sending {
         }
         let flags = SegmentFlags { start: self.sent == 0, end: self.sent + data == self.len };
         // Where a bundle is one segment, its length is that of the bundle, and more data of it follows.
-        let length = if voice.is_framed() { self.len } else { data };
-        if flags.start || !voice.is_framed() {
-            self.say_segment(flags, length, voice, out);
+        let length = if agreement.is_framed() { self.len } else { data };
+        if flags.start || !agreement.is_framed() {
+            self.say_segment(flags, length, agreement, out);
         }
         self.source.take(data, |octets| out.push(octets));
         self.sent += data;
@@ -67,14 +67,14 @@ impl Sending {
         true
     }
 
-    fn say_segment(&self, flags: SegmentFlags, length: u64, voice: Voice, out: &mut Out) {
+    fn say_segment(&self, flags: SegmentFlags, length: u64, agreement: Agreement, out: &mut Out) {
         // A bundle that is one segment says its length by that.
         let octets = self.len.to_be_bytes();
         let items = [Extension::transfer_length(&octets)];
         let extensions =
             if flags.start && !flags.end { Extensions::new(&items) } else { Extensions::NONE };
         let segment = Segment { flags, transfer: self.transfer, extensions, length };
-        if let Some(octets) = voice.write(&Message::Segment(segment)) {
+        if let Some(octets) = agreement.write(&Message::Segment(segment)) {
             out.push(octets.into());
         }
     }

@@ -8,7 +8,7 @@ use wire::tcpcl4::{Message, RefuseReason, SegmentFlags, TermReason};
 
 use super::super::layer::{LinkId, Neighbour, Refusal, TransferId};
 use super::out::Out;
-use super::protocol::{Protocol, Voice};
+use super::protocol::{Agreement, Protocol};
 use super::sending::Sending;
 
 /// How far a session is.
@@ -101,7 +101,7 @@ pub(super) struct Session {
     pub(super) link: LinkId,
     pub(super) is_active: bool,
     pub(super) phase: Phase,
-    pub(super) voice: Voice,
+    pub(super) agreement: Agreement,
     pub(super) tls: Security,
     /// The peer, as the agent knows it.
     pub(super) neighbour: Option<Neighbour>,
@@ -131,7 +131,7 @@ impl Session {
             link,
             is_active,
             phase: Phase::Contact,
-            voice: Voice::new(protocol),
+            agreement: Agreement::new(protocol),
             tls: Security::default(),
             neighbour: None,
             incoming: Incoming::default(),
@@ -152,7 +152,7 @@ impl Session {
 
     /// Sends a message that has no data behind it, if it can be said.
     pub(super) fn say(&mut self, message: &Message<'_>) {
-        if let Some(octets) = self.voice.write(message) {
+        if let Some(octets) = self.agreement.write(message) {
             self.out.push(octets.into());
         }
     }

@@ -38,8 +38,8 @@ impl Udpcl {
             Ok(Datagram::Keepalive) => {}
             Ok(Datagram::Bundle(octets)) => {
                 let transfer = self.transfer();
-                let said = Some(octets.len() as u64);
-                self.events.push_back(Event::Begins { link, transfer, octets: said });
+                let length = Some(octets.len() as u64);
+                self.events.push_back(Event::Begins { link, transfer, octets: length });
                 let octets = Bytes::copy_from_slice(octets);
                 self.events.push_back(Event::Piece { link, transfer, octets });
                 self.whole(link, transfer);

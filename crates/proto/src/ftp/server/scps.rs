@@ -32,10 +32,10 @@ pub(in crate::ftp) struct State {
 impl State {
     /// Whether a reply is its code alone: not where the text is what was asked for.
     pub(in crate::ftp) fn leaves_out(&self, code: u16, text: &str) -> bool {
-        let is_asked_for = matches!(code, 213 | 227 | 229 | 256 | 257)
+        let is_requested = matches!(code, 213 | 227 | 229 | 256 | 257)
             || text.contains("CRC:")
             || text.contains(MISSING);
-        self.brief && !is_asked_for
+        self.brief && !is_requested
     }
 
     pub(in crate::ftp) fn idle(&self) -> Option<Duration> {

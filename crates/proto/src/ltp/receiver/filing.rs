@@ -188,7 +188,7 @@ impl Receiver {
         if self.extent.red == Some(0) || self.base.seat.path.is_none() {
             self.close(core);
         } else {
-            self.close_if_told(core);
+            self.close_if_reported(core);
         }
     }
 }

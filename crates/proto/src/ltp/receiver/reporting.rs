@@ -287,9 +287,9 @@ impl Receiver {
     pub(super) fn look_for_gaps(&mut self, core: &mut Core, start: u64, end: u64) {
         let is_again = end <= self.reporting.gaps.front();
         let is_new = self.reporting.gaps.arrived(start, end);
-        let is_asked = self.peer.remote.report_gaps;
-        let may_be = is_again || !is_asked && self.reporting.gaps.is_due();
-        let is_due = if is_asked && is_new {
+        let is_requested = self.peer.remote.report_gaps;
+        let may_be = is_again || !is_requested && self.reporting.gaps.is_due();
+        let is_due = if is_requested && is_new {
             true
         } else if !may_be || !self.is_thin(core) {
             false
@@ -547,11 +547,11 @@ impl Receiver {
             }
             self.send_report(core, serial);
         }
-        self.close_if_told(core);
+        self.close_if_reported(core);
     }
 
     /// Ends the session once the sender knows that all is well.
-    pub(super) fn close_if_told(&mut self, core: &mut Core) {
+    pub(super) fn close_if_reported(&mut self, core: &mut Core) {
         if self.phase != Phase::Telling {
             return;
         }

@@ -212,7 +212,7 @@ impl Sender {
     /// sessions end it.
     fn silence(&self, core: &Core, now: Time) -> Silence {
         let reply = core.answer_time(&self.base, &self.peer.remote);
-        let of_path = self.base.seat.path.and_then(|path| core.heard.get(&path)).copied();
+        let of_path = self.base.seat.path.and_then(|path| core.received_at.get(&path)).copied();
         let last_sign = of_path.map_or(self.base.last_heard, |at| at.max(self.base.last_heard));
         Silence { reply, lasts: now.since(last_sign) }
     }
@@ -337,14 +337,14 @@ impl Sender {
         let is_described = layout.is_described() && layout.is_description_sent();
         let sent = if is_described { layout.total } else { source.sent() };
         let may_go_on = sent < layout.red && self.window.is_none();
-        let is_asked = self.checkpoints.open.values().any(|cp| cp.attempts > 0 && !cp.is_due);
+        let is_requested = self.checkpoints.open.values().any(|cp| cp.attempts > 0 && !cp.is_due);
         let is_busy = source.has_repairs() || layout.description_due;
-        if may_go_on && !is_asked && !is_busy {
+        if may_go_on && !is_requested && !is_busy {
             // What comes next asks, and is answered.
             return;
         }
         let end = sent.min(layout.red);
-        if !may_go_on && !is_asked && !is_busy && end > 0 {
+        if !may_go_on && !is_requested && !is_busy && end > 0 {
             if let Some(mut source) = self.source.take() {
                 self.ask_at(core, &mut source, end);
                 self.source = Some(source);

@@ -163,7 +163,7 @@ fn a_forged_segment_is_no_sign_of_life() {
         world.input(1, Input::Path(other, up));
         let id = world.send(&content(500_000), Red::All);
         world.run_until(after(0.3));
-        let before = world.sides[1].engine.core.heard.get(&PATH).copied();
+        let before = world.sides[1].engine.core.received_at.get(&PATH).copied();
         assert!(before.is_some());
         world.lose = Box::new(|_, _, _| true);
         world.run_until(after(100.0));
@@ -171,7 +171,7 @@ fn a_forged_segment_is_no_sign_of_life() {
         world.input(1, Input::Receive(Receive::datagram(other, &forged)));
         let stats = world.sides[1].engine.stats();
         assert_eq!(stats.stray + stats.wrong_cookies, 1, "{pin:?}");
-        let since = world.sides[1].engine.core.heard.get(&PATH).copied();
+        let since = world.sides[1].engine.core.received_at.get(&PATH).copied();
         assert!(since < Some(after(1.0)), "{pin:?}: {since:?}");
     }
 }

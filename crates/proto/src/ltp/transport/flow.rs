@@ -173,8 +173,9 @@ impl Flow {
     /// Time to wait after a hop failed once more.
     pub(crate) fn back_off(&mut self, config: &Config, congestion: Option<Congestion>) -> Duration {
         if let Some(congestion) = congestion {
-            let told = Duration::from_secs(congestion.retry_after_s.min(u64::from(u32::MAX)));
-            return told.clamp(config.retry, config.retry_max.max(config.retry));
+            let retry_after =
+                Duration::from_secs(congestion.retry_after_s.min(u64::from(u32::MAX)));
+            return retry_after.clamp(config.retry, config.retry_max.max(config.retry));
         }
         // 1, 2, 4, … 512, 600 s.
         let wait = config.retry.saturating_mul(1 << self.failures.min(20));

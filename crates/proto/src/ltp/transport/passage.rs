@@ -179,9 +179,14 @@ impl Passage {
     }
 
     /// Takes what a read gave. An error if the file is shorter than what was written.
-    pub(crate) fn read_done(&mut self, offset: u64, asked: usize, bytes: Bytes) -> Result<(), ()> {
+    pub(crate) fn read_done(
+        &mut self,
+        offset: u64,
+        requested: usize,
+        bytes: Bytes,
+    ) -> Result<(), ()> {
         self.reads = self.reads.saturating_sub(1);
-        if bytes.len() < asked {
+        if bytes.len() < requested {
             return Err(());
         }
         // What all of is there goes on in its order, whichever read ends first.

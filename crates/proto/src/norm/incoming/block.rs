@@ -16,9 +16,9 @@ pub(super) struct Block {
     pub(super) parity: Vec<(u16, u16)>,
     pub(super) cost: usize,
     /// Symbols that other receivers asked for.
-    pub(super) heard: Bits,
+    pub(super) by_others: Bits,
     /// When it was last asked for, and whether something of it came since.
-    pub(super) asked_at: Option<Time>,
+    pub(super) requested_at: Option<Time>,
     pub(super) is_answered: bool,
     /// Whether there was no room for it: what comes of it goes to the file at once, and it has no use
     /// for parity.
@@ -32,8 +32,8 @@ impl Block {
             have: Bits::new(),
             parity: Vec::new(),
             cost,
-            heard: Bits::new(),
-            asked_at: None,
+            by_others: Bits::new(),
+            requested_at: None,
             is_answered: true,
             is_direct: false,
         }
@@ -86,17 +86,17 @@ impl Block {
 
     /// Whether it was requested after a moment. A timer that ends exactly when the hold-off is over
     /// finds that the request is due again.
-    pub(super) fn was_asked(&self, since: Time) -> bool {
-        self.asked_at.is_some_and(|at| at > since)
+    pub(super) fn was_requested(&self, since: Time) -> bool {
+        self.requested_at.is_some_and(|at| at > since)
     }
 
     /// Whether others asked for all that is wanted. Any parity mends any loss, so that of parity only
     /// how much they asked for counts.
-    pub(super) fn is_heard(&self, wanted: &[u16], block_len: u16) -> bool {
+    pub(super) fn is_requested(&self, wanted: &[u16], block_len: u16) -> bool {
         let parity = wanted.iter().filter(|symbol| **symbol >= block_len).count();
-        let heard = self.heard.iter().filter(|symbol| *symbol >= block_len).count();
+        let count = self.by_others.iter().filter(|symbol| *symbol >= block_len).count();
         let mut explicit = wanted.iter().filter(|symbol| **symbol < block_len);
-        heard >= parity && explicit.all(|symbol| self.heard.contains(*symbol))
+        count >= parity && explicit.all(|symbol| self.by_others.contains(*symbol))
     }
 
     /// Octets of it that came as they are.

@@ -78,7 +78,7 @@ impl Incoming {
         let shape = self.shape.clone()?;
         let blocks = shape.partition.blocks();
         let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
-        let parts = self.blocks.range(..end).filter(|(_, block)| !block.was_asked(since));
+        let parts = self.blocks.range(..end).filter(|(_, block)| !block.was_requested(since));
         let first = *parts.clone().next()?.0;
         let parts = parts.take_while(|(number, _)| u64::from(**number - first) < JOINED_MAX);
         let lacks = |(number, block): (&u32, &Block)| {
@@ -105,8 +105,8 @@ impl Incoming {
             through = Some(last);
         }
         for (_, block) in self.blocks.range_mut(..=through?) {
-            if !block.was_asked(since) {
-                (block.asked_at, block.is_answered) = (Some(now), false);
+            if !block.was_requested(since) {
+                (block.requested_at, block.is_answered) = (Some(now), false);
             }
         }
         u16::try_from(most).ok()

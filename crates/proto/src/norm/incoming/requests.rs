@@ -36,7 +36,7 @@ impl Incoming {
         if self.state != State::Receiving {
             return false;
         }
-        let is_info_due = !self.asked.has_info(since);
+        let is_info_due = !self.requested.has_info(since);
         let Some(shape) = &self.shape else { return is_info_due };
         // Where parity is sent unasked, NORM_INFO is sent more than once with the first block.
         if is_info_due && self.lacks_info() && block.is_none_or(|block| block > 0) {
@@ -54,10 +54,10 @@ impl Incoming {
         if gaps.peek().is_none() {
             return false;
         }
-        let mut known = self.asked.blocks(since);
+        let mut known = self.requested.blocks(since);
         gaps.any(|(from, to)| {
             for (number, block) in self.blocks.range(from as u32..to as u32) {
-                if !block.was_asked(since) {
+                if !block.was_requested(since) {
                     return true;
                 }
                 known.insert(u64::from(*number), u64::from(*number) + 1);
@@ -80,13 +80,13 @@ impl Incoming {
         if self.state != State::Receiving {
             return true;
         }
-        self.asked.forget_before(since);
-        if self.asked.is_all_heard() {
-            self.all_asked(now);
+        self.requested.forget_before(since);
+        if self.requested.is_all_requested() {
+            self.all_requested(now);
             return true;
         }
         let object = self.number();
-        let is_info_due = !self.asked.has_info(since);
+        let is_info_due = !self.requested.has_info(since);
         let Some(shape) = self.shape.clone() else {
             let item = Position { fec: scheme, object, id: first_id(scheme) };
             let flags = match self.is_info_only {
@@ -97,17 +97,17 @@ impl Incoming {
                 if writer.item(flags, item).is_err() {
                     return false;
                 }
-                self.asked.ask_info(now);
+                self.requested.ask_info(now);
             }
             return true;
         };
         if self.lacks_info() && is_info_due {
             let item = Position { fec: shape.scheme, object, id: shape_id(&shape, 0, 0) };
-            let is_heard = self.asked.is_info_heard();
-            if !is_heard && writer.item(RequestFlags::INFO, item).is_err() {
+            let is_requested = self.requested.is_info_requested();
+            if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
-            self.asked.ask_info(now);
+            self.requested.ask_info(now);
         }
         if self.is_info_only {
             return true;
@@ -120,7 +120,7 @@ impl Incoming {
         }
         let blocks = shape.partition.blocks();
         let end = block.map_or(blocks, |block| block.min(blocks.into()) as u32);
-        let covered = self.asked.covered(since);
+        let covered = self.requested.covered(since);
         let gaps: Vec<_> = self.whole.gaps(0, u64::from(end)).collect();
         for (from, to) in gaps {
             let (mut at, to) = (from as u32, to as u32);
@@ -162,18 +162,18 @@ impl Incoming {
             if !went {
                 return false;
             }
-            self.asked.ask_blocks((from, to), now);
+            self.requested.ask_blocks((from, to), now);
         }
-        self.asked.ask_heard((first, end), now);
+        self.requested.count_others((first, end), now);
         true
     }
 
     /// Another receiver asked for all of it.
-    fn all_asked(&mut self, now: Time) {
-        self.asked.ask_info(now);
-        self.asked.ask_blocks((0, u32::MAX), now);
+    fn all_requested(&mut self, now: Time) {
+        self.requested.ask_info(now);
+        self.requested.ask_blocks((0, u32::MAX), now);
         for block in self.blocks.values_mut() {
-            block.asked_at = Some(now);
+            block.requested_at = Some(now);
         }
     }
 
@@ -181,7 +181,7 @@ impl Incoming {
     pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
         let block = self.blocks.get_mut(&block)?;
         let was_answered = std::mem::replace(&mut block.is_answered, true);
-        block.asked_at.filter(|_| !was_answered)
+        block.requested_at.filter(|_| !was_answered)
     }
 
     /// Asks for what a block lacks that came in part.
@@ -194,14 +194,14 @@ impl Incoming {
     ) -> bool {
         let (fec, object) = (shape.scheme, self.number());
         let position = |symbol| Position { fec, object, id: shape_id(shape, number, symbol) };
-        let is_heard = self.asked.is_block_heard(number);
-        let Some(block) = self.blocks.get_mut(&number).filter(|block| !block.was_asked(since))
+        let is_requested = self.requested.is_block_requested(number);
+        let Some(block) = self.blocks.get_mut(&number).filter(|block| !block.was_requested(since))
         else {
             return true;
         };
         let block_len = shape.partition.block_len(number);
         let wanted = block.wanted(block_len, shape.coding.parity());
-        if !is_heard && !block.is_heard(&wanted, block_len) {
+        if !is_requested && !block.is_requested(&wanted, block_len) {
             let is_parity = wanted.first().is_some_and(|first| *first >= block_len);
             let count = u16::try_from(wanted.len()).unwrap_or(u16::MAX);
             let is_first = writer.is_empty();
@@ -223,7 +223,7 @@ impl Incoming {
                 return false;
             }
         }
-        (block.asked_at, block.is_answered) = (Some(now), false);
+        (block.requested_at, block.is_answered) = (Some(now), false);
         true
     }
 
@@ -231,18 +231,18 @@ impl Incoming {
     pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let flags = request.flags;
         if flags.contains(RequestFlags::OBJECT) {
-            self.asked.hear_all();
+            self.requested.hear_all();
             return;
         }
         if flags.contains(RequestFlags::INFO) {
-            self.asked.hear_info();
+            self.requested.hear_info();
         }
         if let Some(stream) = self.stream.as_mut() {
-            stream.on_heard(request, first, last);
+            stream.on_others(request, first, last);
             return;
         }
         if flags.contains(RequestFlags::BLOCK) {
-            self.asked.hear_blocks(first.id.block, last.id.block.max(first.id.block));
+            self.requested.hear_blocks(first.id.block, last.id.block.max(first.id.block));
             return;
         }
         let Some(shape) = self.shape.as_ref().filter(|_| flags.contains(RequestFlags::SEGMENT))
@@ -260,18 +260,18 @@ impl Incoming {
             }
         };
         for symbol in symbols.start..symbols.end.min(end) {
-            block.heard.insert(symbol);
+            block.by_others.insert(symbol);
         }
     }
 
     /// Forgets what others asked for: a new round begins.
-    pub(crate) fn forget_heard(&mut self) {
-        self.asked.forget_heard();
+    pub(crate) fn forget_others(&mut self) {
+        self.requested.forget_others();
         if let Some(stream) = self.stream.as_mut() {
-            stream.forget_heard();
+            stream.forget_others();
         }
         for block in self.blocks.values_mut() {
-            block.heard = Bits::new();
+            block.by_others = Bits::new();
         }
     }
 }

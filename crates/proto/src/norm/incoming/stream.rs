@@ -16,10 +16,10 @@ use super::{
     Block, Coding, Core, Failure, Flags, Incoming, Indication, Limit, PIECE_COST, Partition, Shape,
     State,
 };
-use crate::norm::asked::HEARD_MAX;
 use crate::norm::bits::runs;
 use crate::norm::config::{Join, Limits};
 use crate::norm::indication::Piece;
+use crate::norm::requested::OTHERS_MAX;
 use crate::ranges::Ranges;
 
 /// A segment of a stream, counted without end.
@@ -49,9 +49,9 @@ pub(super) struct Stream {
     through: Place,
     blocks: BTreeMap<u64, Part>,
     /// Blocks of which nothing came: the first, the one behind the last, and when they were asked for.
-    asked: Vec<(u64, u64, Time)>,
+    requested: Vec<(u64, u64, Time)>,
     /// Those that others asked for.
-    heard: Ranges,
+    by_others: Ranges,
     pieces: Pieces,
 }
 
@@ -83,8 +83,8 @@ impl Stream {
             newest: 0,
             through: Place::default(),
             blocks: BTreeMap::new(),
-            asked: Vec::new(),
-            heard: Ranges::new(),
+            requested: Vec::new(),
+            by_others: Ranges::new(),
             pieces: Pieces::default(),
         })
     }
@@ -92,8 +92,9 @@ impl Stream {
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
         // The octets to read are counted where written ones are.
-        let asked = self.asked.capacity() * size_of::<(u64, u64, Time)>() + self.heard.len() * 32;
-        blocks.sum::<usize>() + asked + size_of::<Self>()
+        let requested =
+            self.requested.capacity() * size_of::<(u64, u64, Time)>() + self.by_others.len() * 32;
+        blocks.sum::<usize>() + requested + size_of::<Self>()
     }
 
     pub(super) fn delivered(&self) -> u64 {
@@ -165,9 +166,9 @@ impl Stream {
     }
 
     /// Blocks of which nothing came that were asked for since a moment.
-    fn asked_since(&self, since: Time) -> Ranges {
+    fn requested_since(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
-        for (first, end, _) in self.asked.iter().filter(|(_, _, at)| *at > since) {
+        for (first, end, _) in self.requested.iter().filter(|(_, _, at)| *at > since) {
             ranges.insert(*first, *end);
         }
         ranges
@@ -175,7 +176,7 @@ impl Stream {
 
     /// Whether something is missing that was not asked for since a moment.
     pub(super) fn lacks(&self, since: Time) -> bool {
-        let (expected, known) = (self.expected(), self.asked_since(since));
+        let (expected, known) = (self.expected(), self.requested_since(since));
         let is_due = |tail: &u64| !known.contains(*tail) && !self.wanted(*tail, None).is_empty();
         let tail = self.tail();
         if tail.as_ref().is_some_and(is_due) {
@@ -183,7 +184,7 @@ impl Stream {
         }
         let mut at = expected.start;
         for (number, part) in self.blocks.range(expected.clone()) {
-            let is_due = !part.block.was_asked(since);
+            let is_due = !part.block.was_requested(since);
             if known.gaps(at, *number).next().is_some()
                 || is_due && !self.wanted(*number, Some(part)).is_empty()
             {
@@ -201,17 +202,17 @@ impl Stream {
         position: impl Fn(u32, u16) -> Position,
         (now, since): (Time, Time),
     ) -> bool {
-        self.asked.retain(|(_, _, at)| *at > since);
+        self.requested.retain(|(_, _, at)| *at > since);
         let (expected, tail) = (self.expected(), self.tail());
-        let mut covered = self.asked_since(since);
+        let mut covered = self.requested_since(since);
         let tail_due = tail.filter(|tail| !covered.contains(*tail));
-        for (first, end) in self.heard.iter() {
+        for (first, end) in self.by_others.iter() {
             covered.insert(first, end);
         }
         let mut parts = Vec::new();
         for (number, part) in self.blocks.range(expected.clone()) {
             covered.insert(*number, number + 1);
-            if !part.block.was_asked(since) && !self.wanted(*number, Some(part)).is_empty() {
+            if !part.block.was_requested(since) && !self.wanted(*number, Some(part)).is_empty() {
                 parts.push(*number);
             }
         }
@@ -251,7 +252,7 @@ impl Stream {
             if !went {
                 return false;
             }
-            self.asked.push((first, stop, now));
+            self.requested.push((first, stop, now));
             first = stop;
         }
         true
@@ -266,10 +267,10 @@ impl Stream {
     ) -> bool {
         let part = self.blocks.get(&number);
         let wanted = self.wanted(number, part);
-        let is_heard = self.heard.contains(number)
-            || part.is_some_and(|part| part.block.is_heard(&wanted, self.block_len));
+        let is_requested = self.by_others.contains(number)
+            || part.is_some_and(|part| part.block.is_requested(&wanted, self.block_len));
         let wire = self.wire(number);
-        for (first, last) in runs(wanted.into_iter().filter(|_| !is_heard)) {
+        for (first, last) in runs(wanted.into_iter().filter(|_| !is_requested)) {
             let went = if last - first > 1 {
                 let (first, last) = (position(wire, first), position(wire, last));
                 writer.range(RequestFlags::SEGMENT, first, last).is_ok()
@@ -283,22 +284,22 @@ impl Stream {
             }
         }
         match self.blocks.get_mut(&number) {
-            Some(part) => part.block.asked_at = Some(now),
-            None => self.asked.push((number, number + 1, now)),
+            Some(part) => part.block.requested_at = Some(now),
+            None => self.requested.push((number, number + 1, now)),
         }
         true
     }
 
     /// Another receiver asked for this.
-    pub(super) fn on_heard(&mut self, request: &Request<'_>, first: Position, last: Position) {
+    pub(super) fn on_others(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let (from, flags) = (first.id.block, request.flags);
         if flags.contains(RequestFlags::BLOCK) {
             let count = last.id.block.wrapping_sub(from) & self.mask;
             let (start, expected) = (self.unwrap(from), self.expected());
             let end = (start + u64::from(count) + 1).min(expected.end);
             let start = start.max(expected.start);
-            if self.heard.len() < HEARD_MAX || !self.heard.would_add_range(start, end) {
-                self.heard.insert(start, end);
+            if self.by_others.len() < OTHERS_MAX || !self.by_others.would_add_range(start, end) {
+                self.by_others.insert(start, end);
             }
             return;
         }
@@ -314,14 +315,14 @@ impl Stream {
             }
         };
         for symbol in symbols.start..symbols.end.min(end) {
-            part.block.heard.insert(symbol);
+            part.block.by_others.insert(symbol);
         }
     }
 
-    pub(super) fn forget_heard(&mut self) {
-        self.heard = Ranges::new();
+    pub(super) fn forget_others(&mut self) {
+        self.by_others = Ranges::new();
         for part in self.blocks.values_mut() {
-            part.block.heard = super::Bits::new();
+            part.block.by_others = super::Bits::new();
         }
     }
 
@@ -364,7 +365,7 @@ impl Stream {
         if let Some(part) = self.blocks.remove(&number) {
             core.assembling -= part.block.cost;
         }
-        self.heard.remove(number, number + 1);
+        self.by_others.remove(number, number + 1);
     }
 
     /// The sender no longer has what is before a block: what is here of that is delivered.
@@ -385,8 +386,8 @@ impl Stream {
                 self.next = Some(Place { block: next, symbol: 0 });
             }
         }
-        self.asked.retain(|(_, end, _)| *end > block);
-        self.heard.remove(0, block);
+        self.requested.retain(|(_, end, _)| *end > block);
+        self.by_others.remove(0, block);
         self.deliver(core)
     }
 

@@ -159,19 +159,19 @@ impl Due {
         if first >= end {
             return;
         }
-        if let Some((_, (stop, asked))) = self.ranges.range_mut(..first).next_back()
+        if let Some((_, (stop, requested))) = self.ranges.range_mut(..first).next_back()
             && *stop > first
         {
-            let behind = (*stop > end).then_some((*stop, *asked));
+            let behind = (*stop > end).then_some((*stop, *requested));
             *stop = first;
             if let Some(behind) = behind {
                 self.ranges.insert(end, behind);
             }
         }
-        while let Some((&from, &(stop, asked))) = self.ranges.range(first..end).next() {
+        while let Some((&from, &(stop, requested))) = self.ranges.range(first..end).next() {
             self.ranges.remove(&from);
             if stop > end {
-                self.ranges.insert(end, (stop, asked));
+                self.ranges.insert(end, (stop, requested));
             }
         }
         self.ranges.insert(first, (end, at));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::Time;
 
-use super::{Core, Limit, Mark, Marks, Outgoing, Shape, Voice};
+use super::{Core, Limit, Mark, Marks, Outgoing, Shape, Transmission};
 use crate::norm::repaired::{Repaired, Wanted};
 
 /// Segments that wait to be read for repairs, beyond which no further blocks are looked at that are
@@ -30,13 +30,13 @@ impl Outgoing {
 
     /// Parity to send unasked with the block that begins: as settings have it, and with those near
     /// the end as much as others lacked, because nothing else is sent while that is asked for.
-    pub(super) fn parity_unasked(&self, voice: &Voice, shape: &Shape) -> u16 {
+    pub(super) fn parity_unasked(&self, transmission: &Transmission, shape: &Shape) -> u16 {
         let block_len = shape.partition.block_len(self.at.block);
         let always = shape.coding.auto_parity_of(block_len);
         if !self.is_tail(shape, 1) {
             return always;
         }
-        always.max(voice.losses.parity(block_len)).min(shape.coding.parity())
+        always.max(transmission.losses.parity(block_len)).min(shape.coding.parity())
     }
 
     /// Requests that arrived now are to be repeated to others.
@@ -52,7 +52,13 @@ impl Outgoing {
     /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
     /// mends another loss at each receiver, or with the segments themselves where there is not
     /// enough of that. `is_last` if there is nothing else to send for long.
-    pub(crate) fn commit(&mut self, core: &mut Core, now: Time, voice: &mut Voice, is_last: bool) {
+    pub(crate) fn commit(
+        &mut self,
+        core: &mut Core,
+        now: Time,
+        transmission: &mut Transmission,
+        is_last: bool,
+    ) {
         let Some(shape) = self.shape.take() else { return };
         let Marks { parts, whole } = std::mem::take(&mut self.requests.marks);
         for (first, end) in whole.iter() {
@@ -66,10 +72,10 @@ impl Outgoing {
         for (block, mark) in parts {
             // Of those that are sent as a whole nothing else is needed.
             if !self.requests.due.contains(block) {
-                self.commit_block(core, (now, is_last), voice, &shape, block, mark);
+                self.commit_block(core, (now, is_last), transmission, &shape, block, mark);
             }
         }
-        self.take_due(core, voice.round_trip(), &shape);
+        self.take_due(core, transmission.round_trip(), &shape);
         self.shape = Some(shape);
         self.read_repairs(core);
         self.make_parity(core);
@@ -97,7 +103,7 @@ impl Outgoing {
             && let Some((block, at)) = self.requests.due.take()
         {
             any = true;
-            self.repaired(core, block, shape).asked(at, round_trip);
+            self.repaired(core, block, shape).requested(at, round_trip);
             self.repair_explicitly(core, shape, block, &Mark::whole(shape.block_len(block)));
         }
         any
@@ -118,13 +124,13 @@ impl Outgoing {
         &mut self,
         core: &mut Core,
         (now, is_last): (Time, bool),
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         shape: &Shape,
         block: u32,
         mut mark: Mark,
     ) {
         let parity = shape.coding.parity();
-        let round_trip = voice.round_trip();
+        let round_trip = transmission.round_trip();
         if self.commit_stream_block((now, round_trip), shape, block, &mark) {
             return;
         }
@@ -132,7 +138,7 @@ impl Outgoing {
         let first_block = self.unasked.first_block();
         let repaired = self.repaired(core, block, shape);
         let unasked = repaired.unasked();
-        let is_first = repaired.asked(now, round_trip);
+        let is_first = repaired.requested(now, round_trip);
         let block_len = shape.block_len(block);
         let left = repaired.left(parity);
         let missing = u16::try_from(mark.missing).unwrap_or(u16::MAX);
@@ -140,7 +146,7 @@ impl Outgoing {
             let last =
                 mark.symbols.iter().last().map_or(0, |last| (last + 1).saturating_sub(block_len));
             let lacked = last.max(unasked.saturating_add(missing)).min(parity);
-            voice.losses.lacked(first + u64::from(block), lacked);
+            transmission.losses.lacked(first + u64::from(block), lacked);
         }
         // Who names a source segment has all the parity there is, and lacks more than that.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
@@ -224,11 +230,11 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A file of 10 GB in 156,250 blocks, all of which were sent.
-    fn of_ten_gigabytes() -> (Core, Voice, Outgoing) {
+    fn of_ten_gigabytes() -> (Core, Transmission, Outgoing) {
         let config = Config::default();
         let coding = Coding::new(&config.sender).expect("there is such a code");
         let mut core = Core::new(config, Rng::new(1, "norm"));
-        let voice = Voice::new(1, Grtt::new(SECOND, Duration::ZERO, SECOND), 0, 10);
+        let transmission = Transmission::new(1, Grtt::new(SECOND, Duration::ZERO, SECOND), 0, 10);
         let id = ObjectId { peer: PathId(0), sender: 1, number: 7 };
         let content = Content::File(FileName::file("source").expect("a name"));
         let handle = Slots::<()>::new().reserve();
@@ -242,17 +248,17 @@ mod tests {
         object.has_begun = true;
         object.info_turn.end();
         core.shared.effects.clear();
-        (core, voice, object)
+        (core, transmission, object)
     }
 
     #[test]
     fn a_request_for_all_of_a_large_object_costs_little() {
-        let (mut core, mut voice, mut object) = of_ten_gigabytes();
+        let (mut core, mut transmission, mut object) = of_ten_gigabytes();
         let before = object.memory();
         for round in 0..100 {
             let now = Time::ZERO + SECOND / 10 * round;
             assert!(object.mark_all(&mut core));
-            object.commit(&mut core, now, &mut voice, false);
+            object.commit(&mut core, now, &mut transmission, false);
             assert!(!object.is_idle() && object.has_repairs());
         }
         // As many blocks were looked at as are being read, and four more wait.
@@ -265,13 +271,13 @@ mod tests {
         for block in (0..60_000).step_by(2) {
             object.mark_blocks(&mut core, block, block);
         }
-        object.commit(&mut core, Time::ZERO + 20 * SECOND, &mut voice, false);
+        object.commit(&mut core, Time::ZERO + 20 * SECOND, &mut transmission, false);
         assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
     }
 
     #[test]
     fn segments_of_blocks_that_are_due_are_not_asked_for_besides() {
-        let (mut core, mut voice, mut object) = of_ten_gigabytes();
+        let (mut core, mut transmission, mut object) = of_ten_gigabytes();
         object.mark_blocks(&mut core, 0, 100_000);
         let mut named = Bits::new();
         named.insert(3);
@@ -279,7 +285,7 @@ mod tests {
         for block in [90_000, 120_000] {
             assert!(object.mark(&mut core, block, &symbols));
         }
-        object.commit(&mut core, Time::ZERO, &mut voice, false);
+        object.commit(&mut core, Time::ZERO, &mut transmission, false);
         assert!(object.repaired.contains_key(&120_000) && !object.repaired.contains_key(&90_000));
         assert!(!object.mark_blocks(&mut core, 156_250, u32::MAX), "there is no such block");
     }

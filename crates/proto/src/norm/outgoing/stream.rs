@@ -8,7 +8,8 @@ use wire::norm::{PayloadId, STREAM_HEADER_LEN};
 
 use super::ring::{Place, Ring, Size};
 use super::{
-    Core, Cut, Failure, Flags, Mark, Outgoing, Repaired, Shape, State, Turn, Voice, data_body,
+    Core, Cut, Failure, Flags, Mark, Outgoing, Repaired, Shape, State, Transmission, Turn,
+    data_body,
 };
 use crate::fec::Partition;
 use crate::norm::bits::Bits;
@@ -161,16 +162,16 @@ impl Outgoing {
     pub(super) fn emit_stream(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Turn {
         loop {
             let Some(ring) = self.ring.as_ref() else { return Turn::Over };
             let turn = if ring.next().symbol < shape.coding.block_len() {
-                self.emit_stream_source(core, voice, burst, shape)
+                self.emit_stream_source(core, transmission, burst, shape)
             } else {
-                self.emit_stream_parity(core, voice, burst, shape)
+                self.emit_stream_parity(core, transmission, burst, shape)
             };
             if let Some(turn) = turn {
                 return turn;
@@ -182,7 +183,7 @@ impl Outgoing {
     fn emit_stream_source(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Option<Turn> {
@@ -191,7 +192,7 @@ impl Outgoing {
         let at = ring.next();
         let Some(payload) = ring.segment(at) else { return Some(Turn::Over) };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        if !voice.say(core, burst, data_body(voice, shape, object, id, payload)) {
+        if !transmission.say(core, burst, data_body(transmission, shape, object, id, payload)) {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
@@ -207,7 +208,7 @@ impl Outgoing {
     fn emit_stream_parity(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Option<Turn> {
@@ -221,7 +222,7 @@ impl Outgoing {
             return None;
         };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        if !voice.say(core, burst, data_body(voice, shape, object, id, payload)) {
+        if !transmission.say(core, burst, data_body(transmission, shape, object, id, payload)) {
             return Some(Turn::More);
         }
         core.stats.auto_parity += 1;
@@ -272,13 +273,13 @@ impl Outgoing {
         let block_len = shape.coding.block_len();
         let auto_parity = shape.coding.auto_parity();
         let repaired = self.repaired.entry(block).or_insert_with(|| Repaired::new(auto_parity));
-        repaired.asked(now, round_trip);
+        repaired.requested(now, round_trip);
         // There is no parity before all of the block is written: whatever parity is asked for, the
         // segments themselves are what is missing.
         let is_whole = mark.is_whole || mark.symbols.len() < mark.missing;
         let is_whole = is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len);
-        let is_asked = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);
-        let symbols = (0..block_len).filter(is_asked).filter(|symbol| repaired.again(*symbol));
+        let is_requested = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);
+        let symbols = (0..block_len).filter(is_requested).filter(|symbol| repaired.again(*symbol));
         let symbols: Vec<_> = symbols.collect();
         self.ask_again(block, symbols);
         true
@@ -306,12 +307,12 @@ impl Outgoing {
     pub(super) fn emit_again(
         &mut self,
         core: &mut Core,
-        voice: &mut Voice,
+        transmission: &mut Transmission,
         burst: &mut Burst<'_>,
         (shape, flags): (&Shape, Flags),
     ) -> Turn {
         let number = self.number();
-        let grtt = voice.round_trip();
+        let grtt = transmission.round_trip();
         loop {
             let Some(ring) = self.ring.as_mut() else { return Turn::Over };
             let Some(place) = ring.next_again() else { return Turn::Over };
@@ -321,7 +322,11 @@ impl Outgoing {
                 continue;
             };
             let id = shape.id(block, place.symbol);
-            if !voice.say(core, burst, data_body(voice, shape, (flags, number), id, payload)) {
+            if !transmission.say(
+                core,
+                burst,
+                data_body(transmission, shape, (flags, number), id, payload),
+            ) {
                 return Turn::More;
             }
             ring.again_sent(place, burst.departure());

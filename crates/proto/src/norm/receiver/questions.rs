@@ -4,7 +4,7 @@ use engine::Time;
 use wire::norm::{Ack, Body, NodeId, NodeList};
 
 use super::{Receiver, SenderId, is_listed};
-use crate::norm::answers::Known;
+use crate::norm::answers::QuestionState;
 use crate::norm::core::{Alarm, Core};
 use crate::norm::indication::{Failure, Indication};
 use crate::path::{Burst, Class};
@@ -37,12 +37,12 @@ impl Receiver {
             return;
         }
         match self.answers.ask(kind, id) {
-            Known::New => {
+            QuestionState::New => {
                 let SenderId { path: peer, node: NodeId(node) } = self.sender;
                 core.user.indicate(Indication::Question { peer, node, kind, id });
             }
-            Known::Answered => self.want_answer(core, now),
-            Known::Waiting => {}
+            QuestionState::Answered => self.want_answer(core, now),
+            QuestionState::Waiting => {}
         }
     }
 

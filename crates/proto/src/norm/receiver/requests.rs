@@ -126,8 +126,8 @@ impl Receiver {
     }
 
     /// Learns how long repairs take that were asked for at a moment.
-    pub(super) fn learn_answer(&mut self, now: Time, asked_at: Time) {
-        let took = now.since(asked_at);
+    pub(super) fn learn_answer(&mut self, now: Time, requested_at: Time) {
+        let took = now.since(requested_at);
         let before = self.nack.answered_in.unwrap_or_default();
         self.nack.answered_in = Some(took.max(before - before.saturating_sub(took) / 8));
     }
@@ -164,7 +164,7 @@ impl Receiver {
         }
         self.nack.round = Round::Backoff;
         for object in self.objects.values_mut() {
-            object.forget_heard();
+            object.forget_others();
         }
         let most = self.timing.grtt * u32::from(self.timing.backoff);
         let wait = backoff(&mut core.rng, most, f64::from(self.timing.group));

@@ -139,7 +139,7 @@ impl Sender {
 
     pub(super) fn persistence(&self, core: &Core) -> Persistence {
         let config = &core.config.sender;
-        let auto = timer::inactivity(self.voice.round_trip());
+        let auto = timer::inactivity(self.transmission.round_trip());
         let patience = config.patience.duration(auto, 0);
         Persistence { polls: config.robust_factor, patience, refusal: REFUSAL.min(patience) }
     }
@@ -154,7 +154,7 @@ impl Sender {
         };
         let (through, receivers) = (flush.through, config.receivers);
         let most = self.persistence(core);
-        let wait = self.voice.twice();
+        let wait = self.transmission.twice();
         let are_unknown = self.is_group && receivers == 0;
         let taken = self.stream_taken((now, most), receivers).filter(|number| *number <= through);
         let is_over = |object: &&Outgoing| {
@@ -220,17 +220,17 @@ impl Sender {
             let is_last = nodes.len() <= room;
             nodes.truncate(room);
             let body = Body::Command(Command::Flush {
-                sender: self.voice.header(),
+                sender: self.transmission.header(),
                 fec: position.fec,
                 object: position.object,
                 id: position.id,
                 ackers: NodeList::new(&nodes),
                 others: Extensions::NONE,
             });
-            if !self.voice.say(core, burst, body) {
+            if !self.transmission.say(core, burst, body) {
                 return false;
             }
-            self.members.asked(&nodes, burst.departure());
+            self.members.requested(&nodes, burst.departure());
             let Some(flush) = self.flushes.under_way.as_mut() else { return true };
             flush.after = nodes.last().copied().filter(|_| !is_last);
             if is_last {
@@ -247,7 +247,7 @@ impl Sender {
         }
         let at = burst.departure();
         let answers = self.segment_time(core) * self.members.len();
-        self.flushes.earliest = at + self.voice.twice().max(answers);
+        self.flushes.earliest = at + self.transmission.twice().max(answers);
         let sent = self.flushes.under_way.as_ref().map_or(0, |flush| flush.sent);
         let wait = self.flush_gap(core, at, sent);
         self.base.alarm(&mut core.shared, Alarm::Flush, at, wait);
@@ -257,7 +257,7 @@ impl Sender {
     /// Time until the next flush, after so many.
     pub(super) fn flush_gap(&self, core: &Core, now: Time, sent: u32) -> Duration {
         let config = &core.config.sender;
-        let twice = self.voice.twice();
+        let twice = self.transmission.twice();
         if config.end == EndGame::Flush {
             return twice.max(FLUSH_GAP_MIN);
         }
@@ -266,7 +266,7 @@ impl Sender {
             return (twice * (1 << rarer.min(16))).min(twice.max(FLUSH_GAP_MAX));
         }
         let is_silent = sent > 1 && now.since(self.base.last_heard) >= twice;
-        let often = (self.voice.round_trip() / FLUSHES_IN_SILENCE).max(FLUSH_GAP_IN_SILENCE);
+        let often = (self.transmission.round_trip() / FLUSHES_IN_SILENCE).max(FLUSH_GAP_IN_SILENCE);
         if is_silent { often } else { twice }
     }
 

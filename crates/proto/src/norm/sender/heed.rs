@@ -25,14 +25,14 @@ const SILENT_MIN: Duration = Duration::from_secs(1);
 impl Sender {
     /// Begins to heed congestion, if that is wanted.
     pub(super) fn begin_to_heed(&mut self, core: &Core) {
-        if !core.config.sender.congestion_control || self.voice.congestion.is_some() {
+        if !core.config.sender.congestion_control || self.transmission.congestion.is_some() {
             return;
         }
         let light = core.shared.paths.get(&self.path).and_then(Path::light);
         let beginning = Beginning {
             segment: core.shared.paths.get(&self.path).map_or(0, Path::mtu),
             ceiling: self.ceiling(core),
-            grtt: self.voice.round_trip(),
+            grtt: self.transmission.round_trip(),
             is_group: self.is_group,
             light: light.filter(|_| core.config.sender.grtt_of_path),
             reporters_max: core.config.limits.receivers,
@@ -40,8 +40,8 @@ impl Sender {
             late: core.config.catch_up,
         };
         let congestion = Congestion::new(beginning);
-        self.voice.grtt.set_least(congestion.interval());
-        self.voice.congestion = Some(Box::new(congestion));
+        self.transmission.grtt.set_least(congestion.interval());
+        self.transmission.congestion = Some(Box::new(congestion));
     }
 
     /// The path's rate in octets a second.
@@ -61,18 +61,18 @@ impl Sender {
         let at = burst.departure();
         let ceiling = self.ceiling(core);
         let is_busy = self.is_busy();
-        let grtt = self.voice.round_trip();
+        let grtt = self.transmission.round_trip();
         let sequence = self.probe.sequence;
         let mut entries = Vec::new();
         let mut rate = ceiling;
-        if let Some(congestion) = self.voice.congestion.as_mut() {
+        if let Some(congestion) = self.transmission.congestion.as_mut() {
             congestion.set_ceiling(ceiling);
             congestion.probes(at, sequence, (is_busy, grtt));
             entries = congestion.entries();
             rate = congestion.rate();
         }
         let body = Body::Command(Command::Cc {
-            sender: self.voice.header(),
+            sender: self.transmission.header(),
             sequence,
             send_time: send_time(at),
             rate: Some(norm::quantise_rate(rate.min(1e12))),
@@ -80,14 +80,14 @@ impl Sender {
             others: Extensions::NONE,
             reserved: 0,
         });
-        if !self.voice.say(core, burst, body) {
+        if !self.transmission.say(core, burst, body) {
             return false;
         }
         self.probe.due = false;
         self.probe.first_at.get_or_insert(at);
         self.probe.sent_at = at;
-        let most = self.voice.round_trip() * u32::from(self.voice.backoff.max(4));
-        self.group_size.probed(sequence, at, most, self.voice.group_size());
+        let most = self.transmission.round_trip() * u32::from(self.transmission.backoff.max(4));
+        self.group_size.probed(sequence, at, most, self.transmission.group_size());
         self.judge_group(core);
         self.probe.sequence = sequence.wrapping_add(1);
         self.probe.interval = self.next_interval(core);
@@ -99,11 +99,11 @@ impl Sender {
     fn next_interval(&self, core: &Core) -> Duration {
         let config = &core.config.sender;
         let former = self.probe.interval;
-        let grtt = self.voice.round_trip();
+        let grtt = self.transmission.round_trip();
         if let Some(often) = self.often() {
             return often;
         }
-        let (least, grown) = match self.voice.congestion {
+        let (least, grown) = match self.transmission.congestion {
             // Nobody answers yet, or there is nothing to send.
             Some(_) => (grtt.max(PROBES_APART), former * 2),
             None => (config.probe_interval_min.max(grtt), former * 3 / 2),
@@ -114,8 +114,8 @@ impl Sender {
     /// Time between two probes while a receiver sets the rate of data that is being sent (§5.5.2.1):
     /// its round trip, but not more probes than segments.
     fn often(&self) -> Option<Duration> {
-        let congestion = self.voice.congestion.as_ref().filter(|_| self.is_busy())?;
-        let rtt = congestion.rtt()?.min(self.voice.round_trip());
+        let congestion = self.transmission.congestion.as_ref().filter(|_| self.is_busy())?;
+        let rtt = congestion.rtt()?.min(self.transmission.round_trip());
         Some(rtt.max(congestion.interval()).max(PROBES_APART))
     }
 
@@ -134,17 +134,17 @@ impl Sender {
 
     /// It is time for another probe.
     pub(super) fn probe(&mut self, core: &mut Core, now: Time) {
-        let busy = self.voice.congestion.as_ref().filter(|_| self.is_busy());
+        let busy = self.transmission.congestion.as_ref().filter(|_| self.is_busy());
         let since = self.probe.sent_at;
         if let Some(due) = busy.and_then(|congestion| congestion.waits(now, since)) {
             // There are not to be more probes than data (§5.5.2.1).
             self.base.alarm(&mut core.shared, Alarm::Probe, now, due.since(now));
             return;
         }
-        match self.voice.congestion {
-            None => self.voice.grtt.round_over(),
-            Some(_) if now.since(self.probe.round_since) >= self.voice.round_trip() => {
-                self.voice.grtt.decay();
+        match self.transmission.congestion {
+            None => self.transmission.grtt.round_over(),
+            Some(_) if now.since(self.probe.round_since) >= self.transmission.round_trip() => {
+                self.transmission.grtt.decay();
                 self.probe.round_since = now;
             }
             Some(_) => {}
@@ -171,24 +171,24 @@ impl Sender {
         (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
     ) {
         self.base.last_heard = now;
-        self.heard_of_stream(node, now);
+        self.received_of_stream(node, now);
         let took = self.took(now, response);
         if let Some(took) = took {
-            let took = self.voice.grtt.answered(took);
+            let took = self.transmission.grtt.answered(took);
             self.base.seat.sample(&mut core.shared.paths, took);
         }
         self.heed(core, now, node, (cc, took, is_private));
-        if self.members.heard(node, now) {
+        if self.members.received(node, now) {
             return;
         }
         if self.members.len() as usize >= core.config.limits.receivers {
             core.user.limit_reached(Limit::Receivers);
-            let before = now - self.voice.twice().max(SILENT_MIN);
+            let before = now - self.transmission.twice().max(SILENT_MIN);
             let Some(former) = self.members.make_room(before) else { return };
             self.gone_from_stream(former);
         }
         self.members.insert(node, now);
-        self.heard_on_stream(node, now);
+        self.received_on_stream(node, now);
         self.judge_group(core);
         if core.config.sender.end == EndGame::Acknowledged
             && !self.is_group
@@ -208,17 +208,19 @@ impl Sender {
         node: NodeId,
         (cc, took, is_private): (Option<CcFeedback>, Option<Duration>, bool),
     ) {
-        let grtt = self.voice.round_trip();
-        let (Some(cc), Some(congestion)) = (cc, self.voice.congestion.as_mut()) else { return };
+        let grtt = self.transmission.round_trip();
+        let (Some(cc), Some(congestion)) = (cc, self.transmission.congestion.as_mut()) else {
+            return;
+        };
         if !self.is_group
             && let Some(took) = took
         {
-            self.voice.grtt.believe(took);
+            self.transmission.grtt.believe(took);
         }
         let before = congestion.rate();
-        congestion.heard(now, node, &cc, (took, grtt));
+        congestion.received(now, node, &cc, (took, grtt));
         let is_changed = congestion.rate().total_cmp(&before).is_ne();
-        self.voice.grtt.set_least(congestion.interval());
+        self.transmission.grtt.set_least(congestion.interval());
         if is_changed {
             // What was held back may go earlier.
             self.base.disarm(&mut core.shared, Alarm::Pace);
@@ -235,7 +237,7 @@ impl Sender {
 
     /// Sets a timer for what the rate held back.
     pub(super) fn wait_for_pace(&mut self, core: &mut Core, now: Time) {
-        let Some(at) = self.voice.held.take() else { return };
+        let Some(at) = self.transmission.held.take() else { return };
         if !self.base.is_armed(Alarm::Pace) {
             self.base.alarm(&mut core.shared, Alarm::Pace, now, at.since(now));
         }

@@ -67,7 +67,7 @@ impl Sender {
             self.members.lacks(node, number);
             self.stream_lacks(node);
         }
-        let wait = self.voice.aggregation();
+        let wait = self.transmission.aggregation();
         if is_private && self.is_group && !wait.is_zero() {
             let most = core.config.limits.repairs;
             self.objects.iter_mut().for_each(|object| object.publish(most));
@@ -118,19 +118,19 @@ impl Sender {
         let invalid = [at.object];
         let invalid = if is_behind { &invalid[..] } else { &[] };
         let body = Body::Command(Command::Squelch {
-            sender: self.voice.header(),
+            sender: self.transmission.header(),
             fec: position.fec,
             object: position.object,
             id: position.id,
             invalid: ObjectList::new(invalid),
             others: Extensions::NONE,
         });
-        if !self.voice.say(core, burst, body) {
+        if !self.transmission.say(core, burst, body) {
             return false;
         }
         self.repairs.squelch = None;
         // Once for each round trip is enough.
-        let wait = self.voice.twice();
+        let wait = self.transmission.twice();
         self.base.alarm(&mut core.shared, Alarm::Squelch, burst.departure(), wait);
         true
     }
@@ -143,13 +143,13 @@ impl Sender {
         let is_all = self.objects.iter().all(|object| object.advertise(fec, &mut writer));
         let flags = if is_all { 0 } else { Command::REPAIR_ADV_LIMIT };
         let body = Body::Command(Command::RepairAdv {
-            sender: self.voice.header(),
+            sender: self.transmission.header(),
             flags,
             cc: self.repairs.suppressing,
             requests: writer.finish(),
             others: Extensions::NONE,
         });
-        if !self.voice.say(core, burst, body) {
+        if !self.transmission.say(core, burst, body) {
             return false;
         }
         self.repairs.adv_due = false;
@@ -164,7 +164,7 @@ impl Sender {
         let is_last =
             core.config.sender.tail_parity && self.objects.iter().all(Outgoing::is_ending);
         for object in &mut self.objects {
-            object.commit(core, now, &mut self.voice, is_last);
+            object.commit(core, now, &mut self.transmission, is_last);
         }
         if self.objects.iter().any(Outgoing::has_repairs) {
             self.base.want(&mut core.shared, Class::Repair);

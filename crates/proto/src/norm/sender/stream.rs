@@ -62,16 +62,16 @@ impl Sender {
     }
 
     /// A receiver was heard for the first time.
-    pub(super) fn heard_on_stream(&mut self, node: NodeId, now: Time) {
+    pub(super) fn received_on_stream(&mut self, node: NodeId, now: Time) {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.insert(node, now);
         }
     }
 
     /// A message of a receiver arrived.
-    pub(super) fn heard_of_stream(&mut self, node: NodeId, now: Time) {
+    pub(super) fn received_of_stream(&mut self, node: NodeId, now: Time) {
         if let Some(flow) = self.flow.as_mut() {
-            flow.members.heard(node, now);
+            flow.members.received(node, now);
         }
     }
 
@@ -107,7 +107,7 @@ impl Sender {
     ) -> Option<u64> {
         let stream = self.objects.back().filter(|object| object.is_stream() && object.is_sent())?;
         let has_all = self.flow.as_ref()?.members.least(receivers)? + 1 >= stream.segments_sent();
-        let patience = most.patience.min(self.voice.twice() * most.polls);
+        let patience = most.patience.min(self.transmission.twice() * most.polls);
         let most = Persistence { patience, ..most };
         let is_silent = self.members.is_in_vain(stream.id.number, receivers, (now, most));
         (has_all && is_silent && !stream.is_open_stream()).then_some(stream.id.number)
@@ -129,7 +129,8 @@ impl Sender {
         if core.config.sender.end == EndGame::Flush {
             // What was sent last may still be asked for: after the wait of who lacks it, the way of
             // the request, and the time that requests are collected; and once more for luck.
-            let keep = self.voice.round_trip() * 2 * (u32::from(self.voice.backoff) + 2);
+            let keep =
+                self.transmission.round_trip() * 2 * (u32::from(self.transmission.backoff) + 2);
             if let Some(at) = stream.release_old(now, keep) {
                 self.base.alarm(&mut core.shared, Alarm::Room, now, at.since(now));
             }
@@ -233,7 +234,7 @@ impl Sender {
     fn finish_mark(&mut self, core: &mut Core, now: Time) {
         let config = &core.config.sender;
         let most = self.persistence(core);
-        let wait = self.voice.twice();
+        let wait = self.transmission.twice();
         let are_unknown = self.is_group && config.receivers == 0;
         let stream = self.objects.back_mut().filter(|object| object.is_open_stream());
         let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else { return };
@@ -244,7 +245,7 @@ impl Sender {
             EndGame::Acknowledged => {
                 // In a group of unknown size, there is time for all to answer.
                 let late = mark.since.is_some_and(|since| now >= since + wait);
-                let is_told = !are_unknown || !mark.is_end || mark.sent >= 2 && late;
+                let is_announced = !are_unknown || !mark.is_end || mark.sent >= 2 && late;
                 let is_in_vain = flow.members.is_in_vain(mark.at, config.receivers, (now, most));
                 if is_in_vain && !standing.is_complete() {
                     stream.failure = Some(match standing.expected {
@@ -254,7 +255,7 @@ impl Sender {
                     self.advance(core, now);
                     return;
                 }
-                is_told && standing.is_complete()
+                is_announced && standing.is_complete()
             }
         };
         if !is_over {
@@ -291,17 +292,17 @@ impl Sender {
             let is_last = nodes.len() <= room;
             nodes.truncate(room);
             let body = Body::Command(Command::Flush {
-                sender: self.voice.header(),
+                sender: self.transmission.header(),
                 fec,
                 object: stream.number(),
                 id: stream.segment_id(mark.at),
                 ackers: NodeList::new(&nodes),
                 others: Extensions::NONE,
             });
-            if !self.voice.say(core, burst, body) {
+            if !self.transmission.say(core, burst, body) {
                 return false;
             }
-            flow.members.asked(&nodes, now);
+            flow.members.requested(&nodes, now);
             mark.after = nodes.last().copied().filter(|_| !is_last);
             if is_last {
                 break;
@@ -310,7 +311,7 @@ impl Sender {
         mark.due = false;
         mark.sent += 1;
         mark.since.get_or_insert(now);
-        let (sent, twice) = (mark.sent, self.voice.twice());
+        let (sent, twice) = (mark.sent, self.transmission.twice());
         // No more questions, and answers, than one a round trip.
         flow.next = now + if self.is_group { twice } else { twice / 2 };
         let wait = match core.config.sender.end {

@@ -51,7 +51,7 @@ impl Sender {
         let Some(way) = since_sent(now, ack.grtt_response) else { return };
         let path = core.shared.paths.get(&self.path);
         let fixed = path.and_then(Path::rate_bps).map_or(f64::MAX, |rate| rate as f64 / 8.0);
-        let congestion = self.voice.congestion.as_ref();
+        let congestion = self.transmission.congestion.as_ref();
         let rate = congestion.map_or(fixed, |congestion| congestion.rate());
         let share = norm::rate(cc.rate) / rate.max(1.0);
         let bias = match cc.flags.contains(CcFlags::START) {
@@ -68,8 +68,8 @@ impl Sender {
             return;
         }
         let size = self.group_size.estimate(self.members.len());
-        self.voice.set_group_size(size);
+        self.transmission.set_group_size(size);
         let usual = usual_backoff(true, size);
-        self.voice.backoff = config.backoff.unwrap_or(usual).min(15);
+        self.transmission.backoff = config.backoff.unwrap_or(usual).min(15);
     }
 }

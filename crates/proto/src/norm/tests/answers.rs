@@ -47,13 +47,13 @@ fn requests_are_answered_at_once_and_once() {
         group.run();
         (1..=4).for_each(|host| group.assert_has(host, "copy", &file));
         let lines = || group.transcript();
-        let asked: Vec<_> = (1..=4)
+        let requested: Vec<_> = (1..=4)
             .flat_map(|host| times(&group, host, |body| matches!(body, Body::Nack(_))))
             .collect();
         let repairs = times(&group, 0, is_repair);
         // As many as the one that lacks most asks for, whoever asks first.
         assert_eq!(repairs.len(), 4, "{:#?}", lines());
-        let first = asked.iter().min().expect("somebody asks");
+        let first = requested.iter().min().expect("somebody asks");
         let wait = repairs[0].since(*first);
         // The way there, and what was being sent.
         assert!(wait < Duration::from_millis(25 + 3), "{wait:?} {:#?}", lines());
@@ -71,9 +71,10 @@ fn requests_may_be_collected() {
     group.run();
     let repairs = times(&group, 0, is_repair);
     assert_eq!(repairs.len(), 4, "{:#?}", group.transcript());
-    let asked = (1..=4).flat_map(|host| times(&group, host, |body| matches!(body, Body::Nack(_))));
+    let requested =
+        (1..=4).flat_map(|host| times(&group, host, |body| matches!(body, Body::Nack(_))));
     // K + 1 = 2 times the greatest round trip of 61.8 ms, after the way of 25 ms.
-    let wait = repairs[0].since(asked.min().expect("somebody asks"));
+    let wait = repairs[0].since(requested.min().expect("somebody asks"));
     assert!((148..=152).contains(&wait.as_millis()), "{wait:?} {:#?}", group.transcript());
 }
 
@@ -152,11 +153,11 @@ fn a_flush_after_repairs_begins_the_next_round() {
     group.send(0, &file, "copy");
     group.run();
     group.assert_has(1, "copy", &file);
-    let asked = times(&group, 1, |body| matches!(body, Body::Nack(_)));
+    let requested = times(&group, 1, |body| matches!(body, Body::Nack(_)));
     let repaired = times(&group, 0, is_repair);
-    assert_eq!((asked.len(), repaired.len()), (2, 3), "{:#?}", group.transcript());
+    assert_eq!((requested.len(), repaired.len()), (2, 3), "{:#?}", group.transcript());
     // The way back, and a random wait of at most 3 of 61.8 ms;
-    let wait = asked[1].since(repaired[1]);
+    let wait = requested[1].since(repaired[1]);
     assert!(wait < Duration::from_millis(25 + 3 * 62 + 5), "{wait:?}");
 }
 

@@ -24,7 +24,7 @@ fn is_end(body: &Body<'_>) -> bool {
 }
 
 /// What a host's application heard from others.
-fn heard(group: &Group, host: usize) -> Vec<&[u8]> {
+fn received(group: &Group, host: usize) -> Vec<&[u8]> {
     let commands = group.hosts[host].indications.iter().filter_map(|indication| match indication {
         Indication::Command { octets, .. } => Some(&octets[..]),
         _ => None,
@@ -50,8 +50,8 @@ fn commands_are_repeated_and_heard_once() {
     let number = say(&mut group, 0, "listen", None);
     group.run();
     assert_eq!(group.count(0, is_command), 20, "{:#?}", group.transcript());
-    (1..=3).for_each(|host| assert_eq!(heard(&group, host), [b"listen"]));
-    let said = Indication::CommandSaid { peer: GROUP, number };
+    (1..=3).for_each(|host| assert_eq!(received(&group, host), [b"listen"]));
+    let said = Indication::CommandSent { peer: GROUP, number };
     assert_eq!(group.hosts[0].indications.iter().filter(|other| **other == said).count(), 1);
     // Twice the greatest round trip is between them.
     let times = group.log.iter().filter_map(|(at, _, bytes)| {
@@ -74,12 +74,12 @@ fn commands_go_ahead_of_data() {
     say(&mut group, 0, "one", Some(1));
     say(&mut group, 0, "two", Some(3));
     group.run_for(Duration::from_millis(40));
-    assert_eq!(heard(&group, 1), [&b"one"[..], b"two"]);
+    assert_eq!(received(&group, 1), [&b"one"[..], b"two"]);
     group.run();
     assert_eq!(group.count(0, is_command), 4);
     (1..=2).for_each(|host| {
         group.assert_has(host, "copy", &file);
-        assert_eq!(heard(&group, host), [&b"one"[..], b"two"]);
+        assert_eq!(received(&group, host), [&b"one"[..], b"two"]);
     });
     assert!(group.finished(0)[0].is_confirmed);
 }
@@ -103,7 +103,7 @@ fn commands_have_bounds_and_can_be_stopped() {
     group.drain(0);
     group.run();
     assert_eq!(group.count(0, is_command), 20);
-    assert_eq!(heard(&group, 1), [b""]);
+    assert_eq!(received(&group, 1), [b""]);
     assert_eq!(group.hosts[0].node.poll_timeout(), None, "nothing runs on");
 }
 
@@ -121,7 +121,7 @@ fn repetitions_of_others_are_told_and_copies_are_not() {
     for sequence in [7, 7, 8, 9, 8] {
         group.hear(1, GROUP, path_to(9), &foreign(sequence, b"again"));
     }
-    assert_eq!(heard(&group, 1), [b"again"; 3]);
+    assert_eq!(received(&group, 1), [b"again"; 3]);
 }
 
 /// Answers of receivers that a host was told of: who, and what.
@@ -222,8 +222,8 @@ fn questions_that_are_no_application_s_are_passed_over() {
     group.run();
     assert_eq!(group.count(1, |_| true), 0);
     assert_eq!(group.hosts[1].node.stats().stray, 4);
-    let asked = |other: &Indication| matches!(other, Indication::Question { .. });
-    assert!(!group.hosts[1].indications.iter().any(asked));
+    let requested = |other: &Indication| matches!(other, Indication::Question { .. });
+    assert!(!group.hosts[1].indications.iter().any(requested));
 }
 
 #[test]
@@ -293,6 +293,6 @@ fn what_is_here_survives_the_end() {
     let sender = Header { instance: 5, grtt: 0x94, backoff: 4, group_size: 2 };
     let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
     group.hear(1, GROUP, path_to(9), &Message { sequence: 0, source: NodeId(99), body });
-    let met = Indication::SenderHeard { peer: GROUP, node: 99 };
+    let met = Indication::SenderDiscovered { peer: GROUP, node: 99 };
     assert!(!group.hosts[1].indications.contains(&met));
 }

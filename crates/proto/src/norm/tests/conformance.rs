@@ -105,13 +105,13 @@ impl Subject for Norm {
             Indication::Started { .. }
             | Indication::Receiving { .. }
             | Indication::Info { .. }
-            | Indication::SenderHeard { .. }
+            | Indication::SenderDiscovered { .. }
             | Indication::Stream { .. }
             | Indication::Readable { .. }
             | Indication::Writable { .. }
             | Indication::Flushed { .. }
             | Indication::Command { .. }
-            | Indication::CommandSaid { .. }
+            | Indication::CommandSent { .. }
             | Indication::Question { .. }
             | Indication::Answered { .. }
             | Indication::QuestionOver { .. }

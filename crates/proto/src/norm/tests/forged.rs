@@ -71,7 +71,7 @@ fn ask_on(
 
 #[test]
 fn one_odd_answer_to_a_probe_stalls_nobody() {
-    for asked in [1, 1_050_000] {
+    for requested in [1, 1_050_000] {
         let mut group = Group::of(2, &Config::default());
         group.lose = Box::new(|_, to, number, message| {
             matches!(message.body, Body::Data(_)) && (number + to).is_multiple_of(20)
@@ -85,7 +85,7 @@ fn one_odd_answer_to_a_probe_stalls_nobody() {
             kind: Ack::CC,
             id: 0,
             // Before anything was sent, and just after that.
-            grtt_response: SendTime::from_micros(asked),
+            grtt_response: SendTime::from_micros(requested),
             cc: None,
             others: Extensions::NONE,
             payload: &[],
@@ -99,7 +99,7 @@ fn one_odd_answer_to_a_probe_stalls_nobody() {
         });
         let most = wire::norm::rtt(told.max().expect("it was told"));
         // The round trip is 50 ms.
-        let believed = if asked == 1 { SECOND / 10 } else { SECOND * 7 / 10 };
+        let believed = if requested == 1 { SECOND / 10 } else { SECOND * 7 / 10 };
         assert!(most < believed, "{most:?}");
     }
 }
@@ -135,9 +135,9 @@ fn those_who_only_began_to_send_keep_nobody_out() {
     group.hosts[2].is_on = true;
     group.run();
     group.assert_has(1, "paused", &file);
-    let heard = Indication::SenderHeard { peer: GROUP, node: 3 };
+    let received = Indication::SenderDiscovered { peer: GROUP, node: 3 };
     let all = &group.hosts[1].indications;
-    assert_eq!(all.iter().filter(|other| **other == heard).count(), 1, "it was kept");
+    assert_eq!(all.iter().filter(|other| **other == received).count(), 1, "it was kept");
     // Whatever they say of the round trip, they are not waited for that long.
     assert!(group.now < Time::from_secs(24 * 3600), "{}", group.now);
 }

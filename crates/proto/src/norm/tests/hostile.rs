@@ -50,7 +50,7 @@ impl Prey {
         let nodes = [config, config].map(|config| {
             seed += 1;
             let mut config = Config { node: seed, ..config.clone() };
-            config.receiver.streams = Some(Join::Heard);
+            config.receiver.streams = Some(Join::FirstBlock);
             Node::new(config, Rng::new(1, "norm"))
         });
         // As fast as can be.
@@ -105,8 +105,8 @@ impl Prey {
     }
 
     /// What was asked for since a moment: blocks and segments, first and last.
-    fn asked(&self, since: Time) -> Vec<Wish> {
-        let mut asked = Vec::new();
+    fn requested(&self, since: Time) -> Vec<Wish> {
+        let mut requested = Vec::new();
         for (at, side, datagram, _) in &self.world.log {
             let message = Message::decode(datagram).expect("nodes send messages");
             if let Body::Nack(nack) = message.body
@@ -116,11 +116,11 @@ impl Prey {
                 for request in nack.requests.iter() {
                     let name = |id: PayloadId| (id.block, id.symbol);
                     let ranges = request.ranges();
-                    asked.extend(ranges.map(|(a, b)| (request.flags, name(a.id), name(b.id))));
+                    requested.extend(ranges.map(|(a, b)| (request.flags, name(a.id), name(b.id))));
                 }
             }
         }
-        asked
+        requested
     }
 
     fn ends(&self) -> Vec<&Finished> {
@@ -255,7 +255,7 @@ fn parity_of_odd_segments_is_not_used() {
     prey.flush(1, (0, 3));
     prey.wait(MILLI);
     let of = |symbol| (RequestFlags::SEGMENT, (0, symbol), (0, symbol));
-    assert_eq!(prey.asked(Time::ZERO), [of(1), of(3)]);
+    assert_eq!(prey.requested(Time::ZERO), [of(1), of(3)]);
     prey.data(1, (0, 3), segment(3));
     assert!(prey.ends().is_empty());
     prey.data(1, (0, 1), segment(1));
@@ -282,8 +282,8 @@ fn a_stream_that_is_far_ahead_costs_little() {
     prey.flush(1, (1_900_000, 0));
     prey.wait(MILLI);
     // No more than is ever kept.
-    let asked = prey.asked(Time::ZERO);
-    assert!(matches!(asked[..], [(RequestFlags::BLOCK, (1, 0), (65_536, 0))]), "{asked:?}");
+    let requested = prey.requested(Time::ZERO);
+    assert!(matches!(requested[..], [(RequestFlags::BLOCK, (1, 0), (65_536, 0))]), "{requested:?}");
     assert!(prey.memory() < before + 2000, "{} {before}", prey.memory());
 }
 
@@ -301,8 +301,8 @@ fn a_round_trip_of_nothing_does_not_make_receivers_shout() {
         prey.wait(MILLI / 20);
     }
     // Each of 400 is asked for once again, and not for every message.
-    let asked = prey.asked(since).len();
-    assert!((1..=450).contains(&asked), "{asked}");
+    let requested = prey.requested(since).len();
+    assert!((1..=450).contains(&requested), "{requested}");
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
     assert!(memory < 32 << 20 && open <= 1, "{memory} {open}");
     // Nor is the user bothered by each.
     let reports = |it: &&Indication| {
-        matches!(it, Indication::Started { .. } | Indication::SenderHeard { .. })
+        matches!(it, Indication::Started { .. } | Indication::SenderDiscovered { .. })
     };
     assert_eq!(world.sides[HERE].indications.iter().filter(reports).count(), 2);
 }

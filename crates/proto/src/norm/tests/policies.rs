@@ -60,7 +60,7 @@ fn nothing_is_asked_for_on_account_of_who_comes_late_and_begins_with_the_next() 
 }
 
 /// NACKs of a receiver that ask for anything but NORM_INFO, and those that ask for that.
-fn asked(group: &Group, host: usize) -> (usize, usize) {
+fn requested(group: &Group, host: usize) -> (usize, usize) {
     let mut found = (0, 0);
     for (_, from, bytes) in &group.log {
         let Ok(Message { body: Body::Nack(nack), .. }) = Message::decode(bytes) else { continue };
@@ -94,7 +94,7 @@ fn only_that_is_asked_for_which_is_wanted() {
         group.send(0, &content(30_000), "a");
         group.send(0, &content(30_000), "b");
         group.run();
-        let (data, info) = asked(&group, 1);
+        let (data, info) = requested(&group, 1);
         let infos = group.hosts[1]
             .indications
             .iter()

@@ -201,14 +201,14 @@ impl Play {
                 world.drain(side);
             }
             Op::Answer(side) => {
-                let asked =
+                let requested =
                     world.sides[side].indications.iter().rev().find_map(|told| match told {
                         Indication::Question { peer, node, kind, id } => {
                             Some(((*peer, *node), (*kind, *id)))
                         }
                         _ => None,
                     });
-                if let Some((of, which)) = asked {
+                if let Some((of, which)) = requested {
                     let engine = &mut world.sides[side].engine;
                     // One that began anew knows nothing of it.
                     let _ = engine.answer(world.now, of, which, b"here"[..].into());

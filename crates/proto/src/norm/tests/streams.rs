@@ -31,7 +31,7 @@ fn small() -> Config {
     (sender.block_len, sender.parity) = (4, 2);
     sender.segment_size = Some(100);
     sender.tail_parity = false;
-    config.receiver.streams = Some(Join::Heard);
+    config.receiver.streams = Some(Join::FirstBlock);
     config
 }
 
@@ -327,7 +327,7 @@ fn what_was_overwritten_is_refused_and_the_gap_told() {
 
 #[test]
 fn who_joins_late_begins_at_a_block() {
-    for (join, first) in [(Join::Heard, 800), (Join::Beginning, 0)] {
+    for (join, first) in [(Join::FirstBlock, 800), (Join::Beginning, 0)] {
         let mut config = small();
         config.receiver.streams = Some(join);
         // Nobody is there to acknowledge.

@@ -33,15 +33,17 @@ impl Receiver {
         if self.phase != Phase::Verifying {
             return;
         }
-        let (Some(end), Some(known)) = (self.extent.end(), self.known.as_ref()) else { return };
+        let (Some(end), Some(description)) = (self.extent.end(), self.description.as_ref()) else {
+            return;
+        };
         let Some(value) = self.spool.value(end) else { return };
-        if known.checksum.is_some_and(|checksum| checksum != value) {
+        if description.checksum.is_some_and(|checksum| checksum != value) {
             // §4.3: what does not fit its checksum is discarded.
             self.forget_record(core);
             self.refuse(core, now, StatusCode::Unspecified);
             return;
         }
-        if known.content == Content::Directory {
+        if description.content == Content::Directory {
             self.phase = Phase::Reading;
             self.read_listing(core, now);
         } else {
@@ -78,8 +80,11 @@ impl Receiver {
         let is_syncing = self.progress.synced();
         match self.phase {
             Phase::Syncing if !is_syncing => {
-                let known = self.known.as_ref().and_then(|known| known.destination.clone());
-                let Some(to) = known else { return };
+                let description = self
+                    .description
+                    .as_ref()
+                    .and_then(|description| description.destination.clone());
+                let Some(to) = description else { return };
                 self.phase = Phase::Installing;
                 self.spool.close(&mut core.shared);
                 let request = FilestoreRequest::Install { from: self.spool.name.clone(), to };
@@ -102,8 +107,8 @@ impl Receiver {
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
         self.forget_record(core);
-        if let (Some(known), Some(end)) = (self.known.as_ref(), self.extent.end()) {
-            received::record(core, received::key(self.id.number, &known.identity), end);
+        if let (Some(description), Some(end)) = (self.description.as_ref(), self.extent.end()) {
+            received::record(core, received::key(self.id.number, &description.identity), end);
         }
         self.succeed(core, now);
     }

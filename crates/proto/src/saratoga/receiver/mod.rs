@@ -4,8 +4,8 @@
 //! when the file has its name.
 
 mod completion;
+mod description;
 mod extent;
-mod known;
 mod report;
 
 use std::time::Duration;
@@ -13,9 +13,9 @@ use std::time::Duration;
 use engine::{Completion, EffectError, FileName, IndexRequest, OpenMode, Time};
 use wire::saratoga::{Content, Data, Metadata, Packet, Request, RequestKind, Status, StatusCode};
 
+use self::description::Description;
+pub(crate) use self::description::identity;
 use self::extent::Extent;
-use self::known::Known;
-pub(crate) use self::known::identity;
 use self::report::{Reply, Reports};
 use crate::journal::{Progress, Slot};
 use crate::path::{Burst, Class, Turn};
@@ -51,7 +51,7 @@ pub(crate) struct Receiver {
     remote: Remote,
     wish: Option<Wish>,
     request_due: bool,
-    known: Option<Known>,
+    description: Option<Description>,
     /// Packets of the sender that arrived, up to [`FEW_PACKETS`].
     packets: u32,
     /// Whether one of them was a DATA packet.
@@ -105,7 +105,7 @@ impl Receiver {
             remote: core.config.remote(id.peer).clone(),
             wish,
             request_due: asking,
-            known: None,
+            description: None,
             packets: 0,
             has_data: false,
             extent: Extent::new(),
@@ -144,9 +144,12 @@ impl Receiver {
 
     /// Whether it is about the file that this METADATA describes.
     pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
-        let known = self.known.as_ref();
+        let description = self.description.as_ref();
         let is_theirs = self.wish.is_none() && self.is_receiving();
-        is_theirs && known.is_some_and(|known| known.can_go_on && known.identity == identity)
+        is_theirs
+            && description.is_some_and(|description| {
+                description.can_go_on && description.identity == identity
+            })
     }
 
     /// Whether the peer began it.
@@ -156,14 +159,14 @@ impl Receiver {
 
     /// Whether nothing is known of the file.
     pub(crate) fn is_unknown(&self) -> bool {
-        self.known.is_none() && self.is_theirs()
+        self.description.is_none() && self.is_theirs()
     }
 
     /// Order in which half-open sessions make room, the smallest first: one with a single packet
     /// does at once, because its next packet begins it again, and one without METADATA or without
     /// data after a silence of two replies.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
-        let has_begun = self.known.is_some() && self.extent.ranges.covered() > 0;
+        let has_begun = self.description.is_some() && self.extent.ranges.covered() > 0;
         if !self.is_theirs() || has_begun || self.phase != Phase::Receiving {
             return None;
         }
@@ -175,8 +178,9 @@ impl Receiver {
 
     /// Whether it writes, or is to write, the file of this name.
     pub(crate) fn uses(&self, name: &FileName) -> bool {
-        let known = self.known.as_ref().and_then(|known| known.destination.as_ref());
-        known == Some(name)
+        let description =
+            self.description.as_ref().and_then(|description| description.destination.as_ref());
+        description == Some(name)
     }
 
     /// Goes on under another number, because the sender began anew.
@@ -201,8 +205,9 @@ impl Receiver {
 
     pub(crate) fn memory(&self) -> usize {
         let ranges = self.extent.ranges.len() * 2 * size_of::<u64>() + self.progress.memory();
-        let known = self.known.as_ref().map_or(0, |known| known.identity.len() * 2);
-        ranges + self.reports.memory() + known + self.listing.len()
+        let description =
+            self.description.as_ref().map_or(0, |description| description.identity.len() * 2);
+        ranges + self.reports.memory() + description + self.listing.len()
     }
 
     /// Hands collected data to the store, because too much waits in this engine.
@@ -213,10 +218,10 @@ impl Receiver {
     }
 
     fn name(&self) -> String {
-        match (&self.known, &self.wish) {
-            (Some(Known { destination: Some(name), .. }), _)
+        match (&self.description, &self.wish) {
+            (Some(Description { destination: Some(name), .. }), _)
             | (None, Some(Wish { destination: Some(name), .. })) => name.path().to_owned(),
-            (Some(known), _) => known.name.clone(),
+            (Some(description), _) => description.name.clone(),
             (None, Some(wish)) => wish.name.clone(),
             (None, None) => String::new(),
         }
@@ -261,7 +266,7 @@ impl Receiver {
     /// When it gives up if nothing more comes. Data of which nothing is said does not wait long.
     fn given_up_at(&self, core: &Core) -> Time {
         let limit = core.given_up_at(&self.base, &self.remote);
-        if self.known.is_some() || self.wish.is_some() {
+        if self.description.is_some() || self.wish.is_some() {
             return limit;
         }
         let answer = core.answer_time(&self.base, &self.remote);
@@ -277,10 +282,10 @@ impl Receiver {
         if !metadata.is_over || self.phase == Phase::Asking {
             self.arrived(core, now);
         }
-        if self.known.is_none() && !self.know(core, now, metadata) {
+        if self.description.is_none() && !self.know(core, now, metadata) {
             return;
         }
-        let is_stream = self.known.as_ref().is_some_and(|it| it.content == Content::Stream);
+        let is_stream = self.description.as_ref().is_some_and(|it| it.content == Content::Stream);
         if metadata.is_over && !(is_stream && self.extent.end().is_some()) {
             self.fail(core, Failure { is_ours: false, code: StatusCode::Unspecified });
             self.close(core);
@@ -291,8 +296,8 @@ impl Receiver {
 
     /// Takes up a description; `false` if the session ends of it.
     fn know(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) -> bool {
-        match Known::of(core, metadata, self.wish.as_ref(), &self.extent) {
-            Ok(known) => self.known = Some(known),
+        match Description::of(core, metadata, self.wish.as_ref(), &self.extent) {
+            Ok(description) => self.description = Some(description),
             Err(code) => {
                 self.refuse(core, now, code);
                 return false;
@@ -309,10 +314,12 @@ impl Receiver {
     /// Opens the working file: that of an earlier session about the same file, if there is one.
     /// Sessions that have nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
-        let Some(known) = self.known.as_ref().filter(|_| !self.spool.is_begun()) else { return };
-        let destination = known.destination.as_ref().filter(|_| known.can_go_on);
-        let earlier = destination.and_then(|name| core.partials.take(&known.identity, name));
-        let sum = known.sum();
+        let Some(description) = self.description.as_ref().filter(|_| !self.spool.is_begun()) else {
+            return;
+        };
+        let destination = description.destination.as_ref().filter(|_| description.can_go_on);
+        let earlier = destination.and_then(|name| core.partials.take(&description.identity, name));
+        let sum = description.sum();
         let handle = self.base.seat.handle;
         let mut mode = OpenMode::Truncate;
         if let Some((number, partial)) = earlier {
@@ -343,8 +350,9 @@ impl Receiver {
         }
         let end = data.offset + data.data.len() as u64;
         if self.is_receiving() {
-            let known = self.known.as_ref();
-            let code = known.and_then(|known| self.extent.contradiction(known.content, data));
+            let description = self.description.as_ref();
+            let code = description
+                .and_then(|description| self.extent.contradiction(description.content, data));
             if let Some(code) = code {
                 core.stats.data_dropped += 1;
                 self.refuse(core, now, code);
@@ -374,7 +382,7 @@ impl Receiver {
     fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) {
         self.has_data = true;
         self.begin(core);
-        self.extent.learn(data, end, self.known.is_some());
+        self.extent.learn(data, end, self.description.is_some());
         let start = data.offset;
         if start == end {
             return;
@@ -401,7 +409,7 @@ impl Receiver {
             ranges.insert(from, to);
         }
         let policy = core.config.journal;
-        if policy.enabled && self.known.is_some() {
+        if policy.enabled && self.description.is_some() {
             if self.progress.is_due(&self.extent.ranges, policy) {
                 self.save(core);
             } else if !self.base.is_armed(Alarm::Save) {
@@ -412,7 +420,7 @@ impl Receiver {
 
     /// Makes safe what was written so far, and then puts on record that it is.
     fn save(&mut self, core: &mut Core) {
-        let can_go_on = self.known.as_ref().is_some_and(|known| known.can_go_on);
+        let can_go_on = self.description.as_ref().is_some_and(|description| description.can_go_on);
         let ranges = &self.extent.ranges;
         if !can_go_on || self.progress.is_syncing() || self.progress.is_current(ranges) {
             return;
@@ -426,10 +434,10 @@ impl Receiver {
     }
 
     fn partial(&self) -> Option<Partial> {
-        let known = self.known.as_ref().filter(|known| known.can_go_on)?;
+        let description = self.description.as_ref().filter(|description| description.can_go_on)?;
         Some(Partial {
-            identity: known.identity.clone(),
-            destination: known.destination.clone()?,
+            identity: description.identity.clone(),
+            destination: description.destination.clone()?,
             ranges: self.progress.safe().clone(),
         })
     }
@@ -519,7 +527,7 @@ impl Receiver {
     }
 
     fn is_whole(&self) -> bool {
-        self.known.is_some() && self.extent.is_whole()
+        self.description.is_some() && self.extent.is_whole()
     }
 
     /// An effect of this session was carried out.
@@ -606,7 +614,7 @@ impl Receiver {
                 if limit > now {
                     let wait = limit.since(now);
                     self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
-                } else if self.known.is_none() && self.wish.is_none() {
+                } else if self.description.is_none() && self.wish.is_none() {
                     self.refuse(core, now, StatusCode::MetadataRequired);
                 } else {
                     self.refuse(core, now, StatusCode::SenderTimeout);

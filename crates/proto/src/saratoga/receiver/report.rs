@@ -332,7 +332,8 @@ impl Receiver {
             }
             self.volunteer(core);
             // A sender that was started again knows only what it is asked for.
-            let can_go_on = self.known.as_ref().is_none_or(|known| known.can_go_on);
+            let can_go_on =
+                self.description.as_ref().is_none_or(|description| description.can_go_on);
             let is_gone = is_silent && self.misses > 0 && can_go_on;
             self.request_due = is_gone && self.wish.is_some();
             self.misses += u32::from(is_silent);
@@ -369,7 +370,7 @@ impl Receiver {
             version: core.config.version,
             session: self.id.number,
             datagram_max: self.remote.datagram_max,
-            is_described: self.known.is_some(),
+            is_described: self.description.is_some(),
         }
     }
 

@@ -18,7 +18,7 @@ const PORT_TRIES: u32 = 64;
 impl<A: Engine> OverTcp<A> {
     /// Carries out an effect of the engine above, or passes it to the driver.
     pub(super) fn carry_out(&mut self, now: Time, effect: Effect) {
-        if self.config.beside && self.outside.takes(&effect, &self.streams) {
+        if self.config.has_driver_streams && self.outside.takes(&effect, &self.streams) {
             self.effects.push_back(effect);
             return;
         }

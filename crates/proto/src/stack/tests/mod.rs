@@ -1,6 +1,6 @@
 //! Streams over TCP, with engines that hold their driver to the rules, and with FTP.
 
-mod beside;
+mod driver_streams;
 mod files;
 mod gateway;
 mod programs;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::Time;
 use wire::tcp::{Flags, SackBlock, Segment};
 
-use super::segment::Said;
+use super::segment::ReceivedOptions;
 use super::{Connection, Purpose};
 use crate::tcp::autotune::send_capacity;
 use crate::tcp::cc::{Ack, Cause};
@@ -46,11 +46,11 @@ impl Connection {
         now: Time,
         segment: &Segment<'_>,
         (at, ack): (u64, u64),
-        said: Said<'_>,
+        received: ReceivedOptions<'_>,
     ) {
         let window_before = self.snd.window();
         self.snd.update_window(segment.header.window, at, ack);
-        let mut news = self.take_in(now, ack, said);
+        let mut news = self.take_in(now, ack, received);
         let plain = segment.payload.is_empty() && !segment.header.flags.contains(Flags::FIN);
         let unchanged = plain && self.snd.window() == window_before;
         news.duplicate = !news.advanced
@@ -80,13 +80,13 @@ impl Connection {
     }
 
     /// What it says goes into the scoreboard.
-    fn take_in(&mut self, now: Time, ack: u64, said: Said<'_>) -> News {
+    fn take_in(&mut self, now: Time, ack: u64, received: ReceivedOptions<'_>) -> News {
         let prior_in_flight = self.board.pipe();
         self.board.least_rtt(self.rtt.least());
         let mut delivery = Delivery::default();
         let advanced = ack > self.snd.una();
         let (mut twice, mut sacked) = (None, false);
-        let blocks = said.sack.filter(|_| self.losses.sack()).unwrap_or_default();
+        let blocks = received.sack.filter(|_| self.losses.sack()).unwrap_or_default();
         let blocks = blocks.as_slice();
         if let Some(first) = blocks.first() {
             let within = blocks.get(1).map(|block| self.edges(*block));
@@ -113,9 +113,9 @@ impl Connection {
             self.note_proven(delivery.longest);
         }
         let before = delivery.sacked;
-        let holes = self.take_snack(now, ack, &said, &mut delivery);
+        let holes = self.take_snack(now, ack, &received, &mut delivery);
         sacked |= delivery.sacked > before;
-        let echo = said.stamps.map(|(_, echo)| echo);
+        let echo = received.stamps.map(|(_, echo)| echo);
         let twice = twice.filter(|_| self.options.duplicate_sack);
         let duplicate = false;
         News {

@@ -79,7 +79,7 @@ pub(crate) struct Negotiated {
 impl Negotiated {
     fn flow(&self, options: &Options) -> Flow {
         Flow::new(self.tuple, options.hop_limit, options.dscp, self.seed as u16)
-            .carried_by(self.carrier)
+            .with_carrier(self.carrier)
     }
 }
 

@@ -9,7 +9,7 @@ use wire::tcp::{
 use super::Connection;
 use crate::tcp::cc::Sent;
 use crate::tcp::indication::State;
-use crate::tcp::scps::SnackSaid;
+use crate::tcp::scps::SnackOption;
 use crate::tcp::seq;
 
 /// Full segments at the beginning of a connection that go without a pace
@@ -285,7 +285,7 @@ impl Connection {
     fn options<'a>(
         &self,
         now: Time,
-        snack: Option<&'a SnackSaid>,
+        snack: Option<&'a SnackOption>,
         (ends_record, bare): (bool, bool),
     ) -> List<'a> {
         let mut list = List { options: [TcpOption::NoOperation; 16], len: 0 };
@@ -298,10 +298,10 @@ impl Connection {
             list.len += 2;
             list.push(TcpOption::RecordBoundary);
         }
-        if let Some(said) = snack {
+        if let Some(snack) = snack {
             list.len += 2;
-            let SnackSaid { offset, size, .. } = *said;
-            list.push(TcpOption::Snack { offset, size, bits: said.bits() });
+            let SnackOption { offset, size, .. } = *snack;
+            list.push(TcpOption::Snack { offset, size, bits: snack.bits() });
         }
         if bare && self.tells_corruption(now) && options_len(list.as_slice()) + 4 <= OPTIONS_MAX {
             list.push(TcpOption::CorruptionExperienced);
@@ -510,7 +510,7 @@ impl Connection {
         now: Time,
         tx: &mut TxBuf,
         (flags, at, len): (Flags, u64, usize),
-        (snack, ends_record): (Option<SnackSaid>, bool),
+        (snack, ends_record): (Option<SnackOption>, bool),
     ) -> bool {
         let bare = len == 0;
         let stamps = self.stamps.of_segment(now);
@@ -528,9 +528,9 @@ impl Connection {
         if bare {
             self.push_blocks(&mut list, 0);
         }
-        if let Some(said) = &snack {
-            let SnackSaid { offset, size, .. } = *said;
-            list.push(TcpOption::Snack { offset, size, bits: said.bits() });
+        if let Some(snack) = &snack {
+            let SnackOption { offset, size, .. } = *snack;
+            list.push(TcpOption::Snack { offset, size, bits: snack.bits() });
         }
         let room = options_len(list.as_slice()) + 16 <= OPTIONS_MAX;
         if bare && self.tells_corruption(now) && room {

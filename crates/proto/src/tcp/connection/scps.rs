@@ -5,13 +5,13 @@ use std::time::Duration;
 use engine::{PathId, Time};
 
 use super::ack::News;
-use super::segment::Said;
+use super::segment::ReceivedOptions;
 use super::{Connection, Purpose};
 use crate::tcp::indication::RequestError;
 use crate::tcp::recovery::Phase;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::scps::{
-    Agreed, BestEffort, Bets, Ends, Holes, LossCause, Marks, RateControl, SnackForm, SnackSaid,
+    Agreed, BestEffort, Bets, Ends, Holes, LossCause, Marks, RateControl, SnackForm, SnackOption,
     Snacking, holes,
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Suspension {
     /// The next question, and the pause before it.
     probe: Option<(Time, Duration)>,
     /// It was asked: what comes now may be the answer, and not what was on its way before.
-    asked: bool,
+    probed: bool,
 }
 
 /// A route whose connections share a rate: by its interface, and by its number in the configuration
@@ -113,8 +113,8 @@ impl Connection {
 
     /// Whether losses are put down to corruption now.
     pub(super) fn blames_corruption(&self, now: Time) -> bool {
-        let told = self.space.corrupted_until.is_some_and(|until| now < until);
-        told || self.options.scps.is_some_and(|scps| scps.assume == LossCause::Corruption)
+        let is_reported = self.space.corrupted_until.is_some_and(|until| now < until);
+        is_reported || self.options.scps.is_some_and(|scps| scps.assume == LossCause::Corruption)
     }
 
     /// The peer sees data lost to corruption.
@@ -165,7 +165,7 @@ impl Connection {
     }
 
     /// The hole that an acknowledgment tells of, if it is time for one.
-    pub(super) fn snack_to_say(&mut self, now: Time) -> Option<SnackSaid> {
+    pub(super) fn snack_to_say(&mut self, now: Time) -> Option<SnackOption> {
         let form = self.snack()?;
         let settings = self.options.scps?.snack?;
         let how = (form, self.space.unit, self.rtt.smoothed());
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Data has arrived beyond a hole.
-    pub(super) fn hole_seen(&mut self, now: Time) {
+    pub(super) fn note_hole(&mut self, now: Time) {
         self.arm_skip(now);
         let Some(snack) = self.options.scps.and_then(|scps| scps.snack) else { return };
         self.space.snacking.arrived(now, &snack, self.receive.highest());
@@ -204,10 +204,10 @@ impl Connection {
         &mut self,
         now: Time,
         ack: u64,
-        said: &Said<'_>,
+        received: &ReceivedOptions<'_>,
         delivery: &mut Delivery,
     ) -> u64 {
-        let (Some(form), Some(snack)) = (self.snack(), said.snack) else { return 0 };
+        let (Some(form), Some(snack)) = (self.snack(), received.snack) else { return 0 };
         self.counts.snacks.1 += 1;
         let (offset, size, bits) = snack;
         let bits = if form == SnackForm::Bits { bits } else { &[] };
@@ -273,7 +273,7 @@ impl Connection {
             return;
         }
         let probe = asks.then_some((now + PROBE_FIRST, PROBE_FIRST));
-        self.space.suspended = Some(Suspension { since: now, probe, asked: false });
+        self.space.suspended = Some(Suspension { since: now, probe, probed: false });
     }
 
     /// This host's own link is away.
@@ -290,11 +290,11 @@ impl Connection {
 
     /// Asks whether the link is back.
     pub(super) fn probe_link(&mut self, now: Time) {
-        let Some(Suspension { probe: Some((at, pause)), asked, .. }) = &mut self.space.suspended
+        let Some(Suspension { probe: Some((at, pause)), probed, .. }) = &mut self.space.suspended
         else {
             return;
         };
-        *asked = true;
+        *probed = true;
         *pause = (*pause * 2).min(PROBE_MOST);
         *at = now + *pause;
         self.counts.window_probes += 1;
@@ -310,7 +310,7 @@ impl Connection {
 
     /// Something of the peer has come.
     pub(super) fn peer_is_back(&mut self, now: Time) {
-        if self.space.suspended.is_some_and(|suspension| suspension.asked) {
+        if self.space.suspended.is_some_and(|suspension| suspension.probed) {
             self.resume(now);
         }
     }

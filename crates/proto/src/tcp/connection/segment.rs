@@ -17,9 +17,9 @@ pub(crate) enum Stray {
     Reset,
 }
 
-/// What a segment's options say.
+/// Options of a received segment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Said<'a> {
+pub(super) struct ReceivedOptions<'a> {
     pub(super) stamps: Option<(u32, u32)>,
     pub(super) sack: Option<SackBlocks>,
     /// Offset, size and bits.
@@ -28,16 +28,18 @@ pub(super) struct Said<'a> {
     corruption: bool,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ReceivedOptions<'a> {
     fn by(segment: &Segment<'a>) -> Self {
-        let mut said = Self::default();
+        let mut received = Self::default();
         for option in segment.options.map_while(Result::ok) {
             match option {
-                TcpOption::Timestamps { value, echo } => said.stamps = Some((value, echo)),
-                TcpOption::Sack(blocks) => said.sack = Some(blocks),
-                TcpOption::Snack { offset, size, bits } => said.snack = Some((offset, size, bits)),
-                TcpOption::RecordBoundary => said.ends_record = true,
-                TcpOption::CorruptionExperienced => said.corruption = true,
+                TcpOption::Timestamps { value, echo } => received.stamps = Some((value, echo)),
+                TcpOption::Sack(blocks) => received.sack = Some(blocks),
+                TcpOption::Snack { offset, size, bits } => {
+                    received.snack = Some((offset, size, bits))
+                }
+                TcpOption::RecordBoundary => received.ends_record = true,
+                TcpOption::CorruptionExperienced => received.corruption = true,
                 TcpOption::NoOperation
                 | TcpOption::MaximumSegmentSize(_)
                 | TcpOption::WindowScale(_)
@@ -47,7 +49,7 @@ impl<'a> Said<'a> {
                 | TcpOption::Unknown { .. } => {}
             }
         }
-        said
+        received
     }
 }
 
@@ -77,9 +79,9 @@ impl Connection {
     fn with_peer(&mut self, now: Time, ecn: Ecn, segment: &Segment<'_>) -> Stray {
         let flags = segment.header.flags;
         let at = seq::expand(self.receive_next(), segment.header.sequence);
-        let mut said = Said::by(segment);
+        let mut received = ReceivedOptions::by(segment);
         if !self.stamps.are_agreed() {
-            said.stamps = None;
+            received.stamps = None;
         }
         // Even if it is of no use: the peer is there.
         self.liveness.received(now);
@@ -91,7 +93,7 @@ impl Connection {
         if self.state == State::SynReceived && self.is_other_syn(now, segment, at) {
             return Stray::None;
         }
-        if !self.is_timely(now, segment, said) || !self.is_in_window(now, segment, at) {
+        if !self.is_timely(now, segment, received) || !self.is_in_window(now, segment, at) {
             return Stray::None;
         }
         if flags.contains(Flags::RST) {
@@ -123,16 +125,16 @@ impl Connection {
             return Stray::None;
         }
         self.peer_is_back(now);
-        if said.corruption {
+        if received.corruption {
             self.corruption_reported(now);
         }
         self.space.last_header.0 = (segment.header.window, segment.header.acknowledgment);
-        self.space.last_header.1 = said.stamps.unwrap_or(self.space.last_header.1);
+        self.space.last_header.1 = received.stamps.unwrap_or(self.space.last_header.1);
         let full = segment.payload.len() as u64 >= self.inbound.full_segment();
-        self.note_stamp(now, at, said, full);
-        self.acknowledged(now, segment, (at, ack), said);
+        self.note_stamp(now, at, received, full);
+        self.acknowledged(now, segment, (at, ack), received);
         self.congestion_marks(ecn, segment);
-        if said.ends_record {
+        if received.ends_record {
             self.record_ends(at + segment.payload.len() as u64);
         }
         self.data(now, segment, at)
@@ -162,12 +164,17 @@ impl Connection {
     }
 
     /// Protection against wrapped sequence numbers (RFC 7323 §5.3).
-    fn is_timely(&mut self, now: Time, segment: &Segment<'_>, said: Said<'_>) -> bool {
+    fn is_timely(
+        &mut self,
+        now: Time,
+        segment: &Segment<'_>,
+        received: ReceivedOptions<'_>,
+    ) -> bool {
         if !self.stamps.are_agreed() || segment.header.flags.contains(Flags::RST) {
             return true;
         }
         // RFC 7323 §3.2: without time stamps it is dropped.
-        let Some((value, _)) = said.stamps else { return false };
+        let Some((value, _)) = received.stamps else { return false };
         if self.stamps.is_old(now, value) {
             if segment.payload.is_empty() {
                 self.challenge(now);
@@ -232,8 +239,10 @@ impl Connection {
     }
 
     /// Takes the peer's time stamp (RFC 7323 §4.3).
-    fn note_stamp(&mut self, now: Time, at: u64, said: Said<'_>, full: bool) {
-        let Some((value, echo)) = said.stamps.filter(|_| self.stamps.are_agreed()) else { return };
+    fn note_stamp(&mut self, now: Time, at: u64, received: ReceivedOptions<'_>, full: bool) {
+        let Some((value, echo)) = received.stamps.filter(|_| self.stamps.are_agreed()) else {
+            return;
+        };
         if at <= self.acks.last() {
             self.stamps.update(now, value);
         }
@@ -315,7 +324,7 @@ impl Connection {
             }
             Arrival::Beyond => {
                 self.inbound.beyond_gap(&mut self.receive);
-                self.hole_seen(now);
+                self.note_hole(now);
                 self.ack_out_of_order(now);
             }
             Arrival::Refused => self.ack_out_of_order(now),

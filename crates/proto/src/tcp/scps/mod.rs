@@ -19,7 +19,7 @@ pub use self::rate::RateControl;
 pub(crate) use self::rate::{Bucket, Wire};
 pub(crate) use self::records::{Ends, Marks};
 pub use self::snack::{Snack, SnackForm};
-pub(crate) use self::snack::{SnackSaid, Snacking, holes};
+pub(crate) use self::snack::{SnackOption, Snacking, holes};
 use crate::settings::form::{Leaf, Number, OFF, Off, Span, Word, visit_if};
 use crate::settings::{Base, Bound, Field, Kind, Value, Visited, Visitor};
 use crate::{settings, words};

@@ -51,7 +51,7 @@ impl Marks {
 pub(crate) struct Ends {
     ends: BTreeSet<u64>,
     /// The user was told of those before.
-    told: u64,
+    reported: u64,
 }
 
 impl Ends {
@@ -72,8 +72,8 @@ impl Ends {
     /// Whether one lies before `next` that the user was not told of; it is told now.
     pub(crate) fn tell(&mut self, next: u64) -> bool {
         let last = self.ends.range(..=next).next_back().copied().unwrap_or(0);
-        let news = last > self.told;
-        self.told = self.told.max(last);
+        let news = last > self.reported;
+        self.reported = self.reported.max(last);
         news
     }
 

@@ -44,16 +44,16 @@ pub enum SnackForm {
 /// padding and 6 for the rest of the option.
 pub(crate) const BITS_MAX: usize = 20;
 
-/// What one option says.
+/// Content of one SNACK option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SnackSaid {
+pub(crate) struct SnackOption {
     pub(crate) offset: u16,
     pub(crate) size: u16,
     bits: [u8; BITS_MAX],
     len: u8,
 }
 
-impl SnackSaid {
+impl SnackOption {
     pub(crate) fn bits(&self) -> &[u8] {
         &self.bits[..usize::from(self.len)]
     }
@@ -64,7 +64,7 @@ impl SnackSaid {
 pub(crate) struct Snacking {
     /// The acknowledgment for which the first hole was told of, and how often it was.
     first: u64,
-    told: u32,
+    repeated: u32,
     /// Holes before it were told of in this round, which began then.
     cursor: u64,
     round_at: Option<Time>,
@@ -117,11 +117,11 @@ impl Snacking {
         snack: &Snack,
         (form, unit, rtt): (SnackForm, u64, Option<Duration>),
         receive: &Reassembly,
-    ) -> Option<SnackSaid> {
+    ) -> Option<SnackOption> {
         self.ripen(now, snack);
         let next = receive.next();
         if self.first != next {
-            (self.first, self.told) = (next, 0);
+            (self.first, self.repeated) = (next, 0);
             self.cursor = next;
             self.round_at = None;
         }
@@ -131,12 +131,12 @@ impl Snacking {
         // From the unit in which it begins: what that has before the hole is there already.
         let from = next + u64::from(offset) * unit;
         let size = (end - from).div_ceil(unit).min(u64::from(u16::MAX)) as u16;
-        let mut said = SnackSaid { offset, size, bits: [0; BITS_MAX], len: 0 };
+        let mut option = SnackOption { offset, size, bits: [0; BITS_MAX], len: 0 };
         if form == SnackForm::Bits {
             let behind = from + u64::from(size) * unit;
-            said.len = fill_bits(&mut said.bits, behind, unit, receive);
+            option.len = fill_bits(&mut option.bits, behind, unit, receive);
         }
-        Some(said)
+        Some(option)
     }
 
     fn choose(
@@ -149,8 +149,8 @@ impl Snacking {
         let ripe = self.ripe;
         let is_ripe = |hole: &(u64, u64)| hole.0 < ripe;
         let first = receive.holes_from(receive.next()).next().filter(is_ripe)?;
-        if self.told < snack.repeats.max(1) {
-            self.told += 1;
+        if self.repeated < snack.repeats.max(1) {
+            self.repeated += 1;
             self.cursor = self.cursor.max(first.1);
             return Some(first);
         }
@@ -164,7 +164,7 @@ impl Snacking {
             return None;
         }
         self.round_at = None;
-        (self.told, self.cursor) = (1, first.1);
+        (self.repeated, self.cursor) = (1, first.1);
         Some(first)
     }
 }
@@ -239,17 +239,21 @@ mod tests {
         (receive, snacking)
     }
 
-    fn said(snacking: &mut Snacking, form: SnackForm, receive: &Reassembly) -> Option<(u16, u16)> {
+    fn option(
+        snacking: &mut Snacking,
+        form: SnackForm,
+        receive: &Reassembly,
+    ) -> Option<(u16, u16)> {
         let now = Time::from_secs(1);
         let next = snacking.next(now, &Snack::default(), (form, UNIT, None), receive);
-        next.map(|said| (said.offset, said.size))
+        next.map(|option| (option.offset, option.size))
     }
 
     #[test]
     fn the_first_hole_comes_three_times_and_then_the_others() {
         let (receive, mut snacking) = received(&[2, 3, 5, 9]);
         let holes: Vec<_> =
-            (0..6).map(|_| said(&mut snacking, SnackForm::Short, &receive)).collect();
+            (0..6).map(|_| option(&mut snacking, SnackForm::Short, &receive)).collect();
         // 0 and 1, 4, 6 to 8.
         assert_eq!(
             holes,
@@ -263,8 +267,8 @@ mod tests {
         let snack = Snack { repeats: 1, ..Snack::default() };
         let mut at = |ms| {
             let how = (SnackForm::Short, UNIT, Some(millis(100)));
-            let said = snacking.next(Time::from_secs(1) + millis(ms), &snack, how, &receive);
-            said.map(|said| said.offset)
+            let option = snacking.next(Time::from_secs(1) + millis(ms), &snack, how, &receive);
+            option.map(|option| option.offset)
         };
         assert_eq!([at(0), at(10), at(99)], [Some(0), Some(2), None]);
         assert_eq!([at(100), at(110), at(150)], [Some(0), Some(2), None]);
@@ -280,8 +284,8 @@ mod tests {
         assert_eq!(snacking.due_at(&snack), Some(now + millis(30)));
         let mut at = |ms| {
             let how = (SnackForm::Short, UNIT, None);
-            let said = snacking.next(now + millis(ms), &snack, how, &receive);
-            said.map(|said| (said.offset, said.size))
+            let option = snacking.next(now + millis(ms), &snack, how, &receive);
+            option.map(|option| (option.offset, option.size))
         };
         let told = [at(29), at(30), at(31), at(32), at(33), at(50)];
         assert_eq!(told, [None, Some((0, 1)), Some((0, 1)), Some((0, 1)), None, Some((2, 1))]);
@@ -290,20 +294,21 @@ mod tests {
     #[test]
     fn a_new_acknowledgment_begins_with_its_own_first_hole() {
         let (mut receive, mut snacking) = received(&[1, 3, 5]);
-        (0..4).for_each(|_| _ = said(&mut snacking, SnackForm::Short, &receive));
+        (0..4).for_each(|_| _ = option(&mut snacking, SnackForm::Short, &receive));
         receive.insert(1000, &[7; 100], u64::MAX);
-        assert_eq!(said(&mut snacking, SnackForm::Short, &receive), Some((0, 1)));
+        assert_eq!(option(&mut snacking, SnackForm::Short, &receive), Some((0, 1)));
     }
 
     #[test]
     fn bits_say_what_follows_the_hole() {
         let (receive, mut snacking) = received(&[2, 3, 5, 9]);
         let how = (SnackForm::Bits, UNIT, None);
-        let said =
+        let option =
             snacking.next(Time::from_secs(1), &Snack::default(), how, &receive).expect("a hole");
         // Units 2 to 9: 1 1 0 1 0 0 0 1.
-        assert_eq!((said.offset, said.size, said.bits()), (0, 2, &[0b1101_0001][..]));
-        let told: Vec<_> = holes(1000, UNIT, (said.offset, said.size, said.bits())).collect();
+        assert_eq!((option.offset, option.size, option.bits()), (0, 2, &[0b1101_0001][..]));
+        let repeated: Vec<_> =
+            holes(1000, UNIT, (option.offset, option.size, option.bits())).collect();
         let expected = [
             (1000, 1200, true),
             (1200, 1400, false),
@@ -312,7 +317,7 @@ mod tests {
             (1600, 1900, true),
             (1900, 2000, false),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(repeated, expected);
     }
 
     #[test]
@@ -322,7 +327,7 @@ mod tests {
         receive.insert(1130, &[7; 20], u64::MAX);
         receive.insert(1250, &[7; 20], u64::MAX);
         snacking.arrived(Time::from_secs(1), &Snack::default(), 1270);
-        let mut next = || said(&mut snacking, SnackForm::Short, &receive);
+        let mut next = || option(&mut snacking, SnackForm::Short, &receive);
         // 1,000 to 1,130; 1,150 to 1,250 lies in units 1 and 2.
         assert_eq!([next(), next(), next(), next()][2..], [Some((0, 2)), Some((1, 2))]);
     }
@@ -343,11 +348,11 @@ mod tests {
             let mut covered = 0;
             for _ in 0..all.len() + 2 {
                 let how = (SnackForm::Bits, unit, None);
-                let Some(said) = snacking.next(Time::ZERO, &Snack::default(), how, &receive) else {
+                let Some(option) = snacking.next(Time::ZERO, &Snack::default(), how, &receive) else {
                     break;
                 };
                 covered += 1;
-                let what = (said.offset, said.size, said.bits());
+                let what = (option.offset, option.size, option.bits());
                 for (start, end, missing) in holes(receive.next(), unit, what) {
                     prop_assert!(missing || receive.has(start, end));
                 }

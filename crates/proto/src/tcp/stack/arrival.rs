@@ -10,7 +10,7 @@ use crate::tcp::config::{Cookies, Options};
 use crate::tcp::connection::{Connection, Negotiated, Offer, Stray};
 use crate::tcp::indication::{Indication, ListenerId};
 use crate::tcp::isn;
-use crate::tcp::packet::{self, Arrived, Carried, Fault, Flow, Tuple};
+use crate::tcp::packet::{self, Arrived, Fault, Flow, PacketContent, Tuple};
 use crate::tcp::seq;
 use crate::tcp::time_wait::Verdict;
 
@@ -21,9 +21,9 @@ impl Stack {
     pub(super) fn packet(&mut self, now: Time, path: PathId, bytes: &[u8]) {
         self.statistics.packets += 1;
         let arrived = match packet::read(bytes) {
-            Ok(Carried::Segment(arrived)) => arrived,
-            Ok(Carried::Compressed(arrived)) => return self.compressed(now, &arrived),
-            Ok(Carried::Refused(report)) => return self.refused(now, &report),
+            Ok(PacketContent::Segment(arrived)) => arrived,
+            Ok(PacketContent::Compressed(arrived)) => return self.compressed(now, &arrived),
+            Ok(PacketContent::Refused(report)) => return self.refused(now, &report),
             Err(fault) => {
                 let count = match fault {
                     Fault::NotTcp => &mut self.statistics.not_tcp,
@@ -155,8 +155,8 @@ impl Stack {
         let full = self.is_full();
         let Some(listener) = self.listeners.get_mut(&id) else { return };
         let beyond = full || listener.half_open >= listener.backlog.half_open;
-        if beyond && !listener.told_full {
-            listener.told_full = true;
+        if beyond && !listener.reported_full {
+            listener.reported_full = true;
             self.indications.push_back(Indication::BacklogFull { listener: id });
         }
         match listener.backlog.cookies {
@@ -171,8 +171,8 @@ impl Stack {
             Cookies::WhenFull | Cookies::Never => {}
         }
         listener.half_open += 1;
-        let asked = listener.options.clone();
-        let options = self.options_over(path, &asked);
+        let defaults = listener.options.clone();
+        let options = self.options_over(path, &defaults);
         let initial = initial.unwrap_or_else(|| self.secret.initial(now, arrived.tuple));
         let at = self.negotiated(now, path, arrived.tuple, (initial, arrived.carrier), &options);
         let rules = self.rules;
@@ -205,7 +205,7 @@ impl Stack {
         let mss = offer.mss.unwrap_or(packet::mss_default(tuple.remote.ip()));
         let cookie = self.secret.cookie(now, tuple, sequence, mss);
         let flow =
-            Flow::new(tuple, settings.hop_limit, settings.dscp, 0).carried_by(arrived.carrier);
+            Flow::new(tuple, settings.hop_limit, settings.dscp, 0).with_carrier(arrived.carrier);
         let fit = self.mtu(path).saturating_sub(flow.ip_len() + HEADER_LEN).min(65_535) as u16;
         let fit = settings.mss.map_or(fit, |mss| mss.min(fit));
         let mut options = vec![TcpOption::MaximumSegmentSize(fit)];
@@ -322,7 +322,7 @@ impl Stack {
                 ..Header::default()
             }
         };
-        let flow = Flow::new(arrived.tuple, HOPS, 0, 0).carried_by(arrived.carrier);
+        let flow = Flow::new(arrived.tuple, HOPS, 0, 0).with_carrier(arrived.carrier);
         self.reply(Reply { path, flow, header, options: Vec::new() });
     }
 

@@ -33,7 +33,7 @@ impl Stack {
         let id = ListenerId(self.next_listener);
         self.next_listener += 1;
         self.listening.insert(local, id);
-        let listener = Listener { local, options, backlog, half_open: 0, told_full: false };
+        let listener = Listener { local, options, backlog, half_open: 0, reported_full: false };
         self.listeners.insert(id, listener);
         Ok(id)
     }

@@ -7,7 +7,7 @@ use engine::{FilestoreRequest, MemoryStore, PathInfo, Rng, StoreEffect, Ticket, 
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransmissionMode};
 
 use super::super::{
-    Below, BundleLayer, BundlesConfig, Carried, Color, Config, Indication, Limits, LtpConfig,
+    Below, BundleLayer, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig,
     LtpLayer, OverBundles, OverLtp,
 };
 use super::world::{CLASS_1, CLASS_2, bundle_node, content, name, open, request};
@@ -19,7 +19,7 @@ const SIZE: usize = 1_800;
 
 /// An entity over something, in a class.
 struct Over<B> {
-    engine: fn(&Self, Role, u64) -> Carried<B>,
+    engine: fn(&Self, Role, u64) -> LayeredEntity<B>,
     mode: TransmissionMode,
     color: Color,
     closure: bool,
@@ -121,9 +121,9 @@ fn over_bundles(told: &Over<BundleLayer>, role: Role, seed: u64) -> OverBundles 
 }
 
 impl<B: Below> Subject for Over<B> {
-    type Engine = Carried<B>;
+    type Engine = LayeredEntity<B>;
 
-    fn engine(&self, role: Role, seed: u64) -> Carried<B> {
+    fn engine(&self, role: Role, seed: u64) -> LayeredEntity<B> {
         (self.engine)(self, role, seed)
     }
 
@@ -136,7 +136,7 @@ impl<B: Below> Subject for Over<B> {
         }
     }
 
-    fn start(&self, engine: &mut Carried<B>, now: Time) -> bool {
+    fn start(&self, engine: &mut LayeredEntity<B>, now: Time) -> bool {
         match engine.put(now, request()) {
             Ok(_) => true,
             Err(RequestError::NotReady) => false,
@@ -174,11 +174,11 @@ impl<B: Below> Subject for Over<B> {
         }
     }
 
-    fn is_busy(&self, engine: &Carried<B>) -> bool {
+    fn is_busy(&self, engine: &LayeredEntity<B>) -> bool {
         engine.entity().transactions().next().is_some()
     }
 
-    fn memory(&self, engine: &Carried<B>) -> usize {
+    fn memory(&self, engine: &LayeredEntity<B>) -> usize {
         engine.memory()
     }
 
@@ -205,7 +205,7 @@ impl<B: Below> Subject for Over<B> {
         self.mode == CLASS_2 || self.color == Color::Red && role == Role::Receiver && !self.closure
     }
 
-    fn restart(&self, role: Role, engine: &mut Carried<B>, now: Time) -> bool {
+    fn restart(&self, role: Role, engine: &mut LayeredEntity<B>, now: Time) -> bool {
         if role == Role::Receiver || self.mode == CLASS_1 {
             return true;
         }

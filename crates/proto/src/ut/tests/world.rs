@@ -6,7 +6,7 @@ use wire::cfdp::{ConditionCode, DeliveryCode, Pdu, TransmissionMode};
 use wire::ltp::{Body, Segment};
 
 use super::super::{
-    Below, BundleLayer, BundlesConfig, Carried, Color, Config, Indication, Limits, LtpConfig,
+    Below, BundleLayer, BundlesConfig, Color, Config, Indication, LayeredEntity, Limits, LtpConfig,
     LtpLayer, OverBundles, OverLtp,
 };
 use crate::bp::agent::{self, Agent, Entry, LinkRef, Pattern, Routing};
@@ -17,7 +17,7 @@ use crate::cfdp::{self, PutRequest, Role, TransactionFinished};
 use crate::ltp;
 pub(super) use crate::test_world::{PATH, content, lose_numbers, name, path_info};
 
-pub(super) type World<B> = crate::test_world::World<Carried<B>>;
+pub(super) type World<B> = crate::test_world::World<LayeredEntity<B>>;
 
 const LINK: LinkId = LinkId(1);
 

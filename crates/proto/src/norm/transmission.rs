@@ -1,4 +1,4 @@
-//! What all messages of a sender have in common.
+//! State that all messages of a sender share.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use super::grtt::Grtt;
 use super::losses::Losses;
 use crate::path::Burst;
 
-/// How a sender speaks on its path.
+/// State of a sender's messages on its path.
 #[derive(Debug)]
-pub(crate) struct Voice {
+pub(crate) struct Transmission {
     /// Tells receivers that a sender of the same number began anew.
     pub(crate) instance: u16,
     sequence: u16,
@@ -21,7 +21,7 @@ pub(crate) struct Voice {
     pub(crate) backoff: u8,
     /// Quantised.
     group_size: u8,
-    /// What receivers lacked of what was said.
+    /// Losses that receivers reported.
     pub(crate) losses: Losses,
     /// The control of its rate, if it heeds congestion.
     pub(crate) congestion: Option<Box<Congestion>>,
@@ -31,7 +31,7 @@ pub(crate) struct Voice {
     pub(crate) light: Duration,
 }
 
-impl Voice {
+impl Transmission {
     pub(crate) fn new(instance: u16, grtt: Grtt, backoff: u8, group_size: u32) -> Self {
         let group_size = norm::quantise_group_size(group_size);
         let losses = Losses::default();
@@ -49,12 +49,12 @@ impl Voice {
         }
     }
 
-    /// The group's size that is told.
+    /// Announced size of the group.
     pub(crate) fn group_size(&self) -> u32 {
         norm::group_size(self.group_size)
     }
 
-    /// Tells another size of the group from now on.
+    /// Announces another size of the group from now on.
     pub(crate) fn set_group_size(&mut self, size: u32) {
         self.group_size = norm::quantise_group_size(size);
     }

@@ -49,7 +49,7 @@ impl Desk {
     fn new() -> Self {
         let config = Config {
             listen: vec!["0.0.0.0:0".parse().expect("an address")],
-            beside: true,
+            has_driver_streams: true,
             ..Config::default()
         };
         let pep = Pep::new(pep::Config { buffer: 1 << 20, ..pep::Config::default() });

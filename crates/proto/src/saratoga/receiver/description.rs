@@ -13,7 +13,7 @@ use crate::sum::{Sum, Value};
 
 /// Description of a file by its METADATA.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct Description {
     pub(super) content: Content,
     pub(super) name: String,
     pub(super) destination: Option<FileName>,
@@ -26,7 +26,7 @@ pub(super) struct Known {
     pub(super) can_go_on: bool,
 }
 
-impl Known {
+impl Description {
     /// Takes up a description; an error is why the file is not received.
     pub(super) fn of(
         core: &Core,

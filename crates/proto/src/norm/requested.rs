@@ -1,0 +1,149 @@
+//! Requested parts of an object: by this receiver, so that it does not request twice, and by others,
+//! so that it need not request at all (RFC 5740 §5.3).
+
+use engine::Time;
+
+use crate::ranges::Ranges;
+
+/// Number of remembered ranges of blocks that others requested. Blocks beyond them are requested
+/// once more than needed.
+pub(crate) const OTHERS_MAX: usize = 1024;
+
+/// Requested parts of an object, except blocks that arrived in part.
+#[derive(Debug, Default)]
+pub(crate) struct Requested {
+    /// When NORM_INFO, or all of the object, was last asked for.
+    info_at: Option<Time>,
+    /// Blocks of which nothing came: the first, the one behind the last, and when they were asked
+    /// for, with the latest at the end.
+    blocks: Vec<(u32, u32, Time)>,
+    info_by_others: bool,
+    all_by_others: bool,
+    blocks_by_others: Ranges,
+}
+
+impl Requested {
+    pub(crate) fn memory(&self) -> usize {
+        self.blocks.capacity() * size_of::<(u32, u32, Time)>() + self.blocks_by_others.len() * 32
+    }
+
+    pub(crate) fn ask_info(&mut self, at: Time) {
+        self.info_at = Some(at);
+    }
+
+    /// Whether NORM_INFO was requested after a moment.
+    pub(crate) fn has_info(&self, since: Time) -> bool {
+        self.info_at.is_some_and(|at| at > since)
+    }
+
+    pub(crate) fn ask_blocks(&mut self, (first, end): (u32, u32), at: Time) {
+        self.blocks.push((first, end, at));
+    }
+
+    /// Counts those of these blocks that others requested as requested here.
+    pub(crate) fn count_others(&mut self, (first, end): (u32, u32), at: Time) {
+        for (from, to) in self.blocks_by_others.iter() {
+            let (from, to) = (from.max(first.into()), to.min(end.into()));
+            if from < to {
+                self.blocks.push((from as u32, to as u32, at));
+            }
+        }
+    }
+
+    /// Forgets requests up to a moment.
+    pub(crate) fn forget_before(&mut self, since: Time) {
+        self.blocks.retain(|(_, _, at)| *at > since);
+    }
+
+    /// Blocks of which nothing arrived that were requested after a moment.
+    pub(crate) fn blocks(&self, since: Time) -> Ranges {
+        let mut ranges = Ranges::new();
+        for (first, end, _) in self.blocks.iter().filter(|(_, _, at)| *at > since) {
+            ranges.insert(u64::from(*first), u64::from(*end));
+        }
+        ranges
+    }
+
+    /// The same, and those that others asked for.
+    pub(crate) fn covered(&self, since: Time) -> Ranges {
+        let mut ranges = self.blocks(since);
+        for (first, end) in self.blocks_by_others.iter() {
+            ranges.insert(first, end);
+        }
+        ranges
+    }
+
+    pub(crate) fn hear_info(&mut self) {
+        self.info_by_others = true;
+    }
+
+    pub(crate) fn hear_all(&mut self) {
+        (self.info_by_others, self.all_by_others) = (true, true);
+    }
+
+    pub(crate) fn hear_blocks(&mut self, first: u32, last: u32) {
+        let (start, end) = (u64::from(first), u64::from(last) + 1);
+        if self.blocks_by_others.len() < OTHERS_MAX
+            || !self.blocks_by_others.would_add_range(start, end)
+        {
+            self.blocks_by_others.insert(start, end);
+        }
+    }
+
+    pub(crate) fn is_info_requested(&self) -> bool {
+        self.info_by_others
+    }
+
+    pub(crate) fn is_all_requested(&self) -> bool {
+        self.all_by_others
+    }
+
+    pub(crate) fn is_block_requested(&self, block: u32) -> bool {
+        self.blocks_by_others.contains(u64::from(block))
+    }
+
+    /// Forgets what others asked for: a new round begins.
+    pub(crate) fn forget_others(&mut self) {
+        (self.info_by_others, self.all_by_others) = (false, false);
+        self.blocks_by_others = Ranges::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_before_does_not_count() {
+        let mut requested = Requested::default();
+        let [start, early, late] = [0, 1, 2].map(Time::from_secs);
+        requested.ask_info(early);
+        requested.ask_blocks((3, 5), early);
+        requested.ask_blocks((5, 9), late);
+        assert!(requested.has_info(start) && !requested.has_info(early));
+        assert_eq!(requested.blocks(start).iter().collect::<Vec<_>>(), [(3, 9)]);
+        assert_eq!(requested.blocks(early).iter().collect::<Vec<_>>(), [(5, 9)]);
+        assert_eq!(requested.blocks(late).len(), 0, "a request made at that moment is due again");
+        requested.forget_before(early);
+        assert_eq!(requested.blocks(start).iter().collect::<Vec<_>>(), [(5, 9)]);
+    }
+
+    #[test]
+    fn what_others_asked_for_is_forgotten_with_the_round() {
+        let mut requested = Requested::default();
+        requested.hear_blocks(4, 6);
+        assert!(requested.is_block_requested(6) && !requested.is_block_requested(7));
+        assert_eq!(requested.covered(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 7)]);
+        requested.count_others((0, 6), Time::from_secs(1));
+        requested.count_others((8, 9), Time::from_secs(1));
+        assert_eq!(requested.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
+        requested.hear_all();
+        assert!(requested.is_all_requested() && requested.is_info_requested());
+        requested.forget_others();
+        assert!(
+            !requested.is_all_requested()
+                && !requested.is_info_requested()
+                && !requested.is_block_requested(4)
+        );
+    }
+}
