@@ -47,9 +47,9 @@ impl std::fmt::Debug for NodeClient {
 }
 
 /// A path with what is asked for behind it.
-pub(super) fn uri(path: &str, asked: &[(&str, &str)]) -> String {
+pub(super) fn uri(path: &str, query: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
-        asked.iter().map(|(key, value)| format!("{key}={}", segment(value))).collect();
+        query.iter().map(|(key, value)| format!("{key}={}", segment(value))).collect();
     if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
 }
 
@@ -89,8 +89,8 @@ impl Connection {
     }
 
     /// Takes what comes for an endpoint from now on: nothing else is asked over this connection.
-    pub(super) async fn take(&mut self, asked: &[(&str, &str)]) -> Result<Coming, ClientError> {
-        let uri = uri("/deliveries", asked);
+    pub(super) async fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
+        let uri = uri("/deliveries", query);
         let response = self.exchange(Method::GET, &uri, Body::empty()).await?;
         Ok(Coming { body: response.into_body(), octets: BytesMut::new() })
     }
@@ -142,9 +142,9 @@ impl NodeClient {
     pub fn get<T: DeserializeOwned>(
         &mut self,
         path: &str,
-        asked: &[(&str, &str)],
+        query: &[(&str, &str)],
     ) -> Result<T, ClientError> {
-        let response = self.exchange(Method::GET, &uri(path, asked), Body::empty())?;
+        let response = self.exchange(Method::GET, &uri(path, query), Body::empty())?;
         serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
     }
 
@@ -152,8 +152,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// [`ClientError`] says why not.
-    pub fn delete(&mut self, path: &str, asked: &[(&str, &str)]) -> Result<(), ClientError> {
-        let response = self.exchange(Method::DELETE, &uri(path, asked), Body::empty())?;
+    pub fn delete(&mut self, path: &str, query: &[(&str, &str)]) -> Result<(), ClientError> {
+        let response = self.exchange(Method::DELETE, &uri(path, query), Body::empty())?;
         self.whole(response).map(|_| ())
     }
 
@@ -171,7 +171,7 @@ impl NodeClient {
     /// [`ClientError`] says why it is not.
     pub fn send(
         &mut self,
-        asked: &[(&str, &str)],
+        query: &[(&str, &str)],
         payload: impl Read + Send + 'static,
     ) -> Result<Sent, ClientError> {
         let pieces = stream::unfold(payload, |mut payload| async move {
@@ -184,7 +184,7 @@ impl NodeClient {
             }
         });
         let response =
-            self.exchange(Method::POST, &uri("/bundles", asked), Body::from_stream(pieces))?;
+            self.exchange(Method::POST, &uri("/bundles", query), Body::from_stream(pieces))?;
         serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
     }
 
@@ -195,17 +195,17 @@ impl NodeClient {
     pub fn lines<T: DeserializeOwned>(
         &mut self,
         path: &str,
-        asked: &[(&str, &str)],
+        query: &[(&str, &str)],
         mut on: impl FnMut(T) -> bool,
     ) -> Result<(), ClientError> {
-        let response = self.exchange(Method::POST, &uri(path, asked), Body::empty())?;
+        let response = self.exchange(Method::POST, &uri(path, query), Body::empty())?;
         let mut coming = Coming { body: response.into_body(), octets: BytesMut::new() };
         while let Some(line) = self.runtime.block_on(coming.line())? {
             let value = serde_json::from_slice(&line).map_err(|error| {
-                let told: Result<Problem, _> = serde_json::from_slice(&line);
-                told.map_or_else(
+                let problem: Result<Problem, _> = serde_json::from_slice(&line);
+                problem.map_or_else(
                     |_| wrong(&error),
-                    |told| ClientError::Refused { status: 200, error: told.error },
+                    |problem| ClientError::Refused { status: 200, error: problem.error },
                 )
             });
             if !on(value?) {
@@ -219,8 +219,8 @@ impl NodeClient {
     ///
     /// # Errors
     /// Another application has it, or [`ClientError`] says why not.
-    pub fn take(&mut self, asked: &[(&str, &str)]) -> Result<Coming, ClientError> {
-        self.runtime.block_on(self.connection.take(asked))
+    pub fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
+        self.runtime.block_on(self.connection.take(query))
     }
 
     /// The next bundle, after what is left of the one before.

@@ -263,9 +263,9 @@ impl Rounds {
         loop {
             let next = bundles.lock().await.recv().await;
             let Some(Outgoing { number, to, payload }) = next else { return };
-            let asked =
+            let query =
                 [("to", to.as_str()), ("from", &self.config.endpoint), ("lifetime_ms", &lifetime)];
-            let uri = uri("/bundles", &asked);
+            let uri = uri("/bundles", &query);
             let refused = loop {
                 let posted = post(&mut connection, &uri, payload.clone()).await;
                 let is_away = matches!(posted, Err(ClientError::Unreachable { .. }));

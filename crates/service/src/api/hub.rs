@@ -21,7 +21,7 @@ pub(crate) struct Delivered {
 }
 
 /// What another node says.
-pub(crate) type Told = (Eid, StatusReport);
+pub(crate) type Reported = (Eid, StatusReport);
 
 #[derive(Default)]
 struct Waiting {
@@ -30,7 +30,7 @@ struct Waiting {
     /// Who wants to know that a bundle is safe, or why it was deleted.
     stored: BTreeMap<BundleId, oneshot::Sender<Result<(), Reason>>>,
     /// Who wants to know what others say of a bundle.
-    reports: BTreeMap<BundleId, UnboundedSender<Told>>,
+    reports: BTreeMap<BundleId, UnboundedSender<Reported>>,
     trouble: Option<String>,
 }
 
@@ -166,7 +166,7 @@ impl Hub {
         self.waiting().reports.remove(id);
     }
 
-    pub(crate) fn follow(&self, id: BundleId, follower: UnboundedSender<Told>) {
+    pub(crate) fn follow(&self, id: BundleId, follower: UnboundedSender<Reported>) {
         self.waiting().reports.insert(id, follower);
     }
 

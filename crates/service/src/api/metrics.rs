@@ -13,7 +13,7 @@ use super::model::Node;
 pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("slowlight_node");
     let counts = &node.counts;
-    for (name, told, value) in [
+    for (name, help, value) in [
         ("bundles_sourced", "Bundles that applications handed in", counts.sourced),
         ("bundles_received", "Bundles that came whole", counts.received),
         ("bundles_duplicate", "Bundles that came and had been here", counts.duplicates),
@@ -27,10 +27,10 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     ] {
         let counter = Counter::<u64>::default();
         counter.inc_by(value);
-        registry.register(name, told, counter);
+        registry.register(name, help, counter);
     }
     let neighbours = node.neighbours.len() as u64;
-    for (name, told, value) in [
+    for (name, help, value) in [
         ("bundles_held", "Bundles in the store", counts.bundles),
         ("octets_held", "Octets of bundles in the store", counts.octets),
         ("bundles_held_most", "The most bundles there were in the store", counts.bundles_peak),
@@ -39,7 +39,7 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     ] {
         let gauge = Gauge::<i64>::default();
         gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        registry.register(name, told, gauge);
+        registry.register(name, help, gauge);
     }
     let mut text = String::new();
     text::encode(&mut text, &registry)?;

@@ -23,7 +23,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use wire::bp7::{BundleFlags, BundleId, Eid, Reason, StatusReport};
 
-use super::hub::{Delivered, Told};
+use super::hub::{Delivered, Reported};
 use super::model::{
     Bundle, Confirm, Counts, Delivery, Node, PingRequest, Pong, Report, Send, Sent, Take,
     TraceRequest, Which,
@@ -42,7 +42,7 @@ const PING_MIN: usize = 16;
 const PING_MAX: usize = 1 << 20;
 
 type Running = State<Arc<Shared>>;
-type Asked<T> = Result<Query<T>, QueryRejection>;
+type Queried<T> = Result<Query<T>, QueryRejection>;
 type Answer<T> = Result<T, Refusal>;
 
 pub(super) fn router(shared: Arc<Shared>) -> Router {
@@ -73,9 +73,9 @@ async fn no_such_method() -> Refusal {
     )
 }
 
-fn query<T>(asked: Asked<T>) -> Answer<T> {
-    let Query(asked) = asked.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
-    Ok(asked)
+fn query<T>(request: Queried<T>) -> Answer<T> {
+    let Query(request) = request.map_err(|rejection| Refusal::wrong(rejection.body_text()))?;
+    Ok(request)
 }
 
 fn eid(key: &str, text: &str) -> Answer<Eid> {
@@ -118,12 +118,12 @@ impl Shared {
     }
 
     async fn report(&self) -> Answer<Node> {
-        let asked = self.ask(|now, agent| {
+        let request = self.ask(|now, agent| {
             let (config, is_ready) = (agent.config(), agent.is_ready());
             let neighbours = agent.nodes_up().iter().map(Eid::to_string).collect();
             (now, config.persistent, is_ready, neighbours, agent.statistics())
         });
-        let (now, is_persistent, is_ready, neighbours, counts) = asked.await?;
+        let (now, is_persistent, is_ready, neighbours, counts) = request.await?;
         let (endpoints, trouble) = self.hub.state();
         Ok(Node {
             id: self.node.to_string(),
@@ -158,7 +158,7 @@ impl Shared {
     async fn send(&self, request: SendRequest) -> Answer<BundleId> {
         let (stored, is_stored) = oneshot::channel();
         let hub = Arc::clone(&self.hub);
-        let asked = self.ask(move |now, agent| {
+        let request = self.ask(move |now, agent| {
             let sent = agent.send(now, request);
             if let Ok(id) = &sent {
                 // The agent has not told anybody yet: that comes after this.
@@ -166,7 +166,7 @@ impl Shared {
             }
             sent
         });
-        let id = asked.await?.map_err(refused)?;
+        let id = request.await?.map_err(refused)?;
         let (status, why) = match is_stored.await {
             Ok(Ok(())) => return Ok(id),
             // It was not for want of room: to wait would not help.
@@ -212,9 +212,9 @@ async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
 }
 
 /// Takes a bundle: the body is its payload. Answers when it is safe.
-async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<Response> {
+async fn send(State(shared): Running, request: Queried<Send>, body: Body) -> Answer<Response> {
     let mut payload = body.into_data_stream();
-    let sent = take(&shared, asked, &mut payload).await;
+    let sent = take(&shared, request, &mut payload).await;
     if sent.is_err() {
         payload::skip(&mut payload).await;
     }
@@ -223,13 +223,13 @@ async fn send(State(shared): Running, asked: Asked<Send>, body: Body) -> Answer<
 
 async fn take(
     shared: &Shared,
-    asked: Asked<Send>,
+    request: Queried<Send>,
     payload: &mut BodyDataStream,
 ) -> Answer<Response> {
-    let asked = query(asked)?;
-    let to = eid("to", &asked.to)?;
-    let from = asked.from.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
-    let priority = match asked.priority.as_deref() {
+    let request = query(request)?;
+    let to = eid("to", &request.to)?;
+    let from = request.from.as_deref().map(|text| endpoint(&shared.node, text)).transpose()?;
+    let priority = match request.priority.as_deref() {
         Some("bulk") => Priority::Bulk,
         None | Some("normal") => Priority::Normal,
         Some("expedited") => Priority::Expedited,
@@ -239,7 +239,7 @@ async fn take(
             )));
         }
     };
-    let version = match asked.version {
+    let version = match request.version {
         Some(6) => Version::Six,
         None | Some(7) => Version::Seven,
         Some(other) => {
@@ -263,13 +263,13 @@ async fn take(
         Content::File { name, .. } => shared.spool.as_ref().map(|spool| spool.join(name.path())),
         Content::Octets(_) => None,
     };
-    let lifetime = Duration::from_millis(asked.lifetime_ms.unwrap_or(LIFETIME_MS));
+    let lifetime = Duration::from_millis(request.lifetime_ms.unwrap_or(LIFETIME_MS));
     let request = SendRequest {
         source: from,
         lifetime,
         priority,
         version,
-        custody: asked.custody,
+        custody: request.custody,
         payload,
         owns_file: file.is_some(),
         ..SendRequest::new(to, Bytes::new())
@@ -286,8 +286,8 @@ async fn take(
 }
 
 /// Deletes a bundle.
-async fn cancel(State(shared): Running, asked: Asked<Which>) -> Answer<StatusCode> {
-    let Which { id: wanted } = query(asked)?;
+async fn cancel(State(shared): Running, request: Queried<Which>) -> Answer<StatusCode> {
+    let Which { id: wanted } = query(request)?;
     let cancelled = shared.ask(move |now, agent| {
         let id = agent.bundles().map(|bundle| bundle.id).find(|id| id.to_string() == wanted);
         id.map_or(Err(RequestError::NoBundle), |id| agent.cancel(now, &id))
@@ -300,9 +300,9 @@ async fn cancel(State(shared): Running, asked: Asked<Which>) -> Answer<StatusCod
 async fn confirm(
     State(shared): Running,
     Path(number): Path<u64>,
-    asked: Asked<Confirm>,
+    request: Queried<Confirm>,
 ) -> Answer<StatusCode> {
-    let Confirm { id: wanted } = query(asked)?;
+    let Confirm { id: wanted } = query(request)?;
     let confirmed = shared.ask(move |now, agent| {
         let delivery = DeliveryId(number);
         let found = agent.delivery(delivery).ok_or(RequestError::NoDelivery)?;
@@ -351,8 +351,8 @@ struct HandingOver {
 }
 
 /// Bundles for an endpoint as they come: each a line of JSON, then its payload. Who goes leaves what was not confirmed to whoever comes next.
-async fn deliveries(State(shared): Running, asked: Asked<Take>) -> Answer<Response> {
-    let Take { endpoint: text, confirm } = query(asked)?;
+async fn deliveries(State(shared): Running, request: Queried<Take>) -> Answer<Response> {
+    let Take { endpoint: text, confirm } = query(request)?;
     let endpoint = endpoint(&shared.node, &text)?;
     let from = register(&shared, endpoint).await?;
     let over = HandingOver { from, pieces: None, confirm };
@@ -417,53 +417,53 @@ fn own_service(node: &Eid) -> Answer<Eid> {
 }
 
 /// Sends bundles to an echo, one after the other; a line says what became of each.
-async fn ping(State(shared): Running, asked: Asked<PingRequest>) -> Answer<Response> {
-    let asked = query(asked)?;
-    let to = eid("to", &asked.to)?;
-    if asked.octets > PING_MAX {
+async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<Response> {
+    let request = query(request)?;
+    let to = eid("to", &request.to)?;
+    if request.octets > PING_MAX {
         return Err(Refusal::wrong(format!("octets: a ping has {PING_MAX} at most")));
     }
     let from = register(&shared, own_service(&shared.node)?).await?;
     let failed =
         |error: std::io::Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     let run = rt::entropy().map_err(failed)?.next_u64();
-    let start = (from, asked, to, 0);
-    let lines = stream::unfold(start, move |(mut from, asked, to, number)| async move {
-        if number >= asked.count {
+    let start = (from, request, to, 0);
+    let lines = stream::unfold(start, move |(mut from, request, to, number)| async move {
+        if number >= request.count {
             return None;
         }
-        if number > 0 && asked.interval_ms > 0 {
-            tokio::time::sleep(Duration::from_millis(asked.interval_ms)).await;
+        if number > 0 && request.interval_ms > 0 {
+            tokio::time::sleep(Duration::from_millis(request.interval_ms)).await;
         }
-        let line = match ping_once(&mut from, &asked, &to, (run, number)).await {
+        let line = match ping_once(&mut from, &request, &to, (run, number)).await {
             Ok(pong) => line_of(&pong),
             Err(refusal) => line_of(&Problem { error: refusal.error }),
         };
-        Some((Ok::<_, std::io::Error>(line), (from, asked, to, number + 1)))
+        Some((Ok::<_, std::io::Error>(line), (from, request, to, number + 1)))
     });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
 async fn ping_once(
     from: &mut Registered,
-    asked: &PingRequest,
+    request: &PingRequest,
     to: &Eid,
     (run, number): (u64, u32),
 ) -> Answer<Pong> {
-    let mut octets = vec![0; asked.octets.max(PING_MIN)];
+    let mut octets = vec![0; request.octets.max(PING_MIN)];
     octets[..4].copy_from_slice(b"ping");
     octets[4..8].copy_from_slice(&number.to_be_bytes());
     // Echoes of earlier runs, also of a node that has restarted since, may still arrive here.
     octets[8..PING_MIN].copy_from_slice(&run.to_be_bytes());
     let expected = octets.clone();
-    let lifetime = Duration::from_millis(asked.timeout_ms);
+    let lifetime = Duration::from_millis(request.timeout_ms);
     let source = Some(from.endpoint.clone());
     let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), octets) };
-    let asked_agent = from.shared.ask(move |now, agent| {
+    let reply = from.shared.ask(move |now, agent| {
         let begun = Instant::now();
         agent.send(now, request).map(|_| begun)
     });
-    let begun = asked_agent.await?.map_err(refused)?;
+    let begun = reply.await?.map_err(refused)?;
     let until = tokio::time::Instant::from_std(begun + lifetime);
     loop {
         let Ok(Some(delivered)) = tokio::time::timeout_at(until, from.bundles.recv()).await else {
@@ -482,21 +482,21 @@ async fn ping_once(
 }
 
 /// Sends a bundle that asks for reports of all kinds; a line says what each node reports.
-async fn trace(State(shared): Running, asked: Asked<TraceRequest>) -> Answer<Response> {
-    let asked = query(asked)?;
-    let to = eid("to", &asked.to)?;
-    let lifetime = Duration::from_millis(asked.timeout_ms);
+async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer<Response> {
+    let request = query(request)?;
+    let to = eid("to", &request.to)?;
+    let lifetime = Duration::from_millis(request.timeout_ms);
     let flags = BundleFlags::REPORTS.with(BundleFlags::STATUS_TIME);
     let request = SendRequest { lifetime, flags, ..SendRequest::new(to, &b"trace"[..]) };
     let (follower, reports) = unbounded_channel();
     let hub = Arc::clone(&shared.hub);
     let begun = Instant::now();
-    let asked_agent = shared.ask(move |now, agent| {
+    let reply = shared.ask(move |now, agent| {
         let id = agent.send(now, request)?;
         hub.follow(id.clone(), follower);
         Ok(id)
     });
-    let id = asked_agent.await?.map_err(refused)?;
+    let id = reply.await?.map_err(refused)?;
     let until = tokio::time::Instant::from_std(begun + lifetime);
     let following = Following { shared, id, reports, begun, seen: BTreeSet::new() };
     let lines = stream::unfold(following, move |mut following| async move {
@@ -520,7 +520,7 @@ async fn trace(State(shared): Running, asked: Asked<TraceRequest>) -> Answer<Res
 struct Following {
     shared: Arc<Shared>,
     id: BundleId,
-    reports: UnboundedReceiver<Told>,
+    reports: UnboundedReceiver<Reported>,
     begun: Instant,
     seen: BTreeSet<(Eid, Vec<String>)>,
 }
@@ -538,6 +538,6 @@ fn asserted(report: &StatusReport) -> Vec<String> {
         ("delivered", report.delivered),
         ("deleted", report.deleted),
     ];
-    let said = all.into_iter().filter(|(_, status)| status.is_asserted());
-    said.map(|(name, _)| name.to_owned()).collect()
+    let asserted = all.into_iter().filter(|(_, status)| status.is_asserted());
+    asserted.map(|(name, _)| name.to_owned()).collect()
 }

@@ -64,12 +64,12 @@ impl Client {
     /// # Errors
     /// None does.
     pub fn pid(&self) -> Result<i32, ClientError> {
-        let asked = || {
+        let attempt = || {
             let stream = Probe::connect(&self.socket)?;
             let peer = rustix::net::sockopt::socket_peercred(&stream)?;
             Ok(peer.pid.as_raw_nonzero().get())
         };
-        asked().map_err(|error| self.unreachable(error))
+        attempt().map_err(|error| self.unreachable(error))
     }
 
     /// Sends a request and waits for the answer.
@@ -145,9 +145,9 @@ pub(crate) async fn connect(
 
 /// What an answer says that is a refusal.
 pub(crate) fn refused(status: StatusCode, bytes: &[u8]) -> ClientError {
-    let told: Result<Problem, _> = serde_json::from_slice(bytes);
-    let error =
-        told.map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), |told| told.error);
+    let problem: Result<Problem, _> = serde_json::from_slice(bytes);
+    let error = problem
+        .map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), |problem| problem.error);
     ClientError::Refused { status: status.as_u16(), error }
 }
 
