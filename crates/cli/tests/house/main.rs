@@ -1,6 +1,7 @@
 //! Rules of the repository that no lint checks. They read files alone, so `make check` runs them
 //! without the other tests.
 
+mod architecture;
 mod arms;
 mod closures;
 mod conformance_tables;
