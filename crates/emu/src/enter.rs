@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus};
 use rt::signals::{Requests, carry_out};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::isolate::die_with_parent;
+use crate::parent::die_with_parent;
 
 /// Why a command did not run in a world.
 #[derive(Debug, thiserror::Error)]

@@ -22,9 +22,10 @@ use std::sync::OnceLock;
 use rt::signals::{self, Requests, until_over};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mount::{MountFlags, MountPropagationFlags};
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 
+use crate::parent::die_with_parent;
 use crate::uplink::Uplink;
 
 /// The variable in which a process finds the descriptor that says which one it is.
@@ -262,12 +263,6 @@ fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
     command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
     command.args(arguments).env(VARIABLE, which.as_raw_fd().to_string());
     Ok((command, which))
-}
-
-/// Has the kernel kill this process when the one that started it dies.
-pub(crate) fn die_with_parent() -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    Ok(())
 }
 
 /// The exit code that a shell would report.

@@ -18,6 +18,7 @@ pub mod measure;
 mod multicast;
 mod names;
 mod namespace;
+mod parent;
 mod publish;
 mod pump;
 mod slice;

@@ -54,7 +54,7 @@ impl Config {
         }
         self.delay.validate()?;
         if let Some(reorder) = &self.reorder {
-            crate::errors::probability("reorder", reorder.probability)?;
+            probability("reorder", reorder.probability)?;
             if self.header_compression.is_some() {
                 return Err(ConfigError::Order);
             }
@@ -272,6 +272,15 @@ pub enum ConfigError {
         /// The vector's length in bits.
         period: u64,
     },
+}
+
+/// Checks that a value is within 0 and 1.
+pub(crate) fn probability(what: &'static str, value: f64) -> Result<(), ConfigError> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(ConfigError::NotAProbability { what, value })
+    }
 }
 
 /// Checks that a table has entries and that they strictly ascend.

@@ -2,7 +2,7 @@
 
 use engine::{Rng, Time};
 
-use crate::config::ascending;
+use crate::config::{ascending, probability};
 use crate::{ConfigError, Damage, Fate, Window};
 
 /// One source of errors and what becomes of the packets it strikes.
@@ -265,15 +265,6 @@ impl ErrorVector {
             return Ok(());
         }
         ascending("error vector", self.errors.iter().copied())
-    }
-}
-
-/// Checks that a value is within 0 and 1.
-pub(crate) fn probability(what: &'static str, value: f64) -> Result<(), ConfigError> {
-    if (0.0..=1.0).contains(&value) {
-        Ok(())
-    } else {
-        Err(ConfigError::NotAProbability { what, value })
     }
 }
 

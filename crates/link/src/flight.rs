@@ -5,7 +5,36 @@ use std::time::Duration;
 
 use engine::Time;
 
-use crate::link::{Departure, is_idle, make_room, room};
+use crate::room::{is_idle, make_room, room};
+use crate::{Damage, LossCause};
+
+/// A packet at the far end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure<T> {
+    /// When it leaves the far end; for a lost packet, when it would have.
+    pub at: Time,
+    /// When it was pushed.
+    pub pushed: Time,
+    /// When its transmission began.
+    pub start: Time,
+    /// Bytes of the IP packet.
+    pub len: usize,
+    /// What was pushed.
+    pub item: T,
+    /// What happened to it.
+    pub fate: Fate,
+}
+
+/// What happened to a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives as it was sent.
+    Delivered,
+    /// It does not arrive.
+    Lost(LossCause),
+    /// It arrives with flipped bits; the driver applies them to its bytes.
+    Damaged(Damage),
+}
 
 /// Packets on their way. Those that keep the order leave it in that order; so do, among themselves,
 /// those that are held up and are overtaken.

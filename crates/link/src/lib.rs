@@ -34,15 +34,17 @@ mod line;
 mod link;
 mod outages;
 mod rate;
+mod room;
 mod serialiser;
 mod stats;
 
 pub use config::{Config, ConfigError, Delay, Interpolation, Queue, Release, Reorder, WhileDown};
 pub use damage::Damage;
 pub use errors::{ErrorKind, ErrorModel, ErrorVector, LossCause, OnError, StateErrors};
+pub use flight::{Departure, Fate};
 pub use framing::{Fcs, Framing, Stuffing};
 pub use line::{HeaderCompression, Left, Line, LineStats};
-pub use link::{Departure, Fate, Link, Rejected};
+pub use link::{Link, Rejected};
 pub use outages::{Outages, Window};
 pub use rate::{Rate, RateStep, TokenBucket};
 pub use stats::{Count, Stats};

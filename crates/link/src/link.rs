@@ -7,7 +7,8 @@ use std::time::Duration;
 use engine::{Rng, Time};
 
 use crate::errors::{Errors, FrameBits};
-use crate::flight::Flight;
+use crate::flight::{Departure, Fate, Flight};
+use crate::room::{is_idle, make_room, room};
 use crate::serialiser::{Outcome, Plan, Serialiser};
 use crate::{
     Config, ConfigError, Damage, Delay, ErrorModel, LossCause, Outages, Rate, Stats, WhileDown,
@@ -42,34 +43,6 @@ struct Waiting<T> {
     item: T,
 }
 
-/// A packet at the far end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Departure<T> {
-    /// When it leaves the far end; for a lost packet, when it would have.
-    pub at: Time,
-    /// When it was pushed.
-    pub pushed: Time,
-    /// When its transmission began.
-    pub start: Time,
-    /// Bytes of the IP packet.
-    pub len: usize,
-    /// What was pushed.
-    pub item: T,
-    /// What happened to it.
-    pub fate: Fate,
-}
-
-/// What happened to a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It arrives as it was sent.
-    Delivered,
-    /// It does not arrive.
-    Lost(LossCause),
-    /// It arrives with flipped bits; the driver applies them to its bytes.
-    Damaged(Damage),
-}
-
 /// A packet that was not taken, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected<T> {
@@ -86,31 +59,6 @@ impl<T> fmt::Display for Rejected<T> {
 }
 
 impl<T: fmt::Debug> std::error::Error for Rejected<T> {}
-
-/// Queues double up to this length. Longer ones hold much of a machine's memory, and grow by an
-/// eighth: so much is left over at most.
-const DOUBLED_MAX: usize = 8192;
-
-/// By how much a queue grows that has this much room.
-fn growth(room: usize) -> usize {
-    if room < DOUBLED_MAX { room.max(16) } else { room / 8 }
-}
-
-pub(crate) fn make_room<T>(queue: &mut VecDeque<T>) {
-    if queue.len() == queue.capacity() {
-        queue.reserve_exact(growth(queue.capacity()));
-    }
-}
-
-/// What a queue has room for, and what it will have with the next one that it has no room for.
-pub(crate) fn room<T>(queue: &VecDeque<T>) -> usize {
-    queue.capacity() + growth(queue.capacity())
-}
-
-/// Whether a queue was much longer once.
-pub(crate) fn is_idle<T>(queue: &VecDeque<T>) -> bool {
-    queue.capacity() / 4 > queue.len() + DOUBLED_MAX
-}
 
 impl<T> Link<T> {
     /// An idle link, whose errors are drawn from `rng`.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod authentication;
 pub mod bp;
 mod buffers;
 pub mod cfdp;

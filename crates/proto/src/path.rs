@@ -6,7 +6,16 @@ use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
 
-use crate::session::Clock;
+/// Timers of a path's sessions that run, fewest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Clock {
+    /// Only timers of this host alone: the path is down.
+    Stopped,
+    /// Only timers that do not wait for the peer: its link to this host is down.
+    Sending,
+    /// All timers.
+    Running,
+}
 
 /// Where a transfer lives in its engine; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

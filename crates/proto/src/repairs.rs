@@ -9,8 +9,13 @@ use engine::FileId;
 
 use crate::path::Handle;
 use crate::ranges::Ranges;
-use crate::source::Segment;
 use crate::storage::Storage;
+
+/// Next piece of a file to put into a PDU.
+pub(crate) struct Segment<'a> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+}
 
 /// Most parts that are being read at one time.
 const AHEAD: usize = 64;

@@ -20,7 +20,7 @@ use engine::{
 pub(crate) use self::admission::{Admission, Place};
 pub(crate) use self::base::{Base, Reason, Seat};
 use crate::buffers::Buffers;
-use crate::path::{Burst, Class, Handle, Pacing, Path, Turn};
+use crate::path::{Burst, Class, Clock, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;
 use crate::storage::{Room, Storage};
 
@@ -35,6 +35,15 @@ pub(crate) trait Alarm: Copy + Ord {
     /// Whether it concerns this host alone, and so never stands still.
     fn is_local(self) -> bool {
         false
+    }
+
+    /// Whether it runs while the path's clock is in this state.
+    fn runs(self, clock: Clock) -> bool {
+        match clock {
+            Clock::Stopped => self.is_local(),
+            Clock::Sending => !self.awaits_peer(),
+            Clock::Running => true,
+        }
     }
 }
 
@@ -60,28 +69,6 @@ pub(crate) enum Job<J> {
     /// Nobody waits for the answer.
     Forget,
     Own(J),
-}
-
-/// Timers of a path's sessions that run, fewest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Clock {
-    /// Only timers of this host alone: the path is down.
-    Stopped,
-    /// Only timers that do not wait for the peer: its link to this host is down.
-    Sending,
-    /// All timers.
-    Running,
-}
-
-impl Clock {
-    /// Whether a timer runs.
-    pub(crate) fn runs(self, alarm: impl Alarm) -> bool {
-        match self {
-            Self::Stopped => alarm.is_local(),
-            Self::Sending => !alarm.awaits_peer(),
-            Self::Running => true,
-        }
-    }
 }
 
 /// Change of a path's [`Clock`].

@@ -8,7 +8,7 @@ use engine::FileId;
 use wire::checksum::{Checksum, ChecksumType};
 
 use crate::path::Handle;
-use crate::repairs::Repairs;
+use crate::repairs::{Repairs, Segment};
 use crate::storage::Storage;
 
 /// The file being sent.
@@ -31,12 +31,6 @@ pub(crate) struct Source {
     repairs: Repairs,
     /// All of it, if it is no file.
     whole: Option<Bytes>,
-}
-
-/// The next piece of a file to put into a PDU.
-pub(crate) struct Segment<'a> {
-    pub(crate) offset: u64,
-    pub(crate) data: &'a [u8],
 }
 
 impl Source {

@@ -4,12 +4,11 @@ use std::fmt;
 
 use engine::{Effect, EffectError, Engine, Input, PathEffect, Time, Transmit, TxBuf};
 
-use crate::host::Host;
+use crate::host::{Host, HostId};
 use crate::net::Network;
 use crate::packet::Packet;
 use crate::stack::{Arrival, HostConfig, Stack, datagram};
 use crate::store::Store;
-use crate::world::HostId;
 
 /// Inputs, effects and batches of one engine at one moment beyond which it is taken to be stuck.
 const WORK_MAX: u64 = 20_000_000;

@@ -6,6 +6,10 @@ use engine::{Engine, Input, Rng, StoreEffect, Time};
 
 use crate::store::Store;
 
+/// Number of a host of one world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) usize);
+
 /// Makes a host's engine: given how often it was restarted and its randomness.
 type Factory<E> = Box<dyn FnMut(u32, Rng) -> E + Send>;
 

@@ -25,10 +25,10 @@ mod store;
 mod trace;
 mod world;
 
-pub use host::Host;
+pub use host::{Host, HostId};
 pub use packet::{HEADERS_LEN, Packet};
 pub use stack::HostConfig;
 pub use stats::{HostStats, PortStats, Traffic};
 pub use store::{Store, StoreFaults};
 pub use trace::{Description, PacketFate, TraceRow};
-pub use world::{Action, EngineCall, HostId, Limit, LinkChange, LinkEnd, LinkId, Outcome, World};
+pub use world::{Action, EngineCall, Limit, LinkChange, LinkEnd, LinkId, Outcome, World};

@@ -11,16 +11,13 @@ use link::{ConfigError, Link};
 
 use crate::agenda::Agenda;
 use crate::driver::{Driver, Violation};
+use crate::host::HostId;
 use crate::net::{Chore, Network, Node};
 use crate::packet::Packet;
 use crate::stack::HostConfig;
 use crate::stats::HostStats;
 use crate::store::Store;
 use crate::trace::{Description, Trace, TraceRow};
-
-/// A host of one world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub(crate) usize);
 
 /// One direction of a link of one world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use super::{DEVICE, Range, UplinkError, system};
-use crate::isolate::die_with_parent;
+use crate::parent::die_with_parent;
 use crate::world::Host;
 
 const PROGRAM: &str = "slirp4netns";

@@ -14,8 +14,8 @@ use super::indication::{Indication, Limit, handler_or_cancel};
 use super::stats::Stats;
 use super::user_operations::Operations;
 use crate::journal::Slot;
-use crate::path::{Burst, Class, Handle, Path};
-use crate::session::{self, Clock, Reason, Seat, User};
+use crate::path::{Burst, Class, Clock, Handle, Path};
+use crate::session::{self, Alarm as _, Reason, Seat, User};
 use crate::timer::{self, TICK};
 
 /// A transaction's timers.
@@ -212,7 +212,7 @@ impl Base {
 
     /// Arms a timer, unless it stands still now: then it is armed when the clock runs again.
     pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
-        if self.clock().runs(alarm) {
+        if alarm.runs(self.clock()) {
             self.session.arm(&mut core.shared, alarm, at);
         }
     }

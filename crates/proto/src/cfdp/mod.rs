@@ -57,8 +57,8 @@ use self::closed::{Closed, Over};
 use self::core::{Alarm, Base, Core, Job, Shared, Task};
 use self::receiver::Receiver;
 use self::sender::Sender;
-use crate::path::{Burst, Class, Handle, Turn};
-use crate::session::{Clock, Reason, Seat, Slots, Turns};
+use crate::path::{Burst, Class, Clock, Handle, Turn};
+use crate::session::{Reason, Seat, Slots, Turns};
 
 /// How many sequence numbers are set aside at a time, so that few records are written.
 const SEQUENCE_BLOCK: u64 = 64;

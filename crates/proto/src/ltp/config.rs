@@ -6,10 +6,10 @@ use std::time::Duration;
 use engine::{FileName, PathId};
 use wire::ltp::SessionId;
 
-use super::auth::Authentication;
 use super::file::Description;
 use super::indication::Cause;
 use super::sender::least_segment;
+use crate::authentication::Authentication;
 use crate::buffers::{Buffers, DATAGRAM_MIN};
 use crate::settings::form::Leaf;
 use crate::settings::{Base, Field, Kind, Remotes, Value, Visited, Visitor};

@@ -7,13 +7,14 @@ use engine::{PathId, Rng, Time};
 use wire::ltp::{Body, Extension, SessionId};
 use wire::ltpt::{Congestion, Transport};
 
-use super::auth::{Authentication, Sealed};
 use super::config::{Config, Remote};
 use super::cookies::Cookies;
 use super::indication::{Block, Indication, Limit, Stats};
 use super::marks::Done;
+use super::sealed::Sealed;
 use super::silence::{Probe, Silence};
 use super::transport::flow::{Outcome, Seq};
+use crate::authentication::Authentication;
 use crate::path::Burst;
 use crate::session::{self, Base, User};
 use crate::timer::Timer;

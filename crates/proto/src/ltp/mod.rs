@@ -6,8 +6,7 @@
 //! when it is safe. A session does not survive a restart of either side: it is cancelled, or begins
 //! anew.
 
-pub(crate) mod auth;
-mod config;
+pub(crate) mod config;
 pub(crate) mod cookies;
 pub(crate) mod core;
 mod file;
@@ -21,6 +20,8 @@ mod profile;
 mod receiver;
 mod reports;
 mod request;
+
+pub(crate) mod sealed;
 mod sender;
 mod session;
 mod silence;
@@ -40,7 +41,6 @@ use engine::{
 };
 use wire::ltp::{CancelReason, Segment, SessionId};
 
-pub use self::auth::{Authentication, Ciphersuite, Key};
 pub use self::config::{Aggregation, Config, FILE_SERVICE, Format, Limits, Pin, Remote, Timer};
 pub use self::indication::{
     Block, BlockContent, Cause, Failure, Finished, Indication, Limit, PeerError, Report,
@@ -49,6 +49,7 @@ pub use self::indication::{
 pub use self::marks::SPOOL_PREFIX;
 pub use self::profile::profile;
 pub use self::request::{Red, SendRequest};
+pub use crate::authentication::{Authentication, Ciphersuite, Key};
 pub use wire::ltp as segment;
 use wire::ltpt::Congestion;
 

@@ -7,13 +7,13 @@ use wire::ltp::{
 };
 use wire::ltpt::{Congestion, Transport};
 
-use super::auth::Sealed;
 use super::config::{Pin, Remote};
 use super::cookies::Cookies;
 use super::core::{Core, Peer};
 use super::indication::{Indication, Limit};
 use super::intake::Intake;
 use super::receiver::Receiver;
+use super::sealed::Sealed;
 use super::{Closed, Left, Node, REFUSE_EVERY, Session};
 use crate::path::{Handle, Path};
 use crate::session::{self, Base, Place, Turns as _};

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::core::Core;
 use super::transport::passage::Passage;
 use crate::path::Handle;
-use crate::source::{Segment, Source};
+use crate::repairs::Segment;
+use crate::source::Source;
 
 /// A block to send.
 #[derive(Debug)]

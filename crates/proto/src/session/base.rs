@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
-use super::{Alarm, Clock, Paths, Shared};
-use crate::path::{Class, Handle, RoundTrip};
+use super::{Alarm, Paths, Shared};
+use crate::path::{Class, Clock, Handle, RoundTrip};
 use crate::timer::TICK;
 
 /// A session's place on its path.
@@ -131,7 +131,7 @@ impl<A: Alarm> Base<A> {
         wait: Duration,
     ) {
         let wait = wait.max(TICK);
-        if let Some(Frozen { left, .. }) = self.frozen.as_mut().filter(|it| !it.clock.runs(alarm)) {
+        if let Some(Frozen { left, .. }) = self.frozen.as_mut().filter(|it| !alarm.runs(it.clock)) {
             left.retain(|(other, _)| *other != alarm);
             left.push((alarm, wait));
             return;
@@ -219,13 +219,13 @@ impl<A: Alarm> Base<A> {
         let frozen = || Frozen { clock, since: now, left: Vec::new() };
         let Frozen { clock: before, left, .. } = self.frozen.get_or_insert_with(frozen);
         *before = clock;
-        for alarm in self.armed.extract_if(.., |alarm| !clock.runs(*alarm)) {
+        for alarm in self.armed.extract_if(.., |alarm| !alarm.runs(clock)) {
             if let Some(at) = shared.timers.cancel((handle, alarm)) {
                 left.retain(|(other, _)| *other != alarm);
                 left.push((alarm, at.at.since(now)));
             }
         }
-        let running: Vec<_> = left.extract_if(.., |(alarm, _)| clock.runs(*alarm)).collect();
+        let running: Vec<_> = left.extract_if(.., |(alarm, _)| alarm.runs(clock)).collect();
         for (alarm, left) in running {
             self.arm(shared, alarm, now + left.max(TICK));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wire::cfdp::Width;
 
 use super::{Base, Field, Kind, Optional, Setting, Settings, Value, Visited, Visitor};
-use crate::ltp::Authentication;
+use crate::authentication::Authentication;
 use crate::timer;
 
 /// Form of a field of type `T`, one value ([`OneValue`]) or many ([`Many`]).

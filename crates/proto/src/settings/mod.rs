@@ -10,7 +10,7 @@ pub mod form;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::ltp::Authentication;
+use crate::authentication::Authentication;
 
 /// End of a visit before all settings were visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

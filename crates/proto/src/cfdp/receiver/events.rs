@@ -11,8 +11,8 @@ use super::{End, Metadata, Phase, Receiver, Round};
 use crate::cfdp::core::{Alarm, Core, Job, Task};
 use crate::cfdp::indication::{Indication, MetadataReceived, PeerError};
 use crate::cfdp::request::FilestoreRequest;
-use crate::path::Class;
-use crate::session::{Clock, Reason};
+use crate::path::{Class, Clock};
+use crate::session::Reason;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 

@@ -7,8 +7,8 @@ use engine::conformance::{self, Options, Role, Subject, Verdict};
 use engine::{FileName, MemoryStore, PathInfo, Rng, Time};
 use wire::ltp::{AGGREGATION_SERVICE, Body, Data, DataKind, End, SessionId};
 
-use crate::ltp::auth::Sealed;
 use crate::ltp::cookies::Cookies;
+use crate::ltp::sealed::Sealed;
 use crate::ltp::{
     Aggregation, Authentication, Ciphersuite, Config, Indication, Key, Limits, Node, Red, Remote,
     SendRequest,

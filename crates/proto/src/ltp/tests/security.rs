@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wire::ltp::{Body, Checkpoint, Data, DataKind, Segment, SessionId};
 
 use super::world::{PATH, World, content, lose_first_report_ack, lose_one_in};
-use crate::ltp::auth::Sealed;
 use crate::ltp::cookies::Cookies;
+use crate::ltp::sealed::Sealed;
 use crate::ltp::{Authentication, Ciphersuite, Config, Key, Red, Remote};
 
 const SESSION: SessionId = SessionId { originator: 101, number: 300 };

@@ -13,8 +13,7 @@ use engine::FileId;
 use super::flow::Last;
 use crate::path::Handle;
 use crate::ranges::Ranges;
-use crate::repairs::Repairs;
-use crate::source::Segment;
+use crate::repairs::{Repairs, Segment};
 use crate::storage::Storage;
 
 /// The block, as its next sender sees it.

@@ -9,8 +9,8 @@ use engine::{Area, FileName, MemoryStore, PathInfo, Rng, Time};
 use wire::ltp::{Body, Data, DataKind, End, SessionId};
 use wire::ltpt::{Address, Lifetime, Transport};
 
-use crate::ltp::auth::Sealed;
 use crate::ltp::cookies::Cookies;
+use crate::ltp::sealed::Sealed;
 use crate::ltp::{Config, Indication, Limits, Node, Red, Remote, SendRequest};
 use crate::ltpt::{self, Otherwise, Routing};
 

@@ -1,4 +1,4 @@
-//! Authentication of segments (RFC 5327 §2.1).
+//! Keys that authenticate LTP segments (RFC 5327 §2.1).
 //!
 //! A header extension names the ciphersuite and the key, the last trailer extension carries the
 //! value over all octets before it. RFC 5327 lets a sender leave both out of all but the first
@@ -12,20 +12,13 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;
 use sha2::Sha256;
-use wire::EncodeError;
-use wire::ltp::{Body, Extension, Extensions, Segment, SessionId, sdnv};
-
-use super::cookies::{self, Cookies};
-use super::core::extensions;
+use wire::ltp::{Segment, sdnv};
 
 /// The extension tag of authentication.
-const TAG: u8 = 0;
-
-/// Most extensions of LTP-T in a segment.
-const TRANSPORT_MAX: usize = 7;
+pub(crate) const TAG: u8 = 0;
 
 /// Octets of the longest value.
-const VALUE_MAX: usize = 16;
+pub(crate) const VALUE_MAX: usize = 16;
 
 /// The key of the NULL ciphersuite (RFC 5327 §2.1.3).
 const NULL_KEY: [u8; 20] = [
@@ -57,7 +50,7 @@ impl Ciphersuite {
     }
 
     /// Octets of its value.
-    const fn value_len(self) -> usize {
+    pub(crate) const fn value_len(self) -> usize {
         match self {
             Self::HmacSha1 | Self::Null => 10,
             Self::HmacSha256 => VALUE_MAX,
@@ -70,7 +63,7 @@ impl Ciphersuite {
 pub struct Key {
     suite: Ciphersuite,
     /// The value of the header extension: the suite, and the key's id.
-    label: Vec<u8>,
+    pub(crate) label: Vec<u8>,
     secret: Vec<u8>,
 }
 
@@ -106,7 +99,7 @@ impl Key {
     }
 
     /// Writes the value over `covered`.
-    fn sign(&self, covered: &[u8], value: &mut [u8]) {
+    pub(crate) fn sign(&self, covered: &[u8], value: &mut [u8]) {
         let len = value.len();
         match self.suite {
             Ciphersuite::HmacSha1 | Ciphersuite::Null => {
@@ -176,59 +169,5 @@ impl Authentication {
     pub(crate) fn len(&self) -> usize {
         let (label, value) = (self.key.label.len(), self.key.suite.value_len());
         1 + sdnv::len(label as u64) + label + 1 + sdnv::len(value as u64) + value
-    }
-}
-
-/// A segment to be sent with its extensions.
-pub(crate) struct Sealed<'a> {
-    pub(crate) session: SessionId,
-    pub(crate) body: Body<'a>,
-    pub(crate) authentication: Option<&'a Authentication>,
-    pub(crate) cookies: &'a Cookies,
-    /// Tags and values of extensions of LTP-T, at most seven.
-    pub(crate) transport: &'a [(u8, Vec<u8>)],
-}
-
-impl Sealed<'_> {
-    /// Octets on the wire.
-    pub(crate) fn encoded_len(&self) -> usize {
-        let bare = Segment::new(self.session, self.body).encoded_len();
-        let transport: usize = extensions(self.transport).map(Extension::encoded_len).sum();
-        bare + self.authentication.map_or(0, Authentication::len) + self.cookies.len() + transport
-    }
-
-    /// Writes the segment to exactly `out`.
-    pub(crate) fn encode(&self, out: &mut [u8]) -> Result<(), EncodeError> {
-        let key = self.authentication.map(|authentication| &authentication.key);
-        let value_len = key.map_or(0, |key| key.suite.value_len());
-        let label = key.map(|key| Extension { tag: TAG, value: &key.label });
-        let mut header = [Extension { tag: TAG, value: &[] }; 1 + cookies::COUNT + TRANSPORT_MAX];
-        let mut count = 0;
-        let transport = extensions(self.transport);
-        for extension in label.into_iter().chain(self.cookies.extensions()).chain(transport) {
-            header[count] = extension;
-            count += 1;
-        }
-        let blank = [0; VALUE_MAX];
-        let trailer = [Extension { tag: TAG, value: &blank[..value_len] }];
-        let segment = Segment {
-            session: self.session,
-            header: Extensions::new(&header[..count]),
-            body: self.body,
-            trailer: Extensions::new(&trailer[..usize::from(key.is_some())]),
-        };
-        segment.encode(out)?;
-        if let Some(key) = key {
-            let (covered, value) = out.split_at_mut(out.len() - value_len);
-            key.sign(covered, value);
-        }
-        Ok(())
-    }
-
-    /// The octets of the segment.
-    pub(crate) fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let mut out = vec![0; self.encoded_len()];
-        self.encode(&mut out)?;
-        Ok(out)
     }
 }
