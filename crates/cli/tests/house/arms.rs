@@ -33,12 +33,8 @@ const OTHER_NAMES: [(&str, &str); 3] = [
 ];
 
 /// Matches that still exist, by file: the list only shrinks.
-const KNOWN: [(&str, usize); 4] = [
-    ("crates/service/src/node/mod.rs", 26),
-    ("crates/service/src/node/over_streams.rs", 1),
-    ("crates/transport/src/bundles/mod.rs", 22),
-    ("crates/transport/src/over_tcp.rs", 3),
-];
+const KNOWN: [(&str, usize); 2] =
+    [("crates/transport/src/bundles/mod.rs", 22), ("crates/transport/src/over_tcp.rs", 3)];
 
 /// Layers whose names are words of other things as well: a file, the kernel's TCP.
 const WORDS: [&str; 3] = ["file", "tcp", "bp"];

@@ -1,6 +1,7 @@
 //! A bundle node on real sockets, as TOML describes it: who it is, where its bundles are kept, its convergence layers, and where
 //! bundles go.
 
+mod layers;
 mod over_files;
 mod over_ltp;
 mod over_streams;
@@ -20,15 +21,14 @@ use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
 use proto::bp::routes::{self, Router};
-use proto::bp::tcpcl::{Protocol, Version3};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
-use transport::settings::{NormSettings, SaratogaSettings};
 use transport::text::{self, SpecError};
 use wire::bp7::Eid;
-use wire::mtcp::Framing;
 
+use self::layers::Host;
+pub use self::layers::Layer;
 pub use self::over_files::OverFiles;
 pub use self::over_ltp::OverLtp;
 pub use self::over_streams::OverStreams;
@@ -187,71 +187,6 @@ impl Default for Reports {
     }
 }
 
-/// A convergence layer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub enum Layer {
-    /// TCPCL, version 4 (RFC 9174).
-    Tcpcl4(OverStreams),
-    /// TCPCL, version 3 (RFC 7242).
-    Tcpcl3(OverStreams),
-    /// MTCP, from who connects to who listens.
-    Mtcp(OverStreams),
-    /// STCP, the same.
-    Stcp(OverStreams),
-    /// A datagram a bundle (RFC 7122).
-    Udpcl(OverUdp),
-    /// A block of LTP a bundle (CCSDS 734.2-B-1).
-    Ltpcl(Box<OverLtp>),
-    /// A file of Saratoga a bundle.
-    Saratoga(Box<OverFiles<SaratogaSettings>>),
-    /// An object of NORM a bundle.
-    Norm(Box<OverFiles<NormSettings>>),
-}
-
-/// Which protocol of streams a layer speaks.
-enum Kind<'a> {
-    Streams(Protocol, &'a OverStreams),
-    Udp(&'a OverUdp),
-    Ltp(&'a OverLtp),
-    Saratoga(&'a OverFiles<SaratogaSettings>),
-    Norm(&'a OverFiles<NormSettings>),
-}
-
-impl Layer {
-    fn kind(&self) -> Kind<'_> {
-        match self {
-            Self::Tcpcl4(layer) => Kind::Streams(Protocol::Tcpcl4, layer),
-            Self::Tcpcl3(layer) => Kind::Streams(Protocol::Tcpcl3(Version3::default()), layer),
-            Self::Mtcp(layer) => Kind::Streams(Protocol::Framed(Framing::Mtcp), layer),
-            Self::Stcp(layer) => Kind::Streams(Protocol::Framed(Framing::Stcp), layer),
-            Self::Udpcl(layer) => Kind::Udp(layer),
-            Self::Ltpcl(layer) => Kind::Ltp(layer),
-            Self::Saratoga(layer) => Kind::Saratoga(layer),
-            Self::Norm(layer) => Kind::Norm(layer),
-        }
-    }
-
-    fn tls(&mut self) -> Option<&mut Tls> {
-        match self {
-            Self::Tcpcl4(layer) | Self::Tcpcl3(layer) | Self::Mtcp(layer) | Self::Stcp(layer) => {
-                layer.tls.as_mut()
-            }
-            Self::Udpcl(_) | Self::Ltpcl(_) | Self::Saratoga(_) | Self::Norm(_) => None,
-        }
-    }
-
-    fn name(&self) -> &str {
-        match self.kind() {
-            Kind::Streams(_, layer) => &layer.name,
-            Kind::Udp(layer) => &layer.name,
-            Kind::Ltp(layer) => &layer.name,
-            Kind::Saratoga(layer) => layer.name(),
-            Kind::Norm(layer) => layer.name(),
-        }
-    }
-}
-
 /// A node next to this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -320,7 +255,7 @@ impl NodeSpec {
                 plan.file = folder.join(&plan.file);
             }
             spec.keys.values_mut().for_each(|key| key.file = folder.join(&key.file));
-            spec.layers.iter_mut().filter_map(Layer::tls).for_each(|tls| tls.lie_in(folder));
+            spec.layers.iter_mut().for_each(|layer| layer.place(folder));
         }
         spec.check().map_err(|error| error.within(path))?;
         Ok(spec)
@@ -357,20 +292,12 @@ impl NodeSpec {
             return invalid("there is no [[layer]]: nothing comes, and nothing goes".to_owned());
         }
         let mut names = BTreeSet::new();
-        for layer in &self.layers {
-            if !names.insert(layer.name()) {
-                return invalid(format!(
-                    "two layers are called {:?}; name one otherwise",
-                    layer.name()
-                ));
+        for layer in self.layers.iter().map(Layer::spec) {
+            if !names.insert(layer.name().to_owned()) {
+                let name = layer.name();
+                return invalid(format!("two layers are called {name:?}; name one otherwise"));
             }
-            match layer.kind() {
-                Kind::Streams(protocol, layer) => layer.check(protocol)?,
-                Kind::Udp(layer) => layer.check()?,
-                Kind::Ltp(layer) => layer.check(&self.node()?)?,
-                Kind::Saratoga(layer) => layer.check_saratoga()?,
-                Kind::Norm(layer) => layer.check_norm()?,
-            }
+            layer.check(&self.node()?)?;
         }
         let copying = match (self.epidemic, self.spray) {
             (true, Some(_)) => {
@@ -428,6 +355,7 @@ impl NodeSpec {
     fn links(&self) -> Result<BTreeMap<LinkRef, Way>, SpecError> {
         let mut links = BTreeMap::new();
         let mut places = BTreeMap::new();
+        let specs: Vec<_> = self.layers.iter().map(Layer::spec).collect();
         for (neighbour, number) in self.neighbours.iter().zip(1..) {
             let node = node("neighbour.node", &neighbour.node)?;
             let Some(address) = neighbour.address else {
@@ -439,15 +367,15 @@ impl NodeSpec {
                 }
                 continue;
             };
-            let name = neighbour.layer.as_deref().unwrap_or_else(|| self.layers[0].name());
-            let names = || self.layers.iter().map(Layer::name);
+            let name = neighbour.layer.as_deref().unwrap_or_else(|| specs[0].name());
+            let names = || specs.iter().map(|layer| layer.name());
             let Some(layer) = names().position(|other| other == name) else {
                 let near = text::did_you_mean(name, names());
                 return Err(SpecError::invalid(format!(
                     "neighbour {node}: there is no layer {name:?}{near}"
                 )));
             };
-            let of_ltp = matches!(self.layers[layer].kind(), Kind::Ltp(_));
+            let of_ltp = specs[layer].has_engines();
             if neighbour.engine.is_some() && !of_ltp {
                 return Err(SpecError::invalid(format!(
                     "neighbour {node}: `engine` is of LTP, and layer {name:?} is not"
@@ -585,37 +513,11 @@ impl NodeSpec {
             let own = links.iter().filter(|(at, _)| at.layer == number);
             let own: BTreeMap<LinkId, Way> = own.map(|(at, way)| (at.link, way.clone())).collect();
             let open = if by_plan { BTreeSet::new() } else { own.keys().copied().collect() };
-            let addresses: BTreeMap<LinkId, SocketAddr> =
-                own.iter().map(|(link, way)| (*link, way.address)).collect();
-            let name = layer.name().to_owned();
-            layers.push(match layer.kind() {
-                Kind::Streams(protocol, spec) => {
-                    let (layer, carrier) = spec.build((protocol, &agent.node), &own, longest)?;
-                    LayerConfig { name, layer: Box::new(layer), carrier, open }
-                }
-                Kind::Udp(spec) => {
-                    let (layer, carrier) = spec.build(&addresses);
-                    LayerConfig { name, layer: Box::new(layer), carrier, open }
-                }
-                Kind::Ltp(spec) => {
-                    let engines = own.iter().map(|(link, way)| (*link, way.engine)).collect();
-                    let rng = Rng::new(seed, &name);
-                    let (layer, carrier) =
-                        spec.build((&agent.node, rng), (&engines, &addresses), (longest, memory))?;
-                    LayerConfig { name, layer: Box::new(layer), carrier, open }
-                }
-                Kind::Saratoga(spec) => {
-                    let rng = Rng::new(seed, &name);
-                    let (layer, carrier) =
-                        spec.over_saratoga(rng, &addresses, (longest, memory))?;
-                    LayerConfig { name, layer: Box::new(layer), carrier, open }
-                }
-                Kind::Norm(spec) => {
-                    let rng = Rng::new(seed, &name);
-                    let (layer, carrier) = spec.over_norm(rng, &addresses, (longest, memory))?;
-                    LayerConfig { name, layer: Box::new(layer), carrier, open }
-                }
-            });
+            let spec = layer.spec();
+            let name = spec.name().to_owned();
+            let (node, rng) = (&agent.node, Rng::new(seed, &name));
+            let (layer, carrier) = spec.build(Host { node, rng, links: &own, longest, memory })?;
+            layers.push(LayerConfig { name, layer, carrier, open });
         }
         Ok(NodeConfig { agent, seed, layers })
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use engine::{PathId, Rng};
+use engine::PathId;
 use proto::bp::filecl;
 use proto::bp::layer::LinkId;
 use proto::bp::normcl::NormCl;
@@ -16,7 +16,9 @@ use transport::quantity::{Rate, Size, Span};
 use transport::settings::bundles::over_saratoga;
 use transport::settings::{NormSettings, SaratogaSettings};
 use transport::text::SpecError;
+use wire::bp7::Eid;
 
+use super::layers::{Built, Host, LayerSpec};
 use super::{CATCH_UP, datagram, patience};
 
 /// A layer over an engine that sends files, and UDP.
@@ -47,7 +49,7 @@ fn window() -> usize {
 }
 
 impl<S> OverFiles<S> {
-    fn check(&self, name: &str) -> Result<(), SpecError> {
+    fn check_paths(&self, name: &str) -> Result<(), SpecError> {
         super::check_datagrams(name, (self.datagram, self.rate), self.window)
     }
 
@@ -71,13 +73,13 @@ impl<S> OverFiles<S> {
     }
 }
 
-impl OverFiles<SaratogaSettings> {
-    pub(super) fn name(&self) -> &str {
+impl LayerSpec for &OverFiles<SaratogaSettings> {
+    fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("saratoga")
     }
 
-    pub(super) fn check_saratoga(&self) -> Result<(), SpecError> {
-        self.check(self.name())?;
+    fn check(&self, _node: &Eid) -> Result<(), SpecError> {
+        self.check_paths(LayerSpec::name(self))?;
         if self.settings.as_ref().is_some_and(|settings| settings.get(&["remotes"]).is_some()) {
             return Err(SpecError::invalid(format!(
                 "layer {}: settings.remotes is not for nodes; write settings.default",
@@ -87,57 +89,52 @@ impl OverFiles<SaratogaSettings> {
         self.saratoga(self.datagram).map(drop)
     }
 
+    fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
+        let engine = self.saratoga(host.longest)?;
+        let (config, carrier) = self.over(engine, &host.addresses(), host.memory);
+        Ok((Box::new(SaratogaCl::new(config, host.rng)), carrier))
+    }
+}
+
+impl OverFiles<SaratogaSettings> {
     fn saratoga(&self, longest: Size) -> Result<saratoga::Config, SpecError> {
         let mut config = saratoga::Config { catch_up: CATCH_UP, ..saratoga::Config::default() };
         config.limits.file = longest.bytes();
         if let Some(settings) = &self.settings {
-            over_saratoga(settings, &mut config, &mut Remotes::new())
-                .map_err(|error| error.below(&format!("layer {}: settings", self.name())))?;
+            over_saratoga(settings, &mut config, &mut Remotes::new()).map_err(|error| {
+                error.below(&format!("layer {}: settings", LayerSpec::name(&self)))
+            })?;
         }
         Ok(config)
     }
+}
 
-    /// The layer, with the addresses of its neighbours. Bundles have `longest` octets at most.
-    pub(super) fn over_saratoga(
-        &self,
-        rng: Rng,
-        links: &BTreeMap<LinkId, SocketAddr>,
-        (longest, memory): (Size, Option<Size>),
-    ) -> Result<(SaratogaCl, Carrier), SpecError> {
-        let (config, carrier) = self.over(self.saratoga(longest)?, links, memory);
-        Ok((SaratogaCl::new(config, rng), carrier))
+impl LayerSpec for &OverFiles<NormSettings> {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("norm")
+    }
+
+    fn check(&self, _node: &Eid) -> Result<(), SpecError> {
+        self.check_paths(LayerSpec::name(self))?;
+        self.norm(self.datagram).map(drop)
+    }
+
+    fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
+        let engine = self.norm(host.longest)?;
+        let (config, carrier) = self.over(engine, &host.addresses(), host.memory);
+        Ok((Box::new(NormCl::new(config, host.rng)), carrier))
     }
 }
 
 impl OverFiles<NormSettings> {
-    pub(super) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or("norm")
-    }
-
-    pub(super) fn check_norm(&self) -> Result<(), SpecError> {
-        self.check(self.name())?;
-        self.norm(self.datagram).map(drop)
-    }
-
     fn norm(&self, longest: Size) -> Result<norm::Config, SpecError> {
         let mut config = norm::Config { catch_up: CATCH_UP, ..norm::Config::default() };
         config.limits.object = longest.bytes();
         if let Some(settings) = &self.settings {
-            settings
-                .apply(&mut config)
-                .map_err(|error| error.below(&format!("layer {}: settings", self.name())))?;
+            settings.apply(&mut config).map_err(|error| {
+                error.below(&format!("layer {}: settings", LayerSpec::name(&self)))
+            })?;
         }
         Ok(config)
-    }
-
-    /// The layer, with the addresses of its neighbours. Bundles have `longest` octets at most.
-    pub(super) fn over_norm(
-        &self,
-        rng: Rng,
-        links: &BTreeMap<LinkId, SocketAddr>,
-        (longest, memory): (Size, Option<Size>),
-    ) -> Result<(NormCl, Carrier), SpecError> {
-        let (config, carrier) = self.over(self.norm(longest)?, links, memory);
-        Ok((NormCl::new(config, rng), carrier))
     }
 }

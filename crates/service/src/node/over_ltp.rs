@@ -1,13 +1,11 @@
 //! A layer over LTP (see [`ltpcl::Config`]).
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use engine::{PathId, Rng};
+use engine::PathId;
 use proto::bp::layer::LinkId;
 use proto::bp::ltpcl::{self, Ltpcl};
 use proto::ltp;
-use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::LtpSettings;
@@ -15,7 +13,8 @@ use transport::settings::bundles::Color;
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
-use super::{CATCH_UP, NO_ENGINE, check_datagrams, datagram, patience, window};
+use super::layers::{Built, Host, LayerSpec};
+use super::{CATCH_UP, NO_ENGINE, Way, check_datagrams, datagram, datagrams, patience, window};
 
 /// A layer over LTP and UDP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,8 +64,12 @@ pub(super) fn engine(said: Option<u64>, node: &Eid) -> Option<u64> {
     })
 }
 
-impl OverLtp {
-    pub(super) fn check(&self, node: &Eid) -> Result<(), SpecError> {
+impl LayerSpec for &OverLtp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self, node: &Eid) -> Result<(), SpecError> {
         let invalid = |message: String| Err(SpecError::invalid(message));
         let name = &self.name;
         if engine(self.engine, node).is_none() {
@@ -79,6 +82,31 @@ impl OverLtp {
         self.ltp(node, (self.datagram, None)).map(drop)
     }
 
+    fn has_engines(&self) -> bool {
+        true
+    }
+
+    fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
+        let ltp = self.ltp(host.node, (host.longest, host.memory))?;
+        // Paths and links of a layer have the same numbers.
+        let peer = |(link, way): (&LinkId, &Way)| {
+            (*link, ltpcl::Peer { engine: way.engine, path: PathId(link.0) })
+        };
+        let sharing = |age: Span| ltp::Aggregation { age: age.duration(), ..Default::default() };
+        let layer = ltpcl::Config {
+            ltp,
+            peers: host.links.iter().map(peer).collect(),
+            color: self.color.into(),
+            aggregation: self.share.map(sharing),
+            patience: self.patience.duration(),
+            limits: ltpcl::Limits { window: self.window, ..ltpcl::Limits::default() },
+        };
+        let carrier = datagrams(self.listen, (self.datagram, self.rate), &host.addresses());
+        Ok((Box::new(Ltpcl::new(layer, host.rng)), carrier))
+    }
+}
+
+impl OverLtp {
     pub(super) fn ltp(
         &self,
         node: &Eid,
@@ -97,31 +125,5 @@ impl OverLtp {
         applied.map_err(|error| error.below(&format!("layer {}: settings", self.name)))?;
         config.engine = engine(self.engine, node).unwrap_or_default();
         Ok(config)
-    }
-
-    /// The layer, with the engines and addresses of its neighbours. Bundles have `longest` octets at most; with a store in
-    /// `memory` all are there.
-    pub(super) fn build(
-        &self,
-        (node, rng): (&Eid, Rng),
-        (engines, links): (&BTreeMap<LinkId, u64>, &BTreeMap<LinkId, SocketAddr>),
-        bounds: (Size, Option<Size>),
-    ) -> Result<(Ltpcl, Carrier), SpecError> {
-        let ltp = self.ltp(node, bounds)?;
-        // Paths and links of a layer have the same numbers.
-        let peer = |(link, engine): (&LinkId, &u64)| {
-            (*link, ltpcl::Peer { engine: *engine, path: PathId(link.0) })
-        };
-        let sharing = |age: Span| ltp::Aggregation { age: age.duration(), ..Default::default() };
-        let layer = ltpcl::Config {
-            ltp,
-            peers: engines.iter().map(peer).collect(),
-            color: self.color.into(),
-            aggregation: self.share.map(sharing),
-            patience: self.patience.duration(),
-            limits: ltpcl::Limits { window: self.window, ..ltpcl::Limits::default() },
-        };
-        let carrier = super::datagrams(self.listen, (self.datagram, self.rate), links);
-        Ok((Ltpcl::new(layer, rng), carrier))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use engine::PathId;
@@ -14,6 +15,7 @@ use transport::quantity::{Size, Span};
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
+use super::layers::{Built, Host, LayerSpec, NamesFiles};
 use super::tls::Tls;
 use super::{Way, window};
 
@@ -73,15 +75,46 @@ const fn reconnect() -> [Span; 2] {
     [Span(Duration::from_secs(1)), Span(Duration::from_secs(600))]
 }
 
+impl NamesFiles for OverStreams {
+    fn place(&mut self, folder: &Path) {
+        if let Some(tls) = &mut self.tls {
+            tls.lie_in(folder);
+        }
+    }
+}
+
+/// A layer over streams, of one protocol.
+pub(super) struct Streams<'a> {
+    pub(super) layer: &'a OverStreams,
+    pub(super) protocol: Protocol,
+    /// Whether the protocol can secure streams.
+    pub(super) secures: bool,
+}
+
+impl LayerSpec for Streams<'_> {
+    fn name(&self) -> &str {
+        &self.layer.name
+    }
+
+    fn check(&self, _node: &Eid) -> Result<(), SpecError> {
+        let name = self.name();
+        if self.layer.tls.is_some() && !self.secures {
+            return Err(SpecError::invalid(format!(
+                "layer {name}: only kind \"tcpcl4\" can `tls`; leave it out, or take that kind"
+            )));
+        }
+        self.layer.check()
+    }
+
+    fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
+        self.layer.build((self.protocol, host.node), host.links, host.longest)
+    }
+}
+
 impl OverStreams {
-    pub(super) fn check(&self, protocol: Protocol) -> Result<(), SpecError> {
+    fn check(&self) -> Result<(), SpecError> {
         let invalid = |message: String| Err(SpecError::invalid(message));
         let name = &self.name;
-        if self.tls.is_some() && protocol != Protocol::Tcpcl4 {
-            return invalid(format!(
-                "layer {name}: only kind \"tcpcl4\" can `tls`; leave it out, or take that kind"
-            ));
-        }
         if self.tls.as_ref().is_some_and(|tls| tls.anonymous && tls.node_id) {
             return invalid(format!(
                 "layer {name}: peers without a certificate (tls.anonymous) prove no node; add \
@@ -109,12 +142,12 @@ impl OverStreams {
         Ok(())
     }
 
-    pub(super) fn build(
+    fn build(
         &self,
         (protocol, node): (Protocol, &Eid),
         links: &BTreeMap<LinkId, Way>,
         longest: Size,
-    ) -> Result<(Tcpcl, Carrier), SpecError> {
+    ) -> Result<Built, SpecError> {
         // Paths and links of a layer have the same numbers.
         let peer =
             |link: &LinkId, way: &Way| Peer { path: PathId(link.0), server_name: way.name.clone() };
@@ -149,6 +182,6 @@ impl OverStreams {
             tls: self.tls.as_ref().map(Tls::read).transpose()?,
             ..StreamConfig::default()
         });
-        Ok((Tcpcl::new(layer), carrier))
+        Ok((Box::new(Tcpcl::new(layer)), carrier))
     }
 }

@@ -1,16 +1,15 @@
 //! A convergence layer of a datagram a bundle, as TOML describes it.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use engine::PathId;
-use proto::bp::layer::LinkId;
 use proto::bp::udpcl::{self, Fragmentation, Udpcl};
-use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size};
 use transport::text::SpecError;
+use wire::bp7::Eid;
 
+use super::layers::{Built, Host, LayerSpec};
 use super::{check_datagrams, datagram, datagrams, window};
 
 /// A layer over UDP.
@@ -39,18 +38,24 @@ fn udp() -> String {
     "udp".to_owned()
 }
 
-impl OverUdp {
-    pub(super) fn check(&self) -> Result<(), SpecError> {
+impl LayerSpec for &OverUdp {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self, _node: &Eid) -> Result<(), SpecError> {
         check_datagrams(&self.name, (self.datagram, self.rate), self.window)
     }
 
-    pub(super) fn build(&self, links: &BTreeMap<LinkId, SocketAddr>) -> (Udpcl, Carrier) {
+    fn build(&self, host: Host<'_>) -> Result<Built, SpecError> {
+        let links = &host.addresses();
         let layer = udpcl::Config {
             peers: links.keys().map(|link| (*link, PathId(link.0))).collect(),
             fragmentation: if self.cut { Fragmentation::OfLayer } else { Fragmentation::Never },
             limits: udpcl::Limits { window: self.window, ..udpcl::Limits::default() },
             ..udpcl::Config::default()
         };
-        (Udpcl::new(layer), datagrams(self.listen, (self.datagram, self.rate), links))
+        let carrier = datagrams(self.listen, (self.datagram, self.rate), links);
+        Ok((Box::new(Udpcl::new(layer)), carrier))
     }
 }

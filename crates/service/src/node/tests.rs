@@ -178,7 +178,7 @@ fn neighbours_over_ltp_are_engines() {
     let config = spec.config(now(), 1).unwrap();
     let Carrier::Datagrams { peers, .. } = &config.layers[0].carrier else { panic!("no UDP") };
     assert_eq!(peers[&PathId(2)], "127.0.0.1:1114".parse().unwrap());
-    let Kind::Ltp(layer) = spec.layers[0].kind() else { panic!("{:?}", spec.layers) };
+    let Layer::Ltpcl(layer) = &spec.layers[0] else { panic!("{:?}", spec.layers) };
     let longest = (Size(64_000_000), Some(Size(64_000_000)));
     let ltp = layer.ltp(&Eid::ipn(2, 0), longest).unwrap();
     // Nothing is a file where there is no disk.

@@ -1,0 +1,128 @@
+//! Convergence layers of a node: a row each, with the name of its kind in TOML and its settings.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use engine::Rng;
+use proto::bp::layer::{self, LinkId};
+use proto::bp::tcpcl::{Protocol, Version3};
+use rt::node::Carrier;
+use serde::{Deserialize, Serialize};
+use transport::quantity::Size;
+use transport::settings::{NormSettings, SaratogaSettings};
+use transport::text::SpecError;
+use wire::bp7::Eid;
+use wire::mtcp::Framing;
+
+use super::over_streams::Streams;
+use super::{OverFiles, OverLtp, OverStreams, OverUdp, Way};
+
+/// A layer with its socket.
+pub(super) type Built = (Box<dyn layer::Layer>, Carrier);
+
+/// Node that a layer is built for.
+pub(super) struct Host<'a> {
+    /// Its administrative endpoint.
+    pub(super) node: &'a Eid,
+    /// Source of the layer's random numbers.
+    pub(super) rng: Rng,
+    /// Neighbours over the layer.
+    pub(super) links: &'a BTreeMap<LinkId, Way>,
+    /// Size of the longest bundle.
+    pub(super) longest: Size,
+    /// Size of its store, if that is in memory.
+    pub(super) memory: Option<Size>,
+}
+
+impl Host<'_> {
+    /// Addresses of the neighbours.
+    pub(super) fn addresses(&self) -> BTreeMap<LinkId, SocketAddr> {
+        self.links.iter().map(|(link, way)| (*link, way.address)).collect()
+    }
+}
+
+/// Settings of a layer of one kind.
+pub(super) trait LayerSpec {
+    /// Name by which neighbours are reached over it.
+    fn name(&self) -> &str;
+
+    /// Checks the settings, for a layer of a node.
+    ///
+    /// # Errors
+    ///
+    /// A value is out of range.
+    fn check(&self, node: &Eid) -> Result<(), SpecError>;
+
+    /// Whether neighbours have numbers of engines.
+    fn has_engines(&self) -> bool {
+        false
+    }
+
+    /// Builds the layer.
+    ///
+    /// # Errors
+    ///
+    /// A certificate or a key cannot be read.
+    fn build(&self, host: Host<'_>) -> Result<Built, SpecError>;
+}
+
+/// Settings that may name files.
+pub(super) trait NamesFiles {
+    /// Makes paths of files relative to `folder`.
+    fn place(&mut self, _folder: &Path) {}
+}
+
+impl NamesFiles for OverUdp {}
+impl NamesFiles for OverLtp {}
+impl<S> NamesFiles for OverFiles<S> {}
+
+macro_rules! layers {
+    ($($(#[$doc:meta])* $kind:ident($settings:ty) => |$layer:ident| $spec:expr;)*) => {
+        /// A convergence layer.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "lowercase")]
+        pub enum Layer {
+            $($(#[$doc])* $kind($settings),)*
+        }
+
+        impl Layer {
+            /// What its kind makes of its settings.
+            pub(super) fn spec(&self) -> Box<dyn LayerSpec + '_> {
+                match self {
+                    $(Self::$kind($layer) => Box::new($spec),)*
+                }
+            }
+
+            /// Makes paths of files relative to `folder`.
+            pub(super) fn place(&mut self, folder: &Path) {
+                match self {
+                    $(Self::$kind($layer) => $layer.place(folder),)*
+                }
+            }
+        }
+    };
+}
+
+layers! {
+    /// TCPCL, version 4 (RFC 9174).
+    Tcpcl4(OverStreams) => |layer| Streams { layer, protocol: Protocol::Tcpcl4, secures: true };
+    /// TCPCL, version 3 (RFC 7242).
+    Tcpcl3(OverStreams) => |layer| streams(layer, Protocol::Tcpcl3(Version3::default()));
+    /// MTCP, from who connects to who listens.
+    Mtcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Mtcp));
+    /// STCP, the same.
+    Stcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Stcp));
+    /// A datagram a bundle (RFC 7122).
+    Udpcl(OverUdp) => |layer| layer;
+    /// A block of LTP a bundle (CCSDS 734.2-B-1).
+    Ltpcl(Box<OverLtp>) => |layer| &**layer;
+    /// A file of Saratoga a bundle.
+    Saratoga(Box<OverFiles<SaratogaSettings>>) => |layer| &**layer;
+    /// An object of NORM a bundle.
+    Norm(Box<OverFiles<NormSettings>>) => |layer| &**layer;
+}
+
+fn streams(layer: &OverStreams, protocol: Protocol) -> Streams<'_> {
+    Streams { layer, protocol, secures: false }
+}
