@@ -62,6 +62,28 @@ fn a_listing() {
 }
 
 #[test]
+fn requests_cross_ltp() {
+    let over_ltp = ["--protocol", "cfdp-ltp"];
+    let permitted = "[cfdp.default.permissions]\nproxy_put = true\n";
+    let server = Server::start("2", permitted, &over_ltp);
+    std::fs::write(server.file("log"), b"hello").unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let request = |command: &str, more: &[&str]| {
+        let mut command = program(&[command, &server.address, "--timeout", "30 s"]);
+        command.args(over_ltp).args(more);
+        Running::of(command).end()
+    };
+    let listed = request("ls", &[]);
+    assert_eq!((listed.code, listed.out.as_str()), (Some(0), "log\n"), "{}", listed.said);
+    let fetched = request("get", &["log", "--root", place.path().to_str().unwrap()]);
+    assert_eq!(fetched.code, Some(0), "{}", fetched.said);
+    assert_eq!(std::fs::read(place.path().join("log")).unwrap(), b"hello");
+    let deleted = request("rm", &["log"]);
+    assert_eq!(deleted.code, Some(0), "{}", deleted.said);
+    assert!(!server.file("log").exists());
+}
+
+#[test]
 fn what_is_not_permitted_is_refused() {
     let mib = "[default.permissions]\ndirectory_listing = false\nstatus_report = \"nothing\"\n\
                suspend = \"nothing\"\n";
