@@ -176,6 +176,25 @@ fn no_code_matches_on_a_protocol() {
 }
 
 #[test]
+fn figures_name_protocols_that_exist() {
+    let style = fs::read_to_string(root().join("python/slowlight/style.py")).unwrap();
+    let keys = |table: &str| {
+        let begin = style.find(&format!("\n{table} = {{\n")).unwrap();
+        let lines = style[begin..].lines().skip(2).take_while(|line| *line != "}");
+        lines.filter_map(|line| line.split('"').nth(1)).collect::<Vec<_>>()
+    };
+    let variants = keys("_VARIANTS");
+    let unknown: Vec<_> =
+        variants.iter().filter(|name| !SHORT.iter().any(|(short, _)| short == *name)).collect();
+    assert!(!variants.is_empty() && unknown.is_empty(), "no protocols: {unknown:?}");
+    // The kernel's TCP, and `fp` of a paper, are contenders that are no protocols of ours.
+    let is_known = |prefix: &&&str| SHORT.iter().any(|(short, _)| short.starts_with(**prefix));
+    let prefixes = keys("_PREFIXES");
+    let others: Vec<_> = prefixes.iter().filter(|prefix| !is_known(prefix)).collect();
+    assert_eq!(others, [&"tcp", &"fp"]);
+}
+
+#[test]
 fn matches_on_a_protocol_are_found() {
     for text in [
         "match name { \"ltp\" => 1, _ => 0 }",
