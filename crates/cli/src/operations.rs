@@ -390,7 +390,7 @@ impl Pending {
             | Indication::Report(_)
             | Indication::LimitReached(_)
             | Indication::RecordRefused { .. }
-            | Indication::ToldAgain { .. }
+            | Indication::FinishedRepeated { .. }
             | Indication::Restored { .. } => {}
         }
     }

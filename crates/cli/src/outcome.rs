@@ -39,7 +39,7 @@ pub(crate) struct Outcome {
     delivery: &'static str,
     /// State of the file, as the receiver reports it.
     file_status: String,
-    /// Whether it was begun by an earlier process.
+    /// Whether an earlier process started it.
     resumed: bool,
     /// Seconds since the transfer began or was resumed; unknown if its beginning was not received.
     elapsed_s: Option<f64>,

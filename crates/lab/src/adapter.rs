@@ -49,7 +49,7 @@ pub enum Ready {
     Udp,
 }
 
-/// How a transfer by a tool ended.
+/// End of a transfer by a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {

@@ -54,7 +54,7 @@ impl Language {
         self.0.line(datagram)
     }
 
-    /// The same where the protocol is only guessed: what almost any bytes could be counts for
+    /// Line about a PDU of a guessed protocol: what almost any bytes could be counts for
     /// nothing.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ pub struct TransferMetrics {
     pub bound_payload: u64,
     /// Bound / delivered. Where the bound is that of a mean, so is this.
     pub efficiency: Option<f64>,
-    /// What crossed for it; of packets `None` where other transfers share the world.
+    /// Traffic of the transfer; of packets `None` where other transfers share the world.
     #[serde(flatten)]
     pub traffic: Traffic<Option<u64>, u64>,
     /// Where the transfer is to a group: what became of it at each receiver. All above is then of
@@ -86,7 +86,7 @@ pub struct TransferMetrics {
     pub receivers: Vec<ReceiverMetrics>,
 }
 
-/// What crossed for a transfer: counts of one run, or means of several.
+/// Traffic of a transfer: counts of one run, or means of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic<Count, Repairs> {
     /// Bits the first link took, frames included, / quiet.
@@ -314,7 +314,7 @@ impl Watch<'_> {
         }
     }
 
-    /// What crossed, for the world's only transfer.
+    /// Traffic, for the world's only transfer.
     fn traffic(&self, quiet_s: Option<f64>) -> Traffic<Option<u64>, u64> {
         if !self.alone {
             return Traffic::default();
@@ -392,8 +392,8 @@ impl Watch<'_> {
                 (receiver.verified, outcome(&receiver.ends, who))
             }
             None => {
-                let told = self.receivers.first().map_or(&[][..], |receiver| &receiver.ends);
-                (true, outcome(told, if named { "receivers" } else { "receiver" }))
+                let ends = self.receivers.first().map_or(&[][..], |receiver| &receiver.ends);
+                (true, outcome(ends, if named { "receivers" } else { "receiver" }))
             }
         };
         let whole = if whole { "" } else { "; the file is not there or not the same" };

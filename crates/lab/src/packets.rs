@@ -58,8 +58,8 @@ pub struct Packets {
 /// Who sends on which interface to which port: windows of that direction are scaled alike.
 type Direction = (u32, [u8; 4], (u16, u16));
 
-/// Reads a capture, whose datagrams are of the protocol `requested`, or of the one that can read most of
-/// them.
+/// Reads a capture, whose datagrams are of the protocol `requested`, or of the one that can read
+/// most of them.
 ///
 /// # Errors
 ///

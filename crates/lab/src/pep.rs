@@ -263,23 +263,23 @@ impl GatewayPlan {
 impl GatewayNode {
     /// What it did.
     pub(crate) fn metrics(&self) -> GatewayMetrics {
-        let invalid = self.gateway.above().statistics();
+        let proxy = self.gateway.above().statistics();
         let below = self.gateway.below();
         let side = |paths: &BTreeSet<PathId>| {
             let counts = paths.iter().map(|path| below.totals_over(*path));
             SideMetrics::of(counts.fold(Counts::default(), |sum, counts| sum + counts))
         };
         GatewayMetrics {
-            accepted: invalid.accepted,
-            completed: invalid.completed,
-            reset: invalid.reset,
-            not_connected: invalid.not_connected,
-            idle: invalid.idle,
-            turned_away: invalid.turned_away + self.gateway.statistics().turned_away,
-            open_peak: invalid.open_peak,
-            buffered_peak: invalid.buffered_peak,
-            octets_to_servers: invalid.octets[0],
-            octets_to_clients: invalid.octets[1],
+            accepted: proxy.accepted,
+            completed: proxy.completed,
+            reset: proxy.reset,
+            not_connected: proxy.not_connected,
+            idle: proxy.idle,
+            turned_away: proxy.turned_away + self.gateway.statistics().turned_away,
+            open_peak: proxy.open_peak,
+            buffered_peak: proxy.buffered_peak,
+            octets_to_servers: proxy.octets[0],
+            octets_to_clients: proxy.octets[1],
             wan: side(&self.wan),
             lan: side(&self.lan),
         }

@@ -114,8 +114,8 @@ pub fn refuse_tools(scenario: &Scenario) -> Result<(), SpecError> {
     )))
 }
 
-/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real hosts,
-/// and that there are no gateways that split its connections.
+/// Checks that no transfer is by a protocol that runs over our TCP, which is no part of real
+/// hosts, and that there are no gateways that split its connections.
 ///
 /// # Errors
 /// The first that is, and what to do.

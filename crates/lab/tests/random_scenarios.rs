@@ -429,8 +429,8 @@ fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     (node, is_well)
 }
 
-/// Settings of a sender to a group. One that it does not know of is not waited for, so that success
-/// would be claimed without it: their number is set.
+/// Settings of a sender to a group. One that it does not know of is not waited for, so that
+/// success would be claimed without it: their number is set.
 fn set_group(shared: &mut NormSettings, rng: &mut Rng, receivers: u64) {
     maybe(shared, &["sender", "receivers"], Some(receivers));
     let group = rng.chance(0.3).then(|| 1 + rng.below(1_000));

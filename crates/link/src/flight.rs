@@ -11,21 +11,21 @@ use crate::{Damage, LossCause};
 /// A packet at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure<T> {
-    /// When it leaves the far end; for a lost packet, when it would have.
+    /// Time at which it leaves the far end; for a lost packet, when it would have.
     pub at: Time,
-    /// When it was pushed.
+    /// Time at which it was pushed.
     pub pushed: Time,
-    /// When its transmission began.
+    /// Time at which its transmission began.
     pub start: Time,
     /// Bytes of the IP packet.
     pub len: usize,
-    /// What was pushed.
+    /// Packet that was pushed.
     pub item: T,
-    /// What happened to it.
+    /// Fate of the packet.
     pub fate: Fate,
 }
 
-/// What happened to a packet.
+/// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives as it was sent.

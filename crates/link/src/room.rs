@@ -18,7 +18,7 @@ pub(crate) fn make_room<T>(queue: &mut VecDeque<T>) {
     }
 }
 
-/// What a queue has room for, and what it will have with the next one that it has no room for.
+/// Room of a queue, with that which the next packet beyond it adds.
 pub(crate) fn room<T>(queue: &VecDeque<T>) -> usize {
     queue.capacity() + growth(queue.capacity())
 }

@@ -196,9 +196,9 @@ fn read(file: &File) -> Option<u64> {
 /// Lateness up to which results are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Of 99 of 100 packets, timers or wake-ups.
+    /// Bound for 99 of 100 packets, timers or wake-ups.
     pub usual: Duration,
-    /// Of each of them.
+    /// Bound for each of them.
     pub most: Duration,
 }
 
@@ -212,14 +212,14 @@ impl Default for Bounds {
 /// A bound that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// That of 99 of 100.
+    /// Lateness that 99 of 100 do not exceed.
     Usual {
         /// Lateness of 99 of 100.
         late: Duration,
         /// The bound.
         bound: Duration,
     },
-    /// That of each.
+    /// Lateness that none exceeds.
     Most {
         /// Lateness of the latest.
         late: Duration,

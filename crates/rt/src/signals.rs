@@ -92,7 +92,7 @@ impl std::fmt::Debug for Requests {
 /// none.
 ///
 /// # Errors
-/// Those of `is_over`.
+/// Errors of `is_over`.
 pub fn until_over(
     requests: &mut Requests,
     child: Option<Pid>,

@@ -361,18 +361,18 @@ fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
     let receive = socket.recv_buffer_size()? / 2;
     if receive < buffers.receive {
         tracing::warn!(
-            "the kernel buffers {receive} bytes of arriving datagrams, not {asked}: datagrams \
+            "the kernel buffers {receive} bytes of arriving datagrams, not {requested}: datagrams \
              will be lost at high rates; raise the limit with \
-             `sysctl -w net.core.rmem_max={asked}`",
-            asked = buffers.receive
+             `sysctl -w net.core.rmem_max={requested}`",
+            requested = buffers.receive
         );
     }
     let send = socket.send_buffer_size()? / 2;
     if send < buffers.send {
         tracing::warn!(
-            "the kernel buffers {send} bytes of leaving datagrams, not {asked}: high rates may \
-             not be reached; raise the limit with `sysctl -w net.core.wmem_max={asked}`",
-            asked = buffers.send
+            "the kernel buffers {send} bytes of leaving datagrams, not {requested}: high rates may \
+             not be reached; raise the limit with `sysctl -w net.core.wmem_max={requested}`",
+            requested = buffers.send
         );
     }
     Ok(())

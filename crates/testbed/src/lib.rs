@@ -1,5 +1,5 @@
-//! The lab on a real machine: scenarios in the emulator, programs of others, and studies with their
-//! journals and tables.
+//! The lab on a real machine: scenarios in the emulator, programs of others, and studies with
+//! their journals and tables.
 //!
 //! [`lab`] computes; what needs files, processes, network namespaces or threads is here.
 

@@ -82,7 +82,7 @@ pub fn check(adapter: &Adapter) -> Result<(), SpecError> {
     missing.first().map(error).map_or(Ok(()), Err)
 }
 
-/// What a tool takes and this machine lacks.
+/// Programs that a tool needs and this machine lacks.
 #[must_use]
 pub fn missing(adapter: &Adapter) -> Vec<&Need> {
     adapter.needs.iter().filter(|need| !is_met(need)).collect()

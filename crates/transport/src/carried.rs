@@ -26,8 +26,8 @@ impl Default for CfdpLtpConfig {
     }
 }
 
-/// An entity whose PDUs another protocol carries: that retransmits what is lost, so that class 1 is
-/// enough.
+/// An entity whose PDUs another protocol carries: that retransmits what is lost, so that class 1
+/// is enough.
 pub(crate) fn carried_cfdp() -> cfdp::Config {
     of_class_1(cfdp::Config::default())
 }

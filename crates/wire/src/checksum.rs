@@ -1,4 +1,5 @@
-//! Checksums over a file: those of CFDP (CCSDS 727.0-B-5 §4.2.2), which other protocols use as well.
+//! Checksums over a file: those of CFDP (CCSDS 727.0-B-5 §4.2.2), which other protocols use as
+//! well.
 
 use crc::{Algorithm, Crc, Table};
 

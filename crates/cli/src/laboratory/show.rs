@@ -70,8 +70,8 @@ impl RateUnit {
     }
 }
 
-/// A bar that says how many of `len` are done and how long the rest takes; hidden where standard error
-/// is no terminal.
+/// A bar that says how many of `len` are done and how long the rest takes; hidden where standard
+/// error is no terminal.
 pub(crate) fn progress(len: u64, what: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -143,7 +143,7 @@ struct Picks {
     new: String,
     /// Packets for our own TCP.
     own: String,
-    /// The same, when it is gone.
+    /// Packets of the rules above once the gateway is gone.
     gone: String,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct CfdpOptions {
     #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
     checksum: Option<ChecksumType>,
 
-    /// How long to stay after the end to answer the receiver if it asks again, because the last
+    /// Time to stay after the end to answer the receiver if it asks again, because the last
     /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
     #[arg(long, value_name = "TIME")]
     pub(crate) linger: Option<Span>,

@@ -8,3 +8,4 @@ mod conformance_tables;
 mod dependency_directions;
 mod limits;
 mod modules;
+mod names;

@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Set in the namespace.
 const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
 
-/// Runs the test of the whole `name` again in a namespace of its own, a minute at most; `true` if this is that
-/// run.
+/// Runs the test of the whole `name` again in a namespace of its own, a minute at most; `true` if
+/// this is that run.
 fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;

@@ -1,4 +1,5 @@
-//! The program as its users run it: its commands, transfers over real sockets, worlds of the emulator.
+//! The program as its users run it: its commands, transfers over real sockets, worlds of the
+//! emulator.
 
 mod baseline;
 mod beacons;

@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub(crate) ended: Option<Time>,
 }
 
-/// Those that were started.
+/// Started commands.
 pub(crate) type Commands = List<Record>;
 
 impl Record {

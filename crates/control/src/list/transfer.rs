@@ -36,7 +36,7 @@ pub(crate) struct Record {
     pub(crate) doubts: Vec<String>,
 }
 
-/// Those that were asked for.
+/// Requested transfers.
 pub(crate) type Transfers = List<Record>;
 
 impl Record {
@@ -77,7 +77,7 @@ impl Entry for Record {
 }
 
 impl Transfers {
-    /// Whether there is room for one more, of so many octets.
+    /// Whether there is room for one more, of so many bytes.
     pub(crate) fn check(&self, bytes: u64) -> Result<(), Refusal> {
         if self.running().count() >= RUNNING_MAX {
             let error = format!("{RUNNING_MAX} transfers are under way; stop one, or wait for one");

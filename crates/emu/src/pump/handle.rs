@@ -43,7 +43,7 @@ pub struct Report {
     /// Packets of devices that were none of IP, or that led nowhere.
     pub unreadable: u64,
     /// The longest time that packets may have waited to be read, because other work was in the way or
-    /// a host sent more than could be read: they may have begun that much late.
+    /// a host sent more than could be read: they may have started that much late.
     pub unattended: Duration,
 }
 
@@ -60,8 +60,8 @@ pub(super) enum Order {
     Stop,
 }
 
-/// Part of a [`Report`] that only the pump's thread knows. It is little: each request makes packets
-/// late.
+/// Part of a [`Report`] that only the pump's thread knows. It is little: each request makes
+/// packets late.
 pub(crate) struct Counts {
     pub(super) links: Vec<LinkCounts>,
     pub(super) no_memory: u64,

@@ -31,8 +31,8 @@ macro_rules! name {
     };
 }
 
-/// Declares a struct of optional keys and its `Keys`. Between two `..` stands a group of keys that is
-/// declared elsewhere.
+/// Declares a struct of optional keys and its `Keys`. Between two `..` stands a group of keys that
+/// is declared elsewhere.
 macro_rules! keys {
     (
         $(#[$meta:meta])*

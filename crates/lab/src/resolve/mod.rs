@@ -51,7 +51,7 @@ impl Scenario {
                 )),
                 Err(_) => error,
             })?;
-        // What is wrong with its transfers is told when it is resolved.
+        // Faults of its transfers are reported when it is resolved.
         let Ok(known) = scenario.clone().with_protocols() else { return Ok(scenario) };
         for (name, node) in &mut scenario.nodes {
             let member = known.groups.get(name).and_then(|group| group.members.first());
@@ -240,7 +240,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// What a transfer is carried by, which its stations speak.
+    /// Sets the protocol of a transfer, which its waypoints speak.
     fn settle_protocol(&mut self, index: usize) -> Result<(), SpecError> {
         let transfer = &self.transfers[index];
         let protocol = transfer

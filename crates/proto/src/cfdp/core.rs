@@ -207,7 +207,7 @@ impl Base {
         }
         let patience = self.answer_time(core).max(Duration::from_secs(1));
         let is_up = core.shared.paths.get(&path).is_some_and(Path::is_up);
-        !is_up || now.since(self.last_heard) >= patience
+        !is_up || now.since(self.last_received) >= patience
     }
 
     /// Arms a timer, unless it stands still now: then it is armed when the clock runs again.
@@ -268,7 +268,7 @@ impl Base {
     /// down: then it counts on. Returns the time that was left of each timer.
     pub(crate) fn path_resumed(&mut self, now: Time) -> Vec<(Alarm, Duration)> {
         if !self.is_frozen() {
-            self.last_heard = now;
+            self.last_received = now;
         }
         self.session.thaw(now, Reason::Path)
     }

@@ -51,7 +51,7 @@ impl Outcome {
     }
 
     /// What the user was told.
-    pub(crate) fn told(finished: &TransactionFinished) -> Self {
+    pub(crate) fn reported(finished: &TransactionFinished) -> Self {
         Self {
             condition: finished.condition,
             delivery: finished.delivery,

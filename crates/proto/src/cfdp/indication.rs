@@ -85,7 +85,7 @@ pub enum Indication {
         error: PeerError,
     },
     /// A sender asked how a reception ended that is over, and was told from memory.
-    ToldAgain {
+    FinishedRepeated {
         /// The transaction.
         id: TransactionId,
         /// How it had ended.

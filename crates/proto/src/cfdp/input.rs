@@ -199,7 +199,7 @@ impl Entity {
             .filter(|receiver| receiver.is_half_open(&self.core, now))
             .filter(|receiver| place == Place::OfAny || receiver.base.seat.path == Some(from));
         let Some(handle) = idle
-            .min_by_key(|receiver| receiver.base.last_heard)
+            .min_by_key(|receiver| receiver.base.last_received)
             .map(|receiver| receiver.base.seat.handle)
         else {
             return false;
@@ -222,7 +222,7 @@ impl Entity {
         let remote = self.core.config.remote(header.source.0).clone();
         let mut base = Base::new(handle, reverse(header), header.source.0, remote);
         base.seat.path = base.seat.path.or(from);
-        base.last_heard = now;
+        base.last_received = now;
         let receiver = Receiver::new(base, &mut self.core, now);
         let mut transaction = Transaction::Receiver(Box::new(receiver));
         // What was under way when the path went down still arrives.
@@ -284,7 +284,7 @@ impl Entity {
                 known.as_deref().map(Pdu::decode)
             {
                 let (condition, delivery) = (finished.condition, finished.delivery);
-                self.core.user.indicate(Indication::ToldAgain { id, condition, delivery });
+                self.core.user.indicate(Indication::FinishedRepeated { id, condition, delivery });
             }
             self.reply(from, known);
         }

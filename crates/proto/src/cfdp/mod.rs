@@ -233,7 +233,7 @@ impl Entity {
         &mut self,
         now: Time,
         request: PutRequest,
-        heard: Option<PathId>,
+        origin: Option<PathId>,
     ) -> Result<TransactionId, RequestError> {
         if !self.loaded {
             return Err(RequestError::NotReady);
@@ -248,7 +248,7 @@ impl Entity {
             return Err(RequestError::TooManyTransactions);
         }
         let remote = self.core.config.remote(request.destination).clone();
-        let way = remote.path.or(heard);
+        let way = remote.path.or(origin);
         if way.is_none() && self.core.shared.paths.len() > 1 {
             return Err(RequestError::NoPath(request.destination));
         }
@@ -518,7 +518,7 @@ impl Turns for Entity {
             self.core.user.limit_left(Limit::Transactions);
             transaction.base_mut().disarm_all(&mut self.core);
             if let Transaction::Receiver(mut receiver) = transaction {
-                let (subject, since) = (receiver.subject(), receiver.base.last_heard);
+                let (subject, since) = (receiver.subject(), receiver.base.last_received);
                 let pdu = receiver.take_finished_pdu();
                 self.remember(receiver.base.id(), Over { pdu, subject, since });
             }

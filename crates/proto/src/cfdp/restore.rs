@@ -59,12 +59,12 @@ impl Entity {
             }
         }
         finished.sort_by_key(|(order, _)| *order);
-        let first_told = finished.len().saturating_sub(self.core.config.told_again);
+        let first_repeated = finished.len().saturating_sub(self.core.config.told_again);
         for (number, (order, over)) in finished.into_iter().enumerate() {
             self.core.finished = self.core.finished.max(order);
             let id = Pdu::decode(&over.pdu).ok().map(|pdu| pdu.header.transaction());
             if let Some(id) = id {
-                if number >= first_told
+                if number >= first_repeated
                     && let Some(path) = self.way_to(id.source.0)
                 {
                     self.reply(path, Some(over.pdu.clone()));

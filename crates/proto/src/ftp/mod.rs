@@ -3,7 +3,8 @@
 //!
 //! A [`Node`] is a client of the peers that its user names and a server to those who come. Its paths are
 //! streams, whoever carries them: the driver's sockets or this crate's TCP. Data connections are
-//! made to addresses that the protocol's own text names, with [`engine::StreamEffect::Connect`] and
+//! made to addresses that the protocol's own text names, with [`engine::StreamEffect::Connect`]
+//! and
 //! [`engine::StreamEffect::Listen`].
 //!
 //! ```text

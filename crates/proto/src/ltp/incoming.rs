@@ -20,7 +20,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(1);
 impl Node {
     /// One datagram arrived.
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        // Four octets of zero keep an address translation alive (RFC 7122 §3).
+        // Four zero bytes keep an address translation alive (RFC 7122 §3).
         if datagram == [0; 4] {
             return;
         }
@@ -100,7 +100,7 @@ impl Node {
         for session in slots.iter_mut().filter(|it| it.base_of().seat.path == Some(path)) {
             let reply = core.answer_time(session.base_of(), &session.peer().remote);
             // What began since did not wait so long.
-            let lasts = now.since(before.max(session.base_of().last_heard));
+            let lasts = now.since(before.max(session.base_of().last_received));
             if (Silence { reply, lasts }).is_long() {
                 session.resume(core, now);
             }

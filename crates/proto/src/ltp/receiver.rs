@@ -173,7 +173,7 @@ impl Receiver {
 
     /// A data segment arrived.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         self.segments = self.segments.saturating_add(1);
         let is_first = self.segments == 1;
         self.reporting.arrivals.arrived(now, data.data.len());

@@ -10,7 +10,7 @@ use crate::authentication::{Authentication, TAG, VALUE_MAX};
 /// Most extensions of LTP-T in a segment.
 const TRANSPORT_MAX: usize = 7;
 
-/// A segment to be sent with its extensions.
+/// Segment to be sent with its extensions.
 pub(crate) struct Sealed<'a> {
     pub(crate) session: SessionId,
     pub(crate) body: Body<'a>,
@@ -21,7 +21,7 @@ pub(crate) struct Sealed<'a> {
 }
 
 impl Sealed<'_> {
-    /// Octets on the wire.
+    /// Bytes on the wire.
     pub(crate) fn encoded_len(&self) -> usize {
         let bare = Segment::new(self.session, self.body).encoded_len();
         let transport: usize = extensions(self.transport).map(Extension::encoded_len).sum();
@@ -56,7 +56,7 @@ impl Sealed<'_> {
         Ok(())
     }
 
-    /// The octets of the segment.
+    /// Bytes of the segment.
     pub(crate) fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = vec![0; self.encoded_len()];
         self.encode(&mut out)?;

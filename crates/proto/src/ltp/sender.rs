@@ -1,7 +1,7 @@
 //! A session at the engine that sends the block (RFC 5326 §6, §8.1).
 //!
-//! [`Layout`] is the block, [`Checkpoints`] are those that await a report, [`Reports`] are what the
-//! receiver claims, [`Filling`] repeats data while reports are delayed.
+//! [`Layout`] is the block, [`Checkpoints`] are those that await a report, [`Reports`] are what
+//! the receiver claims, [`Filling`] repeats data while reports are delayed.
 
 mod checkpoints;
 mod ending;
@@ -538,7 +538,7 @@ impl Sender {
 
     /// The receiver says what it has (§8.1).
     pub(crate) fn on_report(&mut self, core: &mut Core, now: Time, report: &wire::ltp::Report<'_>) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         self.reports.acknowledge(report.serial);
         self.base.want(&mut core.shared, Class::Control);
         if self.phase != Phase::Sending {

@@ -85,7 +85,7 @@ impl Session {
         let patience = core.answer_time(self.base_of(), remote).max(MOVE_AFTER);
         let base = self.base_of();
         let path = base.seat.path.and_then(|id| core.shared.paths.get(&id));
-        path.is_none_or(|path| !path.is_up()) || now.since(base.last_heard) >= patience
+        path.is_none_or(|path| !path.is_up()) || now.since(base.last_received) >= patience
     }
 
     /// The path or its return came up: it is used at once.

@@ -31,7 +31,8 @@ impl Gathered {
 
 impl Node {
     /// Gathers a small unit of client data into a block with others for the same engine, which is sent
-    /// as [`super::Config::aggregation`] says, all of it red. What is gathered is lost with this engine.
+    /// as [`super::Config::aggregation`] says, all of it red. What is gathered is lost with this
+    /// engine.
     ///
     /// # Errors
     /// The request cannot be carried out; the unit was not taken.

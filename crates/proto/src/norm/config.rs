@@ -23,9 +23,9 @@ settings! {
         pub node: u32 as Number = 0,
         /// Paths that are multicast groups.
         pub groups: Vec<PathId> = Vec::new(),
-        /// How it sends.
+        /// Settings of its sender.
         pub sender: SenderConfig as Table = SenderConfig::default(),
-        /// How it receives.
+        /// Settings of its receiver.
         pub receiver: ReceiverConfig as Table = ReceiverConfig::default(),
         /// Rates, in bit/s, in place of those of the paths; 0 sends as fast as the driver takes.
         pub rate_bps: BTreeMap<PathId, u64> = BTreeMap::new(),
@@ -78,7 +78,7 @@ impl Config {
 }
 
 settings! {
-    /// How a node sends.
+    /// Settings of a sender.
     #[derive(Clone, Debug)]
     pub struct SenderConfig {
         /// Bytes of a segment; `off` makes them as long as the path takes, and 0xffff at most.
@@ -147,7 +147,7 @@ pub enum EndGame {
 }
 
 settings! {
-    /// How a node receives.
+    /// Settings of a receiver.
     #[derive(Clone, Debug)]
     pub struct ReceiverConfig {
         /// Whether it receives at all.

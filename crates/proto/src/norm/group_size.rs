@@ -71,7 +71,7 @@ impl GroupSize {
         probe.first = Some(probe.first.map_or(waited, |first| first.min(waited)));
     }
 
-    /// How many receivers there are; `received` is of how many something is known.
+    /// Estimated number of receivers, of which `received` reported.
     pub(crate) fn estimate(&self, received: u32) -> u32 {
         let judged = self.rounds / self.sum;
         (judged as u32).max(received).max(LEAST)

@@ -183,10 +183,10 @@ impl Node {
     fn forget_silent(&mut self, now: Time) -> bool {
         let silent = self.receivers.iter().filter_map(|(key, handle)| {
             let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
-            let last_heard = receiver.base.last_heard;
+            let last_received = receiver.base.last_received;
             let rank = match receiver.half_open() {
-                Some(messages) => (0, (u64::from(messages), 0, last_heard)),
-                None if now.since(last_heard) >= SILENT_MIN => (1, receiver.worth()),
+                Some(messages) => (0, (u64::from(messages), 0, last_received)),
+                None if now.since(last_received) >= SILENT_MIN => (1, receiver.worth()),
                 None => return None,
             };
             Some((rank, *key, *handle))

@@ -415,9 +415,9 @@ impl Node {
             if base.seat.path != Some(id) {
                 continue;
             }
-            let before = base.last_heard;
+            let before = base.last_received;
             base.follow(&mut self.core.shared, now);
-            let away = base.last_heard.since(before);
+            let away = base.last_received.since(before);
             match session {
                 Session::Sender(sender) => {
                     sender.shift(away);

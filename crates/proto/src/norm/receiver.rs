@@ -151,7 +151,7 @@ impl Receiver {
     /// it last spoke.
     pub(crate) fn worth(&self) -> (u64, u64, Time) {
         let octets = self.objects.values().map(|object| object.report().progress).sum();
-        (self.numbers.completed(), octets, self.base.last_heard)
+        (self.numbers.completed(), octets, self.base.last_received)
     }
 
     /// Messages that arrived of a sender of which nothing is whole, if they are few: such a sender
@@ -199,7 +199,7 @@ impl Receiver {
                 self.base.want(&mut core.shared, Class::Control);
             }
         }
-        self.base.last_heard = now;
+        self.base.last_received = now;
         self.life.messages = self.life.messages.saturating_add(1);
         if self.life.messages == 2 {
             let SenderId { path: peer, node: NodeId(node) } = self.sender;
@@ -479,7 +479,7 @@ impl Receiver {
                 Round::Holdoff { since } => {
                     self.nack.round = Round::Idle;
                     // A sender that is silent does not hear either: its next word begins a round.
-                    if self.base.last_heard > since {
+                    if self.base.last_received > since {
                         self.check_repairs(core, now);
                     }
                 }
@@ -513,7 +513,7 @@ impl Receiver {
         }
         self.rests = self.objects.values().all(Incoming::is_quiet);
         let limit = self.inactivity(core);
-        let silent = now.since(self.base.last_heard);
+        let silent = now.since(self.base.last_received);
         if silent >= limit {
             self.abandon(core, now, &Failure::Silence);
             return;

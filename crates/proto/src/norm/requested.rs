@@ -1,5 +1,5 @@
-//! Requested parts of an object: by this receiver, so that it does not request twice, and by others,
-//! so that it need not request at all (RFC 5740 §5.3).
+//! Requested parts of an object: by this receiver, so that it does not request twice, and by
+//! others, so that it need not request at all (RFC 5740 §5.3).
 
 use engine::Time;
 
@@ -64,7 +64,7 @@ impl Requested {
         ranges
     }
 
-    /// The same, and those that others asked for.
+    /// These blocks and those that others requested.
     pub(crate) fn covered(&self, since: Time) -> Ranges {
         let mut ranges = self.blocks(since);
         for (first, end) in self.blocks_by_others.iter() {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | octets | the same, in order, when there is room |
 //! | no more room | the sender is held back ([`PathEffect::PauseRead`]) |
-//! | the sender's end | an end, behind its last octet ([`StreamEffect::ShutdownWrite`]) |
+//! | the sender's end | an end, behind its last byte ([`StreamEffect::ShutdownWrite`]) |
 //! | a reset, or a peer that does not answer | a reset, at once ([`StreamEffect::Reset`]) |
 //! | nobody listens there | a reset |
 //!

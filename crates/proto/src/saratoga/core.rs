@@ -188,6 +188,6 @@ impl Core {
 
     /// When a session ends for silence since the last sign of life.
     pub(crate) fn given_up_at(&self, base: &Base<Alarm>, remote: &Remote) -> Time {
-        base.last_heard + self.inactivity(base, remote)
+        base.last_received + self.inactivity(base, remote)
     }
 }

@@ -112,12 +112,12 @@ impl Node {
         session.is_some_and(|session| {
             let remote = self.core.config.remote(id.peer);
             let base = session.base();
-            now.since(base.last_heard) >= self.core.answer_time(base, remote)
+            now.since(base.last_received) >= self.core.answer_time(base, remote)
         })
     }
 
-    /// The reception a packet is for. One that is over gets a reply if the sender requests it; a new one
-    /// begins if that is allowed.
+    /// The reception a packet is for. One that is over gets a reply if the sender requests it; a
+    /// new one begins if that is allowed.
     fn reception(
         &mut self,
         now: Time,

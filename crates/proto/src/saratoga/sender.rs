@@ -141,10 +141,10 @@ impl Sender {
     /// STATUS without a reply for twice the time of one, and never sent any.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         let patience = 2 * core.answer_time(&self.base, &self.remote);
-        let is_silent = now.since(self.base.last_heard) >= patience;
+        let is_silent = now.since(self.base.last_received) >= patience;
         let has_no_reply = self.requests.is_waiting() && !self.requests.has_reply();
         let is_half_open = self.is_theirs() && has_no_reply && is_silent;
-        is_half_open.then_some((true, self.base.last_heard))
+        is_half_open.then_some((true, self.base.last_received))
     }
 
     /// Whether a file of this name is being sent, so that it must not be deleted.
@@ -359,7 +359,7 @@ impl Sender {
     /// A request for a STATUS left. The wait for a reply begins with the first one after a reply.
     fn request_left(&mut self, core: &mut Core, at: Time) {
         if self.requests.left() {
-            self.base.last_heard = self.base.last_heard.max(at);
+            self.base.last_received = self.base.last_received.max(at);
         }
         let auto = core.answer_time(&self.base, &self.remote);
         let interval = self.remote.status_interval;

@@ -85,7 +85,7 @@ pub(crate) enum Reason {
 #[derive(Debug)]
 pub(crate) struct Base<A> {
     pub(crate) seat: Seat,
-    pub(crate) last_heard: Time,
+    pub(crate) last_received: Time,
     /// Timers that are armed.
     armed: Vec<A>,
     /// Timers that stand still because a direction of the path is down.
@@ -114,7 +114,7 @@ impl<A: Alarm> Base<A> {
 
     /// State of a session whose timers run until they are frozen, whatever its path does.
     pub(crate) const fn unfrozen(seat: Seat, now: Time) -> Self {
-        Self { seat, last_heard: now, armed: Vec::new(), frozen: None, is_suspended: false }
+        Self { seat, last_received: now, armed: Vec::new(), frozen: None, is_suspended: false }
     }
 
     /// Asks for a chance to send something of this class.
@@ -240,7 +240,7 @@ impl<A: Alarm> Base<A> {
         }
         let Some(Frozen { since, left, .. }) = self.frozen.take() else { return Vec::new() };
         // A suspended session may have received something after the path came up again.
-        self.last_heard = (self.last_heard + now.since(since)).min(now);
+        self.last_received = (self.last_received + now.since(since)).min(now);
         left
     }
 

@@ -198,7 +198,7 @@ fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
     assert_eq!(armed(&shared), [None, Some(Time::from_secs(24))], "it may send");
     change(&mut shared, &mut base, 100, PathEvent::ReturnUp, Some(Change::Resumed));
     assert_eq!(armed(&shared), [Some(Time::from_secs(106)), Some(Time::from_secs(24))]);
-    assert_eq!(base.last_heard, Time::from_secs(96), "silence did not count");
+    assert_eq!(base.last_received, Time::from_secs(96), "silence did not count");
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,11 +240,11 @@ fn timers_keep_their_time_for_a_path_but_not_for_a_user() {
     assert_eq!(armed(&shared), [None, Some(at(20))], "this host still saves");
     assert!(base.is_frozen() && !base.is_suspended());
     assert_eq!(base.thaw(at(9), Reason::Path), [(Kind::Reply, Duration::from_secs(6))]);
-    assert_eq!(base.last_heard, at(5), "silence did not count");
+    assert_eq!(base.last_received, at(5), "silence did not count");
     base.arm(&mut shared, Kind::Reply, at(15));
     base.freeze(&mut shared, at(10), Reason::User);
     assert_eq!(armed(&shared), [None, Some(at(20))]);
     assert!(base.is_suspended() && !base.is_frozen());
     assert_eq!(base.thaw(at(11), Reason::User), [], "its protocol arms them");
-    assert_eq!((base.is_suspended(), base.last_heard), (false, at(5)));
+    assert_eq!((base.is_suspended(), base.last_received), (false, at(5)));
 }

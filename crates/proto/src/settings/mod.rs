@@ -33,7 +33,7 @@ pub trait Settings {
     ///
     /// # Errors
     ///
-    /// What is wrong; it begins with the key that it is about.
+    /// Message that begins with the key that it is about.
     fn check(&mut self) -> Result<(), Wrong> {
         Ok(())
     }
@@ -314,7 +314,7 @@ impl From<Base> for Kind {
 }
 
 impl Kind {
-    /// The same, or a word.
+    /// This kind, or a word.
     #[must_use]
     pub fn or(mut self, word: &'static str) -> Self {
         self.words.push(word);

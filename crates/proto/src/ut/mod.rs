@@ -1,6 +1,7 @@
 //! CFDP over layers that are no datagrams: the unitdata transfer (UT) layers of CCSDS 727.0-B-5 §4.1.
 //!
-//! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has each PDU in a block of
+//! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has
+//! each PDU in a block of
 //! [LTP](crate::ltp), [`OverBundles`] in a bundle of a [node](crate::bp::node), [`OverService`] in a bundle of a node that another
 //! program runs. To its driver it is one engine, whose paths are
 //! those of the engine below.

@@ -17,7 +17,8 @@ use crate::cfdp;
 /// What is to be done at the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A bundle is to be sent. [`LayeredEntity::with_below`] then tells [`ServiceLayer::sent`] or [`ServiceLayer::not_sent`].
+    /// A bundle is to be sent. [`LayeredEntity::with_below`] then tells [`ServiceLayer::sent`] or
+    /// [`ServiceLayer::not_sent`].
     Send {
         /// What it is called here.
         unit: Unit,

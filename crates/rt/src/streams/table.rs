@@ -9,8 +9,8 @@ use engine::{PathId, Ticket};
 use super::kernel_stream::{KernelStream, Phase};
 use super::poll::Poll;
 
-/// First number that is not given to a stream: an engine that has other paths as well numbers those
-/// itself.
+/// First number that is not given to a stream: an engine that has other paths as well numbers
+/// those itself.
 const STREAMS: u32 = 1 << 31;
 
 /// Streams of a driver, by path.

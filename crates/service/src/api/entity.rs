@@ -17,7 +17,7 @@ use wire::cfdp::{Body, Direction, Header, Pdu};
 use super::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
 use super::model::Delivery;
 
-/// Time for work that was begun before the end: PDUs that the node has not, and the disk.
+/// Time for work that started before the end: PDUs that the node has not, and the disk.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Bundles to its endpoint that an entity receives.
@@ -200,7 +200,8 @@ impl EntityDriver {
         some
     }
 
-    /// Whether bundles are to be handed up: not at the end, nor before it is known what they may be about.
+    /// Whether bundles are to be handed up: not at the end, nor before it is known what they may
+    /// be about.
     fn is_open(&self) -> bool {
         let is_known = match self.receives {
             Receives::Nothing => false,
@@ -254,7 +255,8 @@ impl EntityDriver {
         self.deliveries.insert(arrival, delivery);
     }
 
-    /// Whether PDUs answer to this entity: of an earlier put, too, for who goes on with that one is answered once more.
+    /// Whether PDUs answer to this entity: of an earlier put, too, for who goes on with that one
+    /// is answered once more.
     fn is_answer(&self, pdus: &[u8]) -> bool {
         Header::decode(pdus).is_ok_and(|header| {
             header.direction == Direction::TowardSender

@@ -33,13 +33,13 @@ pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// Clients at a time, of the socket and of the address each, so that strangers at the address keep
 /// nobody from the socket; others wait.
 pub const CLIENTS_MAX: usize = 64;
-/// How long a client may take for the head of a request.
+/// Time that a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Body of the response to a request that is refused.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// What is wrong, and what to do.
+    /// Message: the fault and its remedy.
     pub error: String,
 }
 
@@ -48,7 +48,7 @@ pub struct Problem {
 pub struct Refusal {
     /// Status of the response.
     pub status: StatusCode,
-    /// What is wrong, and what to do.
+    /// Message: the fault and its remedy.
     pub error: String,
 }
 
@@ -82,9 +82,9 @@ pub enum ServeError {
     /// The system refused.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// Action that failed.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -92,7 +92,7 @@ pub enum ServeError {
 /// Opens a Unix socket that only this user may use.
 ///
 /// # Errors
-/// Those of the system.
+/// Errors of the system.
 pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;

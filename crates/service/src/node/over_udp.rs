@@ -26,7 +26,8 @@ pub struct OverUdp {
     pub datagram: Size,
     /// What it sends at most, to all neighbours; UDP has no congestion control.
     pub rate: Rate,
-    /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise the agent makes fragments.
+    /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise
+    /// the agent makes fragments.
     #[serde(default)]
     pub cut: bool,
     /// Bundles under way to a neighbour at one time.

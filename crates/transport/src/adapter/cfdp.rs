@@ -357,7 +357,7 @@ pub(crate) fn report(entity: &Entity, indication: Indication) -> Event {
         Indication::Abandoned { id, condition, .. } => {
             Event::Abandoned { id: id.into(), why: condition.to_string() }
         }
-        Indication::ToldAgain { id, condition, delivery } => Event::Repeated {
+        Indication::FinishedRepeated { id, condition, delivery } => Event::Repeated {
             id: id.into(),
             condition: condition.to_string(),
             is_whole: condition == ConditionCode::NoError && delivery == DeliveryCode::Complete,

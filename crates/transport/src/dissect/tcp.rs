@@ -9,8 +9,8 @@ use super::{Described, Dissector};
 pub const DISSECTOR: Dissector =
     Dissector { title: "TCP", line: None, plausible: |_| Ok(()), describe };
 
-/// Description of an IP packet with TCP in it: its flags of SYN, FIN and RST, or that it is data or
-/// an acknowledgment alone, and its sequence number.
+/// Description of an IP packet with TCP in it: its flags of SYN, FIN and RST, or that it is data
+/// or an acknowledgment alone, and its sequence number.
 fn describe(packet: &[u8]) -> Described {
     let segment = match Ipv4::decode(packet) {
         Ok((header, payload)) => match header.protocol {

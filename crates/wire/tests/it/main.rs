@@ -1,4 +1,4 @@
-//! What we encode, read by the decoders of others.
+//! Our encodings, read by the decoders of others.
 
 mod corpus;
 mod spacepackets;

@@ -56,7 +56,7 @@ impl Servers {
             }
             let is_ready = |now: &BTreeSet<Listening>| !now.is_subset(&before);
             match self.wait(host, requests, PATIENCE, is_ready)? {
-                Some(Waited::Asked(signal)) => return Ok(Started::Over(signal)),
+                Some(Waited::Signalled(signal)) => return Ok(Started::Over(signal)),
                 Some(Waited::Listens | Waited::Ended) => {}
                 None => {
                     let text = text.to_string_lossy();
@@ -75,7 +75,7 @@ impl Servers {
         let begun = Instant::now();
         while let Some(left) = LONG_PATIENCE.checked_sub(begun.elapsed()) {
             match self.wait(host, requests, left, is_ready)? {
-                Some(Waited::Asked(signal)) => return Ok(Started::Over(signal)),
+                Some(Waited::Signalled(signal)) => return Ok(Started::Over(signal)),
                 Some(Waited::Listens) => return Ok(Started::Ready),
                 // Some leave another process behind, which will.
                 Some(Waited::Ended) => thread::sleep(LOOK),
@@ -100,7 +100,7 @@ impl Servers {
                 return Ok(Some(Waited::Listens));
             }
             if let Some(signal) = requests.look().first() {
-                return Ok(Some(Waited::Asked(signal.as_raw())));
+                return Ok(Some(Waited::Signalled(signal.as_raw())));
             }
             for child in &mut self.children {
                 if let Some(status) = child.try_wait()?.filter(|status| !status.success()) {
@@ -124,7 +124,7 @@ impl Servers {
 enum Waited {
     Listens,
     Ended,
-    Asked(i32),
+    Signalled(i32),
 }
 
 impl Drop for Servers {

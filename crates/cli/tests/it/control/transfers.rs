@@ -26,12 +26,12 @@ fn begin(world: &World, more: &str) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-/// What the interface says of a transfer.
+/// Record of a transfer by the interface.
 fn look(world: &World, id: u64) -> Value {
     serde_json::from_str(&world.ask("GET", &format!("/transfers/{id}"), "").1).unwrap()
 }
 
-/// What the interface says of a transfer once it is over.
+/// Record of a transfer that is over, by the interface.
 fn ended(world: &World, id: u64) -> Value {
     wait_for("a transfer to end", || look(world, id)["state"] != "running");
     look(world, id)
@@ -164,7 +164,8 @@ fn servers_of_transfers_have_ports_of_their_own() {
     }
 }
 
-/// Something that is never ready: as long as it is prepared, or its server begins, nothing else does.
+/// Something that is never ready: as long as it is prepared, or its server begins, nothing else
+/// does.
 #[test]
 fn a_transfer_that_is_still_prepared_hears_the_end() {
     if !possible() {

@@ -30,7 +30,7 @@ impl Receiver {
         metadata: &cfdp::Metadata<'_>,
         pdu: &[u8],
     ) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         if self.metadata.is_some() {
             if self.metadata_pdu != pdu {
                 self.peer_error(core, PeerError::ConflictingMetadata);
@@ -163,7 +163,7 @@ impl Receiver {
     }
 
     pub(crate) fn on_eof(&mut self, core: &mut Core, now: Time, eof: &Eof, pdu: &[u8]) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         // A suspended reception answers once. Then it is for the sender to say, by its inactivity
         // limit, how long it waits.
         let answers = !self.base.is_suspended() || self.eof.is_none();
@@ -225,7 +225,7 @@ impl Receiver {
 
     /// The sender knows how it ended.
     pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         let finished = match ack.directive {
             Acknowledged::Finished => true,
             Acknowledged::Eof | Acknowledged::Other(_) => false,
@@ -236,7 +236,7 @@ impl Receiver {
     }
 
     pub(crate) fn on_prompt(&mut self, core: &mut Core, now: Time, prompt: Prompt) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         if !self.base.acknowledged() || self.phase != Phase::Receiving {
             return;
         }
@@ -355,7 +355,7 @@ impl Receiver {
 
     fn look_for_life(&mut self, core: &mut Core, now: Time) {
         if self.phase == Phase::Telling {
-            let limit = self.base.last_heard + self.base.inactivity(core);
+            let limit = self.base.last_received + self.base.inactivity(core);
             if limit <= now {
                 self.give_up_telling(core, ConditionCode::InactivityDetected);
             } else {
@@ -366,12 +366,12 @@ impl Receiver {
         if self.phase != Phase::Receiving {
             return;
         }
-        if self.base.last_heard + self.base.inactivity(core) <= now {
-            self.base.last_heard = now;
+        if self.base.last_received + self.base.inactivity(core) <= now {
+            self.base.last_received = now;
             self.fault(core, now, ConditionCode::InactivityDetected);
         }
         if self.phase == Phase::Receiving && !self.base.is_suspended() {
-            let next = self.base.last_heard + self.base.inactivity(core);
+            let next = self.base.last_received + self.base.inactivity(core);
             self.base.alarm(core, Alarm::Inactivity, next);
         }
     }
@@ -397,7 +397,7 @@ impl Receiver {
         let is_good = self.outcome.condition == ConditionCode::NoError;
         let limit = self.base.remote.ack_limit.or((!is_good).then_some(CANCEL_ATTEMPTS));
         let is_last = limit.is_some_and(|limit| self.finished.attempts >= limit.max(1));
-        let is_silent = self.base.last_heard + self.base.inactivity(core) <= now;
+        let is_silent = self.base.last_received + self.base.inactivity(core) <= now;
         if is_last || is_silent {
             let condition = match is_last {
                 true => ConditionCode::PositiveAckLimitReached,
@@ -452,7 +452,7 @@ impl Receiver {
             Phase::Telling => {
                 self.finished.due = self.finished.due.or(Some(now));
                 self.base.want(core, Class::Control);
-                let limit = self.base.last_heard + self.base.inactivity(core);
+                let limit = self.base.last_received + self.base.inactivity(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
             }
             Phase::Verifying

@@ -225,7 +225,7 @@ impl Receiver {
     }
 
     fn start_timers(&mut self, core: &mut Core, now: Time) {
-        let limit = self.base.last_heard + self.base.inactivity(core);
+        let limit = self.base.last_received + self.base.inactivity(core);
         self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
         if let Some(every) = self.base.remote.keep_alive.filter(|_| self.base.acknowledged()) {
             self.base.alarm(core, Alarm::KeepAlive, now + every.max(TICK));
@@ -251,7 +251,7 @@ impl Receiver {
         self.phase == Phase::Receiving
             && !begun
             && !self.base.is_suspended()
-            && now.since(self.base.last_heard) >= patience
+            && now.since(self.base.last_received) >= patience
     }
 
     /// The Finished PDU; empty until it is decided how the transaction ends.
@@ -280,7 +280,7 @@ impl Receiver {
     /// A file data PDU arrived.
     #[inline]
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &FileData<'_>) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         if self.phase != Phase::Receiving {
             core.stats.duplicate_data += 1;
             return;

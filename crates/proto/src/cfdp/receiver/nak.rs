@@ -88,7 +88,7 @@ pub(super) enum Round {
     /// last ends at `end`.
     Asking { next: u64, end: u64, metadata: bool, last: u64, sent: u32 },
     /// All were sent; the last gap they asked for ends at `last`.
-    Waiting { last: u64, asked_at: Time, heard: bool },
+    Waiting { last: u64, requested_at: Time, is_answered: bool },
 }
 
 /// How data PDUs followed each other.
@@ -227,32 +227,35 @@ impl Receiver {
     /// how far they are.
     pub(super) fn repeated(&mut self, core: &mut Core, now: Time, end: u64) {
         let least = self.base.seat.round_trip(&core.shared.paths).least();
-        let Round::Waiting { asked_at, ref mut heard, .. } = self.nak.round else { return };
-        if now.since(asked_at) < least {
+        let Round::Waiting { requested_at, ref mut is_answered, .. } = self.nak.round else {
+            return;
+        };
+        if now.since(requested_at) < least {
             return;
         }
-        *heard = true;
+        *is_answered = true;
         self.nak.pace.arrived(now);
         self.answered(core, now, end);
     }
 
     /// Something that was asked for arrived.
     pub(super) fn answered(&mut self, core: &mut Core, now: Time, end: u64) {
-        let Round::Waiting { last, asked_at, .. } = self.nak.round else { return };
+        let Round::Waiting { last, requested_at, .. } = self.nak.round else { return };
         // What comes sooner than light was asked for before this round.
-        let possible = now.since(asked_at) >= self.base.seat.round_trip(&core.shared.paths).least();
+        let possible =
+            now.since(requested_at) >= self.base.seat.round_trip(&core.shared.paths).least();
         let thin = self.return_is_thin(core);
         if thin && !possible {
             return;
         }
-        let Round::Waiting { ref mut heard, .. } = self.nak.round else { return };
-        let first = !std::mem::replace(heard, true);
+        let Round::Waiting { ref mut is_answered, .. } = self.nak.round else { return };
+        let first = !std::mem::replace(is_answered, true);
         if first
             && self.nak.misses == 0
             && let Some(path) = self.base.seat.path.and_then(|id| core.shared.paths.get_mut(&id))
-            && now > asked_at
+            && now > requested_at
         {
-            path.rtt.sample(now.since(asked_at));
+            path.rtt.sample(now.since(requested_at));
         }
         self.nak.progressed();
         // Over a thin return link the sender repeats until the next request arrives.
@@ -289,7 +292,7 @@ impl Receiver {
             // Answers to gaps asked for a moment ago are still under way.
             Some(until) => {
                 let last = u64::MAX;
-                self.nak.round = Round::Waiting { last, asked_at: now, heard: true };
+                self.nak.round = Round::Waiting { last, requested_at: now, is_answered: true };
                 self.nak.deadline = until;
                 self.base.alarm(core, Alarm::Nak, until);
             }
@@ -371,14 +374,14 @@ impl Receiver {
             self.nak.round = if more && sent < pdus_max {
                 Round::Asking { next: scope_end, end, metadata: false, last, sent }
             } else {
-                self.asked(core, burst.departure(), last)
+                self.requested(core, burst.departure(), last)
             };
         }
         Turn::Over
     }
 
     /// The last PDU of a round has left.
-    fn asked(&mut self, core: &mut Core, at: Time, last: u64) -> Round {
+    fn requested(&mut self, core: &mut Core, at: Time, last: u64) -> Round {
         if self.eof.is_none() {
             // The file still comes; what is missing at its end is asked for then.
             self.nak.immediate_at =
@@ -387,7 +390,7 @@ impl Receiver {
         }
         self.nak.deadline = at + self.nak_wait(core);
         self.base.alarm(core, Alarm::Nak, self.nak.deadline);
-        Round::Waiting { last: last.max(1), asked_at: at, heard: false }
+        Round::Waiting { last: last.max(1), requested_at: at, is_answered: false }
     }
 
     /// Time to wait for what a round requests: a reply time, or, from a silent sender, as long as
@@ -400,7 +403,7 @@ impl Receiver {
 
     /// The answers stopped, or never came.
     pub(super) fn nak_overdue(&mut self, core: &mut Core, now: Time) {
-        let Round::Waiting { heard, .. } = self.nak.round else { return };
+        let Round::Waiting { is_answered, .. } = self.nak.round else { return };
         if self.base.is_suspended() {
             return;
         }
@@ -409,7 +412,7 @@ impl Receiver {
             return;
         }
         self.nak.round = Round::Idle;
-        if !heard {
+        if !is_answered {
             self.missed(core, now);
         }
         if !self.base.is_suspended() {
@@ -437,8 +440,8 @@ impl Receiver {
     /// counts, however short the contacts are.
     pub(super) fn stop_asking(&mut self, now: Time) {
         self.nak.missed_since = None;
-        if let Round::Waiting { asked_at, heard: false, .. } = self.nak.round {
-            self.nak.waited += now.since(asked_at);
+        if let Round::Waiting { requested_at, is_answered: false, .. } = self.nak.round {
+            self.nak.waited += now.since(requested_at);
         }
     }
 

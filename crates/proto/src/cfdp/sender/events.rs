@@ -136,7 +136,7 @@ impl Sender {
             return;
         }
         match ack.status {
-            TransactionStatus::Active => self.heard(now),
+            TransactionStatus::Active => self.received(now),
             // Nobody works on the transaction there: that is an answer, but no sign of life, so
             // that the inactivity limit ends the wait if no Finished comes either.
             TransactionStatus::Terminated
@@ -159,12 +159,12 @@ impl Sender {
         }
     }
 
-    fn heard(&mut self, now: Time) {
-        self.base.last_heard = now;
+    fn received(&mut self, now: Time) {
+        self.base.last_received = now;
     }
 
     pub(crate) fn on_nak(&mut self, core: &mut Core, now: Time, nak: &Nak<'_>) {
-        self.heard(now);
+        self.received(now);
         if self.phase != Phase::Sending || !self.metadata.sent {
             return;
         }
@@ -220,7 +220,7 @@ impl Sender {
     }
 
     pub(crate) fn on_keep_alive(&mut self, core: &mut Core, now: Time, report: KeepAlive) {
-        self.heard(now);
+        self.received(now);
         let sent = self.progress();
         if let Some(window) = self.window.as_mut() {
             window.answered(report.progress, sent);
@@ -256,9 +256,9 @@ impl Sender {
             self.peer_error(core, PeerError::FinishedBeforeEof);
             return;
         }
-        self.heard(now);
+        self.received(now);
         if self.base.acknowledged() {
-            self.heard_end_system |= finished.end_system;
+            self.end_system_finished |= finished.end_system;
             let at = now + self.base.remote.host_delays.finished_to_ack;
             self.ack_due = Some((finished.condition, at));
             self.base.want_at(core, Class::Control, now, at);
@@ -271,9 +271,9 @@ impl Sender {
         if over || !finished.end_system {
             return;
         }
-        let told = matches!(self.phase, Phase::Cancelled { .. });
+        let was_cancelled = matches!(self.phase, Phase::Cancelled { .. });
         self.base.settle(core, now);
-        if !told {
+        if !was_cancelled {
             self.finished(core, Outcome::from_wire(finished));
         }
         self.say_no_more();
@@ -331,7 +331,7 @@ impl Sender {
         let is_silent = self.silence_limit(core) <= now;
         match self.phase {
             Phase::Sending if is_silent => {
-                self.base.last_heard = now;
+                self.base.last_received = now;
                 self.fault(core, now, ConditionCode::InactivityDetected);
             }
             // The user knows how it ended, and the receiver has a limit as well.
@@ -356,7 +356,7 @@ impl Sender {
     /// When the receiver's silence is a fault. While it gets what it asked for, which may take longer
     /// than any limit, it has nothing to say.
     pub(super) fn silence_limit(&self, core: &Core) -> Time {
-        self.base.last_heard.max(self.repaired) + self.base.inactivity(core)
+        self.base.last_received.max(self.repaired) + self.base.inactivity(core)
     }
 
     fn ack_overdue(&mut self, core: &mut Core, now: Time) {
@@ -390,7 +390,7 @@ impl Sender {
             FaultHandler::Ignore => {
                 let (id, progress) = (self.base.id(), self.progress());
                 core.user.indicate(Indication::Fault { id, condition, progress });
-                self.base.last_heard = now;
+                self.base.last_received = now;
             }
             FaultHandler::Abandon => self.abandon(core, condition),
         }
@@ -469,9 +469,9 @@ impl Sender {
         if !self.base.running(core) {
             return;
         }
-        let before = self.base.last_heard;
+        let before = self.base.last_received;
         let left = self.base.path_resumed(now);
-        self.repaired = (self.repaired + self.base.last_heard.since(before)).min(now);
+        self.repaired = (self.repaired + self.base.last_received.since(before)).min(now);
         if self.eof.ever_sent && matches!(self.phase, Phase::Sending | Phase::Cancelled { .. }) {
             if self.base.acknowledged() {
                 let limit = self.silence_limit(core);

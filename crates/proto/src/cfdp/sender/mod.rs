@@ -49,7 +49,7 @@ pub(crate) struct Sender {
     /// Answer to a Finished PDU that is due, and when.
     ack_due: Option<(ConditionCode, Time)>,
     /// Whether the end system said Finished, not only a waypoint.
-    heard_end_system: bool,
+    end_system_finished: bool,
     prompts_due: Vec<PromptResponse>,
     /// The farthest progress that the receiver reported by Keep Alive.
     kept_alive: u64,
@@ -113,7 +113,7 @@ impl Sender {
             eof: EofProgress::default(),
             phase: Phase::Opening,
             ack_due: None,
-            heard_end_system: false,
+            end_system_finished: false,
             prompts_due: Vec::new(),
             kept_alive: 0,
             eof_left: None,
@@ -131,7 +131,7 @@ impl Sender {
     }
 
     pub(crate) fn start(&mut self, core: &mut Core, now: Time) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         match self.request.source.clone() {
             Some(name) => core.shared.open(self.base.seat.handle, name, OpenMode::Read),
             None => self.prepare(core, now, Some(0)),
@@ -287,7 +287,7 @@ impl Sender {
             } else {
                 let mut ack = self.base.ack(wire::cfdp::Acknowledged::Finished, condition);
                 if let Body::Ack(ack) = &mut ack {
-                    ack.subtype = u8::from(self.heard_end_system);
+                    ack.subtype = u8::from(self.end_system_finished);
                 }
                 if !self.base.push(core, burst, ack) {
                     return Turn::More;
@@ -488,7 +488,7 @@ impl Sender {
         let cancelled = matches!(self.phase, Phase::Cancelled { .. });
         if first {
             // Nobody had to reply before.
-            self.base.last_heard = self.base.last_heard.max(at);
+            self.base.last_received = self.base.last_received.max(at);
         }
         if first && !cancelled && core.config.indications.eof_sent {
             core.user.indicate(Indication::EofSent(self.base.id()));

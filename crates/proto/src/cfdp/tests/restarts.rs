@@ -150,7 +150,7 @@ fn a_repeated_eof_after_a_restart_makes_no_second_file() {
     check(&world, &content(SIZE), "receiver lost after it told");
     assert!(world.now > moment);
     let told = world.sides[1].indications.iter();
-    assert!(told.clone().any(|told| matches!(told, Indication::ToldAgain { .. })));
+    assert!(told.clone().any(|told| matches!(told, Indication::FinishedRepeated { .. })));
     assert!(
         world.said().iter().all(|(_, _, line, _)| !line.starts_with("data")),
         "{:#?}",

@@ -232,7 +232,7 @@ impl Entity {
         self.core.release(id);
         self.core.tell(OperationIndication::Relayed { id, condition: finished.condition });
         // The word of the end system; the path takes as much of it as it can.
-        let pdu = Outcome::told(finished).encode(&forward.back, true, usize::MAX);
+        let pdu = Outcome::reported(finished).encode(&forward.back, true, usize::MAX);
         if let Some(from) = forward.from {
             self.reply(from, Some(pdu.clone()));
         }

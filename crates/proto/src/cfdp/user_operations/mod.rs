@@ -136,7 +136,7 @@ enum Purpose {
 
 impl Purpose {
     /// The path on which the destination of the put was heard, if it asked for it.
-    fn heard(&self, destination: u64) -> Option<PathId> {
+    fn origin(&self, destination: u64) -> Option<PathId> {
         match self {
             Self::Proxy(asker) | Self::Answer { asker, .. } => {
                 asker.path.filter(|_| asker.entity == destination)
@@ -221,12 +221,12 @@ impl Operations {
         match role {
             Role::Receiver => self.reception_over(id),
             Role::Sender => {
-                let told = self
+                let is_reported = self
                     .notices
                     .iter()
                     .any(|notice| matches!(notice, Notice::Sent(sent) if sent.id == id));
                 let watched = self.puts.contains_key(&id) || self.relays.forwards(id);
-                if watched && !told {
+                if watched && !is_reported {
                     self.notices.push_back(Notice::Gone(id));
                 }
             }
@@ -373,9 +373,9 @@ impl Entity {
             self.core.operations.deferred.push_back((request, purpose));
             return Ok(None);
         }
-        let heard = purpose.heard(request.destination);
+        let origin = purpose.origin(request.destination);
         self.core.operations.submitting = true;
-        let begun = self.put_by(now, request, heard);
+        let begun = self.put_by(now, request, origin);
         self.core.operations.submitting = false;
         match begun {
             Ok(id) => {

@@ -108,14 +108,15 @@ impl Entity {
 
     /// Tells the user of what answers a request of this entity.
     pub(super) fn answered(&mut self, received: &Received, all: &[UserOperation<'_>]) {
-        if let Some(told) = all.iter().find_map(|operation| told_by(operation, received, all)) {
-            self.core.tell(told);
+        if let Some(report) = all.iter().find_map(|operation| reported_by(operation, received, all))
+        {
+            self.core.tell(report);
         }
     }
 }
 
 /// What an operation tells the user, if it answers something.
-fn told_by(
+fn reported_by(
     operation: &UserOperation<'_>,
     received: &Received,
     all: &[UserOperation<'_>],

@@ -71,7 +71,7 @@ impl Receiver {
     }
 
     pub(super) fn look_for_life(&mut self, core: &mut Core, now: Time) {
-        let limit = self.base.last_heard + self.silence_max(core);
+        let limit = self.base.last_received + self.silence_max(core);
         if limit > now {
             self.base.alarm(&mut core.shared, Alarm::Inactivity, now, limit.since(now));
             return;

@@ -58,7 +58,7 @@ impl Receiver {
             && self.segments <= WEAK_SEGMENTS
             && !self.reporting.is_answered
             && self.sink.relay().is_none();
-        is_weak.then(|| now.since(self.base.last_heard))
+        is_weak.then(|| now.since(self.base.last_received))
     }
 
     /// Silence after which a session that came no further than two segments gives way to others:

@@ -81,6 +81,6 @@ impl Receiver {
             let (id, bytes) = (self.peer.session, block.slice_ref(data));
             core.user.indicate(Indication::Data { id, service, bytes });
         }
-        self.installed(core, self.base.last_heard);
+        self.installed(core, self.base.last_received);
     }
 }

@@ -524,7 +524,7 @@ impl Receiver {
 
     /// A report has arrived.
     pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         self.reporting.acked_at = now;
         if let Some(path) = self.base.seat.path {
             core.acked.insert(path, now);

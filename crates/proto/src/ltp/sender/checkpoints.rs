@@ -192,7 +192,7 @@ impl Sender {
     pub(super) fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
         if self.checkpoints.sent().next().is_none() {
             // Nobody had a reason to reply before.
-            self.base.last_heard = self.base.last_heard.max(at);
+            self.base.last_received = self.base.last_received.max(at);
         }
         let silence = self.silence(core, at);
         let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) else { return };
@@ -213,7 +213,8 @@ impl Sender {
     fn silence(&self, core: &Core, now: Time) -> Silence {
         let reply = core.answer_time(&self.base, &self.peer.remote);
         let of_path = self.base.seat.path.and_then(|path| core.received_at.get(&path)).copied();
-        let last_sign = of_path.map_or(self.base.last_heard, |at| at.max(self.base.last_heard));
+        let last_sign =
+            of_path.map_or(self.base.last_received, |at| at.max(self.base.last_received));
         Silence { reply, lasts: now.since(last_sign) }
     }
 
@@ -227,7 +228,7 @@ impl Sender {
             self.cancel(core, CancelReason::RetransmissionLimit);
             return;
         }
-        if now.since(self.base.last_heard) >= remote.silence_max(silence.reply) {
+        if now.since(self.base.last_received) >= remote.silence_max(silence.reply) {
             let failure = Failure::new(End::Sender, CancelReason::RetransmissionLimit);
             self.fail(core, Failure { cause: Some(Cause::Silence), ..failure });
             return;

@@ -265,7 +265,7 @@ impl Sender {
             let rarer = sent.saturating_sub(config.robust_factor);
             return (twice * (1 << rarer.min(16))).min(twice.max(FLUSH_GAP_MAX));
         }
-        let is_silent = sent > 1 && now.since(self.base.last_heard) >= twice;
+        let is_silent = sent > 1 && now.since(self.base.last_received) >= twice;
         let often = (self.transmission.round_trip() / FLUSHES_IN_SILENCE).max(FLUSH_GAP_IN_SILENCE);
         if is_silent { often } else { twice }
     }

@@ -170,7 +170,7 @@ impl Sender {
         node: NodeId,
         (response, cc, is_private): (SendTime, Option<CcFeedback>, bool),
     ) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         self.received_of_stream(node, now);
         let took = self.took(now, response);
         if let Some(took) = took {

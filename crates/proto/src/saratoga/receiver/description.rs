@@ -22,7 +22,7 @@ pub(super) struct Description {
     /// The packet without its session's number.
     pub(super) identity: Bytes,
     /// Whether a later session may go on with what came: only a checksum tells at the end whether
-    /// both were about the same octets.
+    /// both were about the same bytes.
     pub(super) can_go_on: bool,
 }
 

@@ -172,8 +172,8 @@ impl Receiver {
         }
         let has_few = self.packets < FEW_PACKETS;
         let patience = 2 * core.answer_time(&self.base, &self.remote);
-        let is_silent = now.since(self.base.last_heard) >= patience;
-        (has_few || is_silent).then_some((!has_few, self.base.last_heard))
+        let is_silent = now.since(self.base.last_received) >= patience;
+        (has_few || is_silent).then_some((!has_few, self.base.last_received))
     }
 
     /// Whether it writes, or is to write, the file of this name.
@@ -229,7 +229,7 @@ impl Receiver {
 
     /// Notes a sign of life of the sender.
     fn arrived(&mut self, core: &mut Core, now: Time) {
-        self.base.last_heard = now;
+        self.base.last_received = now;
         self.misses = 0;
         self.packets = (self.packets + 1).min(FEW_PACKETS);
         if self.phase == Phase::Asking {
@@ -270,7 +270,7 @@ impl Receiver {
             return limit;
         }
         let answer = core.answer_time(&self.base, &self.remote);
-        limit.min(self.base.last_heard + (8 * answer).max(UNKNOWN_MOST))
+        limit.min(self.base.last_received + (8 * answer).max(UNKNOWN_MOST))
     }
 
     /// What is sent is described (§4.3).

@@ -317,7 +317,7 @@ impl Receiver {
     /// Time for a STATUS that nobody requested.
     pub(super) fn voluntary(&mut self, core: &mut Core, now: Time) {
         let quiet = self.quiet(core);
-        let silent_at = self.base.last_heard + quiet;
+        let silent_at = self.base.last_received + quiet;
         let is_silent = silent_at <= now;
         let every = self.remote.voluntary_interval;
         let mut wait = silent_at.since(now);

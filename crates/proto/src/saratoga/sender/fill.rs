@@ -74,7 +74,7 @@ impl Sender {
             path,
             segment: self.room(path.mtu().max(64), false).unwrap_or(1),
             is_known: self.requests.has_reply(),
-            silence: if waits { at.since(self.base.last_heard) } else { Duration::ZERO },
+            silence: if waits { at.since(self.base.last_received) } else { Duration::ZERO },
         }
     }
 

@@ -112,7 +112,7 @@ impl Sender {
         } else {
             self.go_ahead(core);
         }
-        self.base.last_heard = now;
+        self.base.last_received = now;
         let inactivity = core.given_up_at(&self.base, &self.remote).since(now);
         self.base.alarm(&mut core.shared, Alarm::Inactivity, now, inactivity);
     }

@@ -15,7 +15,7 @@ impl Sender {
     pub(super) fn status_arrived(&mut self, now: Time, status: &Status<'_>) {
         let sent = self.source.as_ref().map_or(0, Source::sent);
         if self.requests.arrived(status, sent) || !self.is_sending() {
-            self.base.last_heard = now;
+            self.base.last_received = now;
             self.requests.news();
             self.filling.news();
         }
@@ -59,7 +59,7 @@ impl Sender {
                 } else if self.is_sending() && !is_over && !self.requests.is_waiting() {
                     // Nothing was requested, and new data still goes out: how that ends is seen at the
                     // end.
-                    self.base.last_heard = now;
+                    self.base.last_received = now;
                     let wait = core.given_up_at(&self.base, &self.remote).since(now);
                     self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
                 } else {

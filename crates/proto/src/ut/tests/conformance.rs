@@ -157,9 +157,9 @@ impl<B: Below> Subject for Over<B> {
             }
             Indication::Cfdp(cfdp::Indication::Abandoned { .. }) => Some(Verdict::Failed),
             // It ended well before its last restart, and says so when it is asked.
-            Indication::Cfdp(cfdp::Indication::ToldAgain { condition, delivery, .. })
-                if *condition == ConditionCode::NoError && *delivery == DeliveryCode::Complete =>
-            {
+            Indication::Cfdp(cfdp::Indication::FinishedRepeated {
+                condition, delivery, ..
+            }) if *condition == ConditionCode::NoError && *delivery == DeliveryCode::Complete => {
                 Some(Verdict::Delivered)
             }
             Indication::Cfdp(_) | Indication::Lost { .. } | Indication::Noted(_) => None,

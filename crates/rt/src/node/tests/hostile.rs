@@ -53,7 +53,7 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
     for store in [None, Some(folder.path())] {
         let second = place(2, None, store);
         let recording = session(&second);
-        assert!(recording.len() > 150_000, "all of it was heard");
+        assert!(recording.len() > 150_000, "all of it was received");
         for _ in 0..3 {
             let mut stream = TcpStream::connect(second.address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
