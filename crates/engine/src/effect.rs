@@ -123,10 +123,10 @@ pub enum PathEffect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEffect {
     /// Connect a stream to an address that the protocol itself names, as FTP's PORT and PASV do
-    /// (RFC 959 §4.1.2). It comes up as a path of the driver's choice whose [`PathInfo::asked`] is
+    /// (RFC 959 §4.1.2). It comes up as a path of the driver's choice whose [`PathInfo::ticket`] is
     /// the ticket; answered only if that cannot be.
     ///
-    /// [`PathInfo::asked`]: crate::PathInfo::asked
+    /// [`PathInfo::ticket`]: crate::PathInfo::ticket
     Connect {
         /// Names the path that comes up, or the answer.
         ticket: Ticket,
@@ -147,9 +147,9 @@ pub enum StreamEffect {
         ticket: Ticket,
     },
     /// Wait for one stream that a peer opens to this host; answered by [`Completion::Listening`]. It
-    /// comes up as a path of the driver's choice whose [`PathInfo::asked`] is the ticket.
+    /// comes up as a path of the driver's choice whose [`PathInfo::ticket`] is the ticket.
     ///
-    /// [`PathInfo::asked`]: crate::PathInfo::asked
+    /// [`PathInfo::ticket`]: crate::PathInfo::ticket
     Listen {
         /// Names the answer, and the path that comes up.
         ticket: Ticket,
