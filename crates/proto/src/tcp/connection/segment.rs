@@ -36,7 +36,7 @@ impl<'a> ReceivedOptions<'a> {
                 TcpOption::Timestamps { value, echo } => received.stamps = Some((value, echo)),
                 TcpOption::Sack(blocks) => received.sack = Some(blocks),
                 TcpOption::Snack { offset, size, bits } => {
-                    received.snack = Some((offset, size, bits))
+                    received.snack = Some((offset, size, bits));
                 }
                 TcpOption::RecordBoundary => received.ends_record = true,
                 TcpOption::CorruptionExperienced => received.corruption = true,
