@@ -18,9 +18,8 @@ use transport::over_tcp::BufferLimits;
 use transport::protocol::{Carried, Protocol};
 use transport::quantity::{Rate, Size, Span};
 use transport::records::Record;
-use transport::settings::pep::{SideSettings, WanSettings};
 use transport::settings::tcp::TcpSettings;
-use transport::settings::{PepSettings, Settings, not_often};
+use transport::settings::{PepSettings, Settings, check_interval};
 use transport::text::SpecError;
 
 use crate::groups::{Group, MEMBERS_MAX};
@@ -105,11 +104,10 @@ impl Between {
         match self {
             Self::None => None,
             Self::Tcp => Some(PepSettings::default()),
-            Self::Scps => Some(PepSettings {
-                wan: Some(WanSettings { profile: Some(SCPS.to_owned()), ..WanSettings::default() }),
-                lan: Some(SideSettings { buffer: Some(SCPS_LAN), ..SideSettings::default() }),
-                ..PepSettings::default()
-            }),
+            Self::Scps => {
+                let wan = PepSettings::default().with(&["wan", "profile"], SCPS);
+                Some(wan.with(&["lan", "buffer"], SCPS_LAN.to_string()))
+            }
         }
     }
 }
@@ -185,7 +183,7 @@ impl Plan {
     ///
     /// When the link contradicts itself.
     pub fn scenario(&self, protocol: &Protocol, seed: u64) -> Result<Scenario, SpecError> {
-        not_often("inactivity", self.inactivity)?;
+        check_interval("inactivity", self.inactivity)?;
         let many = self.receivers > 1;
         let (far, to) = if many { STAR } else { (ENDS.1, ENDS.1) };
         if many && self.pep.is_some() {

@@ -9,8 +9,8 @@ use engine::{
 use proto::stack::{Gateway, GatewayConfig};
 use proto::tcp::{Counts, Route};
 use serde::Serialize;
+use transport::pep::{PepConfig, buffer_for};
 use transport::settings::PepSettings;
-use transport::settings::pep::buffer_for;
 use transport::text::SpecError;
 use transport::{Event, Transport};
 
@@ -57,14 +57,14 @@ fn gateway(
     settings: &PepSettings,
 ) -> Result<GatewayPlan, SpecError> {
     let own = IpAddr::V4(node.address.ok_or_else(|| unresolved(name))?);
-    let towards = settings.wan.as_ref().and_then(|wan| wan.towards.as_deref());
-    let towards = towards.and_then(|towards| topology.node(towards));
+    let mut given = PepConfig::default();
+    let applied = settings.apply(&mut given);
+    applied.map_err(|error| SpecError::invalid(format!("nodes.{name}.pep: {error}")))?;
+    let PepConfig { proxy: pep, early_accept, wan: satellite, lan } = given;
+    let towards = satellite.towards.and_then(|towards| topology.node(&towards));
     let towards = towards.ok_or_else(|| unresolved(name))?;
-    let invalid = |error: SpecError| SpecError::invalid(format!("nodes.{name}.pep: {error}"));
-    let [wan_options, lan_options] = settings.sides().map_err(invalid)?;
-    let mut config = GatewayConfig { addresses: vec![own], ..GatewayConfig::default() };
-    settings.apply(&mut config.pep).map_err(invalid)?;
-    config.early_accept = settings.early_accept.unwrap_or(config.early_accept);
+    let addresses = vec![own];
+    let mut config = GatewayConfig { pep, addresses, early_accept, ..GatewayConfig::default() };
     let (mut interfaces, mut wan) = (Vec::new(), BTreeSet::new());
     for (link, spec) in scenario.links.iter().enumerate() {
         let (from, to) = topology.ends(link);
@@ -75,8 +75,8 @@ fn gateway(
         let mtu = usize::try_from(spec.mtu_bytes()).unwrap_or(usize::MAX);
         let kind = PathKind::Datagram { mtu };
         interfaces.push((path, link, PathInfo { kind, ..topology.path_info(&[link]) }));
-        let options = if to == towards { &wan_options } else { &lan_options };
-        config.tcp.interfaces.insert(path, options.clone());
+        let side = if to == towards { &satellite.connections } else { &lan };
+        config.tcp.interfaces.insert(path, side.options.clone());
         if to == towards {
             wan.insert(path);
         }
@@ -163,9 +163,10 @@ fn wan_neighbour(
         return Err(SpecError::invalid("a gateway needs links to at least two neighbours"));
     }
     let known = || neighbours.keys().copied().collect::<Vec<_>>().join(", ");
-    if let Some(towards) = settings.wan.as_ref().and_then(|wan| wan.towards.clone()) {
-        if neighbours.contains_key(towards.as_str()) {
-            return Ok(towards);
+    let given = settings.get(&["wan", "towards"]).and_then(|towards| towards.as_str());
+    if let Some(towards) = given {
+        if neighbours.contains_key(towards) {
+            return Ok(towards.to_owned());
         }
         return Err(SpecError::invalid(format!(
             "wan.towards: no link leads to {towards:?} (neighbours: {})",

@@ -21,7 +21,7 @@ use lab::scenario::{Capture, Crash, Limits, Node, Scenario, StoreFaults, Transfe
 use transport::quantity::Window;
 use transport::quantity::{Probability, Rate, Size, Span};
 use transport::settings::{
-    self, Changes, LtpSettings, Mib, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
+    Changes, LtpSettings, Mib, NormSettings, OverTcpSettings, SaratogaSettings, Settings,
 };
 
 fn millis(rng: &mut Rng, max: u64) -> Span {
@@ -197,17 +197,15 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
 }
 
 fn ftp_settings(rng: &mut Rng) -> OverTcpSettings {
-    use settings::{over_tcp::Data, tcp::TcpSettings};
-
-    let mut tcp = TcpSettings::default();
-    maybe(&mut tcp, &["timestamps"], Some(rng.chance(0.7)));
-    maybe(&mut tcp, &["sack"], Some(rng.chance(0.7)));
-    maybe(&mut tcp, &["window_scale"], Some(rng.chance(0.7)));
+    let mut ftp = OverTcpSettings::default();
+    maybe(&mut ftp, &["tcp", "timestamps"], Some(rng.chance(0.7)));
+    maybe(&mut ftp, &["tcp", "sack"], Some(rng.chance(0.7)));
+    maybe(&mut ftp, &["tcp", "window_scale"], Some(rng.chance(0.7)));
     let buffer = |rng: &mut Rng| rng.chance(0.3).then(|| Size(4_000 + rng.below(100_000)));
-    maybe(&mut tcp, &["receive_buffer"], buffer(rng));
-    maybe(&mut tcp, &["send_buffer"], buffer(rng));
-    let data = [Data::Pasv, Data::Epsv, Data::Port][rng.below(3) as usize];
-    OverTcpSettings { data: Some(data), tcp: Some(tcp), ..OverTcpSettings::default() }
+    maybe(&mut ftp, &["tcp", "receive_buffer"], buffer(rng));
+    maybe(&mut ftp, &["tcp", "send_buffer"], buffer(rng));
+    let data = ["pasv", "epsv", "port"][rng.below(3) as usize];
+    ftp.with(&["data"], data)
 }
 
 fn norm_settings(rng: &mut Rng) -> NormSettings {

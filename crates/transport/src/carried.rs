@@ -1,14 +1,17 @@
 //! CFDP entities over another protocol, which is LTP or that of bundles.
 
 use proto::cfdp;
+use proto::settings::form::{Number, visit_if};
+use proto::settings::{Field, Settings, Visited, Visitor};
 use proto::ut::{self, Below, LayeredEntity};
+use proto::visit;
 
 use crate::adapter::ltp::ltp_config;
 use crate::contract::SendRequest;
 use crate::protocol::Protocol;
 use crate::text::SpecError;
 
-/// What a CFDP entity over LTP is told.
+/// Configuration of a CFDP entity over LTP.
 #[derive(Clone, Debug)]
 pub struct CfdpLtpConfig {
     /// The entity.
@@ -23,6 +26,35 @@ impl Default for CfdpLtpConfig {
     fn default() -> Self {
         let (ut, below) = (ut::Config::default(), ut::LtpConfig::default());
         Self { cfdp: carried_cfdp(), ut, below }
+    }
+}
+
+impl Settings for CfdpLtpConfig {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let mut ut = Ut { config: &mut self.ut, service: None };
+        visit! { visitor;
+            /// PDUs below the entity.
+            "ut": ut as Table,
+            /// The entity.
+            "cfdp": self.cfdp as Table,
+        }
+        self.below.visit(visitor)
+    }
+}
+
+/// PDUs below an entity, and the service of each node that receives them, if bundles carry them.
+pub(crate) struct Ut<'a> {
+    pub(crate) config: &'a mut ut::Config,
+    pub(crate) service: Option<&'a mut u64>,
+}
+
+impl Settings for Ut<'_> {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        self.config.visit(visitor)?;
+        let doc = &[" Service of each node that receives PDUs, if bundles carry them."];
+        let field = Field { key: "service", doc, bound: None };
+        let why = " is of bundles; CFDP is LTP's client service 3";
+        visit_if::<Number, _>(&field, self.service.as_deref_mut(), why, visitor)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod files;
 pub mod mib;
 pub mod over_tcp;
 pub mod overlay;
+pub mod pep;
 pub mod protocol;
 pub mod quantity;
 pub mod records;

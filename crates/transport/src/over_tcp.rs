@@ -7,8 +7,11 @@ use std::time::Duration;
 
 use engine::PathId;
 use proto::programs::{self, Tool, Version};
-use proto::stack;
-use proto::{ftp, tcp};
+use proto::settings::form::Refusal;
+use proto::settings::{Field, Optional, Settings, Visited, Visitor};
+use proto::stack::{self, Host};
+use proto::tcp::scps::Bets;
+use proto::{ftp, tcp, visit};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::Protocol;
@@ -40,7 +43,7 @@ impl BufferLimits {
     }
 }
 
-/// What a node over TCP is told.
+/// Configuration of a node over TCP.
 #[derive(Clone, Debug, Default)]
 pub struct OverTcpConfig {
     /// What it does as client and server.
@@ -131,6 +134,84 @@ impl OverTcpConfig {
     }
 }
 
+impl Settings for OverTcpConfig {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let Self { ftp, program, streams, .. } = self;
+        let mut none = programs::Config::new(Tool::Scp, Version::default());
+        match program {
+            None => {
+                ftp.visit(visitor)?;
+                let client = &mut ftp.client;
+                visit! { visitor;
+                    /// Time that a client waits while nothing arrives.
+                    "timeout": client.timeout as Span [Interval],
+                }
+                match &mut client.scps {
+                    Some(scps) => visit_scps(scps, &mut streams.best_effort, visitor)?,
+                    None => refuse_scps(&mut Refusal::new(visitor, " is for scps-fp"))?,
+                }
+                let why = " is for scp, sftp, rsync and telnet";
+                visitor.absent(PROGRAM, &mut none, why)?;
+            }
+            Some(program) => {
+                ftp.visit(&mut Refusal::new(visitor, " is for ftp"))?;
+                refuse_scps(&mut Refusal::new(visitor, " is for scps-fp"))?;
+                visit! { visitor;
+                    /// Time that either end waits while nothing arrives.
+                    "timeout": program.timeout as Span [Interval],
+                }
+                visitor.table(PROGRAM, program)?;
+            }
+        }
+        let mut host = Host(&mut *streams);
+        visit! { visitor;
+            /// Settings of TCP that are of the host, not of a connection.
+            "host": host as Table,
+        }
+        visit! { visitor;
+            /// TCP.
+            "tcp": streams.options as Table,
+        }
+        Ok(())
+    }
+}
+
+const PROGRAM: &Field =
+    &Field { key: "program", doc: &[" Program that is modelled in place of FTP."], bound: None };
+
+fn visit_scps(scps: &mut ftp::ScpsClient, bets: &mut Bets, visitor: &mut dyn Visitor) -> Visited {
+    scps.visit(visitor)?;
+    let doc =
+        &[" Best-effort data connections: both sides continue without what is lost, or `off`."];
+    let field = Field { key: "bets", doc, bound: None };
+    visitor.optional(&field, &mut BestEffort { is_on: &mut scps.best_effort, bets })
+}
+
+fn refuse_scps(refusal: &mut Refusal<'_>) -> Visited {
+    visit_scps(&mut ftp::ScpsClient::default(), &mut Bets::default(), refusal)
+}
+
+/// Best-effort data connections of SCPS-FP.
+struct BestEffort<'a> {
+    is_on: &'a mut bool,
+    bets: &'a mut Bets,
+}
+
+impl Optional for BestEffort<'_> {
+    fn on(&mut self) -> &mut dyn Settings {
+        *self.is_on = true;
+        self.bets
+    }
+
+    fn off(&mut self) {
+        *self.is_on = false;
+    }
+
+    fn is_on(&self) -> bool {
+        *self.is_on
+    }
+}
+
 /// Gives a host its address, and others the port to find it at.
 pub fn take_place(streams: &mut stack::Config, address: Ipv4Addr, port: u16) {
     let address = IpAddr::V4(address);
@@ -167,4 +248,34 @@ pub fn config(protocol: &Protocol) -> Result<OverTcpConfig, SpecError> {
         let known: Vec<_> = releases.chain(OverTcpConfig::profiles()).collect();
         crate::adapter::no_profile(protocol.kind.name(), name, &known)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::OverTcpSettings;
+
+    #[test]
+    fn settings_reach_the_stack_and_are_written_again() {
+        let text = "[tcp]\nkeep_alive = { idle = \"10 s\", probes = 3 }\n[host]\nrobust = false\n\
+                    half_open = 7\ncookies = \"always\"\ntime_wait = \"5 s\"\n";
+        let settings: OverTcpSettings = toml::from_str(text).unwrap();
+        let mut config = OverTcpConfig::of_profile(None).unwrap();
+        settings.apply(&mut config).unwrap();
+        let streams = &config.streams;
+        let backlog = tcp::Backlog { half_open: 7, cookies: tcp::Cookies::Always };
+        assert_eq!(streams.backlog, backlog);
+        assert!(!streams.tcp.robust);
+        assert_eq!(streams.tcp.time_wait.as_secs(), 5);
+        let keep_alive = streams.options.keep_alive.unwrap();
+        assert_eq!((keep_alive.idle.as_secs(), keep_alive.interval.as_secs()), (10, 75));
+        assert_eq!(keep_alive.probes, 3);
+        let mut again = OverTcpConfig::of_profile(None).unwrap();
+        OverTcpSettings::of(&config).apply(&mut again).unwrap();
+        assert_eq!(again.streams.options, streams.options);
+        assert_eq!(again.streams.backlog, streams.backlog);
+        let off: OverTcpSettings = toml::from_str("[tcp]\nkeep_alive = \"off\"\n").unwrap();
+        off.apply(&mut again).unwrap();
+        assert_eq!(again.streams.options.keep_alive, None);
+    }
 }

@@ -162,7 +162,7 @@ fn options(kernel: &KernelTcp) -> StreamOptions {
         unsent_max: kernel.unsent.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
         rate_bps: kernel.rate.map(Rate::bps),
         mss: kernel.mss,
-        keep_alive: kernel.keep_alive(),
+        keep_alive: kernel.keep_alive,
         timeout: kernel.timeout.map(Span::duration),
         // Whoever took part of a stream for all of it would be deceived by a gateway that died.
         reset_on_death: true,

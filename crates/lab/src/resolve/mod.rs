@@ -12,7 +12,7 @@ use transport::protocol::Protocol;
 use transport::quantity::Span;
 use transport::records;
 use transport::settings::tcp::{TcpBuffers, TcpSettings};
-use transport::settings::{Settings, not_often};
+use transport::settings::{Settings, check_interval};
 use transport::text::{self, SpecError};
 
 use crate::adapter;
@@ -359,7 +359,7 @@ impl Scenario {
             if let Some(other) = entities.insert(node.entity, name) {
                 return Err(SpecError::invalid(format!("{name} and {other} are one entity")));
             }
-            not_often(&format!("nodes.{name}.inactivity"), node.inactivity)?;
+            check_interval(&format!("nodes.{name}.inactivity"), node.inactivity)?;
             for crash in &node.crashes {
                 if crash.restart.is_some_and(|restart| restart < crash.at) {
                     return Err(SpecError::invalid(format!(

@@ -21,6 +21,8 @@ use super::agent;
 use super::arrivals::{Answer, Arrivals, Passed};
 use super::layer::{Command, Event, Layer, LinkId, Outcome, Outgoing, Tag};
 use super::neighbours::{Bounds, Neighbours, is_up};
+use crate::settings::{Settings, Visited, Visitor};
+use crate::{settings, visit};
 
 /// An engine that sends files.
 pub trait FileEngine: Engine + Sized {
@@ -104,20 +106,27 @@ impl<C: Default> Default for Config<C> {
     }
 }
 
-/// Bounds on what the layer holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bundles under way to a neighbour at one time.
-    pub window: usize,
-    /// Octets of a bundle up to which it is handed on in memory; a longer one stays in its file.
-    pub inline: u64,
-    /// Neighbours that came by themselves.
-    pub strangers: usize,
+impl<C> Settings for Config<C> {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        visit! { visitor;
+            /// Time that a path may be down, or a contact be over, before what is under way is given
+            /// up.
+            "patience": self.patience as Span [Interval],
+        }
+        self.limits.visit(visitor)
+    }
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { window: 16, inline: 64 << 10, strangers: 256 }
+settings! {
+    /// Bounds on what the layer holds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Bundles under way to a neighbour at one time.
+        pub window: usize as Number [Least(1)] = 16,
+        /// Bytes of a bundle up to which it is passed in memory; a longer one stays in its file.
+        pub inline: u64 = 64 << 10,
+        /// Neighbours that came by themselves.
+        pub strangers: usize = 256,
     }
 }
 

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 pub use wire::ftp::Representation;
 
+use crate::settings::form::{Flag, Leaf};
+use crate::settings::{Field, Kind, Setting, Settings, Value, Visited, Visitor};
+use crate::{settings, visit, words};
+
 /// A node: a client of the peers that it is asked to talk to, and a server to those who come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
@@ -14,6 +18,44 @@ pub struct Config {
     pub server: ServerConfig,
     /// What it may hold.
     pub limits: Limits,
+}
+
+/// Settings of FTP but the client's time-out, which other programs have, too, and SCPS-FP's.
+impl Settings for Config {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        visit! { visitor;
+            /// Side that opens the data connection: `pasv`, `epsv` or `port`.
+            "data": self.client.data as Word,
+            /// Silence on a control connection after which a server closes it.
+            "idle": self.server.idle as Span [Interval],
+            /// Time that a server waits for a data connection.
+            "data_timeout": self.server.data_timeout as Span [Interval],
+        }
+        let doc = &[
+            " Whether data connections may lead to, and come from, other hosts than control connections.",
+        ];
+        let field = Field { key: "third_party", doc, bound: None };
+        visitor.value(&field, &mut ThirdParty(self))
+    }
+}
+
+/// Third parties of client and server, as one setting.
+struct ThirdParty<'a>(&'a mut Config);
+
+impl Setting for ThirdParty<'_> {
+    fn kind(&self) -> Kind {
+        Flag::kind()
+    }
+
+    fn get(&self) -> Option<Value> {
+        Flag::get(&self.0.server.third_party)
+    }
+
+    fn set(&mut self, value: Value) -> Result<(), String> {
+        Flag::set(&mut self.0.server.third_party, value)?;
+        self.0.client.third_party = self.0.server.third_party;
+        Ok(())
+    }
 }
 
 /// How a client behaves.
@@ -37,35 +79,23 @@ pub struct ClientConfig {
     pub scps: Option<ScpsClient>,
 }
 
-/// What a client does beyond FTP, with a server that knows SCPS-FP (CCSDS 717.0-B-1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScpsClient {
-    /// Whether what breaks off goes on where it broke off (ARST).
-    pub auto_restart: bool,
-    /// How often.
-    pub restarts: u32,
-    /// How long it waits before.
-    pub restart_wait: Duration,
-    /// Whether the server leaves out the texts of its replies (SUPP).
-    pub suppress: bool,
-    /// Whether data connections go on without octets that do not come (BETS), where the driver and the
-    /// server know of that. Zeros stand in their place, and users are told.
-    pub best_effort: bool,
-    /// Whether the CRC of a file that was sent is compared with the server's (SITE crc).
-    pub verify: bool,
-}
-
-impl Default for ScpsClient {
-    /// On, 99 times, after five seconds; with texts, and all that was sent.
-    fn default() -> Self {
-        Self {
-            auto_restart: true,
-            restarts: 99,
-            restart_wait: Duration::from_secs(5),
-            suppress: false,
-            best_effort: false,
-            verify: false,
-        }
+settings! {
+    /// Settings of a client beyond FTP, with a server that has SCPS-FP (CCSDS 717.0-B-1).
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ScpsClient {
+        /// Whether a transfer that broke off resumes (ARST).
+        pub auto_restart: bool as Flag = true,
+        /// Times that it resumes.
+        pub restarts: u32 as Number = 99,
+        /// Time before it resumes.
+        pub restart_wait: Duration as Span [Interval] = Duration::from_secs(5),
+        /// Whether the server leaves out the texts of its replies (SUPP).
+        pub suppress: bool = false,
+        /// Whether data connections continue without bytes that are lost (BETS), where the driver and
+        /// the server have that. Zeros stand in their place, and users get an indication.
+        pub best_effort: bool = false,
+        /// Whether the CRC of a file that was sent is compared with the server's (SITE crc).
+        pub verify: bool as Flag = false,
     }
 }
 
@@ -94,6 +124,8 @@ pub enum DataConnection {
     /// The server, where PORT says, or EPRT if the address is none of IPv4.
     Port,
 }
+
+words!(DataConnection { "pasv" = Self::Pasv, "epsv" = Self::Epsv, "port" = Self::Port });
 
 /// How a server behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,38 +5,33 @@ use std::time::Duration;
 
 use engine::Receive;
 
-/// The settings of a proxy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Connections at one time. The client of a further one is reset.
-    pub connections: usize,
-    /// Octets that are held for each direction of a connection; at least [`Receive::PIECE_MAX`].
-    pub buffer: usize,
-    /// Octets that are held for all together. Each direction may hold [`Receive::PIECE_MAX`] whatever
-    /// this says, so that none waits for others: see [`Config::octets_max`].
-    pub buffer_total: usize,
-    /// How long a server may take to accept.
-    pub connect_timeout: Duration,
-    /// After so long without an octet in either direction both ends are reset; `None`: never.
-    pub idle: Option<Duration>,
-    /// Whether the second stream begins at the client's address and port, or at one of the driver's.
-    pub transparent: bool,
-    /// Where the proxy itself is reached; port 0 stands for any. A stream that leads there would be
-    /// connected to itself for ever: it is reset.
-    pub own: Vec<SocketAddr>,
-}
+use crate::settings;
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            connections: 1000,
-            buffer: 256 << 10,
-            buffer_total: 256 << 20,
-            connect_timeout: Duration::from_secs(75),
-            idle: Some(Duration::from_secs(7200)),
-            transparent: true,
-            own: Vec::new(),
-        }
+/// Least bytes for a direction: one piece of a stream.
+const PIECE: u64 = Receive::PIECE_MAX as u64;
+
+settings! {
+    /// Settings of a proxy.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Config {
+        /// Connections at one time. The client of a further one is reset.
+        pub connections: usize as Number [Least(1)] = 1000,
+        /// Bytes that are held for each direction of a connection.
+        pub buffer: usize as Size [Least(PIECE)] = 256 << 10,
+        /// Bytes that are held for all connections. Each direction may hold one piece of a stream
+        /// ([`Receive::PIECE_MAX`]) beyond that, so that none waits for others: see
+        /// [`Config::octets_max`].
+        pub buffer_total: usize as Size = 256 << 20,
+        /// Time for a server to accept.
+        pub connect_timeout: Duration as Span [Interval] = Duration::from_secs(75),
+        /// Silence in both directions after which both ends are reset, or `off`.
+        pub idle: Option<Duration> as Off<Span> [Interval] = Some(Duration::from_secs(7200)),
+        /// Whether the second stream begins at the client's address and port, or at one of the
+        /// driver's.
+        pub transparent: bool = true,
+        /// Addresses of the proxy itself; port 0 stands for any. A stream to one of them would be
+        /// connected to itself for ever: it is reset.
+        pub own: Vec<SocketAddr> = Vec::new(),
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use crate::settings::form::{Flag, Leaf};
+use crate::settings::{Kind, Settings, Value, Visited, Visitor};
+use crate::visit;
+
 /// A program that is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
@@ -98,6 +102,46 @@ impl Config {
             costs: Costs::default(),
             limits: Limits::default(),
         }
+    }
+}
+
+/// Least window of a channel: two messages.
+const WINDOW_MIN: u64 = 64 << 10;
+
+impl Settings for Config {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        visit! { visitor;
+            /// Bytes of the window of an SSH channel.
+            "window": self.window as Size [Range(WINDOW_MIN, u32::MAX as u64)],
+            /// Time that a server waits for a login.
+            "grace": self.grace as Span [Interval],
+            /// Mean time between two keys that are typed.
+            "key_interval": self.key_interval as Span [Interval],
+            /// Whether programs take time of their own.
+            "costs": self.costs as AnyCosts,
+        }
+        Ok(())
+    }
+}
+
+/// Form of [`Costs`] by whether there are any.
+#[derive(Debug)]
+struct AnyCosts;
+
+impl Leaf<Costs> for AnyCosts {
+    fn kind() -> Kind {
+        Flag::kind()
+    }
+
+    fn get(costs: &Costs) -> Option<Value> {
+        Some(Value::Flag(*costs != Costs::none()))
+    }
+
+    fn set(costs: &mut Costs, value: Value) -> Result<(), String> {
+        let mut any = true;
+        Flag::set(&mut any, value)?;
+        *costs = if any { Costs::default() } else { Costs::none() };
+        Ok(())
     }
 }
 

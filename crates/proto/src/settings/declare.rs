@@ -119,7 +119,7 @@ macro_rules! visit_field {
 macro_rules! visit {
     ($visitor:expr; $(
         $(#[doc = $doc:expr])*
-        $key:literal: $($place:ident).+ as $form:ty $([$bound:expr])?,
+        $key:literal: $($place:tt).+ as $form:ty $([$bound:expr])?,
     )+) => {
         $($crate::visit_field!($visitor, $($place).+, $form, $key, [$($doc),*], $($bound)?);)+
     };

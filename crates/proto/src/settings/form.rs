@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wire::cfdp::Width;
 
-use super::{Base, Field, Kind, Optional, Setting, Settings, Value, Visited, Visitor};
+use super::{Base, Field, Kind, Optional, Peers, Setting, Settings, Value, Visited, Visitor};
 use crate::authentication::Authentication;
 use crate::timer;
 
@@ -66,35 +66,6 @@ impl<T, F: Leaf<T>> Form<T, OneValue> for F {
     }
 }
 
-/// A setting that has no effect; `why` follows its key in the message to users that set it.
-#[derive(Debug)]
-pub struct Absent<F, T> {
-    why: &'static str,
-    form: PhantomData<(F, T)>,
-}
-
-impl<T, F: Leaf<T>> Absent<F, T> {
-    /// A setting of this form.
-    #[must_use]
-    pub const fn new(why: &'static str) -> Self {
-        Self { why, form: PhantomData }
-    }
-}
-
-impl<T, F: Leaf<T>> Setting for Absent<F, T> {
-    fn kind(&self) -> Kind {
-        F::kind()
-    }
-
-    fn get(&self) -> Option<Value> {
-        None
-    }
-
-    fn set(&mut self, _: Value) -> Result<(), String> {
-        Err(self.why.to_owned())
-    }
-}
-
 /// Visits a setting that has no effect without a `place`; `why` follows its key in the message to
 /// users that set it.
 ///
@@ -109,7 +80,63 @@ pub fn visit_if<F: Leaf<T>, T>(
 ) -> Visited {
     match place {
         Some(place) => visitor.value(field, &mut Slot::<T, F>(place, PhantomData)),
-        None => visitor.value(field, &mut Absent::<F, T>::new(why)),
+        None => visitor.value(field, &mut Refused { kind: F::kind(), why }),
+    }
+}
+
+/// Visitor of a table whose settings have no effect; `why` follows their keys in the message to
+/// users that set them.
+#[expect(missing_debug_implementations, reason = "visitors are no values")]
+pub struct Refusal<'a> {
+    visitor: &'a mut dyn Visitor,
+    why: &'static str,
+}
+
+impl<'a> Refusal<'a> {
+    /// A visitor that passes settings without effect to `visitor`.
+    pub fn new(visitor: &'a mut dyn Visitor, why: &'static str) -> Self {
+        Self { visitor, why }
+    }
+}
+
+impl Visitor for Refusal<'_> {
+    fn value(&mut self, field: &Field, setting: &mut dyn Setting) -> Visited {
+        self.visitor.value(field, &mut Refused { kind: setting.kind(), why: self.why })
+    }
+
+    fn table(&mut self, field: &Field, table: &mut dyn Settings) -> Visited {
+        self.visitor.absent(field, table, self.why)
+    }
+
+    fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited {
+        self.visitor.absent(field, table.on(), self.why)
+    }
+
+    fn absent(&mut self, field: &Field, table: &mut dyn Settings, why: &str) -> Visited {
+        self.visitor.absent(field, table, why)
+    }
+
+    fn peers(&mut self, _: &mut dyn Peers) -> Visited {
+        Ok(())
+    }
+}
+
+struct Refused {
+    kind: Kind,
+    why: &'static str,
+}
+
+impl Setting for Refused {
+    fn kind(&self) -> Kind {
+        self.kind.clone()
+    }
+
+    fn get(&self) -> Option<Value> {
+        None
+    }
+
+    fn set(&mut self, _: Value) -> Result<(), String> {
+        Err(self.why.to_owned())
     }
 }
 

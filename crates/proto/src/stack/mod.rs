@@ -17,4 +17,4 @@ mod streams;
 mod tests;
 
 pub use self::gateway::{Gateway, GatewayConfig};
-pub use self::over_tcp::{Acceptance, Config, Limits, OverTcp, Statistics};
+pub use self::over_tcp::{Acceptance, Config, Host, Limits, OverTcp, Statistics};

@@ -14,10 +14,12 @@ use engine::{
 use super::late::{Late, PendingSyn};
 use super::outside::Outside;
 use super::streams::{Awaited, Owner, Phase, Stream, Streams};
+use crate::settings::{Settings, Visited, Visitor};
 use crate::tcp::scps::{Bets, Hole};
 use crate::tcp::{
     self, Backlog, CloseReason, ConnectionId, Indication, ListenerId, Options, RequestError, State,
 };
+use crate::visit;
 
 /// What stands between an engine of streams and TCP.
 #[derive(Clone, Debug)]
@@ -49,6 +51,23 @@ pub struct Config {
     pub best_effort: Bets,
     /// Bounds on what is held, beyond those of the stack.
     pub limits: Limits,
+}
+
+/// Settings of TCP that are of a host, not of a connection.
+#[derive(Debug)]
+pub struct Host<'a>(pub &'a mut Config);
+
+impl Settings for Host<'_> {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let Config { tcp, backlog, .. } = &mut *self.0;
+        visit! { visitor;
+            /// Checks of RFC 5961 on resets, SYNs and acknowledgments within a connection.
+            "robust": tcp.robust as Flag,
+            /// Time for which a closed connection is remembered.
+            "time_wait": tcp.time_wait as Span,
+        }
+        backlog.visit(visitor)
+    }
 }
 
 impl Config {

@@ -15,6 +15,7 @@ use super::{Config, LayeredEntity};
 use crate::bp::layer::Content;
 use crate::cfdp;
 use crate::ltp::{self, BlockContent, Finished, Indication, Red};
+use crate::{settings, words};
 
 /// The client service of CFDP (IANA registry of LTP client service identifiers, RFC 7116).
 pub const CFDP_SERVICE: u64 = 3;
@@ -43,14 +44,18 @@ pub enum Color {
     Green,
 }
 
-/// Settings of [`OverLtp`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LtpConfig {
-    /// The LTP engine. Its number is that of the entity, as CCSDS networks have it, and so are those of others; its client
-    /// service is [`CFDP_SERVICE`] and its format that of blocks, whatever is said here.
-    pub ltp: ltp::Config,
-    /// What of what the entity says is red.
-    pub color: Color,
+words!(Color { "red" = Self::Red, "green-data" = Self::GreenData, "green" = Self::Green });
+
+settings! {
+    /// Settings of [`OverLtp`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct LtpConfig {
+        /// The LTP engine. Its number is that of the entity, as in networks of CCSDS, and so are those
+        /// of others; its client service is [`CFDP_SERVICE`] and its format that of blocks.
+        pub ltp: ltp::Config as Table = ltp::Config::default(),
+        /// Red part of what the entity sends: all, all but file data, or nothing.
+        pub color: Color as Word = Color::Red,
+    }
 }
 
 /// Another engine.

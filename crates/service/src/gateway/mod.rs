@@ -9,12 +9,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use proto::settings::form::{self, Off};
+use proto::settings::{Bound, Value};
 use proto::tcp;
 use serde::{Deserialize, Serialize};
 use transport::over_tcp::OverTcpConfig;
 use transport::quantity::{Rate, Size, Span};
-use transport::settings::form::Switch;
 use transport::settings::tcp::TcpSettings;
+use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
 
 pub use self::ports::Ports;
@@ -100,7 +102,7 @@ pub const KEEP_ALIVE: tcp::KeepAlive =
     tcp::KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), probes: 4 };
 
 /// How the kernel's TCP is set; what is left out stays as the network namespace has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KernelTcp {
     /// Congestion control, as the kernel names it.
@@ -122,8 +124,11 @@ pub struct KernelTcp {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
     /// Asking an idle peer after so long whether it is there, or `off`; as [`KEEP_ALIVE`] if left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep_alive: Option<Switch<Span>>,
+    #[serde(
+        deserialize_with = "read_as::<Off<form::Span>, _, _>",
+        serialize_with = "write_as::<Off<form::Span>, _, _>"
+    )]
+    pub keep_alive: Option<Duration>,
     /// Giving up a peer that acknowledges nothing for so long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
@@ -366,13 +371,22 @@ fn is_interface(key: &str, name: &str) -> Result<(), SpecError> {
     Err(SpecError::invalid(format!("{key}: {name:?} is no name of an interface")))
 }
 
-impl KernelTcp {
-    /// After how long an idle peer is asked whether it is there.
-    #[must_use]
-    pub fn keep_alive(&self) -> Option<Duration> {
-        self.keep_alive.map_or(Some(KEEP_ALIVE.idle), |said| said.on().map(Span::duration))
+impl Default for KernelTcp {
+    fn default() -> Self {
+        Self {
+            congestion: None,
+            send_buffer: None,
+            receive_buffer: None,
+            unsent: None,
+            rate: None,
+            mss: None,
+            keep_alive: Some(KEEP_ALIVE.idle),
+            timeout: None,
+        }
     }
+}
 
+impl KernelTcp {
     fn is_untouched(&self) -> bool {
         *self == Self::default()
     }
@@ -401,12 +415,12 @@ impl KernelTcp {
         if self.congestion.as_ref().is_some_and(|name| !(1..=15).contains(&name.len())) {
             return invalid(format!("{table}.congestion is no name of a congestion control"));
         }
-        let keep_alive = self.keep_alive.and_then(Switch::on);
-        let times = [("keep_alive", keep_alive), ("timeout", self.timeout)];
+        let timeout = self.timeout.map(Span::duration);
+        let times = [("keep_alive", self.keep_alive), ("timeout", timeout)];
         for (key, time) in times {
             let second = Duration::from_secs(1);
             let (least, most) = (second, 32_767 * second);
-            if time.is_some_and(|time| !(least..=most).contains(&time.duration())) {
+            if time.is_some_and(|time| !(least..=most).contains(&time)) {
                 return invalid(format!("{table}.{key} is not between 1 s and 32767 s"));
             }
         }
@@ -440,7 +454,8 @@ impl Limits {
                 self.connections
             ));
         }
-        transport::settings::at_least("limits.buffer", Some(self.buffer), BUFFER_MIN)?;
+        let buffer = Value::Size(self.buffer.bytes());
+        settings::check("limits.buffer", Bound::Least(BUFFER_MIN), &buffer)?;
         for (key, time) in [("connect_timeout", self.connect_timeout), ("idle", self.idle)] {
             if time.duration() < Duration::from_millis(100) {
                 return invalid(format!("limits.{key} is {time}; it must be at least 100 ms"));

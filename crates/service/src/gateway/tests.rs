@@ -17,7 +17,7 @@ fn the_least_that_is_said_is_the_interfaces() {
     let default = proto::pep::Config::default();
     assert_eq!((pep.connections, pep.buffer), (default.connections, default.buffer));
     for kernel in [&gateway.lan.kernel, &gateway.wan.kernel] {
-        assert_eq!(kernel.keep_alive(), Some(Duration::from_secs(60)));
+        assert_eq!(kernel.keep_alive, Some(Duration::from_secs(60)));
     }
     let own: Vec<_> = gateway.listening().collect();
     assert_eq!(pep, proto::pep::Config { own, ..default });
@@ -27,7 +27,7 @@ fn the_least_that_is_said_is_the_interfaces() {
 fn idle_peers_are_asked_unless_that_is_off() {
     let kernel = |said: &str| {
         let text = format!("{LEAST}[wan.kernel]\nkeep_alive = \"{said}\"");
-        Gateway::parse(&text, "g.toml").unwrap().wan.kernel.keep_alive()
+        Gateway::parse(&text, "g.toml").unwrap().wan.kernel.keep_alive
     };
     assert_eq!(kernel("5 s"), Some(Duration::from_secs(5)));
     assert_eq!(kernel("off"), None);

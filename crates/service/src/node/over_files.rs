@@ -11,9 +11,9 @@ use proto::bp::saratogacl::SaratogaCl;
 use proto::{norm, saratoga};
 use rt::node::Carrier;
 use serde::{Deserialize, Serialize};
-use transport::adapter::saratoga::Remotes;
+use transport::adapter::saratoga::SaratogaConfig;
+use transport::bundles::check_saratoga;
 use transport::quantity::{Rate, Size, Span};
-use transport::settings::bundles::over_saratoga;
 use transport::settings::{NormSettings, SaratogaSettings};
 use transport::text::SpecError;
 use wire::bp7::Eid;
@@ -101,9 +101,12 @@ impl OverFiles<SaratogaSettings> {
         let mut config = saratoga::Config { catch_up: CATCH_UP, ..saratoga::Config::default() };
         config.limits.file = longest.bytes();
         if let Some(settings) = &self.settings {
-            over_saratoga(settings, &mut config, &mut Remotes::new()).map_err(|error| {
+            let mut peer = SaratogaConfig { config, ..SaratogaConfig::default() };
+            let applied = settings.apply(&mut peer).and_then(|()| check_saratoga(&peer.config));
+            applied.map_err(|error| {
                 error.below(&format!("layer {}: settings", LayerSpec::name(&self)))
             })?;
+            config = peer.config;
         }
         Ok(config)
     }

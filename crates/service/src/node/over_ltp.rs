@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 
 use engine::PathId;
 use proto::bp::layer::LinkId;
-use proto::bp::ltpcl::{self, Ltpcl};
+use proto::bp::ltpcl::{self, Color, ColorForm, Ltpcl};
 use proto::ltp;
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
-use transport::settings::LtpSettings;
-use transport::settings::bundles::Color;
+use transport::settings::{LtpSettings, read_as, write_as};
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
@@ -33,7 +32,11 @@ pub struct OverLtp {
     /// What it sends at most to each neighbour; LTP has no congestion control.
     pub rate: Rate,
     /// What of a bundle is sent again when it is lost.
-    #[serde(default = "as_asked")]
+    #[serde(
+        default,
+        deserialize_with = "read_as::<ColorForm, _, _>",
+        serialize_with = "write_as::<ColorForm, _, _>"
+    )]
     pub color: Color,
     /// How long bundles of a few hundred octets wait for others to share a block with.
     pub share: Option<Span>,
@@ -50,10 +53,6 @@ pub struct OverLtp {
 
 fn ltp() -> String {
     "ltp".to_owned()
-}
-
-const fn as_asked() -> Color {
-    Color::AsAsked
 }
 
 /// The number of an engine: the one that is said, or that of its node.
@@ -96,7 +95,7 @@ impl LayerSpec for &OverLtp {
         let layer = ltpcl::Config {
             ltp,
             peers: host.links.iter().map(peer).collect(),
-            color: self.color.into(),
+            color: self.color,
             aggregation: self.share.map(sharing),
             patience: self.patience.duration(),
             limits: ltpcl::Limits { window: self.window, ..ltpcl::Limits::default() },

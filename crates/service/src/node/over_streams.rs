@@ -161,7 +161,8 @@ impl OverStreams {
             keepalive_s: u16::try_from(self.keepalive.duration().as_secs()).unwrap_or(u16::MAX),
             segment: usize::try_from(self.segment.bytes()).unwrap_or(usize::MAX),
             transfer_mru: longest.bytes(),
-            reconnect: (self.reconnect[0].duration(), self.reconnect[1].duration()),
+            reconnect: self.reconnect[0].duration(),
+            reconnect_max: self.reconnect[1].duration(),
             limits: tcpcl::Limits {
                 sessions: self.sessions,
                 window: self.window,

@@ -3,6 +3,8 @@
 //! A node is numbered as in the scenario: node 3 is `ipn:3.0`, and files come to [`SERVICE`] of it. Links to neighbours are
 //! opened when bundles wait for them.
 
+mod settings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -28,6 +30,7 @@ use wire::mtcp::Framing;
 /// The port at which neighbours are awaited (RFC 9174 §3.1).
 pub(crate) use wire::udpcl::PORT;
 
+pub use self::settings::check_saratoga;
 use crate::adapter::saratoga::Remotes;
 use crate::over_tcp::OverTcpConfig;
 use crate::protocol::Protocol;
@@ -284,7 +287,8 @@ impl BundlesConfig {
         self.tcpcl.segment = 4096;
         self.tcpcl.keepalive_s = 10;
         self.tcpcl.patience = Duration::from_secs(30);
-        self.tcpcl.reconnect = (Duration::from_secs(5), Duration::from_secs(600));
+        self.tcpcl.reconnect = Duration::from_secs(5);
+        self.tcpcl.reconnect_max = Duration::from_secs(600);
         self.idle = Some(Duration::from_secs(30));
     }
 

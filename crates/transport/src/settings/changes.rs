@@ -56,13 +56,6 @@ impl<C: Settings + Default> Changes<C> {
         write::write(&mut config.clone()).into()
     }
 
-    /// The same with the keys that `given` has, and where it has them.
-    #[must_use]
-    pub fn with_keys_of(mut self, given: &Self) -> Self {
-        copy_keys(&given.table, &mut self.table);
-        self
-    }
-
     /// Finds the files that they name relative to `folder`.
     pub fn place(&mut self, folder: &Path) {
         walk::walk(
@@ -130,27 +123,6 @@ impl<C> Changes<C> {
         let mut table = self.table.clone();
         remove_secrets(&mut table);
         table
-    }
-}
-
-fn copy_keys(from: &Table, to: &mut Table) {
-    for (key, value) in from {
-        if key == "authentication" {
-            to.insert(key.clone(), value.clone());
-        } else if let Value::Table(from) = value {
-            let mut below = match to.remove(key) {
-                Some(Value::Table(below)) => below,
-                Some(other) => {
-                    to.insert(key.clone(), other);
-                    continue;
-                }
-                None => Table::new(),
-            };
-            copy_keys(from, &mut below);
-            if !below.is_empty() {
-                to.insert(key.clone(), below.into());
-            }
-        }
     }
 }
 

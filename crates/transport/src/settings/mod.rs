@@ -4,13 +4,8 @@
 //! scenario that is so once all of it is read, so a table may wait there to be interpreted.
 
 mod apply;
-pub mod bundles;
-pub mod carried;
 pub mod changes;
-pub mod form;
 pub mod keys;
-pub mod over_tcp;
-pub mod pep;
 mod read;
 pub mod tcp;
 #[cfg(test)]
@@ -21,25 +16,23 @@ mod write;
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use proto::settings::form::{Leaf, Word, Words};
-use proto::settings::{self, Visited, Visitor, Wrong};
+use proto::settings::{self, Bound, Value, Visited, Visitor, Wrong};
 use proto::{cfdp, ltp, norm, saratoga};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::bundles::BundlesSettings;
-pub use self::carried::{CfdpLtpSettings, CfdpUserSettings, UtSettings};
 pub use self::changes::Changes;
-pub use self::form::Switch;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
-pub use self::over_tcp::OverTcpSettings;
-pub use self::pep::PepSettings;
 use self::tcp::{TcpBuffers, TcpSettings};
 use crate::adapter::Adapter;
 use crate::adapter::saratoga::SaratogaConfig;
-use crate::quantity::{Size, Span};
+use crate::bundles::{BundlesConfig, CfdpUser};
+use crate::carried::CfdpLtpConfig;
+use crate::over_tcp::OverTcpConfig;
+use crate::pep::PepConfig;
+use crate::quantity::Span;
 use crate::text::{self, SpecError};
 
 /// Changes of a CFDP entity: its management information base.
@@ -61,6 +54,21 @@ pub type NormSettings = Changes<norm::Config>;
 
 /// Changes of a Saratoga peer, and of what it knows of others.
 pub type SaratogaSettings = Changes<SaratogaConfig>;
+
+/// Changes of a CFDP entity over LTP.
+pub type CfdpLtpSettings = Changes<CfdpLtpConfig>;
+
+/// Changes of a CFDP entity that is an application of a bundle node.
+pub type CfdpUserSettings = Changes<CfdpUser>;
+
+/// Changes of a bundle node.
+pub type BundlesSettings = Changes<BundlesConfig>;
+
+/// Changes of a node over TCP: FTP, SCPS-FP, or a program that is modelled.
+pub type OverTcpSettings = Changes<OverTcpConfig>;
+
+/// Changes of a gateway that splits TCP connections.
+pub type PepSettings = Changes<PepConfig>;
 
 impl settings::Settings for SaratogaConfig {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
@@ -296,42 +304,46 @@ impl<'de> Deserialize<'de> for Settings {
     }
 }
 
-/// Checks the least value of a size.
+/// Checks a value outside of tables of settings against a bound; messages begin with `key`.
 ///
 /// # Errors
 ///
-/// When it is less; the message names `key`.
-pub fn at_least(key: &str, given: Option<Size>, least: u64) -> Result<(), SpecError> {
-    match given {
-        Some(size) if size.bytes() < least => {
-            Err(SpecError::invalid(format!("{key} is {size}; it must be at least {}", Size(least))))
-        }
-        Some(_) | None => Ok(()),
-    }
+/// It is out of bounds.
+pub fn check(key: &str, bound: Bound, value: &Value) -> Result<(), SpecError> {
+    value::check(bound, value).map_err(|rest| SpecError::invalid(format!("{key}{rest}")))
 }
 
-fn some(key: &str, given: Option<usize>) -> Result<(), SpecError> {
-    match given {
-        Some(0) => Err(SpecError::invalid(format!("{key} is 0; it must be at least 1"))),
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// The least time between packets that are sent unasked: less fills a link with them.
-const UNASKED_MIN: Span = Span(Duration::from_millis(1));
-
-/// Checks an interval at which packets are sent unasked.
+/// Checks an interval at which packets are sent unprompted, if it is given.
 ///
 /// # Errors
 ///
-/// When it is shorter than 1 ms.
-pub fn not_often(key: &str, given: Option<Span>) -> Result<(), SpecError> {
-    match given {
-        Some(span) if span < UNASKED_MIN => Err(SpecError::invalid(format!(
-            "{key} is {span}; it must be at least {UNASKED_MIN}, or be left out"
-        ))),
-        Some(_) | None => Ok(()),
-    }
+/// It is shorter than 1 ms.
+pub fn check_interval(key: &str, given: Option<Span>) -> Result<(), SpecError> {
+    let interval = |span: Span| check(key, Bound::Interval, &Value::Span(span.duration()));
+    given.map_or(Ok(()), interval)
+}
+
+/// Reads a field of other tables in a form of settings.
+///
+/// # Errors
+///
+/// The value is not of the form.
+pub fn read_as<'de, F: Leaf<T>, T: Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let given = toml::Value::deserialize(deserializer)?;
+    let mut read = T::default();
+    let set = value::read(&F::kind(), &given).and_then(|value| F::set(&mut read, value));
+    set.map_err(serde::de::Error::custom).map(|()| read)
+}
+
+/// Writes a field of other tables in a form of settings.
+///
+/// # Errors
+///
+/// The serializer fails.
+pub fn write_as<F: Leaf<T>, T, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    F::get(value).as_ref().and_then(value::write).serialize(serializer)
 }
 
 /// The value of an enum by its word in settings.

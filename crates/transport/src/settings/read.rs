@@ -172,7 +172,7 @@ impl<'de, A: MapAccess<'de>> Visitor for At<'_, 'de, A> {
     }
 
     fn absent(&mut self, field: &Field, settings: &mut dyn Settings, _: &str) -> Visited {
-        self.seed(field.key, Seed { settings, path: self.path, off: false })
+        self.seed(field.key, Seed { settings, path: self.path, off: true })
     }
 
     fn peers(&mut self, peers: &mut dyn Peers) -> Visited {

@@ -4,32 +4,39 @@ use proto::tcp;
 pub use proto::tcp::BufferLimit as TcpBuffers;
 pub use proto::tcp::cc::Named as Congestion;
 
-use super::Changes;
+use super::{Changes, PepSettings};
 use crate::quantity::Size;
 
 /// Changes of TCP's connections.
 pub type TcpSettings = Changes<tcp::Options>;
 
-const SEND_BUFFER: &[&str] = &["send_buffer"];
-const RECEIVE_BUFFER: &[&str] = &["receive_buffer"];
+/// Settings of the sizes of buffers.
+const SIZES: &[&str] =
+    &["send_buffer", "receive_buffer", "send_buffer_initial", "receive_buffer_initial"];
+
+impl PepSettings {
+    /// Limits the growth of the buffers of both sides, in place of sizes given before.
+    pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
+        for side in ["wan", "lan"] {
+            self.remove(&[side, "buffer"]);
+            self.set(&[side, "tcp", "buffers"], buffers.name());
+            SIZES.iter().for_each(|size| self.remove(&[side, "tcp", size]));
+        }
+    }
+}
 
 impl TcpSettings {
     /// Limits the growth of the buffers, in place of sizes given before.
     pub fn limit_buffers(&mut self, buffers: TcpBuffers) {
         self.set(&["buffers"], buffers.name());
-        for size in [SEND_BUFFER, RECEIVE_BUFFER] {
-            self.remove(size);
-        }
-        for initial in ["send_buffer_initial", "receive_buffer_initial"] {
-            self.remove(&[initial]);
-        }
+        SIZES.iter().for_each(|size| self.remove(&[size]));
     }
 
     /// Most bytes of the send buffer and of the receive buffer, if either is given.
     #[must_use]
     pub fn most_buffers(&self) -> Option<(u64, u64)> {
-        let size = |path| self.get(path)?.as_str()?.parse().map(Size::bytes).ok();
-        let (send, receive) = (size(SEND_BUFFER), size(RECEIVE_BUFFER));
+        let size = |key| self.get(&[key])?.as_str()?.parse().map(Size::bytes).ok();
+        let (send, receive) = (size("send_buffer"), size("receive_buffer"));
         let limit = self.get(&["buffers"]).and_then(|limit| {
             TcpBuffers::ALL.iter().find(|known| limit.as_str() == Some(known.name()))
         });

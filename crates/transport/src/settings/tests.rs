@@ -367,7 +367,7 @@ fn mistakes_are_named() {
         ("bp-tcpcl", "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
         ("bp-tcpcl", "[ltp.default]\nreport_gap = true", "did you mean `report_gaps`?"),
         ("cfdp-ltp", "[ut]\npdu = \"100 B\"", "ut.pdu is 100 B"),
-        ("cfdp-ltp", "[ut]\npdu = \"66 kB\"", "256 to 65535 octets"),
+        ("cfdp-ltp", "[ut]\npdu = \"66 kB\"", "256 to 65535 bytes"),
         ("cfdp-ltp", "[ut]\nwindow = 0", "ut.window is 0"),
         ("cfdp-ltp", "[ut]\nattempts = 0", "ut.attempts is 0"),
         ("cfdp-ltp", "[ut]\nservice = 65", "ut.service is of bundles"),
@@ -405,14 +405,15 @@ fn gateways_have_the_buffers_of_hosts() {
     let unlimited = TcpBuffers::Unlimited.most();
     let of =
         |options: &proto::tcp::Options| (options.send_buffer.max(), options.receive_buffer.max());
-    let mut pep = PepSettings::default();
-    for side in pep.sides().unwrap() {
-        assert_eq!(of(&side), unlimited);
-    }
-    pep.limit_tcp_buffers(TcpBuffers::Linux);
-    for side in pep.sides().unwrap() {
-        assert_eq!(of(&side), TcpBuffers::Linux.most());
-    }
+    let mut settings = PepSettings::default();
+    let both = |settings: &PepSettings| {
+        let mut pep = PepConfig::default();
+        settings.apply(&mut pep).unwrap();
+        [of(&pep.wan.connections.options), of(&pep.lan.options)]
+    };
+    assert_eq!(both(&settings), [unlimited; 2]);
+    settings.limit_tcp_buffers(TcpBuffers::Linux);
+    assert_eq!(both(&settings), [TcpBuffers::Linux.most(); 2]);
 }
 
 const SECRET: &str = "0b0b0b0b0b0b0b0b";

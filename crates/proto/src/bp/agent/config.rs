@@ -1,4 +1,4 @@
-//! What an agent is told.
+//! The settings of an agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use wire::bp7::{Bounds, CrcType, Eid};
 use super::super::layer::LinkId;
 use super::super::routes::Router;
 use super::super::security::Policy;
+use crate::{numbers, settings};
 
 /// A neighbour over one of the agent's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,56 +30,40 @@ pub enum Version {
     Seven,
 }
 
-/// Settings of an [`Agent`](super::Agent).
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The node's administrative endpoint, by which it is known: `ipn:1.0`, `dtn://node/`.
-    pub node: Eid,
-    /// Other nodes whose endpoints are this node's, too.
-    pub aliases: BTreeSet<Eid>,
-    /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`] (RFC 9171 §4.2.6); `None`: this node has no clock
-    /// that is right, its bundles say how old they are.
-    pub clock: Option<u64>,
-    /// Whether bundles survive the end of the process: then nothing is acknowledged that is not synced.
-    pub persistent: bool,
-    /// The directory of its working files in the store, and what the keys of its records begin with. Files that an earlier run
-    /// left there and no record names are removed, those of layers, too.
-    pub directory: FileName,
-    /// Which node is behind a link, where that is not left to the node to say.
-    pub links: BTreeMap<LinkRef, Eid>,
-    /// Where bundles go.
-    pub routing: Routing,
-    /// Checks that bundles from here carry.
-    pub crc: Checks,
-    /// How often bundles from here may be forwarded; `None`: as often as it takes.
-    pub hop_limit: Option<u8>,
-    /// What is reported of bundles that ask for it.
-    pub reports: Reports,
-    /// Custody of bundles of version 6.
-    pub custody: Custody,
-    /// Security of bundles of version 7.
-    pub security: Policy,
-    /// Bounds.
-    pub limits: Limits,
-}
+numbers!(Version, "bundles are of version 6 or 7" { 6 = Version::Six, 7 = Version::Seven });
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            node: Eid::None,
-            aliases: BTreeSet::new(),
-            clock: None,
-            persistent: true,
-            directory: FileName::spool("bp").expect("letters"),
-            links: BTreeMap::new(),
-            routing: Routing::Static(Vec::new()),
-            crc: Checks::default(),
-            hop_limit: Some(30),
-            reports: Reports::default(),
-            custody: Custody::default(),
-            security: Policy::default(),
-            limits: Limits::default(),
-        }
+settings! {
+    /// Settings of an [`Agent`](super::Agent).
+    #[derive(Clone, Debug)]
+    pub struct Config {
+        /// The node's administrative endpoint, by which it is known: `ipn:1.0`, `dtn://node/`.
+        pub node: Eid = Eid::None,
+        /// Other nodes whose endpoints are this node's, too.
+        pub aliases: BTreeSet<Eid> = BTreeSet::new(),
+        /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`] (RFC 9171 §4.2.6).
+        /// `None` without a clock that is right: bundles carry their age.
+        pub clock: Option<u64> = None,
+        /// Whether bundles survive the end of the process: nothing is acknowledged that is not synced.
+        pub persistent: bool as Flag = true,
+        /// Directory of the working files in the store, and beginning of the keys of records. Files
+        /// that an earlier run left there and no record names are removed, those of layers, too.
+        pub directory: FileName = FileName::spool("bp").expect("letters"),
+        /// Nodes behind links, where nodes do not name themselves.
+        pub links: BTreeMap<LinkRef, Eid> = BTreeMap::new(),
+        /// Routes of bundles.
+        pub routing: Routing = Routing::Static(Vec::new()),
+        /// Checks that bundles from here carry.
+        pub crc: Checks = Checks::default(),
+        /// Hops that a bundle from here may take, or `off`.
+        pub hop_limit: Option<u8> as Off<Number> [Least(1)] = Some(30),
+        /// Status reports on bundles that request them.
+        pub reports: Reports = Reports::default(),
+        /// Custody of bundles of version 6.
+        pub custody: Custody = Custody::default(),
+        /// Security of bundles of version 7.
+        pub security: Policy = Policy::default(),
+        /// Bounds on what the agent holds.
+        pub limits("store"): Limits as Table = Limits::default(),
     }
 }
 
@@ -198,53 +183,36 @@ impl Default for Custody {
     }
 }
 
-/// Bounds on what an agent holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bundles.
-    pub bundles: usize,
-    /// Octets of all payloads.
-    pub octets: u64,
-    /// Payloads of so many octets are held in memory, and in a record; longer ones are files.
-    pub inline: usize,
-    /// Octets of all payloads in memory; beyond that, shorter ones are files, too.
-    pub memory: usize,
-    /// Bundles that come at one time.
-    pub incoming: usize,
-    /// Octets of pieces of one bundle that wait for the store, before its peer is held back.
-    pub write_ahead: usize,
-    /// Bundles that are remembered when they are gone, until they expire: those that come again are not
-    /// taken again.
-    pub gone: usize,
-    /// Deliveries that an endpoint's user has not confirmed.
-    pub delivering: usize,
-    /// Fragments of one bundle that are held until it is whole, at its destination.
-    pub fragments: usize,
-    /// Octets of payload that a fragment has at least, if it is made here; neighbours that take less get no fragments.
-    pub fragment_min: u64,
-    /// Milliseconds that a bundle may live, whatever it says.
-    pub lifetime_ms: u64,
-    /// Of the head of a bundle.
-    pub head: Bounds,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            bundles: 1_000_000,
-            octets: 1 << 40,
-            inline: 4096,
-            memory: 256 << 20,
-            incoming: 1024,
-            write_ahead: 1 << 20,
-            gone: 1_000_000,
-            delivering: 1024,
-            fragments: 1 << 17,
-            fragment_min: 64,
-            // Ten years.
-            lifetime_ms: 315_360_000_000,
-            head: Bounds::default(),
-        }
+settings! {
+    /// Bounds on what an agent holds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Bundles in the store.
+        pub bundles: usize as Number [Least(1)] = 1_000_000,
+        /// Bytes of all payloads in the store.
+        pub octets: u64 as Size = 1 << 40,
+        /// Bytes of a payload up to which it is held in memory and in a record; longer ones are files.
+        pub inline: usize = 4096,
+        /// Bytes of all payloads in memory; beyond that, shorter ones are files, too.
+        pub memory: usize = 256 << 20,
+        /// Bundles that arrive at one time.
+        pub incoming: usize = 1024,
+        /// Bytes of pieces of one bundle that wait for the store, before its peer is held back.
+        pub write_ahead: usize = 1 << 20,
+        /// Bundles that are remembered when they are gone, until they expire: copies of them are not
+        /// taken.
+        pub gone: usize as Number = 1_000_000,
+        /// Deliveries that an endpoint's user has not confirmed.
+        pub delivering: usize = 1024,
+        /// Fragments of one bundle that are held until it is whole, at its destination.
+        pub fragments: usize = 1 << 17,
+        /// Least bytes of payload in a fragment that is made here; neighbours that take less get no
+        /// fragments.
+        pub fragment_min: u64 = 64,
+        /// Most milliseconds that a bundle lives, whatever it says. The default is ten years.
+        pub lifetime_ms: u64 = 315_360_000_000,
+        /// Bounds on the head of a bundle.
+        pub head: Bounds = Bounds::default(),
     }
 }
 

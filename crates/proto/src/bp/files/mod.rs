@@ -24,37 +24,36 @@ use self::sending::Sending;
 use super::agent::{Agent, Indication as AgentIndication, RequestError, Version};
 use super::layer::Content;
 use super::node::Node;
+use crate::settings;
+use crate::settings::Wrong;
 
-/// Settings of a [`Files`].
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The endpoint at which files come.
-    pub endpoint: Eid,
-    /// Octets of a file in one bundle, at most; `None`: a file is one bundle.
-    pub part: Option<u64>,
-    /// How long a bundle is of use.
-    pub lifetime: Duration,
-    /// Whether receivers are asked to report what they have.
-    pub reports: bool,
-    /// The version of the bundles.
-    pub version: Version,
-    /// Whether custody is asked for, which version 6 has.
-    pub custody: bool,
-    /// Bounds.
-    pub limits: Limits,
+settings! {
+    /// Settings of a [`Files`].
+    #[derive(Clone, Debug)]
+    pub struct Config [check: Self::check_custody] {
+        /// The endpoint that receives files.
+        pub endpoint: Eid = Eid::None,
+        /// Most bytes of a file in one bundle; `off` sends a file in one bundle.
+        pub part("bundle_size"): Option<u64> as Off<Size> [Least(1)] = None,
+        /// Time after which a bundle is of no use.
+        pub lifetime: Duration as Span [Interval] = Duration::from_secs(86_400),
+        /// Whether receivers are requested to report deliveries.
+        pub reports: bool as Flag = true,
+        /// Version of the bundles.
+        pub version: Version as Numbered = Version::Seven,
+        /// Whether custody is requested, which version 6 has.
+        pub custody: bool as Flag = false,
+        /// Bounds on what is held.
+        pub limits: Limits = Limits::default(),
+    }
 }
 
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            endpoint: Eid::None,
-            part: None,
-            lifetime: Duration::from_secs(86_400),
-            reports: true,
-            version: Version::Seven,
-            custody: false,
-            limits: Limits::default(),
+impl Config {
+    fn check_custody(&mut self) -> Result<(), Wrong> {
+        if self.custody && self.version != Version::Six {
+            return Err("custody is of bundles of version 6: version = 6".into());
         }
+        Ok(())
     }
 }
 

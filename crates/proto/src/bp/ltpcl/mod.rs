@@ -21,7 +21,7 @@ use engine::{
 };
 use wire::ltp::{AGGREGATION_SERVICE, CancelReason, End, SessionId, Unit};
 
-pub use self::config::{BUNDLE_SERVICE, Color, Config, Limits, Peer};
+pub use self::config::{BUNDLE_SERVICE, Color, ColorForm, Config, Limits, Peer};
 
 use self::receiving::Incoming;
 use super::blocks::Blocks;

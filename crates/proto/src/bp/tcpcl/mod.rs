@@ -224,7 +224,7 @@ impl Tcpcl {
     }
 
     fn try_later(&mut self, now: Time, link: LinkId) {
-        let (_, longest) = self.config.reconnect;
+        let longest = self.config.reconnect_max;
         let Some(wanted) = self.wanted.get_mut(&link) else { return };
         wanted.is_opening = false;
         let at = now + wanted.pause;
@@ -371,7 +371,7 @@ impl Tcpcl {
         session.neighbour = Some(neighbour.clone());
         self.events.push_back(Event::Up { link: session.link, neighbour });
         self.statistics.sessions += 1;
-        let (shortest, _) = self.config.reconnect;
+        let shortest = self.config.reconnect;
         if let Some(wanted) = self.wanted.get_mut(&session.link) {
             wanted.pause = shortest;
         }
@@ -527,7 +527,7 @@ impl Layer for Tcpcl {
     fn command(&mut self, now: Time, command: Command) {
         match command {
             Command::Open { link } => {
-                let (pause, _) = self.config.reconnect;
+                let pause = self.config.reconnect;
                 if self.config.peers.contains_key(&link) {
                     self.wanted.entry(link).or_insert(Wanted { pause, is_opening: false });
                     self.open(link);

@@ -244,7 +244,7 @@ impl Tcpcl {
                 self.wanted.remove(&link);
             }
             Some(seconds) => {
-                let (_, longest) = self.config.reconnect;
+                let longest = self.config.reconnect_max;
                 if let Some(wanted) = self.wanted.get_mut(&link) {
                     let named = Duration::from_secs(seconds).min(longest);
                     wanted.pause = wanted.pause.max(named);

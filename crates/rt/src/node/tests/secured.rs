@@ -69,7 +69,8 @@ fn with(files: &TlsFiles) -> impl FnOnce(&mut tcpcl::Config, &mut StreamConfig) 
         layer.tls = When::Always;
         let nodes = layer.peers.keys().map(|link| (*link, node_id(2))).collect();
         layer.proof = Proof::Node(nodes);
-        layer.reconnect = (Duration::from_millis(50), Duration::from_secs(1));
+        layer.reconnect = Duration::from_millis(50);
+        layer.reconnect_max = Duration::from_secs(1);
         streams.tls = Some(tls);
     }
 }

@@ -1,0 +1,152 @@
+//! Settings of a bundle node.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use proto::bp::contacts::ContactPlan;
+use proto::settings::form::{Leaf, Refusal};
+use proto::settings::{Base, Kind, Settings, Value, Visited, Visitor, Wrong};
+use proto::{saratoga, visit};
+
+use super::{BundlesConfig, CfdpUser, epoch};
+use crate::adapter::saratoga::Remotes;
+use crate::carried::Ut;
+use crate::contact_plan::{self, Format};
+use crate::text::{self, SpecError};
+
+impl Settings for BundlesConfig {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        self.files.visit(visitor)?;
+        self.agent.visit(visitor)?;
+        let saratoga = &mut self.saratogacl.engine;
+        let mut saratoga = OverSaratoga { config: saratoga, remotes: &mut self.remotes };
+        visit! { visitor;
+            /// Saratoga below bundles.
+            "saratoga": saratoga as Table,
+        }
+        visit! { visitor;
+            /// Neighbours by which others are reached, by their numbers.
+            "routes": self.routes as Neighbours,
+            /// Contact plan of the routes: a file in TOML, JSON or ION's format.
+            "contact_plan": self.plan as PlanFile,
+            /// Silence after which a link is closed, or `off`.
+            "idle": self.idle as Off<Span> [Interval],
+            /// TCPCL.
+            "tcpcl": self.tcpcl as Table,
+            /// TCP below it.
+            "tcp": self.streams.options as Table,
+            /// LTPCL.
+            "ltpcl": self.ltpcl as Table,
+            /// LTP below it.
+            "ltp": self.ltpcl.ltp as Table,
+            /// Layer over Saratoga.
+            "saratogacl": self.saratogacl as Table,
+            /// Layer over NORM.
+            "normcl": self.normcl as Table,
+            /// NORM below it.
+            "norm": self.normcl.engine as Table,
+        }
+        let why = " is of protocols cfdp-bp-…, which put CFDP into bundles";
+        match &mut self.cfdp {
+            Some(user) => user.visit(visitor),
+            None => CfdpUser::default().visit(&mut Refusal::new(visitor, why)),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), Wrong> {
+        self.files.check()
+    }
+}
+
+impl Settings for CfdpUser {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let mut ut = Ut { config: &mut self.ut, service: Some(&mut self.service) };
+        visit! { visitor;
+            /// PDUs below the entity.
+            "ut": ut as Table,
+            /// The entity.
+            "cfdp": self.cfdp as Table,
+        }
+        Ok(())
+    }
+}
+
+/// Saratoga below bundles, which version 1 alone carries.
+struct OverSaratoga<'a> {
+    config: &'a mut saratoga::Config,
+    remotes: &'a mut Remotes,
+}
+
+impl Settings for OverSaratoga<'_> {
+    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
+        let Self { config, remotes } = self;
+        saratoga::Named { config, remotes }.visit(visitor)
+    }
+
+    fn check(&mut self) -> Result<(), Wrong> {
+        self.config.check()?;
+        check_saratoga(self.config).map_err(|error| error.to_string().into())
+    }
+}
+
+/// Checks that a Saratoga peer can carry bundles.
+///
+/// # Errors
+///
+/// Its version is 0.
+pub fn check_saratoga(config: &saratoga::Config) -> Result<(), SpecError> {
+    match config.version {
+        saratoga::Version::V0 => {
+            let wrong = "version is 0, which has no bundles; write version = 1";
+            Err(SpecError::invalid(wrong))
+        }
+        saratoga::Version::V1 => Ok(()),
+    }
+}
+
+/// Form of neighbours by the numbers of nodes that are reached over them. More are added.
+struct Neighbours;
+
+impl Leaf<BTreeMap<u64, u64>> for Neighbours {
+    fn kind() -> Kind {
+        Base::Numbers("a node is called by its number").into()
+    }
+
+    fn get(routes: &BTreeMap<u64, u64>) -> Option<Value> {
+        (!routes.is_empty()).then(|| Value::Numbers(routes.clone()))
+    }
+
+    fn set(routes: &mut BTreeMap<u64, u64>, value: Value) -> Result<(), String> {
+        let Value::Numbers(numbers) = value else { return Err(" is a table".to_owned()) };
+        routes.extend(numbers);
+        Ok(())
+    }
+}
+
+/// Form of a contact plan by its file.
+struct PlanFile;
+
+impl Leaf<Option<(PathBuf, ContactPlan)>> for PlanFile {
+    fn kind() -> Kind {
+        Base::File.into()
+    }
+
+    fn get(plan: &Option<(PathBuf, ContactPlan)>) -> Option<Value> {
+        plan.as_ref().map(|(path, _)| Value::Text(path.to_string_lossy().into_owned()))
+    }
+
+    fn set(plan: &mut Option<(PathBuf, ContactPlan)>, value: Value) -> Result<(), String> {
+        let Value::Text(path) = value else { return Err(" is a file".to_owned()) };
+        let format = Format::of_name(&path).ok_or_else(|| {
+            format!(" {path:?}: the name of a contact plan ends in .toml, .json or .ionrc")
+        })?;
+        let read = |path: &Path| -> Result<ContactPlan, SpecError> {
+            let text = text::read_text(path)?;
+            contact_plan::read(format, &text, &path.to_string_lossy(), epoch())
+        };
+        let path = PathBuf::from(path);
+        let read = read(&path).map_err(|error| format!(": {error}"))?;
+        *plan = Some((path, read));
+        Ok(())
+    }
+}
