@@ -209,7 +209,7 @@ impl Plan {
         let takes_records = matches!(protocol.kind.carries(), Carried::Records | Carried::Changes);
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let tcp = self.tcp.clone();
-        let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.adapter(), &tcp));
+        let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.adapter(), tcp));
         let ends = Node { inactivity: self.inactivity, mib, ..Node::default() };
         Scenario {
             seed,

@@ -164,7 +164,7 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
             let copies = rng.chance(0.3).then(|| 1 + rng.below(4));
             maybe(&mut ltp, &["default", "repair_copies"], copies);
             maybe(&mut ltp, &["cookies"], rng.chance(0.3).then_some(true));
-            Settings::of(&ltp).ok()
+            Some(ltp.into())
         }
         "saratoga" => {
             let mut peer = SaratogaSettings::default();
@@ -188,10 +188,10 @@ fn other_settings(seed: u64, family: &str) -> Option<Settings> {
             let checksums = ["none", "crc32", "md5", "sha1"];
             let checksum = rng.chance(0.5).then(|| checksums[rng.below(4) as usize]);
             maybe(&mut peer, &["checksum"], checksum);
-            Settings::of(&peer).ok()
+            Some(peer.into())
         }
-        "norm" => Settings::of(&norm_settings(rng)).ok(),
-        "ftp" => Settings::of(&ftp_settings(rng)).ok(),
+        "norm" => Some(norm_settings(rng).into()),
+        "ftp" => Some(ftp_settings(rng).into()),
         _ => None,
     }
 }
@@ -343,7 +343,7 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
     let mut nodes = std::collections::BTreeMap::new();
     let mut gentle = true;
     for name in ["a", "b"] {
-        let mut node = Node { mib: Settings::of(&mib).ok(), ..Node::default() };
+        let mut node = Node { mib: Some(mib.clone().into()), ..Node::default() };
         if rng.chance(0.15) {
             node.store = Some(faults(rng));
             gentle = false;
@@ -357,10 +357,9 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
     if damage {
         // Without a CRC of its own CFDP trusts UDP's checksum, which misses some damage.
         for node in nodes.values_mut() {
-            let mut mib: Mib = node.mib.as_ref().unwrap().typed().unwrap();
+            let mib = node.mib.as_mut().unwrap();
             mib.set(&["default", "crc"], true);
             mib.set(&["default", "checksum"], "crc32c");
-            node.mib = Settings::of(&mib).ok();
         }
         links.iter_mut().for_each(|link| link.errors.on_error = Some(OnError::Damage));
     }
@@ -369,7 +368,7 @@ fn world(seed: u64, family: &str) -> (Scenario, bool) {
         let other = other_settings(seed, family);
         // Flushes without acknowledgements end when they were sent, heard or not.
         let norm = other.as_ref().filter(|_| family == "norm");
-        let ends = |norm: &Settings| norm.below("sender").is_some_and(|it| it.has("end"));
+        let ends = |norm: &Settings| norm.get(&["sender", "end"]).is_some();
         gentle &= !norm.is_some_and(ends);
         nodes.values_mut().for_each(|node| node.mib.clone_from(&other));
         links.iter_mut().for_each(|link| link.errors.on_error = None);
@@ -411,7 +410,7 @@ fn member_node(rng: &mut Rng, shared: &NormSettings) -> (Node, bool) {
     maybe(&mut mib, &["receiver", "silent"], rng.chance(0.03).then_some(true));
     maybe(&mut mib, &["receiver", "unicast_nack"], rng.chance(0.3).then_some(true));
     let mut is_well = mib.get(&["receiver", "silent"]).is_none();
-    let mut node = Node { mib: Settings::of(&mib).ok(), ..Node::default() };
+    let mut node = Node { mib: Some(mib.into()), ..Node::default() };
     if rng.chance(0.03) {
         node.store = Some(faults(rng));
         is_well = false;
@@ -472,7 +471,7 @@ fn group_world(seed: u64) -> (Scenario, bool) {
         nodes.insert(member.clone(), node);
     }
     for sender in senders {
-        let mut node = Node { mib: Settings::of(&shared).ok(), ..Node::default() };
+        let mut node = Node { mib: Some(shared.clone().into()), ..Node::default() };
         if rng.chance(0.05) {
             node.crashes = crashes(rng);
             gentle = false;

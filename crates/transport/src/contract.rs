@@ -377,11 +377,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError>;
 
     /// All settings; secrets are left out.
-    ///
-    /// # Errors
-    ///
-    /// A number is too large for TOML; never for settings that were read.
-    fn settings(&self) -> Result<Settings, SpecError>;
+    fn settings(&self) -> Settings;
 
     /// Changes it to what the file at `path` says.
     ///

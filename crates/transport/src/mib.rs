@@ -1,8 +1,8 @@
-//! A CFDP entity's management information base: [`Mib`] has its settings.
+//! Transmission classes that the management information base of a CFDP entity sets.
 
 use wire::cfdp::TransmissionMode;
 
-use crate::settings::Mib;
+use crate::settings::Values;
 
 /// A transmission class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl From<Class> for TransmissionMode {
 impl Class {
     /// The class towards an entity, as far as a MIB sets it.
     #[must_use]
-    pub fn of(mib: &Mib, remote: Option<u64>) -> Option<Self> {
+    pub fn of(mib: &Values, remote: Option<u64>) -> Option<Self> {
         let remote = remote.map(|remote| remote.to_string());
         let own = remote.and_then(|remote| mib.get(&["remotes", &remote, "class"]));
         match own.or_else(|| mib.get(&["default", "class"]))?.as_integer()? {

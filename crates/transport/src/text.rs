@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// Why a file a user wrote cannot be used.
 #[derive(Debug, Error)]
@@ -63,26 +64,22 @@ pub fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, SpecErr
     toml::from_str(text).map_err(|error| malformed(&error, origin))
 }
 
-/// Reads the table that `keys` lead to in `text`, which came from `origin`.
+/// Reads the table that `keys` lead to in `text`, which came from `origin`, by `read`.
 ///
 /// # Errors
 ///
 /// As [`parse`].
-pub fn parse_at<T: DeserializeOwned>(
+pub fn parse_at<T>(
     text: &str,
     origin: &str,
     keys: &[&str],
+    read: impl FnOnce(ValueDeserializer<'_>) -> Result<T, toml::de::Error>,
 ) -> Result<T, SpecError> {
-    use toml::de::{DeTable, DeValue, ValueDeserializer};
-
-    if keys.is_empty() {
-        return parse(text, origin);
-    }
-    let told = |mut error: toml::de::Error| {
+    let located = |mut error: toml::de::Error| {
         error.set_input(Some(text));
         malformed(&error, origin)
     };
-    let document = DeTable::parse(text).map_err(told)?;
+    let document = DeTable::parse(text).map_err(located)?;
     let span = document.span();
     let mut value = toml::Spanned::new(span, DeValue::Table(document.into_inner()));
     for key in keys {
@@ -92,7 +89,7 @@ pub fn parse_at<T: DeserializeOwned>(
         };
         value = found.ok_or_else(|| SpecError::invalid(format!("{origin}: no table {key}")))?;
     }
-    T::deserialize(ValueDeserializer::from(value)).map_err(told)
+    read(ValueDeserializer::from(value)).map_err(located)
 }
 
 /// Reads the file at `path`.

@@ -178,7 +178,7 @@ impl Scenario {
                 Some(mib) => mib.limit_tcp_buffers(buffers),
                 None => {
                     let tcp = TcpSettings::default().with(&["buffers"], buffers.name());
-                    node.mib = Settings::of_tcp(protocol.kind.adapter(), &tcp);
+                    node.mib = Settings::of_tcp(protocol.kind.adapter(), tcp);
                 }
             }
         }
@@ -201,7 +201,7 @@ impl Scenario {
             }
             let below = |error: SpecError| error.below(&format!("nodes.{name}.mib"));
             config.check_simulated().map_err(below)?;
-            let mut all = config.settings().map_err(|error| of_node(name, &error))?;
+            let mut all = config.settings();
             if let Some(given) = &node.mib {
                 all.add_keys_of(given);
             }

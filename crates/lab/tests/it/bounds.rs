@@ -16,8 +16,6 @@ use lab::metrics::TransferMetrics;
 use lab::preset::Preset;
 use lab::run::{self, Recorders};
 use transport::quantity::{Probability, Rate, Size, Span, Window};
-use transport::settings::Mib;
-use transport::settings::Settings;
 
 fn millis(millis: u64) -> Span {
     Span(std::time::Duration::from_millis(millis))
@@ -165,10 +163,9 @@ fn no_small_file_beats_the_bound() {
         let mut scenario =
             plan(vec![link], &content, seed).scenario(&"cfdp".parse().unwrap(), seed);
         for node in scenario.as_mut().unwrap().nodes.values_mut() {
-            let mut mib: Mib = node.mib.as_ref().unwrap().typed().unwrap();
             let segment = Size(40 + rng.below(400));
+            let mib = node.mib.as_mut().unwrap();
             mib.set(&["default", "segment_max"], segment.to_string());
-            node.mib = Settings::of(&mib).ok();
         }
         let scenario = scenario.unwrap();
         let run =

@@ -112,7 +112,9 @@ pub trait Visitor {
     /// # Errors
     ///
     /// To stop.
-    fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited;
+    fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited {
+        self.table(field, table.on())
+    }
 
     /// Visits a table that has no effect here; `why` follows its key in the message to users that
     /// set it.
@@ -120,7 +122,9 @@ pub trait Visitor {
     /// # Errors
     ///
     /// To stop.
-    fn absent(&mut self, field: &Field, table: &mut dyn Settings, why: &str) -> Visited;
+    fn absent(&mut self, field: &Field, table: &mut dyn Settings, _why: &str) -> Visited {
+        self.table(field, table)
+    }
 
     /// Visits settings of peers: `default` for all, and `remotes` for some.
     ///

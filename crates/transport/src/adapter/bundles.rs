@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::path::Path;
 use std::time::Duration;
 
 use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf};
@@ -14,9 +13,9 @@ use proto::cfdp;
 use proto::ut::{self, OverBundles};
 use wire::bp7::Eid;
 
+use super::Adapter;
 use super::cfdp::tell_of_ends;
 use super::cfdp_over_ltp::event;
-use super::{Adapter, settings_are};
 use crate::bundles::{self, BundleMetrics, BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
 use crate::carried::{carried_under_way, put_request};
 use crate::contract::{Configuration, RequestError, SendRequest, Transport};
@@ -24,7 +23,7 @@ use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::over_tcp;
 use crate::protocol::Protocol;
-use crate::settings::{BundlesSettings, Settings, add_keys, place_keys};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Adapter of a bundle node's protocol.
@@ -43,17 +42,8 @@ impl Adapter for Bundles {
         Ok(Box::new(bundles::config(protocol)?))
     }
 
-    settings_are!(BundlesSettings);
-
-    fn place(&self, settings: &mut toml::Table, folder: &Path) {
-        if let Some(toml::Value::String(path)) = settings.get_mut("contact_plan") {
-            *path = folder.join(&*path).to_string_lossy().into_owned();
-        }
-        place_keys(settings, folder);
-    }
-
-    fn add_keys(&self, all: &mut toml::Table, given: &toml::Table) {
-        add_keys(all, given);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(BundlesConfig::default())
     }
 
     fn has_tcp(&self) -> bool {
@@ -61,7 +51,7 @@ impl Adapter for Bundles {
     }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
-        super::cfdp::class(&settings.below("cfdp")?, remote)
+        Class::of(&settings.below("cfdp")?, remote)
     }
 
     fn add_route(
@@ -72,8 +62,7 @@ impl Adapter for Bundles {
     ) -> Result<Option<u64>, SpecError> {
         let too_large = |_| SpecError::invalid(format!("{next} is too large for a number"));
         let next = i64::try_from(next).map_err(too_large)?;
-        let Some(routes) = settings.below_mut("routes") else { return Ok(None) };
-        let known = routes.insert(to.to_string(), toml::Value::Integer(next));
+        let known = settings.set(&["routes", &to.to_string()], next);
         Ok(known.and_then(|known| u64::try_from(known.as_integer()?).ok()))
     }
 }
@@ -116,11 +105,11 @@ impl Configuration for BundlesConfig {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<BundlesSettings>()?.apply(self)
+        settings.apply(self)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&BundlesSettings::of(self))
+    fn settings(&self) -> Settings {
+        Settings::of(self)
     }
 
     fn number(&self) -> Option<u64> {

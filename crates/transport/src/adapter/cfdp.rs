@@ -8,7 +8,7 @@ use proto::cfdp::{
 };
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
-use super::{Adapter, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile};
 use crate::carried::{put_request, transactions};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
@@ -17,7 +17,7 @@ use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
 use crate::overlay::Overlay;
 use crate::protocol::{Kind, Protocol};
-use crate::settings::{Mib, Settings};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Configuration of an entity.
@@ -75,10 +75,12 @@ impl Adapter for Cfdp {
         Ok(Box::new(EntityConfiguration { config, has_profile: protocol.profile.is_some() }))
     }
 
-    settings_are!(Mib);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(cfdp::Config::default())
+    }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
-        class(settings, remote)
+        Class::of(settings, remote)
     }
 
     fn add_route(
@@ -87,11 +89,9 @@ impl Adapter for Cfdp {
         to: u64,
         next: u64,
     ) -> Result<Option<u64>, SpecError> {
-        let mut mib: Mib = settings.typed()?;
         let too_large = |_| SpecError::invalid(format!("{next} is too large for a number"));
         let next = i64::try_from(next).map_err(too_large)?;
-        let known = mib.set(&["user_operations", "routes", &to.to_string()], next);
-        settings.replaced(Settings::of(&mib)?);
+        let known = settings.set(&["user_operations", "routes", &to.to_string()], next);
         Ok(known.and_then(|known| u64::try_from(known.as_integer()?).ok()))
     }
 
@@ -101,16 +101,14 @@ impl Adapter for Cfdp {
         from: u64,
         overlay: Overlay,
     ) -> Result<(), SpecError> {
-        let mut mib: Mib = settings.typed()?;
         let key = match overlay {
             Overlay::Sfo => "store_and_forward",
             Overlay::Extended => "relay",
         };
         let path = ["remotes", &from.to_string(), "permissions", key];
-        if mib.get(&path).is_none() {
-            mib.set(&path, true);
+        if settings.get(&path).is_none() {
+            settings.set(&path, true);
         }
-        settings.replaced(Settings::of(&mib)?);
         Ok(())
     }
 }
@@ -125,11 +123,11 @@ impl Configuration for EntityConfiguration {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<Mib>()?.apply(&mut self.config)
+        settings.apply(&mut self.config)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&Mib::of(&self.config))
+    fn settings(&self) -> Settings {
+        Settings::of(&self.config)
     }
 
     fn number(&self) -> Option<u64> {
@@ -269,11 +267,6 @@ impl CfdpUser for EntityTransport {
     fn operate(&mut self, _now: Time, operation: &mut dyn FnMut(&mut Entity)) {
         operation(&mut self.entity);
     }
-}
-
-/// Transmission class towards an entity, as far as its MIB says it.
-pub(super) fn class(mib: &Settings, remote: Option<u64>) -> Option<Class> {
-    Class::of(&mib.typed().ok()?, remote)
 }
 
 /// Transfer of a transaction that was requested.

@@ -1,6 +1,5 @@
 //! CFDP over LTP: an entity whose PDUs are blocks of LTP.
 
-use std::path::Path;
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
@@ -10,7 +9,7 @@ use proto::ut::{self, Below, LayeredEntity, LtpLayer, OverLtp, ServiceLayer};
 use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, sent, tell_of_ends, transaction};
-use super::{Adapter, Spool, engine_in, settings_are};
+use super::{Adapter, Spool, engine_in};
 use crate::carried::{CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
@@ -18,7 +17,7 @@ use crate::contract::{
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
 use crate::protocol::{Kind, Protocol};
-use crate::settings::{CfdpLtpSettings, Settings, add_keys, place_keys};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Adapter of the protocol.
@@ -45,18 +44,12 @@ impl Adapter for CfdpOverLtp {
         Ok(Box::new(cfdp_ltp_config(protocol)?))
     }
 
-    settings_are!(CfdpLtpSettings);
-
-    fn place(&self, settings: &mut toml::Table, folder: &Path) {
-        place_keys(settings, folder);
-    }
-
-    fn add_keys(&self, all: &mut toml::Table, given: &toml::Table) {
-        add_keys(all, given);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(CfdpLtpConfig::default())
     }
 
     fn class(&self, settings: &Settings, remote: Option<u64>) -> Option<Class> {
-        super::cfdp::class(&settings.below("cfdp")?, remote)
+        Class::of(&settings.below("cfdp")?, remote)
     }
 }
 
@@ -72,11 +65,11 @@ impl Configuration for CfdpLtpConfig {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<CfdpLtpSettings>()?.apply(self)
+        settings.apply(self)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&CfdpLtpSettings::of(self))
+    fn settings(&self) -> Settings {
+        Settings::of(self)
     }
 
     fn number(&self) -> Option<u64> {

@@ -1,18 +1,17 @@
 //! LTP, and LTP-T, whose blocks pass over other engines.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::{ltp, ltpt};
 
-use super::{Adapter, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile};
 use crate::bundles::EPOCH;
 use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::Protocol;
-use crate::settings::{LtpSettings, Settings, add_keys, place_keys};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Ports from which an LTP engine may send besides the one that it listens on.
@@ -59,14 +58,8 @@ impl Adapter for Ltp {
         Ok(Box::new(ltp_config(protocol)?))
     }
 
-    settings_are!(LtpSettings);
-
-    fn place(&self, settings: &mut toml::Table, folder: &Path) {
-        place_keys(settings, folder);
-    }
-
-    fn add_keys(&self, all: &mut toml::Table, given: &toml::Table) {
-        add_keys(all, given);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(ltp::Config::default())
     }
 }
 
@@ -80,11 +73,11 @@ impl Configuration for ltp::Config {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<LtpSettings>()?.apply(self)
+        settings.apply(self)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&LtpSettings::of(self))
+    fn settings(&self) -> Settings {
+        Settings::of(self)
     }
 
     fn number(&self) -> Option<u64> {

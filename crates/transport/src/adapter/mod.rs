@@ -8,8 +8,6 @@ pub mod norm;
 pub mod over_tcp;
 pub mod saratoga;
 
-use std::path::Path;
-
 use crate::contract::Configuration;
 use crate::mib::Class;
 use crate::overlay::Overlay;
@@ -60,25 +58,8 @@ pub trait Adapter: Sync {
         entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError>;
 
-    /// Reads the table of settings that `keys` lead to in `text`, which came from `origin`.
-    ///
-    /// # Errors
-    ///
-    /// Names the line, the key and, for a key that does not exist, the nearest that does.
-    fn parse(&self, text: &str, origin: &str, keys: &[&str]) -> Result<(), SpecError>;
-
-    /// Checks that settings are those of the protocol.
-    ///
-    /// # Errors
-    ///
-    /// A key does not exist, or a value is wrong.
-    fn check(&self, settings: &Settings) -> Result<(), SpecError>;
-
-    /// Makes paths of files in a table of settings relative to `folder`.
-    fn place(&self, _settings: &mut toml::Table, _folder: &Path) {}
-
-    /// Adds the authentication keys of `given` to settings.
-    fn add_keys(&self, _all: &mut toml::Table, _given: &toml::Table) {}
+    /// Settings of the protocol, whose keys and kinds users' tables have.
+    fn schema(&self) -> Box<dyn proto::settings::Settings>;
 
     /// Whether TCP carries it, so that its settings have a table of TCP's.
     fn has_tcp(&self) -> bool {
@@ -193,20 +174,7 @@ macro_rules! engine_in {
     };
 }
 
-/// Methods of [`Adapter`] about settings, which a structure holds.
-macro_rules! settings_are {
-    ($settings:ty) => {
-        fn parse(&self, text: &str, origin: &str, keys: &[&str]) -> Result<(), SpecError> {
-            $crate::text::parse_at::<$settings>(text, origin, keys).map(drop)
-        }
-
-        fn check(&self, settings: &Settings) -> Result<(), SpecError> {
-            settings.typed::<$settings>().map(drop)
-        }
-    };
-}
-
-use {engine_in, settings_are};
+use engine_in;
 
 #[cfg(test)]
 mod tests {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::norm::{self, Piece};
 
-use super::{Adapter, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile};
 use crate::contract::{
     Configuration, Process, Progress, RequestError, SendRequest, Streams, Transport,
 };
 use crate::event::{Ended, Event, StreamEvent, TransferId};
 use crate::protocol::Protocol;
-use crate::settings::{NormSettings, Settings};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Configuration of a NORM node.
@@ -74,7 +74,9 @@ impl Adapter for Norm {
         Ok(Box::new(NormConfig { config, ..NormConfig::default() }))
     }
 
-    settings_are!(NormSettings);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(norm::Config::default())
+    }
 }
 
 impl Configuration for NormConfig {
@@ -88,11 +90,11 @@ impl Configuration for NormConfig {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<NormSettings>()?.apply(&mut self.config)
+        settings.apply(&mut self.config)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&NormSettings::of(&self.config))
+    fn settings(&self) -> Settings {
+        Settings::of(&self.config)
     }
 
     fn set_entity(&mut self, entity: u64) {
@@ -108,8 +110,7 @@ impl Configuration for NormConfig {
     }
 
     fn set_receivers(&mut self, count: u32, settings: Option<&Settings>) {
-        let given = settings.and_then(|settings| settings.below("sender"));
-        let is_given = |key: &str| given.as_ref().is_some_and(|given| given.has(key));
+        let is_given = |key| settings.is_some_and(|given| given.get(&["sender", key]).is_some());
         let sender = &mut self.config.sender;
         if !is_given("receivers") {
             sender.receivers = count;

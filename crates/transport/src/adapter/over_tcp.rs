@@ -8,13 +8,13 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use proto::{ftp, programs, stack, tcp};
 use wire::ftp::ReadControl;
 
-use super::{Adapter, engine_in, settings_are};
+use super::{Adapter, engine_in};
 use crate::contract::{Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::over_tcp::{self, BufferLimits, OverTcpConfig};
 use crate::protocol::{Carried, Protocol};
 use crate::records;
-use crate::settings::{OverTcpSettings, Settings};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Adapter of the protocol.
@@ -33,7 +33,9 @@ impl Adapter for OverTcp {
         Ok(Box::new(over_tcp::config(protocol)?))
     }
 
-    settings_are!(OverTcpSettings);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(OverTcpConfig::default())
+    }
 
     fn has_tcp(&self) -> bool {
         true
@@ -58,11 +60,11 @@ impl Configuration for OverTcpConfig {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<OverTcpSettings>()?.apply(self)
+        settings.apply(self)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&OverTcpSettings::of(self))
+    fn settings(&self) -> Settings {
+        Settings::of(self)
     }
 
     fn set_path(&mut self, entity: u64, path: PathId) {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use engine::{Engine as _, PathId, Rng, Time};
 use proto::saratoga;
 
-use super::{Adapter, Spool, engine_in, no_profile, settings_are};
+use super::{Adapter, Spool, engine_in, no_profile};
 use crate::contract::{
     Configuration, Process, Progress, RequestError, Role, SendRequest, Transport,
 };
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::{Kind, Protocol};
-use crate::settings::{SaratogaSettings, Settings};
+use crate::settings::Settings;
 use crate::text::SpecError;
 
 /// Settings for other peers, by name.
@@ -88,7 +88,9 @@ impl Adapter for Saratoga {
         Ok(Box::new(SaratogaConfig { config, ..SaratogaConfig::default() }))
     }
 
-    settings_are!(SaratogaSettings);
+    fn schema(&self) -> Box<dyn proto::settings::Settings> {
+        Box::new(SaratogaConfig::default())
+    }
 }
 
 impl Configuration for SaratogaConfig {
@@ -102,11 +104,11 @@ impl Configuration for SaratogaConfig {
     }
 
     fn apply(&mut self, settings: &Settings) -> Result<(), SpecError> {
-        settings.typed::<SaratogaSettings>()?.apply(self)
+        settings.apply(self)
     }
 
-    fn settings(&self) -> Result<Settings, SpecError> {
-        Settings::of(&SaratogaSettings::of(self))
+    fn settings(&self) -> Settings {
+        Settings::of(self)
     }
 
     fn check(&self, protocol: &Protocol) -> Result<(), SpecError> {

@@ -11,21 +11,22 @@ pub mod tcp;
 #[cfg(test)]
 mod tests;
 mod value;
-mod walk;
+mod values;
 mod write;
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use proto::settings::form::{Leaf, Word, Words};
 use proto::settings::{self, Bound, Value, Visited, Visitor, Wrong};
 use proto::{cfdp, ltp, norm, saratoga};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::changes::Changes;
 pub use self::keys::{Authentication, Key, KeyId, Secret, Suite};
 use self::tcp::{TcpBuffers, TcpSettings};
+pub use self::values::Values;
 use crate::adapter::Adapter;
 use crate::adapter::saratoga::SaratogaConfig;
 use crate::bundles::{BundlesConfig, CfdpUser};
@@ -84,35 +85,16 @@ impl settings::Settings for SaratogaConfig {
 /// Settings of a transport as TOML; the adapter of its protocol knows the keys.
 #[derive(Clone, Default)]
 pub struct Settings {
-    table: toml::Table,
+    values: Values,
     /// Protocol that they were read for; `None` while that is not known.
     adapter: Option<&'static dyn Adapter>,
 }
 
-/// Settings are the same if they say the same, whoever reads them.
-impl PartialEq for Settings {
-    fn eq(&self, other: &Self) -> bool {
-        self.table == other.table
-    }
-}
-
-/// Without values, which may be secret.
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.table.keys()).finish()
-    }
-}
-
 impl Settings {
-    /// Settings that a structure holds.
-    ///
-    /// # Errors
-    ///
-    /// A number is too large for TOML.
-    pub fn of(settings: &impl Serialize) -> Result<Self, SpecError> {
-        let table = toml::Table::try_from(settings);
-        let table = table.map_err(|error| SpecError::invalid(error.to_string()))?;
-        Ok(Self { table, adapter: None })
+    /// All settings of a configuration, but keys of authentication.
+    #[must_use]
+    pub fn of<C: settings::Settings + Clone>(config: &C) -> Self {
+        Self { values: Values(write::write(&mut config.clone())), adapter: None }
     }
 
     /// Reads the table that `keys` lead to in `text`, which came from `origin`, for a protocol.
@@ -126,8 +108,10 @@ impl Settings {
         keys: &[&str],
         adapter: &'static dyn Adapter,
     ) -> Result<Self, SpecError> {
-        adapter.parse(text, origin, keys)?;
-        Ok(Self { table: text::parse_at(text, origin, keys)?, adapter: Some(adapter) })
+        let mut schema = adapter.schema();
+        let table = text::parse_at(text, origin, keys, |value| read::read(value, &mut *schema))?;
+        let values = Values(table);
+        Ok(Self { values, adapter: Some(adapter) })
     }
 
     /// These settings as those of a protocol.
@@ -139,42 +123,19 @@ impl Settings {
         if let Some(other) = self.adapter.filter(|other| other.title() != adapter.title()) {
             return Err(SpecError::invalid(format!("these settings are for {}", other.title())));
         }
-        adapter.check(&self)?;
+        let given = toml::Value::Table(self.values.0.clone());
+        let read: Result<_, toml::de::Error> = read::read(given, &mut *adapter.schema());
+        read.map_err(|error| SpecError::invalid(text::message(&error)))?;
         Ok(Self { adapter: Some(adapter), ..self })
     }
 
-    /// The settings as a structure.
+    /// Changes a configuration of the protocol that they were read for.
     ///
     /// # Errors
     ///
-    /// A key does not exist, or a value is wrong.
-    pub fn typed<T: DeserializeOwned>(&self) -> Result<T, SpecError> {
-        let read = self.table.clone().try_into();
-        read.map_err(|error| SpecError::invalid(text::message(&error)))
-    }
-
-    /// Whether there is a value of this key.
-    #[must_use]
-    pub fn has(&self, key: &str) -> bool {
-        self.table.contains_key(key)
-    }
-
-    /// The table below a key, if there is one.
-    #[must_use]
-    pub fn below(&self, key: &str) -> Option<Self> {
-        let table = self.table.get(key)?.as_table()?.clone();
-        Some(Self { table, adapter: None })
-    }
-
-    /// The table below a key, to change it.
-    pub(crate) fn below_mut(&mut self, key: &str) -> Option<&mut toml::Table> {
-        let table = || toml::Value::Table(toml::Table::new());
-        self.table.entry(key).or_insert_with(table).as_table_mut()
-    }
-
-    /// The same settings with another table.
-    pub(crate) fn replaced(&mut self, by: Self) {
-        self.table = by.table;
+    /// A value is out of its range, or a file that it names cannot be read.
+    pub fn apply(&self, config: &mut dyn settings::Settings) -> Result<(), SpecError> {
+        apply::apply(&self.values.0, config, "").map_err(SpecError::invalid)
     }
 
     /// The settings as TOML, without secrets.
@@ -189,120 +150,88 @@ impl Settings {
     /// Settings of TCP's connections, if there are any.
     #[must_use]
     pub fn tcp(&self) -> Option<TcpSettings> {
-        self.below(TCP)?.typed().ok()
+        self.below(TCP).map(TcpSettings::from)
     }
 
     /// Settings of a protocol with these settings of TCP's connections; `None` for a protocol
     /// without TCP.
     #[must_use]
-    pub fn of_tcp(adapter: &'static dyn Adapter, tcp: &TcpSettings) -> Option<Self> {
-        let tcp = Self::of(tcp).ok().filter(|_| adapter.has_tcp())?;
-        let table = [(TCP.to_owned(), toml::Value::Table(tcp.table))].into_iter().collect();
-        Some(Self { table, adapter: Some(adapter) })
+    pub fn of_tcp(adapter: &'static dyn Adapter, tcp: TcpSettings) -> Option<Self> {
+        let mut settings = adapter.has_tcp().then(Self::default)?;
+        settings.set(&[TCP], tcp.into_table());
+        Some(Self { adapter: Some(adapter), ..settings })
     }
 
     /// Limits the growth of TCP's buffers, in place of what the settings said; nothing changes for
     /// protocols without TCP.
     pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
-        if !self.adapter.is_some_and(Adapter::has_tcp) {
-            return;
-        }
-        let mut tcp = self.tcp().unwrap_or_default();
-        tcp.limit_buffers(buffers);
-        if let (Ok(tcp), Some(table)) = (Self::of(&tcp), self.below_mut(TCP)) {
-            *table = tcp.table;
+        if self.adapter.is_some_and(Adapter::has_tcp) {
+            self.values.limit_buffers(&[TCP], buffers);
         }
     }
 
     /// Finds the files they name relative to `folder`, where the file that names them is.
     pub fn place(&mut self, folder: &Path) {
         if let Some(adapter) = self.adapter {
-            adapter.place(&mut self.table, folder);
+            self.values.place(&mut *adapter.schema(), folder);
         }
     }
 
-    /// All settings, with the keys that `given` has, and where it has them.
+    /// All settings, with the keys of authentication that `given` has, and where it has them.
     pub fn add_keys_of(&mut self, given: &Self) {
-        if let Some(adapter) = given.adapter {
-            adapter.add_keys(&mut self.table, &given.table);
-            self.adapter = Some(adapter);
-        }
+        values::add_keys(&mut self.values.0, &given.values.0);
+        self.adapter = given.adapter;
     }
 }
 
-/// Key of the settings of TCP's connections.
-const TCP: &str = "tcp";
-
-/// Key of a table with keys of authentication, and the one that is never written.
-const AUTHENTICATION: &str = "authentication";
-const SECRET: &str = "secret";
-
-/// Adds tables of authentication keys to settings, where `given` has them.
-pub(crate) fn add_keys(all: &mut toml::Table, given: &toml::Table) {
-    for (key, value) in given {
-        if key == AUTHENTICATION {
-            all.insert(key.clone(), value.clone());
-        } else if let toml::Value::Table(given) = value
-            && let Some(all) = all.get_mut(key).and_then(toml::Value::as_table_mut)
-        {
-            add_keys(all, given);
-        }
+impl<C> From<Changes<C>> for Settings {
+    fn from(changes: Changes<C>) -> Self {
+        Self { values: Values(changes.into_table()), adapter: None }
     }
 }
 
-/// Makes the paths of key files in a table of settings relative to `folder`.
-pub(crate) fn place_keys(settings: &mut toml::Table, folder: &Path) {
-    for (key, value) in settings.iter_mut() {
-        match value.as_table_mut() {
-            Some(table) if key == AUTHENTICATION => place_files(table, folder),
-            Some(table) => place_keys(table, folder),
-            None => {}
-        }
+impl Deref for Settings {
+    type Target = Values;
+
+    fn deref(&self) -> &Values {
+        &self.values
     }
 }
 
-fn place_files(keys: &mut toml::Table, folder: &Path) {
-    for (key, value) in keys.iter_mut() {
-        if let toml::Value::String(file) = value
-            && key == "file"
-        {
-            let path = folder.join(&*file);
-            let path = std::path::absolute(&path).unwrap_or(path);
-            *file = path.to_string_lossy().into_owned();
-        } else if let toml::Value::Table(table) = value {
-            place_files(table, folder);
-        } else if let toml::Value::Array(keys) = value {
-            let tables = keys.iter_mut().filter_map(toml::Value::as_table_mut);
-            tables.for_each(|table| place_files(table, folder));
-        }
+impl DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut Values {
+        &mut self.values
     }
 }
 
-fn without_secrets(table: &mut toml::Table) {
-    table.remove(SECRET);
-    for (_, value) in table.iter_mut() {
-        if let toml::Value::Table(table) = value {
-            without_secrets(table);
-        } else if let toml::Value::Array(values) = value {
-            values.iter_mut().filter_map(toml::Value::as_table_mut).for_each(without_secrets);
-        }
+/// Settings are the same if they say the same, whoever reads them.
+impl PartialEq for Settings {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
     }
 }
 
-/// Without secrets.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.values.fmt(f)
+    }
+}
+
 impl Serialize for Settings {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut table = self.table.clone();
-        without_secrets(&mut table);
-        table.serialize(serializer)
+        self.values.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Settings {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        toml::Table::deserialize(deserializer).map(|table| Self { table, adapter: None })
+        let table = toml::Table::deserialize(deserializer)?;
+        Ok(Self { values: Values(table), adapter: None })
     }
 }
+
+/// Key of the settings of TCP's connections.
+const TCP: &str = "tcp";
 
 /// Checks a value outside of tables of settings against a bound; messages begin with `key`.
 ///

@@ -94,14 +94,6 @@ impl Visitor for Names {
         self.push(field)
     }
 
-    fn optional(&mut self, field: &Field, _: &mut dyn Optional) -> Visited {
-        self.push(field)
-    }
-
-    fn absent(&mut self, field: &Field, _: &mut dyn Settings, _: &str) -> Visited {
-        self.push(field)
-    }
-
     fn peers(&mut self, _: &mut dyn Peers) -> Visited {
         self.0.extend([DEFAULT, REMOTES]);
         Ok(())

@@ -10,28 +10,17 @@ use crate::quantity::Size;
 /// Changes of TCP's connections.
 pub type TcpSettings = Changes<tcp::Options>;
 
-/// Settings of the sizes of buffers.
-const SIZES: &[&str] =
-    &["send_buffer", "receive_buffer", "send_buffer_initial", "receive_buffer_initial"];
-
 impl PepSettings {
     /// Limits the growth of the buffers of both sides, in place of sizes given before.
     pub fn limit_tcp_buffers(&mut self, buffers: TcpBuffers) {
         for side in ["wan", "lan"] {
             self.remove(&[side, "buffer"]);
-            self.set(&[side, "tcp", "buffers"], buffers.name());
-            SIZES.iter().for_each(|size| self.remove(&[side, "tcp", size]));
+            self.limit_buffers(&[side, super::TCP], buffers);
         }
     }
 }
 
 impl TcpSettings {
-    /// Limits the growth of the buffers, in place of sizes given before.
-    pub fn limit_buffers(&mut self, buffers: TcpBuffers) {
-        self.set(&["buffers"], buffers.name());
-        SIZES.iter().for_each(|size| self.remove(&[size]));
-    }
-
     /// Most bytes of the send buffer and of the receive buffer, if either is given.
     #[must_use]
     pub fn most_buffers(&self) -> Option<(u64, u64)> {

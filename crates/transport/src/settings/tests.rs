@@ -448,7 +448,7 @@ fn keys_are_read_and_never_written() {
     };
     assert_eq!(config.default_remote.authentication, Some(expected));
     assert_eq!(config.remote(3).authentication, None);
-    let mut all = config.settings().unwrap();
+    let mut all = config.settings();
     all.add_keys_of(&settings);
     for shown in [written(&all), written(&settings)] {
         assert!(!shown.contains(SECRET), "{shown}");
