@@ -22,7 +22,7 @@ FIELD = re.compile(
     r"(?: as ([\w<>]+)(?: \[(.+?)\])?)? =\s+(.+?),\n(?=///|\Z)",
     re.DOTALL,
 )
-VISITED = re.compile(r"((?:\s*/// ?[^\n]*\n)+)\s*\"(\w+)\": [\w.]+ as ([\w<>]+)(?: \[(.+?)\])?,")
+VISITED = re.compile(r"((?:\s*/// ?[^\n]*\n)+)\s*\"(\w+)\": [\w.()*]+ as ([\w<>]+)(?: \[(.+?)\])?,")
 SIZES = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
 TIMES = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms")]
 FORMS = {
@@ -40,12 +40,15 @@ FORMS = {
     "FormatForm": '`"described"` or `{ raw = "NAME" }`',
     "NakModeForm": '`"immediate"`, `"deferred"`, `"prompted"` or a time',
     "Most": "size",
+    "Growth": '`"linux"` or `"unlimited"`',
     "Segments": 'number, at least 1, or `"off"`',
     "ByForm": '`"short"`, `"bits"` or `"off"`',
     "ByRate": 'rate, `"interface"` or `"off"`',
 }
 # Structs of which the settings stand in the table around them.
-INLINE = {"Buffers": "buffers.rs"}
+INLINE = {"Buffers": "buffers.rs", "Limits": ""}
+# Parts of structs that may be off, of which the settings stand in the table around them.
+PARTS = {"Scps": (("tcp/scps/snack.rs", "Snack"), ("tcp/scps/rate.rs", "RateControl"))}
 BOUNDED = {"Interval": ", at least 1 ms", "Seconds": ", whole seconds"}
 
 
@@ -71,7 +74,7 @@ def declared(path: str, struct: str) -> list[Setting]:
     settings = []
     for comment, name, key, kind, form, bound, default in FIELD.findall(body):
         if form == "Inline":
-            settings += declared(INLINE[kind], kind)
+            settings += declared(INLINE[kind] or path, kind)
         elif form == "BuffersForm":
             settings += visited(source)
         elif form and form not in ("Table", "Off<Table>"):
@@ -79,6 +82,8 @@ def declared(path: str, struct: str) -> list[Setting]:
             settings.append(Setting(key or name, doc, kind, form, bound, default))
     if "more:" in (found[1] or ""):
         settings += visited(source)
+    for part in PARTS.get(struct, ()):
+        settings += declared(*part)
     return settings
 
 

@@ -51,7 +51,7 @@ class Node:
             f'id = "{OURS}"\nsocket = {json.dumps(str(self.sock))}\ndrain = "1 s"\n'
             f"store.directory = {json.dumps(str(folder / 'store'))}\n"
             f'[[layer]]\nkind = "{kind}"\nsegment = "256 KiB"\nkeepalive = "{keepalive} s"\n'
-            f'reconnect = ["50 ms", "1 s"]\n{listen}{further}'
+            f'reconnect = "50 ms"\nreconnect_max = "1 s"\n{listen}{further}'
             f'[[neighbour]]\nnode = "{THEIRS}"\n{address}'
         )
         command = [str(slowlight), "node", "--quiet", str(folder / "node.toml")]

@@ -140,6 +140,23 @@ impl Setting for Refused {
     }
 }
 
+/// Visits the settings of a part that stand in the table around it; `why` follows their keys in the
+/// message to users that set them without the part.
+///
+/// # Errors
+///
+/// When the visitor stops.
+pub fn visit_part<T: Settings + Default>(
+    part: &mut Option<T>,
+    why: &'static str,
+    visitor: &mut dyn Visitor,
+) -> Visited {
+    match part {
+        Some(part) => part.visit(visitor),
+        None => T::default().visit(&mut Refusal::new(visitor, why)),
+    }
+}
+
 /// Error of a value that is not of the kind; drivers give none.
 fn foreign<T>(value: &Value) -> Result<T, String> {
     Err(format!(" has no value like {value:?}"))

@@ -10,7 +10,7 @@ use engine::PathId;
 use super::cc::{Algorithm, Cubic, IdleRule};
 use super::scps::Scps;
 use crate::settings::form::{Leaf, Number, OFF, Size, Word};
-use crate::settings::{Base, Field, Kind, Setting, Value, Visited, Visitor, Wrong};
+use crate::settings::{Base, Kind, Value, Visited, Visitor, Wrong};
 use crate::{settings, visit, words};
 
 /// The settings of a stack.
@@ -398,22 +398,23 @@ impl BufferLimit {
     }
 }
 
-/// The limit as a setting.
-struct Growth<'a>(&'a mut Options);
+/// Form of the buffers by their growth limit.
+#[derive(Debug)]
+struct Growth;
 
-impl Setting for Growth<'_> {
-    fn kind(&self) -> Kind {
+impl Leaf<Options> for Growth {
+    fn kind() -> Kind {
         <Word as Leaf<BufferLimit>>::kind()
     }
 
-    fn get(&self) -> Option<Value> {
+    fn get(_: &Options) -> Option<Value> {
         None
     }
 
-    fn set(&mut self, value: Value) -> Result<(), String> {
+    fn set(options: &mut Options, value: Value) -> Result<(), String> {
         let mut limit = BufferLimit::default();
         Word::set(&mut limit, value)?;
-        limit.apply(self.0);
+        limit.apply(options);
         Ok(())
     }
 }
@@ -473,10 +474,9 @@ const BUFFER_MIN: u64 = 1000;
 
 impl Options {
     fn visit_buffers(&mut self, visitor: &mut dyn Visitor) -> Visited {
-        let doc =
-            &[" Growth limit of both buffers: `unlimited` or `linux`. Sizes take precedence."];
-        visitor.value(&Field { key: "buffers", doc, bound: None }, &mut Growth(self))?;
         visit! { visitor;
+            /// Growth limit of both buffers: `unlimited` or `linux`. Sizes take precedence.
+            "buffers": (*self) as Growth,
             /// Bytes of the send buffer, or the most that it grows to. A size alone does not grow.
             "send_buffer": self.send_buffer as Most [Least(BUFFER_MIN)],
             /// Bytes of the send buffer at the beginning; `off` does not grow.

@@ -21,9 +21,12 @@ use engine::{PathId, PathInfo, Rng};
 use proto::bp::agent::{self, Entry, LinkRef, Pattern, Routing};
 use proto::bp::layer::LinkId;
 use proto::bp::routes::{self, Router};
+use proto::settings::form::{Number, Off};
+use proto::settings::{Bound, Value};
 use rt::node::{Carrier, LayerConfig, NodeConfig};
 use serde::{Deserialize, Serialize};
 use transport::quantity::{Rate, Size, Span};
+use transport::settings::{self, read_as, write_as};
 use transport::text::{self, SpecError};
 use wire::bp7::Eid;
 
@@ -68,6 +71,13 @@ pub struct NodeSpec {
     /// The service that sends back what comes: a number, or a name in the scheme `dtn`; nothing for none.
     #[serde(default = "echo")]
     pub echo: String,
+    /// Hops that a bundle from here may take, or `off`.
+    #[serde(
+        default = "hop_limit",
+        deserialize_with = "read_as::<Off<Number>, _, _>",
+        serialize_with = "write_as::<Off<Number>, _, _>"
+    )]
+    pub hop_limit: Option<u8>,
     /// How long sessions may take to end when the node is stopped.
     #[serde(default = "drain")]
     pub drain: Span,
@@ -94,9 +104,9 @@ pub struct NodeSpec {
     /// So many copies of each bundle from here, of which a node gives half to each neighbour that has none; in place of routes.
     #[serde(default)]
     pub spray: Option<u32>,
-    /// When which nodes can reach each other.
-    #[serde(default)]
-    pub plan: Option<Plan>,
+    /// Contact plan of the routes.
+    #[serde(default, alias = "plan")]
+    pub contact_plan: Option<Plan>,
     /// Custody of bundles of version 6.
     #[serde(default)]
     pub custody: Custody,
@@ -140,8 +150,9 @@ pub struct Limits {
     pub delivering: usize,
     /// How long a bundle may live, whatever it says.
     pub lifetime: Span,
-    /// How often bundles from here may be forwarded.
-    pub hops: u8,
+    /// The former name of [`NodeSpec::hop_limit`].
+    #[serde(skip_serializing)]
+    pub hops: Option<u8>,
 }
 
 impl Default for Limits {
@@ -157,7 +168,7 @@ impl Default for Limits {
             gone: limits.gone,
             delivering: limits.delivering,
             lifetime: Span(Duration::from_millis(limits.lifetime_ms)),
-            hops: 30,
+            hops: None,
         }
     }
 }
@@ -225,6 +236,10 @@ fn echo() -> String {
     "2047".to_owned()
 }
 
+fn hop_limit() -> Option<u8> {
+    agent::Config::default().hop_limit
+}
+
 const fn drain() -> Span {
     Span(Duration::from_secs(10))
 }
@@ -251,7 +266,7 @@ impl NodeSpec {
         let mut spec: Self = text::read(path)?;
         // Files lie where they are said as seen from the file that says so.
         if let Some(folder) = path.parent() {
-            if let Some(plan) = &mut spec.plan {
+            if let Some(plan) = &mut spec.contact_plan {
                 plan.file = folder.join(&plan.file);
             }
             spec.keys.values_mut().for_each(|key| key.file = folder.join(&key.file));
@@ -275,6 +290,9 @@ impl NodeSpec {
         let invalid = |message: String| Err(SpecError::invalid(message));
         self.node()?;
         self.echo_endpoint()?;
+        if let Some(hops) = self.hop_limit {
+            settings::check("hop_limit", Bound::Least(1), &Value::Number(hops.into()))?;
+        }
         match (&self.store.directory, self.store.memory) {
             (Some(_), None) | (None, Some(_)) => {}
             (Some(_), Some(_)) => {
@@ -309,7 +327,7 @@ impl NodeSpec {
             (false, None) => None,
         };
         if let Some(what) = copying
-            && (self.plan.is_some() || !self.routes.is_empty())
+            && (self.contact_plan.is_some() || !self.routes.is_empty())
         {
             return invalid(format!(
                 "`{what}` asks neither plan nor routes; leave out one or the other"
@@ -431,7 +449,7 @@ impl NodeSpec {
     pub fn agent(&self, now: SystemTime) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
         let node = self.node()?;
-        let routing = match (&self.plan, self.spray) {
+        let routing = match (&self.contact_plan, self.spray) {
             _ if self.epidemic => Routing::Epidemic,
             (_, Some(copies)) => Routing::Spray { copies },
             (None, None) => Routing::Static(entries),
@@ -454,7 +472,7 @@ impl NodeSpec {
             persistent: self.store.directory.is_some(),
             links,
             routing,
-            hop_limit: Some(self.limits.hops),
+            hop_limit: self.limits.hops.or(self.hop_limit),
             reports: agent::Reports {
                 reception: self.reports.reception,
                 forwarding: self.reports.forwarding,
@@ -505,7 +523,7 @@ impl NodeSpec {
         let agent = self.agent(now)?;
         let links = self.links()?;
         // What a plan opens and closes is not open from the beginning.
-        let by_plan = self.plan.is_some();
+        let by_plan = self.contact_plan.is_some();
         let memory = self.store.memory;
         let longest = self.limits.bundle.min(Size(agent.limits.octets));
         let mut layers = Vec::new();

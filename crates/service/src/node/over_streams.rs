@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use engine::PathId;
 use proto::bp::layer::LinkId;
-use proto::bp::tcpcl::{self, Peer, Protocol, Tcpcl};
+use proto::bp::tcpcl::{self, Peer, Protocol, Tcpcl, WholeSeconds};
 use rt::node::Carrier;
 use rt::streams::{Listening, StreamConfig, StreamOptions};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use transport::quantity::{Size, Span};
+use transport::settings::{check_interval, read_as, write_as};
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
@@ -29,9 +30,13 @@ pub struct OverStreams {
     /// Where it listens.
     #[serde(default)]
     pub listen: Vec<SocketAddr>,
-    /// Between signs of life; 0 for none.
-    #[serde(default = "keepalive")]
-    pub keepalive: Span,
+    /// Seconds between keepalives; 0 sends none.
+    #[serde(
+        default = "keepalive",
+        deserialize_with = "read_as::<WholeSeconds, _, _>",
+        serialize_with = "write_as::<WholeSeconds, _, _>"
+    )]
+    pub keepalive: u16,
     /// Data of a segment that is sent.
     #[serde(default = "segment")]
     pub segment: Size,
@@ -44,9 +49,12 @@ pub struct OverStreams {
     /// Sessions.
     #[serde(default = "sessions")]
     pub sessions: usize,
-    /// How long to wait until a connection is tried again, at first and at most.
-    #[serde(default = "reconnect")]
-    pub reconnect: [Span; 2],
+    /// Time after which a connection is tried again; twice as long after each further failure.
+    #[serde(default = "reconnect", deserialize_with = "first_wait")]
+    pub reconnect: Span,
+    /// The longest of these times.
+    #[serde(default = "reconnect_max")]
+    pub reconnect_max: Span,
     /// How streams are secured; not at all if it is not said. Only version 4 of TCPCL can that.
     pub tls: Option<Tls>,
 }
@@ -55,8 +63,8 @@ fn tcp() -> String {
     "tcp".to_owned()
 }
 
-const fn keepalive() -> Span {
-    Span(Duration::from_secs(30))
+const fn keepalive() -> u16 {
+    30
 }
 
 const fn segment() -> Size {
@@ -71,8 +79,22 @@ const fn sessions() -> usize {
     1024
 }
 
-const fn reconnect() -> [Span; 2] {
-    [Span(Duration::from_secs(1)), Span(Duration::from_secs(600))]
+const fn reconnect() -> Span {
+    Span(Duration::from_secs(1))
+}
+
+const fn reconnect_max() -> Span {
+    Span(Duration::from_secs(600))
+}
+
+/// Reads the first wait; former versions had the longest in the same key.
+fn first_wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
+    match toml::Value::deserialize(deserializer)? {
+        toml::Value::Array(_) => Err(de::Error::custom(
+            "reconnect is the first wait alone; write reconnect = \"1 s\" and reconnect_max = \"10 min\"",
+        )),
+        other => Span::deserialize(other).map_err(de::Error::custom),
+    }
 }
 
 impl NamesFiles for OverStreams {
@@ -121,25 +143,13 @@ impl OverStreams {
                  `node_id = false`, or leave out `anonymous`"
             ));
         }
-        let keepalive = self.keepalive.duration();
-        if keepalive.subsec_nanos() != 0 || keepalive.as_secs() > u64::from(u16::MAX) {
-            return invalid(format!(
-                "layer {name}: keepalive is whole seconds up to 65535; 0 is none"
-            ));
-        }
         if !(1..=1 << 30).contains(&self.segment.bytes()) {
             return invalid(format!("layer {name}: segment is not between 1 B and 1 GiB"));
         }
         if self.window == 0 {
             return invalid(format!("layer {name}: window is 0: no bundle could leave"));
         }
-        let [first, most] = self.reconnect.map(|span| span.duration());
-        if first.is_zero() || first > most {
-            return invalid(format!(
-                "layer {name}: reconnect is the first and the longest wait, as [\"1 s\", \"10 min\"]"
-            ));
-        }
-        Ok(())
+        check_interval(&format!("layer {name}: reconnect"), Some(self.reconnect))
     }
 
     fn build(
@@ -158,11 +168,11 @@ impl OverStreams {
             peers: links.iter().map(|(link, way)| (*link, peer(link, way))).collect(),
             tls: self.tls.as_ref().map_or(tcpcl::Tls::Never, Tls::when),
             proof: self.tls.as_ref().map_or(tcpcl::Proof::Authority, |tls| tls.proof(nodes)),
-            keepalive_s: u16::try_from(self.keepalive.duration().as_secs()).unwrap_or(u16::MAX),
+            keepalive_s: self.keepalive,
             segment: usize::try_from(self.segment.bytes()).unwrap_or(usize::MAX),
             transfer_mru: longest.bytes(),
-            reconnect: self.reconnect[0].duration(),
-            reconnect_max: self.reconnect[1].duration(),
+            reconnect: self.reconnect.duration(),
+            reconnect_max: self.reconnect_max.max(self.reconnect).duration(),
             limits: tcpcl::Limits {
                 sessions: self.sessions,
                 window: self.window,

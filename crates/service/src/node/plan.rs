@@ -1,17 +1,19 @@
 //! A contact plan as a node has it: its times count from when the node began.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use engine::Time;
 use proto::bp::contacts::{Contact, ContactPlan, Range};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use transport::contact_plan::{self, Format};
 use transport::text::{self, SpecError};
 
-/// Where a contact plan is.
+/// A contact plan: its file, or a table with that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Plan {
     /// The file, as seen from the folder of the configuration.
     pub file: PathBuf,
@@ -19,6 +21,36 @@ pub struct Plan {
     pub format: Option<String>,
     /// The moment from which its times count, as `2026-11-22T08:00:00Z`; when the node begins, if nothing is said.
     pub epoch: Option<String>,
+}
+
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Plan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(FileOrTable)
+    }
+}
+
+struct FileOrTable;
+
+impl<'de> de::Visitor<'de> for FileOrTable {
+    type Value = Plan;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a file, or a table with `file`")
+    }
+
+    fn visit_str<E: de::Error>(self, file: &str) -> Result<Plan, E> {
+        Ok(Plan { file: PathBuf::from(file), format: None, epoch: None })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Plan, A::Error> {
+        Plan::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 impl Plan {
@@ -29,12 +61,12 @@ impl Plan {
     pub fn read(&self, now: SystemTime) -> Result<ContactPlan, SpecError> {
         let origin = self.file.display().to_string();
         let format = match &self.format {
-            Some(name) => {
-                name.parse().map_err(|error| SpecError::invalid(format!("plan.format: {error}")))?
-            }
+            Some(name) => name
+                .parse()
+                .map_err(|error| SpecError::invalid(format!("contact_plan.format: {error}")))?,
             None => Format::of_name(&origin).ok_or_else(|| {
                 SpecError::invalid(format!(
-                    "plan.file: {origin} does not say its format; add format = \"ion\""
+                    "contact_plan.file: {origin} does not say its format; add format = \"ion\""
                 ))
             })?,
         };
@@ -42,7 +74,7 @@ impl Plan {
             None => now,
             Some(text) => humantime::parse_rfc3339_weak(text).map_err(|error| {
                 SpecError::invalid(format!(
-                    "plan.epoch: {error}; write the moment like \"2026-11-22T08:00:00Z\""
+                    "contact_plan.epoch: {error}; write the moment like \"2026-11-22T08:00:00Z\""
                 ))
             })?,
         };

@@ -109,8 +109,9 @@ fn mistakes_are_told() {
         ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "ipn:9.0 is no neighbour"),
         ("segment = \"1 MiB\"", "window = 0", "window is 0"),
         ("drain = \"3 s\"", "epidemic = true", "`epidemic` asks neither"),
-        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "whole seconds up to 65535"),
-        ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "whole seconds up to 65535"),
+        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "whole seconds from 1 to 65535"),
+        ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "whole seconds from 1 to 65535"),
+        ("keepalive = \"15 s\"", "reconnect = [\"1 s\", \"9 s\"]", "reconnect_max"),
     ] {
         let text = WHOLE.replacen(from, to, 1);
         assert_ne!(text, WHOLE, "{from}");
@@ -120,13 +121,33 @@ fn mistakes_are_told() {
 }
 
 #[test]
+fn settings_have_the_words_of_scenarios_besides_former_ones() {
+    let given = |more: &str| {
+        let text = WHOLE.replacen("limits.bundles", &format!("{more}\nlimits.bundles"), 1);
+        NodeSpec::parse(&text, "node.toml").unwrap()
+    };
+    let hops = |more: &str| given(more).config(now(), 1).unwrap().agent.hop_limit;
+    assert_eq!(hops(""), Some(30));
+    assert_eq!(hops("hop_limit = 7"), Some(7));
+    assert_eq!(hops("hop_limit = \"off\""), None);
+    assert_eq!(hops("limits.hops = 7"), Some(7));
+    let text = WHOLE.split("[[route]]").next().unwrap();
+    let plan = |plan: &str| NodeSpec::parse(&format!("{plan}\n{text}"), "node.toml").unwrap();
+    let file = plan("contact_plan = \"a.toml\"").contact_plan.unwrap();
+    assert_eq!(file, Plan { file: "a.toml".into(), format: None, epoch: None });
+    assert_eq!(plan("plan = { file = \"a.toml\" }").contact_plan, Some(file));
+}
+
+#[test]
 fn a_plan_counts_from_when_the_node_begins() {
     let folder = tempfile::tempdir().unwrap();
     // A contact of nodes 2 and 3 from 100 s to 200 s of the plan, and one that is over.
     let plan = "a contact +0 +50 2 3 1000\na contact +100 +200 2 3 1000\na range +0 +1000 2 3 7\n";
     std::fs::write(folder.path().join("plan.ionrc"), plan).unwrap();
     let text = WHOLE.split("[[route]]").next().unwrap();
-    let text = format!("{text}\n[plan]\nfile = \"plan.ionrc\"\nepoch = \"2000-01-01T00:15:30Z\"\n");
+    let text = format!(
+        "{text}\n[contact_plan]\nfile = \"plan.ionrc\"\nepoch = \"2000-01-01T00:15:30Z\"\n"
+    );
     let path = folder.path().join("node.toml");
     std::fs::write(&path, text).unwrap();
     let spec = NodeSpec::read(&path).unwrap();
@@ -138,9 +159,10 @@ fn a_plan_counts_from_when_the_node_begins() {
     assert_eq!((contact.start, contact.end), (Time::from_secs(30), Time::from_secs(130)));
     assert_eq!(router.plan().contacts().len(), 1);
     assert_eq!(router.plan().owlt(2, 3, Time::from_secs(40)), Duration::from_secs(7));
-    let wrong = spec.plan.map(|plan| Plan { epoch: Some("soon".to_owned()), ..plan }).unwrap();
+    let wrong =
+        spec.contact_plan.map(|plan| Plan { epoch: Some("soon".to_owned()), ..plan }).unwrap();
     let error = wrong.read(now()).unwrap_err().to_string();
-    assert!(error.contains("plan.epoch"), "{error}");
+    assert!(error.contains("contact_plan.epoch"), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use proto::bp::contacts::ContactPlan;
-use proto::settings::form::{Leaf, Refusal};
+use proto::settings::form::{Leaf, visit_part};
 use proto::settings::{Base, Kind, Settings, Value, Visited, Visitor, Wrong};
 use proto::{saratoga, visit};
 
@@ -47,10 +47,11 @@ impl Settings for BundlesConfig {
             "norm": self.normcl.engine as Table,
         }
         let why = " is of protocols cfdp-bp-…, which put CFDP into bundles";
-        match &mut self.cfdp {
-            Some(user) => user.visit(visitor),
-            None => CfdpUser::default().visit(&mut Refusal::new(visitor, why)),
-        }
+        visit_part(&mut self.cfdp, why, visitor)
+    }
+
+    fn renamed(&self) -> &'static [(&'static str, &'static str)] {
+        &[("store", "limits")]
     }
 
     fn check(&mut self) -> Result<(), Wrong> {

@@ -123,10 +123,10 @@ impl Settings {
         if let Some(other) = self.adapter.filter(|other| other.title() != adapter.title()) {
             return Err(SpecError::invalid(format!("these settings are for {}", other.title())));
         }
-        let given = toml::Value::Table(self.values.0.clone());
+        let given = toml::Value::Table(self.values.0);
         let read: Result<_, toml::de::Error> = read::read(given, &mut *adapter.schema());
-        read.map_err(|error| SpecError::invalid(text::message(&error)))?;
-        Ok(Self { adapter: Some(adapter), ..self })
+        let table = read.map_err(|error| SpecError::invalid(text::message(&error)))?;
+        Ok(Self { values: Values(table), adapter: Some(adapter) })
     }
 
     /// Changes a configuration of the protocol that they were read for.

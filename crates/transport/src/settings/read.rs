@@ -56,11 +56,12 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let renamed = self.settings.renamed();
         let mut names = Names(Vec::new());
         // It does not stop.
         let _ = self.settings.visit(&mut names);
         let mut table = Table::new();
-        while let Some(key) = map.next_key_seed(Key(&names.0))? {
+        while let Some(key) = map.next_key_seed(Key { names: &names.0, renamed })? {
             let path = match self.path {
                 "" => key.clone(),
                 path => format!("{path}.{key}"),
@@ -106,18 +107,23 @@ pub(super) const DEFAULT: &str = "default";
 /// Key of the settings of some.
 pub(super) const REMOTES: &str = "remotes";
 
-/// A key, one of these.
-struct Key<'a>(&'a [&'static str]);
+/// A key, one of these names or a former one.
+struct Key<'a> {
+    names: &'a [&'static str],
+    renamed: &'a [(&'static str, &'static str)],
+}
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
         let key = String::deserialize(deserializer)?;
-        if self.0.contains(&&*key) {
+        let former = self.renamed.iter().find(|(former, _)| *former == key);
+        let key = former.map_or(key, |(_, name)| (*name).to_owned());
+        if self.names.contains(&&*key) {
             return Ok(key);
         }
-        let expected = match self.0 {
+        let expected = match self.names {
             [] => "there are no fields".to_owned(),
             [one] => format!("expected `{one}`"),
             [one, other] => format!("expected `{one}` or `{other}`"),

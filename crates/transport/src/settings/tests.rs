@@ -357,7 +357,7 @@ fn mistakes_are_named() {
         ("bp-tcpcl", "contact_plan = \"plan.txt\"", "ends in .toml, .json or .ionrc"),
         ("bp-tcpcl", "contact_plan = \"/nowhere/plan.toml\"", "cannot read"),
         ("bp-tcpcl", "tcpcl = { keepalive = \"500 ms\" }", "whole seconds from 1"),
-        ("bp-tcpcl", "store = { bundles = 0 }", "store.bundles is 0"),
+        ("bp-tcpcl", "store = { bundles = 0 }", "limits.bundles is 0"),
         ("bp-tcpcl", "ltpcl = { color = \"blue\" }", "unknown variant `blue`"),
         ("bp-tcpcl", "ltpcl = { window = 0 }", "ltpcl.window is 0"),
         ("bp-tcpcl", "ltpcl = { patience = \"0 s\" }", "ltpcl.patience is 0 s"),

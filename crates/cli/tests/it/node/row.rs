@@ -26,7 +26,7 @@ impl Row {
         Self::of(count, |n, ports| {
             let mut text = format!(
                 "[[layer]]\nkind = \"tcpcl4\"\nlisten = [\"127.0.0.1:{}\"]\n\
-                 reconnect = [\"20 ms\", \"200 ms\"]\n",
+                 reconnect = \"20 ms\"\nreconnect_max = \"200 ms\"\n",
                 ports[n - 1],
             );
             if n > 1 {

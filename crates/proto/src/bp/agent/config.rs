@@ -63,7 +63,7 @@ settings! {
         /// Security of bundles of version 7.
         pub security: Policy = Policy::default(),
         /// Bounds on what the agent holds.
-        pub limits("store"): Limits as Table = Limits::default(),
+        pub limits: Limits as Table = Limits::default(),
     }
 }
 

@@ -54,9 +54,9 @@ impl Config {
     }
 }
 
-/// Form of whole seconds, of which 0 is `off`.
+/// Form of whole seconds; none are `off`.
 #[derive(Debug)]
-struct WholeSeconds;
+pub struct WholeSeconds;
 
 impl Leaf<u16> for WholeSeconds {
     fn kind() -> Kind {
@@ -72,7 +72,7 @@ impl Leaf<u16> for WholeSeconds {
 
     fn set(seconds: &mut u16, value: Value) -> Result<(), String> {
         let span = match value {
-            Value::Span(span) if span.is_zero() || span.subsec_nanos() > 0 => None,
+            Value::Span(span) if span.subsec_nanos() > 0 => None,
             Value::Span(span) => u16::try_from(span.as_secs()).ok(),
             _ => Some(0),
         };

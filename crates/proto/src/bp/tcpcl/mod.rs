@@ -24,7 +24,7 @@ use wire::bp7::Eid;
 use wire::tcpcl3;
 use wire::tcpcl4::{ContactHeader, Extensions, Message, SessionInit, TermReason};
 
-pub use self::config::{Config, Limits, Peer, Proof, Tls};
+pub use self::config::{Config, Limits, Peer, Proof, Tls, WholeSeconds};
 pub use self::protocol::{Protocol, Version3};
 pub use wire::mtcp::Framing;
 

@@ -20,8 +20,8 @@ pub(crate) use self::rate::{Bucket, Wire};
 pub(crate) use self::records::{Ends, Marks};
 pub use self::snack::{Snack, SnackForm};
 pub(crate) use self::snack::{SnackOption, Snacking, holes};
-use crate::settings::form::{Leaf, Number, OFF, Off, Span, Word, visit_if};
-use crate::settings::{Base, Bound, Field, Kind, Value, Visited, Visitor};
+use crate::settings::form::{Leaf, OFF, Off, Word, visit_part};
+use crate::settings::{Base, Kind, Value, Visited, Visitor};
 use crate::{settings, words};
 
 settings! {
@@ -130,18 +130,8 @@ impl Carrier {
 
 impl Scps {
     fn visit_parts(&mut self, visitor: &mut dyn Visitor) -> Visited {
-        let off = " is given, but tcp.scps.snack is off";
-        let doc = &[" Time that a hole stands before it is reported."];
-        let delay = self.snack.as_mut().map(|snack| &mut snack.delay);
-        visit_if::<Span, _>(&Field { key: "snack_delay", doc, bound: None }, delay, off, visitor)?;
-        let doc = &[" Reports of the first hole before the next ones are reported."];
-        let field = Field { key: "snack_repeats", doc, bound: Some(Bound::Least(1)) };
-        let repeats = self.snack.as_mut().map(|snack| &mut snack.repeats);
-        visit_if::<Number, _>(&field, repeats, off, visitor)?;
-        let doc = &[" Steps in which credit for the rate comes; `\"0 s\"`: all the time."];
-        let tick = self.rate.as_mut().map(|rate| &mut rate.tick);
-        let off = " is given, but tcp.scps.rate is off";
-        visit_if::<Span, _>(&Field { key: "rate_tick", doc, bound: None }, tick, off, visitor)
+        visit_part(&mut self.snack, " is given, but tcp.scps.snack is off", visitor)?;
+        visit_part(&mut self.rate, " is given, but tcp.scps.rate is off", visitor)
     }
 
     /// What a SYN says of it; `own` is the connection's number for compressed headers, or 0.

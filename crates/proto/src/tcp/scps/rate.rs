@@ -4,21 +4,18 @@ use std::time::Duration;
 
 use engine::Time;
 
-/// How fast packets leave on a route. The latest connection of a route says it for all of them, as a
-/// socket option does in the reference implementation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateControl {
-    /// Bits a second of IP packets; `None`: the rate of the interface with what it adds to a packet,
-    /// where that is known.
-    pub bps: Option<u64>,
-    /// Credit comes in steps of so long; zero: all the time.
-    pub tick: Duration,
-}
+use crate::settings;
 
-impl Default for RateControl {
-    /// That of the interface, in steps of 10 ms.
-    fn default() -> Self {
-        Self { bps: None, tick: Duration::from_millis(10) }
+settings! {
+    /// Rate of packets on a route. The latest connection of a route sets it for all of them, as a
+    /// socket option does in the reference implementation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RateControl {
+        /// Bits a second of IP packets; `None` is the rate of the interface with what it adds to a
+        /// packet, where that is known.
+        pub bps: Option<u64> = None,
+        /// Time between two steps of the credit for the rate; `"0 s"` adds it all the time.
+        pub tick("rate_tick"): Duration as Span = Duration::from_millis(10),
     }
 }
 

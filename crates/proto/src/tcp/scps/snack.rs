@@ -10,23 +10,20 @@ use std::time::Duration;
 
 use engine::Time;
 
+use crate::settings;
 use crate::tcp::reassembly::Reassembly;
 
-/// How selective negative acknowledgments are sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Snack {
-    /// The form that is offered; a peer that has only the short one gets that.
-    pub form: SnackForm,
-    /// How long a hole stands before it is told of: longer than the path may put things out of order.
-    pub delay: Duration,
-    /// How often the first hole is told of before the next ones are.
-    pub repeats: u32,
-}
-
-impl Default for Snack {
-    /// The short form, at once, the first hole three times.
-    fn default() -> Self {
-        Self { form: SnackForm::Short, delay: Duration::ZERO, repeats: 3 }
+settings! {
+    /// Settings of selective negative acknowledgments.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Snack {
+        /// The form that is offered; a peer that has only the short one gets that.
+        pub form: SnackForm = SnackForm::Short,
+        /// Time that a hole stands before it is reported: longer than the path may put things out of
+        /// order.
+        pub delay("snack_delay"): Duration as Span = Duration::ZERO,
+        /// Reports of the first hole before the next ones are reported.
+        pub repeats("snack_repeats"): u32 as Number [Least(1)] = 3,
     }
 }
 
