@@ -40,6 +40,8 @@ FORMS = {
     "FormatForm": '`"described"` or `{ raw = "NAME" }`',
     "NakModeForm": '`"immediate"`, `"deferred"`, `"prompted"` or a time',
     "Most": "size",
+    "WholeSeconds": 'time in whole seconds, or `"off"`',
+    "ColorForm": '`"as-asked"`, `"red"`, `"green"` or `{ mixed = SIZE }`',
     "Growth": '`"linux"` or `"unlimited"`',
     "Segments": 'number, at least 1, or `"off"`',
     "ByForm": '`"short"`, `"bits"` or `"off"`',
@@ -97,31 +99,38 @@ def visited(source: str) -> list[Setting]:
     return settings
 
 
+def named(path: str, kind: str) -> str:
+    """The macro `words!` or `numbers!` of an enum, from the file or others of its protocol."""
+    protocol = (PROTO / path.split("/")[0]).rglob("*.rs")
+    for file in (PROTO / path, *sorted(protocol)):
+        source = file.read_text(encoding="utf-8")
+        pattern = rf"(?:words|numbers)!\({kind}\b[^;]*?\{{(.*?)\}}\);"
+        if macro := re.search(pattern, source, re.DOTALL):
+            return macro[1]
+    return ""
+
+
 def names(path: str, kind: str) -> list[str]:
-    """The names of an enum's values, from the macro `words!` or `numbers!`."""
-    source = (PROTO / path).read_text(encoding="utf-8")
-    macro = re.search(rf"(?:words|numbers)!\({kind}\b.*?\{{(.*?)\}}\);", source, re.DOTALL)
-    if macro is None:
-        return []
-    return [name for name, _ in re.findall(r"(\"[\w-]+\"|\d+) = (\w+::\w+)", macro[1])]
+    """The names of an enum's values."""
+    return [name for name, _ in re.findall(r"(\"[\w-]+\"|\d+) = (\w+::\w+)", named(path, kind))]
 
 
 def name_of(path: str, kind: str, value: str) -> str:
     """The name of one of them."""
-    source = (PROTO / path).read_text(encoding="utf-8")
     variant = re.escape(value.split("::")[-1])
-    macro = re.search(rf"(?:words|numbers)!\({kind}\b.*?\{{(.*?)\}}\);", source, re.DOTALL)
-    found = re.search(rf"(\"[\w-]+\"|\d+) = \w+::{variant}\b", macro[1] if macro else "")
+    found = re.search(rf"(\"[\w-]+\"|\d+) = \w+::{variant}\b", named(path, kind))
     return found[1] if found else ""
 
 
 def number(path: str, text: str) -> int:
     """The value of an expression: literals, shifts and constants of the file."""
     source = (PROTO / path).read_text(encoding="utf-8")
-    for constant in re.findall(r"[A-Z][A-Z_]+", text):
-        files = [source, (PROTO / "buffers.rs").read_text(encoding="utf-8")]
-        value = re.search(rf"const {constant}: \w+ = ([^;]+);", "\n".join(files))
-        text = text.replace(constant, value[1] if value else "0")
+    others = (PROTO / "buffers.rs", ROOT / "crates" / "engine" / "src" / "path.rs")
+    files = "\n".join([source, *(other.read_text(encoding="utf-8") for other in others)])
+    while constant := re.search(r"[A-Z][A-Z_]+", text):
+        value = re.search(rf"const {constant[0]}: \w+ = ([^;]+);", files)
+        text = text.replace(constant[0], value[1] if value else "0")
+        text = re.sub(r"\w+::| as \w+", "", text)
     if not re.fullmatch(r"[\d_<>*+ ()]+", text):
         sys.exit(f"{path}: {text} is no number")
     return int(eval(text.replace("_", ""), {"__builtins__": {}}))
@@ -177,6 +186,8 @@ def default(path: str, setting: Setting) -> str:
         value = '""'
     elif leaf == "Flag":
         value = text
+    elif leaf == "WholeSeconds":
+        value = f'"{text} s"'
     else:
         others = {
             "Width::TWO": "2",
@@ -185,6 +196,8 @@ def default(path: str, setting: Setting) -> str:
             "InitialWindow::Segments(10)": "10",
             "Algorithm::Cubic(Cubic::LINUX)": '"cubic"',
             "Some(Snack::default())": '"short"',
+            "Color::AsAsked": '"as-asked"',
+            "u64::MAX": '"off"',
             "Snack::default()": '"short"',
         }
         value = others.get(text, "")
@@ -200,7 +213,7 @@ def values(path: str, setting: Setting) -> str:
             words = " or ".join(filter(None, (words, word)))
     if inside := re.fullmatch(r"Auto<(.*)>", form):
         form, words = inside[1], '`"auto"` or `"off"`'
-    if form == "Initial":
+    if form in ("Initial", "Unbounded"):
         form, words = "Most", '`"off"`'
     inner = re.sub(r"^Option<(.*)>$", r"\1", setting.type)
     if form in ("Word", "Numbered"):

@@ -98,7 +98,7 @@ impl Settings for OverSaratoga<'_> {
 pub fn check_saratoga(config: &saratoga::Config) -> Result<(), SpecError> {
     match config.version {
         saratoga::Version::V0 => {
-            let wrong = "version is 0, which has no bundles; write version = 1";
+            let wrong = "version is 0, which knows no bundles; write version = 1";
             Err(SpecError::invalid(wrong))
         }
         saratoga::Version::V1 => Ok(()),
