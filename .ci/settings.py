@@ -48,7 +48,7 @@ FORMS = {
     "ByRate": 'rate, `"interface"` or `"off"`',
 }
 # Structs of which the settings stand in the table around them.
-INLINE = {"Buffers": "buffers.rs", "Limits": ""}
+INLINE = {"Buffers": "buffers.rs"}
 # Parts of structs that may be off, of which the settings stand in the table around them.
 PARTS = {"Scps": (("tcp/scps/snack.rs", "Snack"), ("tcp/scps/rate.rs", "RateControl"))}
 BOUNDED = {"Interval": ", at least 1 ms", "Seconds": ", whole seconds"}
@@ -76,7 +76,7 @@ def declared(path: str, struct: str) -> list[Setting]:
     settings = []
     for comment, name, key, kind, form, bound, default in FIELD.findall(body):
         if form == "Inline":
-            settings += declared(INLINE[kind] or path, kind)
+            settings += declared(INLINE.get(kind, path), kind)
         elif form == "BuffersForm":
             settings += visited(source)
         elif form and form not in ("Table", "Off<Table>"):
