@@ -66,7 +66,7 @@ impl Protocol for Norm {
             nacking: [Nacking::Normal, Nacking::Normal, Nacking::InfoOnly, Nacking::None]
                 [usize::from(self.more >> 2 & 3)],
             repair_boundary: if more(4) { RepairBoundary::Object } else { RepairBoundary::Block },
-            streams: Some(if more(5) { Join::Heard } else { Join::Beginning }),
+            streams: Some(if more(5) { Join::FirstBlock } else { Join::Beginning }),
             ..ReceiverConfig::default()
         };
         let mut config = Config { node: 1 + side as u32, limits, receiver, ..Config::default() };

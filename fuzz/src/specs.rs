@@ -36,7 +36,7 @@ pub fn mib(data: &[u8]) {
         let adapter = protocol.kind.adapter();
         let Ok(settings) = Settings::parse(text, "fuzz", &[], adapter) else { continue };
         let Ok(config) = transport::configure(&protocol, 1, Some(&settings)) else { continue };
-        let all = config.settings().expect("what was read can be written");
+        let all = config.settings();
         let written = all.to_toml().expect("what was read can be written");
         let again = Settings::parse(&written, "fuzz", &[], adapter).expect("it was written");
         assert_eq!(again, all);

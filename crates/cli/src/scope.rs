@@ -40,8 +40,11 @@ const SCOPES: &[Scope] = &[
 ];
 
 /// Options that another protocol has under another name.
-const ALTERNATIVES: &[(&str, fn(Kind) -> bool, &str)] =
-    &[("command", Kind::is_entity, "CFDP has --message")];
+const ALTERNATIVES: [(&str, Predicate, &str); 1] =
+    [("command", Kind::is_entity, "CFDP has --message")];
+
+/// What a protocol must be for an alternative.
+type Predicate = fn(Kind) -> bool;
 
 /// Refuses options that the protocol of the command line does not take.
 ///

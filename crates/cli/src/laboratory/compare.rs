@@ -341,6 +341,17 @@ fn line_of(spec: &LinkSpec) -> String {
     parts.join(", ")
 }
 
+/// Mean times of a protocol, one a line.
+fn times(row: &Row) -> String {
+    let each = row.multicast.map(|_| row.each_delivered_s);
+    let connection = row.ready_s.map(|_| [row.ready_s, row.transfer_s]);
+    let times = [row.delivered_s].into_iter().chain(each).chain([row.confirmed_s]);
+    let times = times.chain(connection.into_iter().flatten());
+    let mean =
+        |time: Option<Summary>| time.map_or("-".to_owned(), |summary| show::seconds(summary.mean));
+    times.map(mean).collect::<Vec<_>>().join("\n")
+}
+
 /// Some lines a protocol, so that the table fits a terminal of 80 columns.
 fn table(plan: &Plan, rows: &[Row]) -> Table {
     let best = rows.iter().filter_map(|row| row.goodput_bps).map(|g| g.mean).fold(0.0, f64::max);
@@ -364,9 +375,6 @@ fn table(plan: &Plan, rows: &[Row]) -> Table {
         "RTS pkts\nRTS bytes".to_owned(),
         "failed".to_owned(),
     ]);
-    let mean = |summary: Option<Summary>| {
-        summary.map_or("-".to_owned(), |summary| show::seconds(summary.mean))
-    };
     let name = |row: &Row| {
         let how = match row.multicast {
             None => String::new(),
@@ -384,13 +392,7 @@ fn table(plan: &Plan, rows: &[Row]) -> Table {
             (rank + 1).to_string(),
             name(row),
             row.goodput_bps.map_or("-".to_owned(), goodput),
-            {
-                let each = row.multicast.map(|_| row.each_delivered_s);
-                let connection = row.ready_s.map(|_| [row.ready_s, row.transfer_s]);
-                let times = [row.delivered_s].into_iter().chain(each).chain([row.confirmed_s]);
-                let times = times.chain(connection.into_iter().flatten());
-                times.map(mean).collect::<Vec<_>>().join("\n")
-            },
+            times(row),
             format!(
                 "{}\n{}",
                 row.bound_s.map_or("-".to_owned(), show::seconds),

@@ -3,8 +3,6 @@
 //! file adds a protocol to the tree as it is, with codec, engine, adapter, dissector and page, and
 //! changes few files that exist; `.ci/toy` compiles what it gives, and runs it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;

@@ -1,8 +1,6 @@
 //! Verbs of speech and words of the theatre name nothing: identifiers of production code are nouns
 //! of the domain (reported, received, requested, plan, observations, engine, path).
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -154,8 +154,8 @@ impl Visitor for Placer<'_> {
     fn peers(&mut self, peers: &mut dyn Peers) -> Visited {
         self.below(DEFAULT, peers.default())?;
         let Some(Value::Table(remotes)) = self.table.get_mut(REMOTES) else { return Ok(()) };
-        let remotes = remotes.iter_mut().filter_map(|(_, remote)| remote.as_table_mut());
+        let mut remotes = remotes.iter_mut().filter_map(|(_, remote)| remote.as_table_mut());
         let folder = self.folder;
-        remotes.map(|table| peers.default().visit(&mut Placer { table, folder })).collect()
+        remotes.try_for_each(|table| peers.default().visit(&mut Placer { table, folder }))
     }
 }
