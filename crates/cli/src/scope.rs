@@ -43,7 +43,7 @@ const SCOPES: &[Scope] = &[
 const ALTERNATIVES: [(&str, Predicate, &str); 1] =
     [("command", Kind::is_entity, "CFDP has --message")];
 
-/// What a protocol must be for an alternative.
+/// Condition on a protocol.
 type Predicate = fn(Kind) -> bool;
 
 /// Refuses options that the protocol of the command line does not take.

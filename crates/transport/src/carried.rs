@@ -69,7 +69,7 @@ fn of_class_1(mut config: cfdp::Config) -> cfdp::Config {
     config
 }
 
-/// The same with the profile that a stack gives to CFDP.
+/// Settings with the profile that a stack gives to CFDP.
 pub(crate) fn profiled_cfdp(protocol: &Protocol) -> cfdp::Config {
     let profile = protocol.layers.get(protocol.kind.layers()[0].name);
     of_class_1(profile.and_then(|name| cfdp::profile(name)).unwrap_or_default())

@@ -24,12 +24,12 @@
 //! [`Configuration::finish`], whose answer is the rate of the path, then paths, groups and routes.
 //! [`Transport::is_ready`] is `false` until the records of an earlier process were read.
 //!
-//! What a protocol has, for checks of options, is in [`Kind`]: `is_entity`,
+//! [`Kind`] says what a protocol has, for checks of options: `is_entity`,
 //! `has_groups`, `has_directories`, `has_relays`, `has_sockets`, `spools` and others. No
 //! user matches on a protocol.
 //!
 //! **Operations that only some protocols have** return [`RequestError::unsupported`] by default.
-//! Those with more than one operation are traits of their own, which a transport returns if it has
+//! Groups of operations are traits of their own, which a transport returns if it has
 //! them: [`Transport::cfdp`], the entity with its user operations, and [`Transport::streams`].
 
 use std::collections::BTreeMap;
@@ -305,7 +305,7 @@ pub trait Transport: Engine<Indication = Event> + fmt::Debug {
         None
     }
 
-    /// The same, to use it.
+    /// CFDP's user operations, to use them.
     fn cfdp_mut(&mut self) -> Option<&mut dyn CfdpUser> {
         None
     }
@@ -383,7 +383,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// What is wrong with the file.
+    /// Names the place in the file, and the remedy.
     fn apply_file(&mut self, path: &Path) -> Result<(), SpecError> {
         let text = text::read_text(path)?;
         let origin = path.display().to_string();
@@ -529,7 +529,7 @@ pub trait Configuration: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The same, to change it.
+    /// CFDP's configuration, to change it.
     fn cfdp_mut(&mut self) -> Option<&mut cfdp::Config> {
         None
     }

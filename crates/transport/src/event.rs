@@ -24,7 +24,7 @@ impl TransferId {
         Self { text: text.to_string(), originator: None }
     }
 
-    /// The same, of a transfer that the engine of this number began.
+    /// This event, of a transfer that the engine of this number began.
     #[must_use]
     pub fn begun_by(self, originator: u64) -> Self {
         Self { originator: Some(originator), ..self }

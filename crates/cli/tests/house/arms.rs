@@ -12,7 +12,7 @@ use transport::protocol::layers::{LAYERS, SHORT};
 use crate::dependency_directions::root;
 use crate::modules::{code, rust_files};
 
-/// Where protocols are told apart by name: engines and codecs, rows, adapters and dissectors.
+/// Places that tell protocols apart by name: engines and codecs, rows, adapters and dissectors.
 const HOMES: [&str; 6] = [
     "crates/proto/",
     "crates/wire/",
@@ -231,7 +231,7 @@ fn a_protocol_is_added_with_few_changes() {
         .output()
         .unwrap();
     let why = String::from_utf8_lossy(&check.stderr);
-    assert!(check.status.success(), "{why}make the patch anew: see CONTRIBUTING.md");
+    assert!(check.status.success(), "{why}make the patch again: see CONTRIBUTING.md");
     let text = fs::read_to_string(patch).unwrap();
     let changed: Vec<_> = text.lines().filter(|line| line.starts_with("--- a/")).collect();
     let made = text.lines().filter(|line| *line == "--- /dev/null").count();

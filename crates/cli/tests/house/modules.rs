@@ -13,7 +13,7 @@ use crate::dependency_directions::root;
 const KNOWN: [(&str, &[&str]); 1] = [(
     "transport",
     &[
-        "adapter", "bundles", "carried", "contract", "event", "mib", "over_tcp", "protocol",
+        "adapter", "bundles", "carried", "contract", "event", "mib", "over_tcp", "pep", "protocol",
         "records", "settings",
     ],
 )];

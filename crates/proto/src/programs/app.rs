@@ -24,7 +24,7 @@ pub(super) struct Io<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The file may cross.
-    pub(super) begun: bool,
+    pub(super) started: bool,
     /// The client's work is done: octets of the file.
     pub(super) done: Option<u64>,
     /// A server has a file, which is safe.

@@ -129,7 +129,7 @@ impl Rsync {
                 Act::WriteList => self.write_list(io),
                 Act::ReadList => self.read_list(io)?,
                 Act::WriteFile => {
-                    io.progress.begun = true;
+                    io.progress.started = true;
                     self.write_file(io)
                 }
                 Act::ReadFile => self.read_file(io)?,

@@ -42,7 +42,7 @@ impl Source {
                 SourceState::Accepted
             }
             SourceState::Accepted => {
-                io.progress.begun = true;
+                io.progress.started = true;
                 SourceState::Sending(0)
             }
             SourceState::Sending(mut sent) => {

@@ -221,7 +221,7 @@ impl Session {
     /// Tells the user what there is to tell, and the stream what it is to do.
     fn tell(&mut self, core: &mut Core) {
         if let Some(request) = &self.request
-            && self.progress.begun
+            && self.progress.started
             && !std::mem::replace(&mut self.begun, true)
         {
             core.indicate(Indication::Begun { request: request.id });

@@ -104,10 +104,10 @@ impl Client {
         while let Some(act) = self.acts.front().copied() {
             if act == Act::Write {
                 // There is nothing to write to before the file is open.
-                if !io.progress.begun && self.outstanding > 0 {
+                if !io.progress.started && self.outstanding > 0 {
                     return Ok(worked);
                 }
-                io.progress.begun = true;
+                io.progress.started = true;
                 worked |= self.write_some(io);
                 let (ready, all) = io.files.ready();
                 if !all || ready > 0 || self.outstanding > 0 {

@@ -58,7 +58,7 @@ impl Typist {
         }
         let mut worked = self.hear(io)?;
         if self.line == Some(0) && !self.ended {
-            io.progress.begun = true;
+            io.progress.started = true;
             worked |= self.type_keys(io);
             let (ready, all) = io.files.ready();
             if ready == 0 && all && self.typed.is_empty() {

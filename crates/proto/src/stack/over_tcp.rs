@@ -1,9 +1,10 @@
 //! An engine of streams on top of TCP.
 
+mod config;
 mod effects;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::{
@@ -11,118 +12,13 @@ use engine::{
     Rng, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
+pub use self::config::{Acceptance, Config, Host, Limits};
+
 use super::late::{Late, PendingSyn};
 use super::outside::Outside;
 use super::streams::{Awaited, Owner, Phase, Stream, Streams};
-use crate::settings::{Settings, Visited, Visitor};
-use crate::tcp::scps::{Bets, Hole};
-use crate::tcp::{
-    self, Backlog, CloseReason, ConnectionId, Indication, ListenerId, Options, RequestError, State,
-};
-use crate::visit;
-
-/// What stands between an engine of streams and TCP.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The settings of the stack below.
-    pub tcp: tcp::Config,
-    /// The settings of each connection.
-    pub options: Options,
-    /// The host's own addresses: connections begin at the first of the family of their goal.
-    pub addresses: Vec<IpAddr>,
-    /// Whereto the paths lead that the engine above may open.
-    pub peers: BTreeMap<PathId, SocketAddr>,
-    /// Where streams of others are awaited.
-    pub listen: Vec<SocketAddr>,
-    /// How many of them may wait to be established.
-    pub backlog: Backlog,
-    /// When those who ask for one are answered.
-    pub acceptance: Acceptance,
-    /// How long a stream that was left, and on which something is still to arrive, throws away what
-    /// its peer sends. After that the peer is reset if it goes on.
-    pub linger: Duration,
-    /// Whether the driver has streams of its own, beside those of the stack. A stream that the engine
-    /// above connects from the far end of one of these ([`engine::StreamEffect::Connect`]) is then of
-    /// the stack, and all others are the driver's: so a proxy stands between the two. The driver's
-    /// have numbers below [`Config::DRIVERS`].
-    pub has_driver_streams: bool,
-    /// How long either side tries on streams that the engine above asks for as best-effort, unless
-    /// [`Config::options`] says it of all.
-    pub best_effort: Bets,
-    /// Bounds on what is held, beyond those of the stack.
-    pub limits: Limits,
-}
-
-/// Settings of TCP that are of a host, not of a connection.
-#[derive(Debug)]
-pub struct Host<'a>(pub &'a mut Config);
-
-impl Settings for Host<'_> {
-    fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
-        let Config { tcp, backlog, .. } = &mut *self.0;
-        visit! { visitor;
-            /// Checks of RFC 5961 on resets, SYNs and acknowledgments within a connection.
-            "robust": tcp.robust as Flag,
-            /// Time for which a closed connection is remembered.
-            "time_wait": tcp.time_wait as Span,
-        }
-        backlog.visit(visitor)
-    }
-}
-
-impl Config {
-    /// Numbers of paths below this one are of streams that the driver has itself, where it has some
-    /// ([`Config::beside`]).
-    pub const DRIVERS: PathId = PathId(1 << 31);
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            tcp: tcp::Config::default(),
-            options: Options::default(),
-            addresses: Vec::new(),
-            peers: BTreeMap::new(),
-            listen: Vec::new(),
-            backlog: Backlog::default(),
-            acceptance: Acceptance::AtOnce,
-            linger: Duration::from_secs(60),
-            has_driver_streams: false,
-            best_effort: Bets::default(),
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// When peers that ask for a stream are answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acceptance {
-    /// As any host does.
-    AtOnce,
-    /// When a connection to where they ask for was opened in their name, for the engine above to
-    /// connect to. If it is refused, so are they. For a transparent proxy: its clients are told what
-    /// they would be told without it, one round trip later than by a proxy that answers at once.
-    WhenConnected {
-        /// Streams of the engine above, those included that are on their way to it, beyond which
-        /// peers are refused. Each peer takes two.
-        most: usize,
-    },
-}
-
-/// Bounds on what is held. For each stream that is one transmit of the engine above at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Streams, those included that were left and are not over. Others are reset, or not made.
-    pub streams: usize,
-    /// Streams that the engine above waits for at one time.
-    pub listeners: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { streams: 1024, listeners: 256 }
-    }
-}
+use crate::tcp::scps::Hole;
+use crate::tcp::{self, CloseReason, ConnectionId, Indication, ListenerId, RequestError, State};
 
 /// What was counted of connections that are over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

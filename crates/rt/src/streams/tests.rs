@@ -515,8 +515,9 @@ fn one_stream_is_awaited_when_the_engine_asks() {
     };
     let _other = TcpStream::connect(address).unwrap();
     run_until(&mut driver, "it comes up", |toy| toy.up.len() == 2);
-    let asked = driver.engine_mut().up.values().filter(|info| info.ticket == Some(ticket)).count();
-    assert_eq!(asked, 1);
+    let requests =
+        driver.engine_mut().up.values().filter(|info| info.ticket == Some(ticket)).count();
+    assert_eq!(requests, 1);
     assert!(TcpStream::connect(address).is_err(), "only one was awaited");
     let again = Ticket(6);
     driver

@@ -460,11 +460,11 @@ async fn ping_once(
     let source = Some(from.endpoint.clone());
     let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), octets) };
     let reply = from.shared.ask(move |now, agent| {
-        let begun = Instant::now();
-        agent.send(now, request).map(|_| begun)
+        let started = Instant::now();
+        agent.send(now, request).map(|_| started)
     });
-    let begun = reply.await?.map_err(refused)?;
-    let until = tokio::time::Instant::from_std(begun + lifetime);
+    let started = reply.await?.map_err(refused)?;
+    let until = tokio::time::Instant::from_std(started + lifetime);
     loop {
         let Ok(Some(delivered)) = tokio::time::timeout_at(until, from.bundles.recv()).await else {
             return Ok(Pong { number, rtt_us: None });
@@ -475,7 +475,7 @@ async fn ping_once(
         });
         // One that comes late answers an earlier one.
         if payload == Content::Octets(expected.clone().into()) {
-            let rtt = at.saturating_duration_since(begun);
+            let rtt = at.saturating_duration_since(started);
             return Ok(Pong { number, rtt_us: Some(rtt.as_secs_f64() * 1e6) });
         }
     }

@@ -87,7 +87,7 @@ macro_rules! layers {
         }
 
         impl Layer {
-            /// What its kind makes of its settings.
+            /// Settings of its kind.
             pub(super) fn spec(&self) -> Box<dyn LayerSpec + '_> {
                 match self {
                     $(Self::$kind($layer) => Box::new($spec),)*

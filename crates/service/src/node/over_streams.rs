@@ -24,7 +24,7 @@ use super::{Way, window};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverStreams {
-    /// What neighbours call it.
+    /// Name by which neighbours refer to it.
     #[serde(default = "tcp")]
     pub name: String,
     /// Where it listens.
@@ -55,7 +55,7 @@ pub struct OverStreams {
     /// The longest of these times.
     #[serde(default = "reconnect_max")]
     pub reconnect_max: Span,
-    /// How streams are secured; not at all if it is not said. Only version 4 of TCPCL can that.
+    /// TLS of the streams, which only version 4 of TCPCL has; without it they are plain.
     pub tls: Option<Tls>,
 }
 

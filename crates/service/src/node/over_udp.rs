@@ -16,7 +16,7 @@ use super::{check_datagrams, datagram, datagrams, window};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverUdp {
-    /// What neighbours call it.
+    /// Name by which neighbours refer to it.
     #[serde(default = "udp")]
     pub name: String,
     /// Where it listens, and from where it sends.
@@ -24,7 +24,7 @@ pub struct OverUdp {
     /// The longest datagram.
     #[serde(default = "datagram")]
     pub datagram: Size,
-    /// What it sends at most, to all neighbours; UDP has no congestion control.
+    /// Most that it sends, to all neighbours; UDP has no congestion control.
     pub rate: Rate,
     /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise
     /// the agent makes fragments.

@@ -193,7 +193,7 @@ fn event(indication: ltp::Indication) -> Event {
             })
         }
         ltp::Indication::Interrupted { sessions } => Event::Notice(format!(
-            "{sessions} interrupted sessions are cancelled when they are heard of"
+            "{sessions} interrupted sessions are cancelled when their peers send again"
         )),
         ltp::Indication::Transport(indication) => Event::Relay(indication),
         ltp::Indication::Started(_) | ltp::Indication::Data { .. } => Event::Update,

@@ -214,7 +214,7 @@ fn event(indication: norm::Indication) -> Event {
             })
         }
         norm::Indication::SenderDiscovered { node, .. } => {
-            Event::Log(format!("sender {node:08x} is heard"))
+            Event::Log(format!("sender {node:08x} sends"))
         }
         norm::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
         norm::Indication::Command { node, octets, .. } => {

@@ -65,7 +65,7 @@ impl Dissector {
         self.line.ok_or_else(unreadable)?(datagram)
     }
 
-    /// The same where the protocol is guessed.
+    /// Fields of a packet whose protocol is guessed.
     ///
     /// # Errors
     ///

@@ -59,7 +59,7 @@ pub enum Feature {
     ClassOfMib,
     /// Peers are known by numbers.
     PeerNumbers,
-    /// What is sent once to a group is for all its members.
+    /// Sends once to a group what is for all its members.
     Multicast,
     /// Groups, streams, and messages to applications.
     Groups,
@@ -249,7 +249,7 @@ const fn over_streams(name: &'static str, features: &'static [Feature], port: u1
 
 const SCPS: &[Feature] = &[Feature::Scps, Feature::InOrder];
 
-/// That of the reference implementation, beside a server of FTP.
+/// Program of the reference implementation, beside a server of FTP.
 const SCPS_PORT: u16 = 2121;
 
 const fn program(name: &'static str, tool: Tool, port: u16) -> Layer {

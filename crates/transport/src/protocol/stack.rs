@@ -176,7 +176,7 @@ fn with_profiles(kind: Kind, written: Vec<Written<'_>>) -> Result<Protocol, Spec
     Ok(joined(protocol))
 }
 
-/// The same with one profile where the short name takes all that was written.
+/// A protocol with one profile, where the short name takes all that was written.
 fn joined(mut protocol: Protocol) -> Protocol {
     let mut layers = protocol.layers.iter();
     let (Some((_, first)), None) = (layers.next(), layers.next()) else { return protocol };

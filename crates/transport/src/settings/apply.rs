@@ -11,7 +11,7 @@ use super::value;
 ///
 /// # Errors
 ///
-/// What is wrong with it, with the path of the key.
+/// Says why it is refused, with the path of the key.
 pub(super) fn apply(table: &Table, settings: &mut dyn Settings, path: &str) -> Result<(), String> {
     let mut applier = Applier { table, path, error: None };
     let visited = settings.visit(&mut applier);

@@ -32,7 +32,7 @@ impl<C: Settings + Default> Changes<C> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the file.
+    /// Names the place in the file, and the remedy.
     pub fn apply_file(path: &Path, config: &mut C) -> Result<(), SpecError> {
         let mut changes: Self = crate::text::read(path)?;
         changes.place(path.parent().unwrap_or(Path::new("")));
@@ -55,7 +55,7 @@ impl<C: Settings + Default> Changes<C> {
 }
 
 impl<C> Changes<C> {
-    /// The same with a value at a path of keys.
+    /// These changes with a value at a path of keys.
     #[must_use]
     pub fn with(mut self, path: &[&str], value: impl Into<Value>) -> Self {
         self.set(path, value);

@@ -395,8 +395,8 @@ fn timers_and_intervals_of_no_length_are_named() {
 
 fn assert_refused(cases: &[(&str, &str, &str)]) {
     for &(protocol, text, expected) in cases {
-        let told = refused(protocol, text);
-        assert!(told.contains(expected), "{text}: {told}");
+        let message = refused(protocol, text);
+        assert!(message.contains(expected), "{text}: {message}");
     }
 }
 

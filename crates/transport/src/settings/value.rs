@@ -13,7 +13,7 @@ use crate::quantity::{self, RATE, Rate, SIZE, SPAN, Size, Span};
 ///
 /// # Errors
 ///
-/// What is wrong with it. A message about a key below begins with a dot, and follows the path of
+/// Says why it is refused. A message about a key below begins with a dot, and follows the path of
 /// the value.
 pub(super) fn read(kind: &Kind, given: &Toml) -> Result<Value, String> {
     if let Toml::String(word) = given
@@ -160,7 +160,7 @@ fn shown(given: &Toml) -> Unexpected<'_> {
     }
 }
 
-/// How a value is written; keys are not.
+/// Written form of a value; keys are not shown.
 pub(super) fn write(value: &Value) -> Option<Toml> {
     let number = |number: u64| Toml::Integer(i64::try_from(number).unwrap_or(i64::MAX));
     Some(match value {

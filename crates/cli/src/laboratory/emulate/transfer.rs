@@ -69,8 +69,8 @@ impl Args {
         let client = self.which.client()?;
         let request = serde_json::to_value(self.request()?)?;
         let stop = transfer::stop_flag()?;
-        let begun = client.ask(Method::POST, "/transfers", Some(&request)).map_err(client_error)?;
-        let Transfer { id, .. } = serde_json::from_value(begun)?;
+        let reply = client.ask(Method::POST, "/transfers", Some(&request)).map_err(client_error)?;
+        let Transfer { id, .. } = serde_json::from_value(reply)?;
         let path = format!("/transfers/{id}");
         let done = follow(&client, &path, &stop)?;
         if self.json {

@@ -99,14 +99,18 @@ fn transfers_over_the_interface_complete_or_are_stopped() {
     let endless = begin(&format!("\"tool\": {slow:?}"));
     let carriers = ["cfdp", "ltp", "saratoga", "norm", "", ""];
     for (id, protocol) in own.into_iter().chain(tools).zip(carriers) {
-        let told = ended(&world, id);
-        assert_eq!((&told["state"], &told["why"]), (&"completed".into(), &Value::Null), "{told}");
-        let result = &told["result"];
-        assert_eq!((&result["verified"], &told["to"]), (&true.into(), &"far".into()), "{told}");
-        assert!(result["protocol"] == protocol || result["verdict"] == "identical", "{told}");
+        let reply = ended(&world, id);
+        assert_eq!(
+            (&reply["state"], &reply["why"]),
+            (&"completed".into(), &Value::Null),
+            "{reply}"
+        );
+        let result = &reply["result"];
+        assert_eq!((&result["verified"], &reply["to"]), (&true.into(), &"far".into()), "{reply}");
+        assert!(result["protocol"] == protocol || result["verdict"] == "identical", "{reply}");
         // 100 kB take 40 ms on the line, and light 20 ms.
         let seconds = result["delivered_s"].as_f64().unwrap();
-        assert!((0.04..10.0).contains(&seconds), "{told}");
+        assert!((0.04..10.0).contains(&seconds), "{reply}");
     }
     let running = look(&world, endless);
     assert_eq!((&running["state"], &running["trusted"]), (&"running".into(), &Value::Null));
@@ -144,10 +148,10 @@ fn servers_of_transfers_have_ports_of_their_own() {
     let both = [begin(tells), begin(tells)];
     assert_eq!(both, [1, 2]);
     let ports = |id| ended(&world, id)["result"]["goodput_bps"].as_f64().unwrap() as u64;
-    let told = both.map(ports);
-    let mut four: Vec<_> = told.iter().flat_map(|two| [two / 10_000, two % 10_000]).collect();
+    let reply = both.map(ports);
+    let mut four: Vec<_> = reply.iter().flat_map(|two| [two / 10_000, two % 10_000]).collect();
     four.sort_unstable();
-    assert_eq!(four, [4000, 4001, 4002, 4003], "{told:?}");
+    assert_eq!(four, [4000, 4001, 4002, 4003], "{reply:?}");
     assert_eq!(ports(begin(tells)), 40_004_001, "they were given back");
     if !Command::new("nuttcp").arg("-V").output().is_ok_and(|output| output.status.success()) {
         eprintln!("left out: there is no nuttcp");
@@ -159,8 +163,8 @@ fn servers_of_transfers_have_ports_of_their_own() {
     begin(first.to_str().unwrap());
     let both = [begin("nuttcp"), begin("nuttcp")];
     for id in both.into_iter().chain([begin("nuttcp")]) {
-        let told = ended(&world, id);
-        assert_eq!(told["result"]["verdict"], "measured", "{told}");
+        let reply = ended(&world, id);
+        assert_eq!(reply["result"]["verdict"], "measured", "{reply}");
     }
 }
 
@@ -185,31 +189,32 @@ fn a_transfer_that_is_still_prepared_hears_the_end() {
     command.args(["emu", "up", "--foreground", "--name", &world.name, "--pcap"]).arg(&capture);
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     let mut running = guarded(&mut command);
-    let mut said = BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    said.find(|line| line.contains("is up")).unwrap();
+    let mut lines =
+        BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    lines.find(|line| line.contains("is up")).unwrap();
     let begin = |tool: &Path| {
         let body = format!("{{\"from\": \"near\", \"to\": \"far\", \"tool\": {tool:?}}}");
         let (status, answer) = world.ask("POST", "/transfers", &body);
         assert_eq!(status, 201, "{answer}");
-        // So far that it has begun to be prepared.
+        // Until it is being prepared.
         std::thread::sleep(Duration::from_millis(300));
         format!("/transfers/{}", serde_json::from_str::<Value>(&answer).unwrap()["id"])
     };
     for tool in [&deaf, &slow] {
         let path = begin(tool);
-        let begun = Instant::now();
+        let started = Instant::now();
         assert_eq!(world.ask("DELETE", &path, "").0, 202);
         wait_for("it to end", || world.ask("GET", &path, "").1.contains("\"state\":\"stopped\""));
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     }
     begin(&deaf);
     begin(&slow);
-    let begun = Instant::now();
+    let started = Instant::now();
     let pid = running.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    assert!(said.any(|line| line.starts_with("near -> far: ")), "what became of packets");
+    assert!(lines.any(|line| line.starts_with("near -> far: ")), "what became of packets");
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     assert_eq!(fs::read_dir(capture).unwrap().count(), 2, "a file a host, complete");
 }
 
@@ -223,10 +228,10 @@ fn a_transfer_waits_for_its_way_to_come_up() {
         let output = world.run("set", &["--both", "near:far", "outage=0 s+3 s"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let output = world.run("transfer", &["--size", "100kB", "--protocol", protocol, "--json"]);
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["state"], "completed", "{told}");
-        let seconds = told["result"]["delivered_s"].as_f64().unwrap();
-        assert!((0.5..10.0).contains(&seconds), "{told}");
+        let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(reply["state"], "completed", "{reply}");
+        let seconds = reply["result"]["delivered_s"].as_f64().unwrap();
+        assert!((0.5..10.0).contains(&seconds), "{reply}");
     }
 }
 
@@ -249,8 +254,8 @@ fn transfers_that_cannot_be_are_refused() {
         (r#"{"from": "near", "to": "far", "size": "5"}"#, 422, "size: "),
         (r#"{"from": "near", "to": "far", "size": "2 GiB"}"#, 429, "too much"),
     ] {
-        let (told, answer) = world.ask("POST", "/transfers", body);
-        assert_eq!((told, answer.contains(why)), (status, true), "{body}: {answer}");
+        let (reply, answer) = world.ask("POST", "/transfers", body);
+        assert_eq!((reply, answer.contains(why)), (status, true), "{body}: {answer}");
     }
 }
 
@@ -269,18 +274,18 @@ fn a_file_is_carried_by_a_command() {
     assert!(shown.contains("some file near -> far") && shown.contains("verified"), "{shown}");
     let back = ["--from", "far", "--to", "near", "--size", "10kB", "--protocol", "ltp", "--json"];
     let output = world.run("transfer", &back);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let reply: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (&told["state"], &told["result"]["file_bytes"]),
+        (&reply["state"], &reply["result"]["file_bytes"]),
         (&"completed".into(), &10_000.into())
     );
-    assert_eq!(told["result"]["from"], "far");
-    let doubts = told["doubts"].as_array().unwrap();
-    assert_eq!(told["trusted"], doubts.is_empty(), "{told}");
-    let told = world.refused("transfer", &["--to", "fair"]);
-    assert!(told.contains("did you mean \"far\"?"), "{told}");
-    let told = world.refused("transfer", &["--tool", "iperf"]);
-    assert!(told.contains("iperf3-cubic"), "{told}");
+    assert_eq!(reply["result"]["from"], "far");
+    let doubts = reply["doubts"].as_array().unwrap();
+    assert_eq!(reply["trusted"], doubts.is_empty(), "{reply}");
+    let reply = world.refused("transfer", &["--to", "fair"]);
+    assert!(reply.contains("did you mean \"far\"?"), "{reply}");
+    let reply = world.refused("transfer", &["--tool", "iperf"]);
+    assert!(reply.contains("iperf3-cubic"), "{reply}");
     // What takes too long fails; what is interrupted is stopped.
     world.run("set", &["near:far", "rate=8 kbit/s"]);
     let output = world.run("transfer", &["--size", "1MB", "--timeout", "300 ms"]);

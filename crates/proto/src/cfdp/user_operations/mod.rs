@@ -375,9 +375,9 @@ impl Entity {
         }
         let origin = purpose.origin(request.destination);
         self.core.operations.submitting = true;
-        let begun = self.put_by(now, request, origin);
+        let started = self.put_by(now, request, origin);
         self.core.operations.submitting = false;
-        match begun {
+        match started {
             Ok(id) => {
                 self.core.operations.puts.insert(id, purpose);
                 Ok(Some(id))

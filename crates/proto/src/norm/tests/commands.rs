@@ -51,8 +51,8 @@ fn commands_are_repeated_and_heard_once() {
     group.run();
     assert_eq!(group.count(0, is_command), 20, "{:#?}", group.transcript());
     (1..=3).for_each(|host| assert_eq!(received(&group, host), [b"listen"]));
-    let said = Indication::CommandSent { peer: GROUP, number };
-    assert_eq!(group.hosts[0].indications.iter().filter(|other| **other == said).count(), 1);
+    let sent = Indication::CommandSent { peer: GROUP, number };
+    assert_eq!(group.hosts[0].indications.iter().filter(|other| **other == sent).count(), 1);
     // Twice the greatest round trip is between them.
     let times = group.log.iter().filter_map(|(at, _, bytes)| {
         let message = Message::decode(bytes).expect("a message");
