@@ -246,7 +246,7 @@ fn what_makes_no_sense_is_told() {
     let recv = ["recv", "--listen", "127.0.0.1:0", "--root", &root, "--protocol", CFDP_LTP];
     for (command, more, why) in [
         (&send[..], &["--entity", "2"][..], "need numbers of their own"),
-        (&send, &["--mib", mib], "a PDU has 256 to 65535 octets"),
+        (&send, &["--mib", mib], "it must have 256 to 65535 bytes"),
         (&send, &["--profile", "checkpoint"], "did you mean"),
         (&send, &["--udp-lite"], "--udp-lite is for Saratoga"),
         (&send, &["--via", "3"], "--via is for LTP-T"),
