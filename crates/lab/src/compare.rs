@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
-use transport::over_tcp::BufferLimits;
+use transport::adapter::over_tcp::config::BufferLimits;
 use transport::protocol::{Carried, Protocol};
 use transport::quantity::{Rate, Size, Span};
 use transport::records::Record;

@@ -6,7 +6,7 @@ use sim::HostStats;
 
 use proto::programs::Latency;
 use transport::Ended;
-use transport::over_tcp::BufferLimits;
+use transport::adapter::over_tcp::config::BufferLimits;
 use transport::overlay::Overlay;
 use transport::protocol::{Carried, Kind};
 use transport::text::SpecError;

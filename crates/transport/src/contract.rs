@@ -45,10 +45,10 @@ use proto::{cfdp, ltpt};
 use thiserror::Error;
 
 use crate::adapter::Adapter;
-use crate::bundles::BundleMetrics;
+use crate::adapter::bundles::config::BundleMetrics;
+use crate::adapter::over_tcp::config::BufferLimits;
 use crate::event::{Event, TransferId};
 use crate::mib::Class;
-use crate::over_tcp::BufferLimits;
 use crate::overlay::Overlay;
 use crate::protocol::{Kind, Protocol};
 use crate::records::Record;

@@ -4,15 +4,12 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
-pub mod bundles;
-pub mod carried;
 pub mod contact_plan;
 pub mod contract;
 pub mod dissect;
 pub mod event;
 pub mod files;
 pub mod mib;
-pub mod over_tcp;
 pub mod overlay;
 pub mod pep;
 pub mod protocol;

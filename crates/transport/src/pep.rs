@@ -7,7 +7,7 @@ use proto::settings::form::{self, Leaf};
 use proto::settings::{Base, Kind, Settings, Value, Visited, Visitor};
 use proto::{tcp, visit};
 
-use crate::over_tcp::OverTcpConfig;
+use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::quantity::Size;
 use crate::settings::PepSettings;
 use crate::text::{self, SpecError};

@@ -17,8 +17,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::layers::{Feature, LAYERS, Layer, SHORT};
 use self::stack::STACKS;
+use crate::adapter::bundles::config::Convergence;
 use crate::adapter::{self, Adapter, Spool};
-use crate::bundles::Convergence;
 use crate::dissect::Dissector;
 use crate::mib::Class;
 use crate::text::{self, SpecError};

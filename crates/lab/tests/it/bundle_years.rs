@@ -36,7 +36,7 @@ fn world(days: u64, folder: &Path) -> Scenario {
         write!(
             text,
             "[nodes.{node}.mib]\ncontact_plan = {path:?}\nbundle_size = \"50 kB\"\nlifetime = \"30 d\"\n\
-             store = {{ octets = \"{store} B\" }}\ntcpcl = {{ keepalive = \"10 min\" }}\n"
+             limits = {{ octets = \"{store} B\" }}\ntcpcl = {{ keepalive = \"10 min\" }}\n"
         )
         .unwrap();
     }

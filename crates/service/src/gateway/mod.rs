@@ -13,7 +13,7 @@ use proto::settings::form::{self, Off};
 use proto::settings::{Bound, Value};
 use proto::tcp;
 use serde::{Deserialize, Serialize};
-use transport::over_tcp::OverTcpConfig;
+use transport::adapter::over_tcp::config::OverTcpConfig;
 use transport::quantity::{Rate, Size, Span};
 use transport::settings::tcp::TcpSettings;
 use transport::settings::{self, read_as, write_as};

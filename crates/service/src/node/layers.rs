@@ -74,7 +74,13 @@ pub(super) trait NamesFiles {
 }
 
 impl NamesFiles for OverUdp {}
-impl NamesFiles for OverLtp {}
+
+impl NamesFiles for OverLtp {
+    fn place(&mut self, folder: &Path) {
+        self.settings.place(folder);
+    }
+}
+
 impl<S> NamesFiles for OverFiles<S> {}
 
 macro_rules! layers {

@@ -290,8 +290,13 @@ impl NodeSpec {
         let invalid = |message: String| Err(SpecError::invalid(message));
         self.node()?;
         self.echo_endpoint()?;
-        if let Some(hops) = self.hop_limit {
-            settings::check("hop_limit", Bound::Least(1), &Value::Number(hops.into()))?;
+        if self.limits.hops.is_some() && self.hop_limit != hop_limit() {
+            return invalid("limits.hops is the former name of hop_limit; keep one".to_owned());
+        }
+        for (key, hops) in [("hop_limit", self.hop_limit), ("limits.hops", self.limits.hops)] {
+            if let Some(hops) = hops {
+                settings::check(key, Bound::Least(1), &Value::Number(hops.into()))?;
+            }
         }
         match (&self.store.directory, self.store.memory) {
             (Some(_), None) | (None, Some(_)) => {}
@@ -330,7 +335,7 @@ impl NodeSpec {
             && (self.contact_plan.is_some() || !self.routes.is_empty())
         {
             return invalid(format!(
-                "`{what}` asks neither plan nor routes; leave out one or the other"
+                "`{what}` asks neither contact_plan nor routes; leave out one or the other"
             ));
         }
         self.rules.iter().try_for_each(|rule| rule.check(&self.keys))?;

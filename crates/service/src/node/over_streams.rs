@@ -33,7 +33,7 @@ pub struct OverStreams {
     /// Seconds between keepalives; 0 sends none.
     #[serde(
         default = "keepalive",
-        deserialize_with = "read_as::<WholeSeconds, _, _>",
+        deserialize_with = "read_keepalive",
         serialize_with = "write_as::<WholeSeconds, _, _>"
     )]
     pub keepalive: u16,
@@ -77,6 +77,12 @@ const fn window_octets() -> Size {
 
 const fn sessions() -> usize {
     1024
+}
+
+/// Reads seconds between keepalives; the place in the file is that of the layer.
+fn read_keepalive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let seconds = read_as::<WholeSeconds, _, _>(deserializer);
+    seconds.map_err(|error| de::Error::custom(format!("keepalive{error}")))
 }
 
 const fn reconnect() -> Span {
@@ -149,7 +155,13 @@ impl OverStreams {
         if self.window == 0 {
             return invalid(format!("layer {name}: window is 0: no bundle could leave"));
         }
-        check_interval(&format!("layer {name}: reconnect"), Some(self.reconnect))
+        if self.reconnect_max < self.reconnect && self.reconnect_max != reconnect_max() {
+            return invalid(format!("layer {name}: reconnect_max is less than reconnect"));
+        }
+        for (key, wait) in [("reconnect", self.reconnect), ("reconnect_max", self.reconnect_max)] {
+            check_interval(&format!("layer {name}: {key}"), Some(wait))?;
+        }
+        Ok(())
     }
 
     fn build(

@@ -103,15 +103,22 @@ fn mistakes_are_told() {
         ),
         ("limits.bundles = 500", "store.memory = \"1 GB\"", "store has `directory` and `memory`"),
         ("limits.octets = \"2 GB\"", "limits.octets = \"2\"", "has no unit"),
+        ("limits.octets = \"2 GB\"", "limits.hops = 0", "limits.hops is 0"),
         ("kind = \"tcpcl4\"", "kind = \"tcpcl5\"", "tcpcl5"),
         ("layer = \"tcp\"", "layer = \"tpc\"", "there is no layer \"tpc\"; did you mean \"tcp\"?"),
         ("address = \"192.0.2.3:4556\"", "", "has no `address`"),
         ("via = \"ipn:1.0\"", "via = \"ipn:9.0\"", "ipn:9.0 is no neighbour"),
         ("segment = \"1 MiB\"", "window = 0", "window is 0"),
         ("drain = \"3 s\"", "epidemic = true", "`epidemic` asks neither"),
-        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "whole seconds from 1 to 65535"),
-        ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "whole seconds from 1 to 65535"),
+        ("keepalive = \"15 s\"", "keepalive = \"70000 s\"", "keepalive is whole seconds up"),
+        ("keepalive = \"15 s\"", "keepalive = \"900 ms\"", "keepalive is whole seconds up"),
         ("keepalive = \"15 s\"", "reconnect = [\"1 s\", \"9 s\"]", "reconnect_max"),
+        (
+            "keepalive = \"15 s\"",
+            "reconnect = \"30 s\"\nreconnect_max = \"5 s\"",
+            "less than reconnect",
+        ),
+        ("keepalive = \"15 s\"", "reconnect_max = \"0 s\"", "reconnect_max"),
     ] {
         let text = WHOLE.replacen(from, to, 1);
         assert_ne!(text, WHOLE, "{from}");

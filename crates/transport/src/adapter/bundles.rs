@@ -1,5 +1,7 @@
 //! Files, or CFDP, in bundles: a bundle node with one convergence layer.
 
+pub mod config;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -13,15 +15,15 @@ use proto::cfdp;
 use proto::ut::{self, OverBundles};
 use wire::bp7::Eid;
 
+use self::config::{BundleMetrics, BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
 use super::Adapter;
 use super::cfdp::tell_of_ends;
 use super::cfdp_over_ltp::event;
-use crate::bundles::{self, BundleMetrics, BundlesConfig, Carrier, CfdpUser, LAYER, SERVICE, node};
-use crate::carried::{carried_under_way, put_request};
+use super::over_tcp::config as streams;
+use crate::adapter::layered_cfdp::{carried_under_way, put_request};
 use crate::contract::{Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::mib::Class;
-use crate::over_tcp;
 use crate::protocol::Protocol;
 use crate::settings::Settings;
 use crate::text::SpecError;
@@ -39,7 +41,7 @@ impl Adapter for Bundles {
         protocol: &Protocol,
         _entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError> {
-        Ok(Box::new(bundles::config(protocol)?))
+        Ok(Box::new(config::config(protocol)?))
     }
 
     fn schema(&self) -> Box<dyn proto::settings::Settings> {
@@ -138,12 +140,12 @@ impl Configuration for BundlesConfig {
     }
 
     fn set_own(&mut self, (address, port): (Ipv4Addr, u16), interfaces: &[PathId]) {
-        over_tcp::take_place(&mut self.streams, address, port);
+        streams::take_place(&mut self.streams, address, port);
         self.interfaces = interfaces.iter().copied().collect();
     }
 
     fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
-        over_tcp::meet(&mut self.streams, path, remote, by);
+        streams::meet(&mut self.streams, path, remote, by);
     }
 }
 

@@ -9,7 +9,7 @@ use proto::cfdp::{
 use wire::cfdp::{ConditionCode, DeliveryCode, FileStatus, TransactionId, Width};
 
 use super::{Adapter, Spool, engine_in, no_profile};
-use crate::carried::{put_request, transactions};
+use crate::adapter::layered_cfdp::{put_request, transactions};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
 };

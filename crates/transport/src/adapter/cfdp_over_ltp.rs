@@ -10,7 +10,9 @@ use wire::cfdp::{TransactionId, Width};
 
 use super::cfdp::{progress, sent, tell_of_ends, transaction};
 use super::{Adapter, Spool, engine_in};
-use crate::carried::{CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request};
+use crate::adapter::layered_cfdp::{
+    CfdpLtpConfig, carried_under_way, cfdp_ltp_config, put_request,
+};
 use crate::contract::{
     CfdpUser, Configuration, Process, Progress, RequestError, SendRequest, Transport,
 };

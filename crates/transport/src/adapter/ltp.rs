@@ -7,7 +7,7 @@ use engine::{Engine as _, PathId, Rng, Time};
 use proto::{ltp, ltpt};
 
 use super::{Adapter, Spool, engine_in, no_profile};
-use crate::bundles::EPOCH;
+use crate::adapter::bundles::config::EPOCH;
 use crate::contract::{Configuration, Process, Progress, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
 use crate::protocol::Protocol;

@@ -3,6 +3,7 @@
 pub mod bundles;
 pub mod cfdp;
 pub mod cfdp_over_ltp;
+pub mod layered_cfdp;
 pub mod ltp;
 pub mod norm;
 pub mod over_tcp;
@@ -184,7 +185,7 @@ mod tests {
     use super::ltp::LTP_PROFILES;
     use super::norm::NORM_PROFILES;
     use super::saratoga::SARATOGA_PROFILES;
-    use crate::over_tcp::OverTcpConfig;
+    use crate::adapter::over_tcp::config::OverTcpConfig;
 
     #[test]
     fn every_listed_profile_exists() {

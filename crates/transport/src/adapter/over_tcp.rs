@@ -1,5 +1,7 @@
 //! FTP, SCPS-FP, and programs that are modelled, over TCP.
 
+pub mod config;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -8,10 +10,10 @@ use engine::{Deadline, Effect, Engine, Input, PathId, Rng, Time, Transmit, TxBuf
 use proto::{ftp, programs, stack, tcp};
 use wire::ftp::ReadControl;
 
+use self::config::{BufferLimits, OverTcpConfig};
 use super::{Adapter, engine_in};
 use crate::contract::{Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
-use crate::over_tcp::{self, BufferLimits, OverTcpConfig};
 use crate::protocol::{Carried, Protocol};
 use crate::records;
 use crate::settings::Settings;
@@ -30,7 +32,7 @@ impl Adapter for OverTcp {
         protocol: &Protocol,
         _entity: u64,
     ) -> Result<Box<dyn Configuration>, SpecError> {
-        Ok(Box::new(over_tcp::config(protocol)?))
+        Ok(Box::new(config::config(protocol)?))
     }
 
     fn schema(&self) -> Box<dyn proto::settings::Settings> {
@@ -80,11 +82,11 @@ impl Configuration for OverTcpConfig {
     }
 
     fn set_own(&mut self, (address, port): (Ipv4Addr, u16), _interfaces: &[PathId]) {
-        over_tcp::take_place(&mut self.streams, address, port);
+        config::take_place(&mut self.streams, address, port);
     }
 
     fn set_peer(&mut self, path: PathId, remote: (Ipv4Addr, u16), by: PathId) {
-        over_tcp::meet(&mut self.streams, path, remote, by);
+        config::meet(&mut self.streams, path, remote, by);
     }
 }
 

@@ -4,10 +4,10 @@ use proto::ltp::Red;
 use proto::programs::{Tool, Version};
 
 use super::Carried;
+use crate::adapter::bundles::config::{self as nodes, Convergence};
+use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::{Adapter, Spool, bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
-use crate::bundles::{self as nodes, Convergence};
 use crate::dissect::{self, Dissector};
-use crate::over_tcp::OverTcpConfig;
 
 /// Service that a layer offers to the one above it, or needs of the one below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -66,6 +66,12 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
                 "" => key.clone(),
                 path => format!("{path}.{key}"),
             };
+            if table.contains_key(&key) {
+                let former = renamed.iter().find(|(_, name)| *name == key);
+                let former = former.map_or(&*key, |(former, _)| former);
+                let message = format!("{path} is given twice: `{former}` is its former name");
+                return Err(de::Error::custom(message));
+            }
             let mut at = At { key: &key, path: &path, map: &mut map, read: None };
             let _ = self.settings.visit(&mut at);
             if let Some(value) = at.read {

@@ -133,7 +133,7 @@ fn a_large_window_fills_the_link() {
 #[test]
 fn every_profile_carries_a_file_through_losses() {
     let link = "rate = \"5 Mbit/s\"\ndelay = \"20 ms\"\nper = 0.01";
-    for profile in transport::over_tcp::OverTcpConfig::profiles() {
+    for profile in transport::adapter::over_tcp::config::OverTcpConfig::profiles() {
         let run = completed(&world(&format!("ftp/{profile}"), "500 kB", link, ""));
         let transfer = &run.transfers[0];
         assert_eq!(transfer.protocol, format!("ftp/{profile}"));

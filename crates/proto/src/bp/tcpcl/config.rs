@@ -76,7 +76,7 @@ impl Leaf<u16> for WholeSeconds {
             Value::Span(span) => u16::try_from(span.as_secs()).ok(),
             _ => Some(0),
         };
-        *seconds = span.ok_or(" is whole seconds from 1 to 65535, or \"off\"")?;
+        *seconds = span.ok_or(" is whole seconds up to 65535; 0 and \"off\" send none")?;
         Ok(())
     }
 }

@@ -9,8 +9,8 @@ use proto::settings::{Base, Kind, Settings, Value, Visited, Visitor, Wrong};
 use proto::{saratoga, visit};
 
 use super::{BundlesConfig, CfdpUser, epoch};
+use crate::adapter::layered_cfdp::Ut;
 use crate::adapter::saratoga::Remotes;
-use crate::carried::Ut;
 use crate::contact_plan::{self, Format};
 use crate::text::{self, SpecError};
 

@@ -31,8 +31,8 @@ use wire::mtcp::Framing;
 pub(crate) use wire::udpcl::PORT;
 
 pub use self::settings::check_saratoga;
+use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::saratoga::Remotes;
-use crate::over_tcp::OverTcpConfig;
 use crate::protocol::Protocol;
 use crate::text::SpecError;
 
@@ -120,7 +120,7 @@ pub struct CfdpUser {
 
 impl Default for CfdpUser {
     fn default() -> Self {
-        let cfdp = crate::carried::carried_cfdp();
+        let cfdp = crate::adapter::layered_cfdp::carried_cfdp();
         Self { cfdp, ut: ut::Config::default(), service: ut::CFDP_ENDPOINT }
     }
 }
@@ -225,7 +225,7 @@ pub fn config(protocol: &Protocol) -> Result<BundlesConfig, SpecError> {
     if protocol.kind.is_entity_in_bundles() {
         // What an entity has is safe in its own store soon.
         config.agent.limits.delivering = agent::Limits::default().delivering;
-        let cfdp = crate::carried::profiled_cfdp(protocol);
+        let cfdp = crate::adapter::layered_cfdp::profiled_cfdp(protocol);
         config.cfdp = Some(CfdpUser { cfdp, ..CfdpUser::default() });
     }
     Ok(config)
