@@ -210,7 +210,7 @@ impl Node {
 
     /// Says something to all receivers on a path at once, ahead of data (RFC 5740 §4.2.3.7): `times` often,
     /// twice the greatest round trip apart, or as often as `robust_factor` says. The number tells
-    /// [`Indication::CommandSaid`] and [`Node::hush`] which command it is. Receivers of this
+    /// [`Indication::CommandSent`] and [`Node::hush`] which command it is. Receivers of this
     /// implementation tell their application once.
     ///
     /// # Errors

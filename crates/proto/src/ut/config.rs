@@ -11,7 +11,7 @@ const PDU_MIN: u64 = 256;
 const PDU_MAX: u64 = 65_535;
 
 settings! {
-    /// Settings of a [`Carried`](super::Carried).
+    /// Settings of a [`LayeredEntity`](super::LayeredEntity).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Config {
         /// Most bytes of a PDU: 65,535 of its data field and its header are the most there can be.
