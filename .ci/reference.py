@@ -74,7 +74,8 @@ def command_line(binary: str) -> str:
 def documented(path: str, struct: str) -> dict[str, str]:
     """The public fields of a struct: the first sentence of the documentation of each."""
     source = (ROOT / path).read_text(encoding="utf-8")
-    body = re.search(rf"^pub struct {struct} {{\n(.*?)^}}", source, re.MULTILINE | re.DOTALL)
+    pattern = rf"^pub struct {struct}(?:<[^>]*>)? {{\n(.*?)^}}"
+    body = re.search(pattern, source, re.MULTILINE | re.DOTALL)
     if body is None:
         sys.exit(f"{path} has no struct {struct}")
     found = {}
@@ -89,6 +90,8 @@ def documented(path: str, struct: str) -> dict[str, str]:
 def columns() -> str:
     """The page of the columns of a study's tables."""
     transfer = documented("crates/lab/src/metrics.rs", "TransferMetrics")
+    # Fields of a part say more than the field of the part.
+    transfer |= documented("crates/lab/src/metrics.rs", "Traffic")
     done = documented("crates/testbed/src/study/runner.rs", "Done")
     lines = [
         "# Columns of tables",
@@ -100,7 +103,7 @@ def columns() -> str:
     ]
     source = (ROOT / "crates/testbed/src/study/table.rs").read_text(encoding="utf-8")
     for name, kind, find in COLUMN.findall(source):
-        field = re.search(r"row\.(transfer|done)\.(\w+)", find)
+        field = re.search(r"row\.(transfer|done)\.(?:traffic\.)?(\w+)", find)
         about = OTHERS.get(name)
         if about is None and field:
             about = (transfer if field[1] == "transfer" else done).get(field[2])
