@@ -20,12 +20,15 @@ OUTPUT = threading.Lock()
 class Binary:
     program: Path
     folder: Path
-    package: str
     target: str
 
     @property
+    def label(self) -> str:
+        return f"{self.folder.name} {self.target}"
+
+    @property
     def waits(self) -> bool:
-        return self.package == "slowlight" and self.target == "it"
+        return self.label == "cli it"
 
     def passes(self) -> bool:
         environment = os.environ | {"CARGO_MANIFEST_DIR": str(self.folder)}
@@ -40,11 +43,9 @@ class Binary:
             check=False,
         )
         with OUTPUT:
-            print(f"== {self.package} {self.target}\n{done.stdout}", flush=True)
+            print(f"== {self.label}\n{done.stdout}", flush=True)
             if done.returncode != 0:
-                print(
-                    f"error: {self.package} {self.target} exits with {done.returncode}", flush=True
-                )
+                print(f"error: {self.label} exits with {done.returncode}", flush=True)
         return done.returncode == 0
 
 
@@ -58,12 +59,8 @@ def built() -> list[Binary] | None:
     for line in cargo.stdout.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["profile"]["test"]:
-            manifest = Path(message["manifest_path"])
-            package = message["package_id"].split("#")[-1].split("@")[0]
-            if not package or package[0].isdigit():
-                package = manifest.parent.name
-            name = message["target"]["name"]
-            binaries.append(Binary(Path(message["executable"]), manifest.parent, package, name))
+            folder = Path(message["manifest_path"]).parent
+            binaries.append(Binary(Path(message["executable"]), folder, message["target"]["name"]))
     return binaries
 
 
