@@ -193,12 +193,10 @@ fn a_transfer_that_is_still_prepared_hears_the_end() {
         BufReader::new(running.child.stderr.take().unwrap()).lines().map(Result::unwrap);
     lines.find(|line| line.contains("is up")).unwrap();
     let begin = |tool: &Path| {
-        let body = format!("{{\"from\": \"near\", \"to\": \"far\", \"tool\": {tool:?}}}");
-        let (status, answer) = world.ask("POST", "/transfers", &body);
-        assert_eq!(status, 201, "{answer}");
+        let transfer = begin(&world, &format!("\"tool\": {tool:?}"));
         // Until it is being prepared.
         std::thread::sleep(Duration::from_millis(300));
-        format!("/transfers/{}", serde_json::from_str::<Value>(&answer).unwrap()["id"])
+        format!("/transfers/{}", transfer["id"])
     };
     for tool in [&deaf, &slow] {
         let path = begin(tool);
