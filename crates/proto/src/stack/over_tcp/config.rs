@@ -91,7 +91,8 @@ pub enum Acceptance {
     AtOnce,
     /// When a connection to where they ask for was opened in their name, for the engine above to
     /// connect to. If it is refused, so are they. For a transparent proxy: its clients get the
-    /// answers that they would get without it, one round trip later than by a proxy that answers at once.
+    /// answers that they would get without it, one round trip later than by a proxy that answers
+    /// at once.
     WhenConnected {
         /// Streams of the engine above, those included that are on their way to it, beyond which
         /// peers are refused. Each peer takes two.
