@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::Serialize;
 use transport::adapter::over_tcp::config::BufferLimits;
-use transport::protocol::{Carried, Protocol};
+use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Rate, Size, Span};
 use transport::records::Record;
 use transport::settings::tcp::TcpSettings;
@@ -206,7 +206,8 @@ impl Plan {
                 (ends(branch, STAR.0, STAR.1), ends(branch_back, STAR.1, STAR.0));
             links.extend([there, back, branch, branch_back]);
         }
-        let takes_records = matches!(protocol.kind.carries(), Carried::Records | Carried::Changes);
+        let takes_records =
+            matches!(protocol.kind.carries(), ContentKind::Records | ContentKind::Changes);
         let group = many.then(|| Group::made_up(ENDS.1, self.receivers)).transpose()?;
         let tcp = self.tcp.clone();
         let mib = tcp.and_then(|tcp| Settings::of_tcp(protocol.kind.adapter(), tcp));

@@ -8,7 +8,7 @@ use proto::programs::Latency;
 use transport::Ended;
 use transport::adapter::over_tcp::config::BufferLimits;
 use transport::overlay::Overlay;
-use transport::protocol::{Carried, Kind};
+use transport::protocol::{ContentKind, Kind};
 use transport::text::SpecError;
 
 use crate::link_spec::time;
@@ -112,7 +112,7 @@ impl Observations {
             requests: plan::requests(scenario, transfer)?.len(),
             begun: self.begun(transfer, if is_fetched { receiver } else { sender }),
             is_fetched,
-            is_whole: transfer.carries() == Carried::File,
+            is_whole: transfer.carries() == ContentKind::File,
             latency: self.latency(transfer, sender),
             at_sender: self.ends_of(transfer, sender, true, alone),
             sender: self.hosts[sender].clone(),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use transport::files;
 use transport::mib::Class;
 use transport::overlay::Overlay;
-use transport::protocol::{Carried, Protocol};
+use transport::protocol::{ContentKind, Protocol};
 use transport::quantity::{Probability, Rate, Size, Span};
 use transport::records::{Files, Record};
 use transport::settings::{PepSettings, Settings};
@@ -209,8 +209,8 @@ impl Transfer {
     }
 
     /// What crosses.
-    pub(crate) fn carries(&self) -> Carried {
-        self.protocol.as_ref().map_or(Carried::File, |protocol| protocol.kind.carries())
+    pub(crate) fn carries(&self) -> ContentKind {
+        self.protocol.as_ref().map_or(ContentKind::File, |protocol| protocol.kind.carries())
     }
 
     /// What there is of its file before and after.

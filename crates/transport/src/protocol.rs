@@ -46,7 +46,7 @@ impl fmt::Debug for Kind {
 
 /// Content of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carried {
+pub enum ContentKind {
     /// All of a file.
     File,
     /// Records of it.
@@ -282,7 +282,7 @@ impl Kind {
 
     /// Content that it transfers.
     #[must_use]
-    pub fn carries(self) -> Carried {
+    pub fn carries(self) -> ContentKind {
         self.top().carries
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use wire::ftp::{Range, ReadControl, TO_END, UpdateControl};
 
-use crate::protocol::Carried;
+use crate::protocol::ContentKind;
 use crate::text::SpecError;
 
 /// Octets of a file, as in `100-199`, or `5000-` for all from there on.
@@ -89,17 +89,17 @@ pub struct Files {
 
 impl Files {
     /// Of a transfer that carries this, whose file has this name and content.
-    pub fn of(carried: Carried, name: &str, content: &Bytes, records: &[Record]) -> Self {
+    pub fn of(kind: ContentKind, name: &str, content: &Bytes, records: &[Record]) -> Self {
         let plain =
             Self { at_sender: Some(content.clone()), at_receiver: None, expected: content.clone() };
-        match carried {
-            Carried::File => plain,
-            Carried::Records => {
+        match kind {
+            ContentKind::File => plain,
+            ContentKind::Records => {
                 let path = name.to_owned();
                 let control = ReadControl { path, forced: false, ranges: ranges(records) };
                 Self { expected: control.read(content).0.into(), ..plain }
             }
-            Carried::Changes => {
+            ContentKind::Changes => {
                 let before = changed(content, records);
                 let control = UpdateControl::between((name, &before), (name, content));
                 let control = control.and_then(|control| control.encode());
@@ -109,7 +109,7 @@ impl Files {
                     ..plain
                 }
             }
-            Carried::Copy => Self {
+            ContentKind::Copy => Self {
                 at_sender: None,
                 at_receiver: Some((original_of(name), content.clone())),
                 ..plain
@@ -137,24 +137,23 @@ fn changed(content: &[u8], records: &[Record]) -> Vec<u8> {
 /// # Errors
 ///
 /// When there are none where they are needed, or some where they mean nothing.
-pub fn check(carried: Carried, name: &str, records: Option<&[Record]>) -> Result<(), SpecError> {
+pub fn check(kind: ContentKind, name: &str, records: Option<&[Record]>) -> Result<(), SpecError> {
     let wrong = |message: &str| Err(SpecError::invalid(message));
-    match (carried, records) {
-        (Carried::Records | Carried::Changes, None | Some([])) => {
+    match (kind, records) {
+        (ContentKind::Records | ContentKind::Changes, None | Some([])) => {
             wrong("say with `records` which octets are read, or differ, as in [\"0-999\"]")
         }
-        (Carried::Records, Some(records)) if records.len() > usize::from(u16::MAX) => {
+        (ContentKind::Records, Some(records)) if records.len() > usize::from(u16::MAX) => {
             wrong("a control file has at most 65,535 records")
         }
-        (Carried::File | Carried::Copy, Some(_)) => {
+        (ContentKind::File | ContentKind::Copy, Some(_)) => {
             wrong("`records` is for scps-fp-read and scps-fp-update")
         }
-        (Carried::Copy, None) if name.contains(' ') => {
+        (ContentKind::Copy, None) if name.contains(' ') => {
             wrong("a name with a blank cannot stand in COPY")
         }
-        (Carried::Records | Carried::Changes, Some(_)) | (Carried::File | Carried::Copy, None) => {
-            Ok(())
-        }
+        (ContentKind::Records | ContentKind::Changes, Some(_))
+        | (ContentKind::File | ContentKind::Copy, None) => Ok(()),
     }
 }
 
@@ -176,13 +175,14 @@ mod tests {
     fn what_is_changed_differs_in_its_records_alone() {
         let content = Bytes::from(vec![7; 100]);
         let records = ["10-19".parse().unwrap(), "95-".parse().unwrap()];
-        let files = Files::of(Carried::Changes, "f", &content, &records);
+        let files = Files::of(ContentKind::Changes, "f", &content, &records);
         let (name, before) = files.at_receiver.unwrap();
         let differ: Vec<_> = (0..100).filter(|at| before[*at] != content[*at]).collect();
         assert_eq!(differ, (10..20).chain(95..100).collect::<Vec<_>>());
         let control = UpdateControl::decode(&files.at_sender.unwrap()).unwrap();
         assert_eq!((name.as_str(), control.apply(&before).unwrap()), ("f", content.to_vec()));
-        let read = Files::of(Carried::Records, "f", &Bytes::from_static(b"abcdef"), &records[..0]);
+        let read =
+            Files::of(ContentKind::Records, "f", &Bytes::from_static(b"abcdef"), &records[..0]);
         assert_eq!(read.expected, "");
     }
 }

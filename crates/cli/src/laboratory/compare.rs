@@ -15,7 +15,7 @@ use lab::preset::Preset;
 use lab::stats::Summary;
 use serde::Serialize;
 use transport::SpecError;
-use transport::protocol::{Carried, Kind, Protocol};
+use transport::protocol::{ContentKind, Kind, Protocol};
 use transport::quantity::Window;
 use transport::quantity::{Size, Span};
 use transport::records::Record;
@@ -180,7 +180,7 @@ impl Args {
         let is_usual = |kind: &Kind| {
             kind.is_reliable()
                 && kind.program().is_none()
-                && kind.carries() == Carried::File
+                && kind.carries() == ContentKind::File
                 // Bundles have been sent over each of their layers already.
                 && !kind.is_entity_in_bundles()
         };

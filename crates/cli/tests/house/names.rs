@@ -14,14 +14,6 @@ const BANNED: [&str; 18] = [
     "Voice", "asked", "beside", "heard", "said", "station", "told", "voice",
 ];
 
-/// Folders that still have such identifiers, with them: each has to disappear.
-const KNOWN: [(&str, &[&str]); 4] = [
-    ("crates/cli/src/laboratory", &["Carried"]),
-    ("crates/lab", &["Carried"]),
-    ("crates/service", &["said"]),
-    ("crates/transport", &["Carried", "said", "told"]),
-];
-
 /// Source text without comments and strings, up to its inline tests.
 fn bare(text: &str) -> String {
     let parts = code(text);
@@ -47,13 +39,10 @@ fn identifiers_are_nouns_of_the_domain() {
         let source = entry.unwrap().path().join("src");
         for path in rust_files(&source).into_iter().filter(|path| !is_test(path)) {
             let place = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-            let known = KNOWN
-                .iter()
-                .find(|(folder, _)| place.starts_with(folder))
-                .map_or(&[][..], |it| it.1);
             let found = banned(&fs::read_to_string(&path).unwrap());
-            let new = found.into_iter().filter(|name| !known.contains(name));
-            wrong.extend(new.map(|name| format!("{place}: `{name}`: name what it holds")));
+            wrong.extend(
+                found.into_iter().map(|name| format!("{place}: `{name}`: name what it holds")),
+            );
         }
     }
     assert!(wrong.is_empty(), "identifiers without a meaning:\n{}", wrong.join("\n"));

@@ -1,6 +1,6 @@
 //! Which transports serve a question, and what distinguishes those that do it equally well.
 
-use transport::protocol::{Carried, Kind, Protocol};
+use transport::protocol::{ContentKind, Kind, Protocol};
 use transport::text::SpecError;
 
 use super::Question;
@@ -14,7 +14,7 @@ use super::Question;
 pub fn candidates(question: &Question) -> Result<Vec<Protocol>, SpecError> {
     let Question { has_return, receivers, relay, .. } = question;
     let admits = |kind: &Kind| {
-        let is_file = kind.carries() == Carried::File && !kind.is_typed();
+        let is_file = kind.carries() == ContentKind::File && !kind.is_typed();
         // Without a return link none can retransmit, and one that tries never ends; parity needs none.
         let is_whole = kind.is_reliable() == *has_return || kind.is_coded();
         let forwards = !relay || kind.hands_on();

@@ -119,7 +119,7 @@ pub struct LayeredEntity<B> {
 impl<B: Below + std::fmt::Debug> std::fmt::Debug for LayeredEntity<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { entity, below, .. } = self;
-        f.debug_struct("Carried")
+        f.debug_struct("LayeredEntity")
             .field("entity", entity)
             .field("below", below)
             .finish_non_exhaustive()

@@ -55,9 +55,9 @@ fn ltp() -> String {
     "ltp".to_owned()
 }
 
-/// The number of an engine: the one that is said, or that of its node.
-pub(super) fn engine(said: Option<u64>, node: &Eid) -> Option<u64> {
-    said.or(match node {
+/// The number of an engine: the one that is given, or that of its node.
+pub(super) fn engine(given: Option<u64>, node: &Eid) -> Option<u64> {
+    given.or(match node {
         Eid::Ipn { node, .. } => Some(*node),
         Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => None,
     })

@@ -14,7 +14,7 @@ use self::config::{BufferLimits, OverTcpConfig};
 use super::{Adapter, engine_in};
 use crate::contract::{Configuration, RequestError, SendRequest, Transport};
 use crate::event::{Ended, Event, TransferId};
-use crate::protocol::{Carried, Protocol};
+use crate::protocol::{ContentKind, Protocol};
 use crate::records;
 use crate::settings::Settings;
 use crate::text::SpecError;
@@ -120,7 +120,7 @@ impl Above {
         match self {
             Self::Ftp(node) => {
                 let id = match send.kind.carries() {
-                    Carried::Records => {
+                    ContentKind::Records => {
                         let ranges = records::ranges(&send.records);
                         let path = name.to_owned();
                         node.read_records(
@@ -129,10 +129,10 @@ impl Above {
                             source,
                         )
                     }
-                    Carried::Changes => node.update_by(peer, source),
-                    Carried::Copy => node.copy(peer, &records::original_of(name), name),
-                    Carried::File if send.kind.is_fetched() => node.get(peer, name, source),
-                    Carried::File => node.put(peer, source, name),
+                    ContentKind::Changes => node.update_by(peer, source),
+                    ContentKind::Copy => node.copy(peer, &records::original_of(name), name),
+                    ContentKind::File if send.kind.is_fetched() => node.get(peer, name, source),
+                    ContentKind::File => node.put(peer, source, name),
                 };
                 id.map(|id| id.0).map_err(|error| error.to_string())
             }

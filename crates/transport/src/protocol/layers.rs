@@ -3,7 +3,7 @@
 use proto::ltp::Red;
 use proto::programs::{Tool, Version};
 
-use super::Carried;
+use super::ContentKind;
 use crate::adapter::bundles::config::{self as nodes, Convergence};
 use crate::adapter::over_tcp::config::OverTcpConfig;
 use crate::adapter::{Adapter, Spool, bundles, cfdp, cfdp_over_ltp, ltp, norm, over_tcp, saratoga};
@@ -100,7 +100,7 @@ pub struct Layer {
     /// Part of what it sends that is retransmitted until it arrives.
     pub red: Red,
     /// Content of a transfer, with this layer on top.
-    pub carries: Carried,
+    pub carries: ContentKind,
     /// Whether the receiver requests the file, with this layer on top.
     pub is_fetched: bool,
     /// Program that it is a model of.
@@ -162,7 +162,7 @@ const fn layer(name: &'static str, needs: &'static [Service], offers: &'static [
         offers,
         features: &[],
         red: Red::All,
-        carries: Carried::File,
+        carries: ContentKind::File,
         is_fetched: false,
         program: None,
         command: None,
@@ -325,11 +325,11 @@ pub const LAYERS: &[Layer] = &[
     Layer { is_fetched: true, ..over_streams("scps-fp-get", SCPS, SCPS_PORT) },
     Layer {
         is_fetched: true,
-        carries: Carried::Records,
+        carries: ContentKind::Records,
         ..over_streams("scps-fp-read", SCPS, SCPS_PORT)
     },
-    Layer { carries: Carried::Changes, ..over_streams("scps-fp-update", SCPS, SCPS_PORT) },
-    Layer { carries: Carried::Copy, ..over_streams("scps-fp-copy", SCPS, SCPS_PORT) },
+    Layer { carries: ContentKind::Changes, ..over_streams("scps-fp-update", SCPS, SCPS_PORT) },
+    Layer { carries: ContentKind::Copy, ..over_streams("scps-fp-copy", SCPS, SCPS_PORT) },
     over_ssh("scp", Tool::Scp, "scp FILE RECEIVER:"),
     over_ssh("sftp", Tool::Sftp, "sftp RECEIVER: <<< \"put FILE\""),
     over_ssh("rsync", Tool::Rsync, "rsync FILE RECEIVER:"),

@@ -44,15 +44,12 @@ impl Values {
     /// Removes the value at a path of keys.
     pub fn remove(&mut self, path: &[&str]) {
         let Some((last, tables)) = path.split_last() else { return };
-        let table = match tables {
-            [] => Some(&mut self.0),
-            [first, others @ ..] => others
-                .iter()
-                .fold(self.0.get_mut(*first).and_then(Value::as_table_mut), |table, key| {
-                    table?.get_mut(*key)?.as_table_mut()
-                }),
-        };
-        table.and_then(|table| table.remove(*last));
+        let mut table = &mut self.0;
+        for key in tables {
+            let Some(Value::Table(below)) = table.get_mut(*key) else { return };
+            table = below;
+        }
+        table.remove(*last);
     }
 
     /// The values below a key, if there is a table.

@@ -3,7 +3,7 @@
 
 use lab::scenario::Scenario;
 use slowlight_lab as lab;
-use transport::protocol::{Carried, Kind, Protocol};
+use transport::protocol::{ContentKind, Kind, Protocol};
 use transport::settings::Settings;
 use transport::settings::tcp::TcpBuffers;
 use transport::text::{self, SpecError};
@@ -23,7 +23,7 @@ fn world(protocol: &str, settings: &str) -> Result<Scenario, SpecError> {
 #[test]
 fn buffers_of_all_protocols_over_tcp_have_one_default_and_one_limit() {
     let mut count = 0;
-    for kind in Kind::all().filter(|kind| kind.carries() == Carried::File) {
+    for kind in Kind::all().filter(|kind| kind.carries() == ContentKind::File) {
         let name = Protocol::plain(kind).to_string();
         let parsed = || {
             let text = format!(
