@@ -109,11 +109,15 @@ impl Visitor for Refusal<'_> {
     }
 
     fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited {
-        self.visitor.absent(field, table.on(), self.why)
+        self.visitor.absent_optional(field, table, self.why)
     }
 
     fn absent(&mut self, field: &Field, table: &mut dyn Settings, why: &str) -> Visited {
         self.visitor.absent(field, table, why)
+    }
+
+    fn absent_optional(&mut self, field: &Field, table: &mut dyn Optional, why: &str) -> Visited {
+        self.visitor.absent_optional(field, table, why)
     }
 
     fn peers(&mut self, _: &mut dyn Peers) -> Visited {

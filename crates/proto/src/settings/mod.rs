@@ -131,6 +131,15 @@ pub trait Visitor {
         self.table(field, table)
     }
 
+    /// Visits a table that may be `off` and has no effect here, as [`absent`](Self::absent).
+    ///
+    /// # Errors
+    ///
+    /// To stop.
+    fn absent_optional(&mut self, field: &Field, table: &mut dyn Optional, why: &str) -> Visited {
+        self.absent(field, table.on(), why)
+    }
+
     /// Visits settings of peers: `default` for all, and `remotes` for some.
     ///
     /// # Errors

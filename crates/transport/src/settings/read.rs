@@ -51,6 +51,11 @@ impl<'de> de::Visitor<'de> for Seed<'_> {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
         match text {
             OFF if self.off => Ok(Value::String(text.to_owned())),
+            OFF => {
+                let table = if self.path.is_empty() { "this table" } else { self.path };
+                let remedy = "leave it out, or write a table";
+                Err(E::custom(format!("{table} cannot be \"off\"; {remedy}")))
+            }
             _ => Err(E::invalid_type(de::Unexpected::Str(text), &self)),
         }
     }
@@ -176,7 +181,11 @@ impl<'de, A: MapAccess<'de>> Visitor for At<'_, 'de, A> {
     }
 
     fn absent(&mut self, field: &Field, settings: &mut dyn Settings, _: &str) -> Visited {
-        self.seed(field.key, Seed { settings, path: self.path, off: true })
+        self.table(field, settings)
+    }
+
+    fn absent_optional(&mut self, field: &Field, table: &mut dyn Optional, _: &str) -> Visited {
+        self.optional(field, table)
     }
 
     fn peers(&mut self, peers: &mut dyn Peers) -> Visited {

@@ -395,6 +395,23 @@ fn timers_and_intervals_of_no_length_are_named() {
     ]);
 }
 
+#[test]
+fn tables_that_cannot_be_off_are_refused_at_their_line() {
+    let remedy = "cannot be \"off\"; leave it out, or write a table";
+    for (protocol, key) in [("ltp", "limits"), ("ltp", "transport"), ("ltp-t", "transport")]
+        .into_iter()
+        .chain([("ftp", "program"), ("scp", "program"), ("ftp", "host"), ("scps-fp", "tcp")])
+    {
+        let message = refused(protocol, &format!("# one\n{key} = \"off\""));
+        assert!(message.contains("line 2"), "{protocol}: {message}");
+        assert!(message.contains(&format!("{key} {remedy}")), "{protocol}: {message}");
+    }
+    let message = refused("ltp", "[remotes]\n2 = \"off\"");
+    assert!(message.contains(&format!("remotes.2 {remedy}")), "{message}");
+    // Where another protocol has it, it may be off; here it has no effect.
+    assert!(refused("ftp", "bets = \"off\"").contains("bets is for scps-fp"));
+}
+
 fn assert_refused(cases: &[(&str, &str, &str)]) {
     for &(protocol, text, expected) in cases {
         let message = refused(protocol, text);
