@@ -33,7 +33,7 @@ FORMS = {
     "Span": "time",
     "Rate": "rate",
     "Text": "text",
-    "Octets": "number",
+    "Bytes": "number",
     "Keys": 'a table of keys, or `"off"`',
     "Routes": "a table of numbers",
     "BeaconInterval": "time, at least 1 ms",

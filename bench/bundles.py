@@ -35,7 +35,7 @@ from lines import Line, print_targets
 ROOT = Path(__file__).resolve().parent.parent
 INTEROP = ROOT / "interop"
 PYTHON = str(INTEROP / ".venv/bin/python")
-# Octets of a payload, and how many of them are sent.
+# Bytes of a payload, and how many of them are sent.
 SIZES = {50: 100_000, 1000: 100_000, 65_536: 20_000, 1_000_000: 2000, 100_000_000: 20}
 # On disk, where all is written and synced.
 DISK_SHARE = 0.2
@@ -67,8 +67,8 @@ class Bundles:
         rate = "" if line.goodput_bps is None else f"{line.goodput_bps / 1e9:.3f} Gbit/s, "
         print(f"  {line.what}: {rate}{line.note}", file=sys.stderr, flush=True)
 
-    def flow(self, what: str, kind: str, octets: int, runs: list[dict[str, Any]]) -> float:
-        """Keeps what several runs have in common; octets a second, times 8."""
+    def flow(self, what: str, kind: str, size: int, runs: list[dict[str, Any]]) -> float:
+        """Keeps what several runs have in common; bytes a second, times 8."""
         rates = sorted(run["arrived"] / max(run["seconds"], 1e-6) for run in runs)
         middle = statistics.median(rates)
         arrived = min(run["arrived"] / run["sent"] for run in runs)
@@ -77,17 +77,17 @@ class Bundles:
         digits = 0 if rates[0] >= 100 else 2
         shown = [f"{rate:,.{digits}f}" for rate in (middle, rates[0], rates[-1])]
         note = f"{shown[0]} bundles/s ({shown[1]} to {shown[2]}){lost}"
-        goodput: float = middle * octets * 8
+        goodput: float = middle * size * 8
         self.add(Line(what, f"{note}, load {os.getloadavg()[0]:.1f}", goodput))
         return goodput
 
 
-def name_of(octets: int) -> str:
-    """Octets as people say them."""
+def name_of(size: int) -> str:
+    """Bytes as people say them."""
     for unit, scale in (("MB", 1_000_000), ("KiB", 1024)):
-        if octets % scale == 0:
-            return f"{octets // scale} {unit}"
-    return f"{octets} B"
+        if size % scale == 0:
+            return f"{size // scale} {unit}"
+    return f"{size} B"
 
 
 def last_json(output: str) -> dict[str, Any]:
@@ -96,19 +96,19 @@ def last_json(output: str) -> dict[str, Any]:
     return found
 
 
-def run(program: Path, kind: str, on_disk: bool, octets: int, count: int) -> dict[str, Any]:
+def run(program: Path, kind: str, on_disk: bool, size: int, count: int) -> dict[str, Any]:
     """One run of `node_speed`."""
     with tempfile.TemporaryDirectory() as folder:
         store = folder if on_disk else "memory"
-        command = [str(program), kind, store, str(octets), str(count)]
+        command = [str(program), kind, store, str(size), str(count)]
         ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     return last_json(ended.stdout)
 
 
-def peer_flow(target: Path, octets: int, count: int) -> dict[str, Any] | None:
+def peer_flow(target: Path, size: int, count: int) -> dict[str, Any] | None:
     """One run between two of dtn7, as `interop/dtn7.py` says it; None without dtn7."""
     command = [PYTHON, str(INTEROP / "dtn7.py"), "--target", str(target)]
-    command += ["--octets", str(octets), "--count", str(count)]
+    command += ["--size", str(size), "--count", str(count)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
     if ended.returncode != 0 or not ended.stdout:
         print(f"  dtn7 is left out: {ended.stderr.strip()}", file=sys.stderr)
@@ -196,20 +196,20 @@ def measure(slowlight: Path, program: Path, target: Path) -> Bundles:
     for on_disk in (False, True):
         where = "disk" if on_disk else "memory"
         for kind in KINDS:
-            for octets, count in SIZES.items():
+            for size, count in SIZES.items():
                 count = max(4, int(count * DISK_SHARE)) if on_disk else count
-                what = f"bundles of {name_of(octets)}, {kind}, {where}"
-                runs = [run(program, kind, on_disk, octets, count) for _ in range(REPEATS)]
-                goodput = found.flow(what, kind, octets, runs)
-                if octets >= 1_000_000 and not on_disk:
+                what = f"bundles of {name_of(size)}, {kind}, {where}"
+                runs = [run(program, kind, on_disk, size, count) for _ in range(REPEATS)]
+                goodput = found.flow(what, kind, size, runs)
+                if size >= 1_000_000 and not on_disk:
                     best[kind] = max(best.get(kind, 0.0), goodput)
-                if (kind, octets, on_disk) == ("tcpcl4", 1_000_000, False):
+                if (kind, size, on_disk) == ("tcpcl4", 1_000_000, False):
                     best["1 MB"] = goodput
-    for octets, count in PEER_SIZES.items():
-        peers = [peer_flow(target, octets, count) for _ in range(REPEATS)]
+    for size, count in PEER_SIZES.items():
+        peers = [peer_flow(target, size, count) for _ in range(REPEATS)]
         if runs := [run for run in peers if run is not None]:
             # What it loses is no fault of ours.
-            found.flow(f"bundles of {name_of(octets)}, dtn7, memory", LOSSY[0], octets, runs)
+            found.flow(f"bundles of {name_of(size)}, dtn7, memory", LOSSY[0], size, runs)
     fastest = float("inf")
     for store in ("memory", "disk"):
         line, p50 = ping(slowlight, store)

@@ -36,15 +36,15 @@ import socket, sys, time
 listening = socket.create_server(("0.0.0.0", 5000))
 connection, _ = listening.accept()
 end = time.monotonic() + float(sys.argv[1])
-octets, buffer = 0, bytearray(1 << 20)
+got, buffer = 0, bytearray(1 << 20)
 while (left := end - time.monotonic()) > 0:
     connection.settimeout(left)
     try:
-        octets += connection.recv_into(buffer)
+        got += connection.recv_into(buffer)
     except TimeoutError:
         break
 with open(sys.argv[2], "w") as file:
-    file.write(str(octets))
+    file.write(str(got))
 """
 # The kernel as sender.
 SENDER = """
@@ -141,7 +141,7 @@ class Pair:
 def run(slowlight: Path, link: Link, sender: str, seed: int) -> float:
     """Goodput in bit/s of one run; `sender` begins with `kernel:` if it is the kernel's."""
     with tempfile.TemporaryDirectory() as name:
-        count = Path(name) / "octets"
+        count = Path(name) / "bytes"
         receiver = f"exec {sys.executable} -c '{RECEIVER}' {link.seconds} {count}"
         kernels = sender.removeprefix("kernel:")
         if kernels != sender:

@@ -157,7 +157,7 @@ class Emulator:
                 alone = f", {one['alone_s']:,.0f} a processor" if one["alone_s"] else ""
                 note = f"{one['packets_s']:,.0f} datagrams/s{alone}, {note}"
             else:
-                note = f"all octets as sent, {note}"
+                note = f"all bytes as sent, {note}"
             self.add(f"emulator, {name} over a {between}", note, one["bps"])
         least = {"UDP in batches": BATCHED_S, "UDP one by one": SINGLE_S}
         for name, wanted in least.items():

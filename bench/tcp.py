@@ -22,7 +22,7 @@ from pathlib import Path
 
 from lines import Line, print_targets
 
-OCTETS = 1_000_000_000
+SIZE = 1_000_000_000
 # Bit/s of a connection without loss, and of one second of a processor.
 GOODPUT_BPS = 1e9
 OURS, KERNELS = "10.9.0.2", "10.9.0.1"
@@ -108,7 +108,7 @@ def one(slowlight: str, pair: str, source: Path, target: Path) -> None:
 
 
 def measure(
-    slowlight: Path, octets: int = OCTETS, runs: int = 3
+    slowlight: Path, size: int = SIZE, runs: int = 3
 ) -> tuple[list[Line], list[tuple[str, bool]]]:
     """All pairs: lines of the table, and how the targets stand."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
@@ -118,8 +118,8 @@ def measure(
     with tempfile.TemporaryDirectory(dir=shm if shm.is_dir() else None) as name:
         source, target = Path(name) / "source", Path(name) / "target"
         with source.open("wb") as file:
-            while file.tell() < octets:
-                file.write(os.urandom(min(1 << 24, octets - file.tell())))
+            while file.tell() < size:
+                file.write(os.urandom(min(1 << 24, size - file.tell())))
         for pair, what in PAIRS.items():
             best, cpu = 0.0, 0.0
             for _ in range(runs):
@@ -134,15 +134,15 @@ def measure(
                     continue
                 said = json.loads(ended.stdout.splitlines()[-1])
                 same = said["code"] == 0 and filecmp.cmp(source, target, shallow=False)
-                goodput = 8 * octets / said["seconds"] if same else 0.0
+                goodput = 8 * size / said["seconds"] if same else 0.0
                 if goodput > best:
                     best, cpu = goodput, said["cpu"]
             note = "the file is the same" if best else "NO RUN BROUGHT THE FILE"
             if best and pair != "kernel":
                 note += f"; {cpu:.2f} s of processor time at our side"
                 target_bps = f"{what}: {GOODPUT_BPS / 1e9:g} Gbit/s, and of a second of a processor"
-                judged.append((target_bps, min(best, 8 * octets / cpu) >= GOODPUT_BPS))
-            lines.append(Line(f"{what}, {octets / 1e6:g} MB", note, best))
+                judged.append((target_bps, min(best, 8 * size / cpu) >= GOODPUT_BPS))
+            lines.append(Line(f"{what}, {size / 1e6:g} MB", note, best))
     return lines, judged
 
 
@@ -151,7 +151,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slowlight", type=Path, required=True, help="the binary to measure")
     parser.add_argument("--runs", type=int, default=3, help="runs of each (3)")
-    parser.add_argument("--octets", type=int, default=OCTETS, help="of the file")
+    parser.add_argument("--size", type=int, default=SIZE, help="of the file")
     for inner in ("--pair", "--source", "--target", "--give"):
         parser.add_argument(inner, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -162,7 +162,7 @@ def main() -> int:
     if given.pair:
         one(str(given.slowlight), given.pair, Path(given.source), Path(given.target))
         return 0
-    lines, judged = measure(given.slowlight.resolve(), given.octets, given.runs)
+    lines, judged = measure(given.slowlight.resolve(), given.size, given.runs)
     for line in lines:
         print(f"{line.what:<40} {(line.goodput_bps or 0) / 1e9:6.2f} Gbit/s  {line.note}")
     print_targets(judged)

@@ -18,9 +18,9 @@ local PORT_V0 = 4000
 local PORT_V1 = 7542
 local PATH_MAX = 1024
 local TIMESTAMP_LEN = 16
--- Octets of a version 0 DATA packet without its data.
+-- Bytes of a version 0 DATA packet without its data.
 local DATA_OVERHEAD_V0 = 10
--- Octets of a version 0 STATUS packet with one hole.
+-- Bytes of a version 0 STATUS packet with one hole.
 local STATUS_MORE_V0 = 15
 -- Holes that the info column shows; the tree shows all.
 local HOLES_SHOWN = 4
@@ -35,8 +35,8 @@ local TYPES = {
     [STATUS] = "STATUS",
 }
 
--- Octets of a descriptor.
-local OCTETS = { [0] = 2, [1] = 4, [2] = 8, [3] = 16 }
+-- Bytes of a descriptor.
+local BYTES = { [0] = 2, [1] = 4, [2] = 8, [3] = 16 }
 
 local WIDTHS = { [0] = "16 bits", [1] = "32 bits", [2] = "64 bits", [3] = "128 bits" }
 
@@ -135,10 +135,10 @@ local fields = {
     progress = ProtoField.uint64("saratoga.progress", "Progress"),
     in_response_to = ProtoField.uint64("saratoga.in_response_to", "In response to"),
     hole = ProtoField.none("saratoga.hole", "Hole"),
-    hole_start = ProtoField.uint64("saratoga.hole.start", "First missing octet"),
-    hole_end = ProtoField.uint64("saratoga.hole.end", "Last missing octet"),
+    hole_start = ProtoField.uint64("saratoga.hole.start", "First missing byte"),
+    hole_end = ProtoField.uint64("saratoga.hole.end", "Last missing byte"),
     hole_count = ProtoField.uint32("saratoga.hole.count", "Holes"),
-    ignored = ProtoField.bytes("saratoga.ignored", "Ignored octets"),
+    ignored = ProtoField.bytes("saratoga.ignored", "Ignored bytes"),
 }
 
 local list = {}
@@ -195,7 +195,7 @@ function Reader:take(count, what)
     return range
 end
 
--- A field of so many octets, of a type that Wireshark reads by itself.
+-- A field of so many bytes, of a type that Wireshark reads by itself.
 function Reader:field(field, count, what)
     local range = self:take(count, what)
     return self.tree:add(field, range), range
@@ -204,7 +204,7 @@ end
 -- An unsigned integer of the width of a descriptor. Of 128 bits the upper 64 must be zero, as no
 -- file is longer.
 function Reader:wide(field, width, what, tree)
-    local range = self:take(OCTETS[width], what)
+    local range = self:take(BYTES[width], what)
     if width < 3 then
         local value = range:uint64()
         return value, (tree or self.tree):add(field, range)
@@ -250,9 +250,9 @@ function Reader:say(text)
     self.info[#self.info + 1] = text
 end
 
--- Pairs of first and last octet up to the end of the packet. Of version 0 a remainder is ignored.
+-- Pairs of first and last byte up to the end of the packet. Of version 0 a remainder is ignored.
 function Reader:holes(width, ignores_remainder)
-    local size = 2 * OCTETS[width]
+    local size = 2 * BYTES[width]
     local count = 0
     while self:left() >= size or (self:left() > 0 and not ignores_remainder) do
         local at = self.at
@@ -437,7 +437,7 @@ v1[STATUS] = function(reader, head)
     end
 end
 
--- Version 0, by type. `head` is the first two octets.
+-- Version 0, by type. `head` is the first two bytes.
 local v0 = {}
 
 v0[BEACON] = function(reader)
@@ -505,7 +505,7 @@ v0[STATUS] = function(reader, head)
     end
 end
 
--- The first word of version 1 and the first two octets of version 0 hold all their flags.
+-- The first word of version 1 and the first two bytes of version 0 hold all their flags.
 local VERSIONS = {
     [0] = { dissectors = v0, head_len = 2 },
     [1] = { dissectors = v1, head_len = 4 },

@@ -111,9 +111,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def captured(path: Path, port: int, octets: int) -> Iterator[None]:
+def captured(path: Path, port: int, size: int) -> Iterator[None]:
     """Keeps what crosses, of bundles that are not too long."""
-    if octets > CAPTURED_MAX or shutil.which("dumpcap") is None:
+    if size > CAPTURED_MAX or shutil.which("dumpcap") is None:
         yield
         return
     command = ["dumpcap", "-q", "-i", "lo", "-f", f"tcp port {port}", "-w", str(path), "-B", "64"]

@@ -1,6 +1,6 @@
 """dtn7, the node of the crate of that name: how it is had, and one that runs.
 
-    dtn7.py --target FOLDER --octets OCTETS --count COUNT
+    dtn7.py --target FOLDER --size SIZE --count COUNT
 
 measures how fast bundles go from one to another over TCPCL 4 on loopback: the first gets them over
 MTCP, passes them on, and the other hands them to its application. It prints one JSON object.
@@ -101,8 +101,8 @@ class Daemon:
         """A request to its HTTP server."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.web}/{what}", data=body)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            octets: bytes = answer.read()
-            return octets
+            data: bytes = answer.read()
+            return data
 
     def wait(self) -> None:
         """Until it answers."""
@@ -174,10 +174,10 @@ def give(mtcp: MTCPConnection, bundles: list[bytes]) -> None:
             mtcp.send_bundle(bundle)
 
 
-def flow(program: Path, folder: Path, octets: int, count: int) -> dict[str, float]:
+def flow(program: Path, folder: Path, size: int, count: int) -> dict[str, float]:
     """Measures once."""
     inlet, between = free_port(), free_port()
-    given = made(count, bytes(octets))
+    given = made(count, bytes(size))
     to = Place(listens=(("tcp", between),))
     past = Place(listens=(("mtcp", inlet),), neighbours=(("tcp", between, "sink"),))
     with (
@@ -206,14 +206,14 @@ def main() -> int:
     """Measures once; 1 without dtn7."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--target", type=Path, required=True, help="where programs are built")
-    parser.add_argument("--octets", type=int, required=True, help="of each payload")
+    parser.add_argument("--size", type=int, required=True, help="of each payload")
     parser.add_argument("--count", type=int, required=True, help="how many bundles")
     given = parser.parse_args()
     program = install(given.target.resolve())
     if program is None:
         return 1
     with tempfile.TemporaryDirectory() as name:
-        print(json.dumps(flow(program, Path(name), given.octets, given.count)))
+        print(json.dumps(flow(program, Path(name), given.size, given.count)))
     return 0
 
 

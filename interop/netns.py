@@ -167,5 +167,5 @@ def wait_for_socket(process: subprocess.Popen[bytes], port: int, group: str | No
 
 
 def group_in_hex(group: str) -> str:
-    """A group's address as the kernel shows it: hexadecimal, the last octet first."""
-    return "".join(f"{int(octet):02X}" for octet in reversed(group.split(".")))
+    """A group's address as the kernel shows it: hexadecimal, the last byte first."""
+    return "".join(f"{int(byte):02X}" for byte in reversed(group.split(".")))

@@ -3,7 +3,7 @@
 * pyD3TN, the library of µD3TN: version 7 over MTCP, versions 6 and 7 over TCPCL 3;
 * dtn7, the node of that crate: version 7 over MTCP and TCPCL 4;
 * OpenSSL's TLS: version 7 over TCPCL 4, of which `tls_peer` speaks as much as that needs;
-* bp7, the codec of that crate: random bundles, octet by octet (`bp7-check`).
+* bp7, the codec of that crate: random bundles, byte by byte (`bp7-check`).
 
 Both directions, from 1 kB to 100 MB. The payload must be the same, each block's check too where the
 peer looks at it, and tshark must find nothing malformed in what crossed.
@@ -11,7 +11,7 @@ peer looks at it, and tshark must find nothing malformed in what crossed.
 pyD3TN sends and receives; it is no node. It writes bundles of version 6 and does not read
 them, so of those only the payload is compared. Of TCPCL it reads single segments: those of longer
 bundles are put together here. What is too long for dtn7's HTTP server reaches it over MTCP and is
-passed on. Over TCPCL it says that it takes 64,000 octets: longer bundles reach it as fragments,
+passed on. Over TCPCL it says that it takes 64,000 bytes: longer bundles reach it as fragments,
 which it does not put together; that is done here.
 """
 
@@ -45,7 +45,7 @@ from pyd3tn.tcpcl import (
 )
 
 SIZES = (1000, 65_536, 1_000_000, 100_000_000)
-# Checks of the library are made by Python, an octet at a time.
+# Checks of the library are made by Python, a byte at a time.
 CHECKED_MAX = 1_000_000
 # The message of TCPCL 3 with data of a bundle (RFC 7242, 5.1).
 DATA_SEGMENT = 1
@@ -63,12 +63,12 @@ class Case:
     layer: str
     version: int
     to_us: bool
-    octets: int
+    size: int
 
     def name(self) -> str:
         """As the table calls it."""
         way = f"{self.peer} to slowlight" if self.to_us else f"slowlight to {self.peer}"
-        return f"{way}, {self.layer}, version {self.version}, {self.octets} B"
+        return f"{way}, {self.layer}, version {self.version}, {self.size} B"
 
 
 def cases(peers: list[str]) -> Iterator[Case]:
@@ -82,9 +82,9 @@ def cases(peers: list[str]) -> Iterator[Case]:
     ):
         for version in versions:
             for to_us in (True, False):
-                for octets in SIZES:
+                for size in SIZES:
                     if peer in peers:
-                        yield Case(peer, layer, version, to_us, octets)
+                        yield Case(peer, layer, version, to_us, size)
 
 
 def made(case: Case, payload: bytes) -> bytes:
@@ -92,7 +92,7 @@ def made(case: Case, payload: bytes) -> bytes:
     to, source = f"{OURS}in", f"{THEIRS}out"
     if case.version == 6:
         return bytes(serialize_bundle6(source, to, payload, report_to_eid=THEIRS))
-    check = CRCType.CRC32 if case.octets <= CHECKED_MAX else CRCType.NONE
+    check = CRCType.CRC32 if case.size <= CHECKED_MAX else CRCType.NONE
     return bytes(serialize_bundle7(source, to, payload, hop_limit=10, crc_type_canonical=check))
 
 
@@ -106,24 +106,24 @@ def give(case: Case, port: int, bundle: bytes) -> None:
         tcpcl.send_bundle(bundle)
 
 
-def exactly(stream: socket.socket, octets: int) -> bytes:
-    """So many octets."""
+def exactly(stream: socket.socket, size: int) -> bytes:
+    """So many bytes."""
     parts = []
-    while octets > 0:
-        part = stream.recv(min(octets, 1 << 20))
+    while size > 0:
+        part = stream.recv(min(size, 1 << 20))
         if not part:
             raise FailedError("the stream ended early")
         parts.append(part)
-        octets -= len(part)
+        size -= len(part)
     return b"".join(parts)
 
 
 def number(stream: socket.socket) -> bytes:
     """An SDNV as it stands there."""
-    octets = exactly(stream, 1)
-    while octets[-1] & 0x80:
-        octets += exactly(stream, 1)
-    return octets
+    data = exactly(stream, 1)
+    while data[-1] & 0x80:
+        data += exactly(stream, 1)
+    return data
 
 
 def take(case: Case, listener: socket.socket) -> bytes:
@@ -183,8 +183,8 @@ def run_library(slowlight: Path, case: Case, folder: Path, port: int, payload: b
 def assembled(bundles: Iterator[bytes]) -> bytes:
     """The payload of a bundle, or of all fragments of one."""
     whole, missing = bytearray(), -1
-    for octets in bundles:
-        bundle = Bundle.parse(octets)
+    for encoded in bundles:
+        bundle = Bundle.parse(encoded)
         data = bytes(bundle.payload_block.data)
         if not bundle.is_fragmented:
             return data
@@ -220,7 +220,7 @@ def run_dtn7(
         inlet = free_port()
         place = dtn7.Place(listens=(("mtcp", inlet),), neighbours=((layer, port, "ours"),))
         with dtn7.running(program, folder / "dtn7", "theirs", place) as daemon:
-            if case.octets <= dtn7.REQUEST_MAX:
+            if case.size <= dtn7.REQUEST_MAX:
                 daemon.send(f"{OURS}in", payload)
             else:
                 with MTCPConnection("127.0.0.1", inlet) as mtcp:
@@ -257,13 +257,13 @@ def run_secured(slowlight: Path, case: Case, folder: Path, port: int, payload: b
 
 def run(slowlight: Path, daemon: Path | None, case: Case) -> None:
     """Runs a case."""
-    payload = random.Random(case.octets).randbytes(case.octets)
+    payload = random.Random(case.size).randbytes(case.size)
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         capture = folder / "capture.pcapng"
         # What TLS has encrypted says nothing to tshark.
         is_clear = case.peer != "OpenSSL"
-        with captured(capture, port, case.octets) if is_clear else nullcontext():
+        with captured(capture, port, case.size) if is_clear else nullcontext():
             if case.peer == "dtn7":
                 assert daemon is not None
                 came = run_dtn7(slowlight, daemon, case, folder, port, payload)

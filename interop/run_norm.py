@@ -39,7 +39,7 @@ SCHEMES = {2: "rs16", 5: "rs8", 129: "rs8-129"}
 LOST_SHARES = (0.0, 0.01, 0.05, 0.20)
 # What is sent, and what it is called where it arrives.
 SOURCE = "source.bin"
-# Octets of a segment.
+# Bytes of a segment.
 SEGMENT = 1024
 # What applications say where they say something.
 COMMAND = "well begun"
@@ -77,7 +77,7 @@ class Case:
     coding: Coding
     # Whether the sender finds its rate by itself.
     heeds_congestion: bool = False
-    # Whether the file's octets go as a stream.
+    # Whether the file's bytes go as a stream.
     stream: bool = False
     # Whether the sender's application says something to those of receivers.
     commands: bool = False
@@ -132,7 +132,7 @@ class Outcome:
 
 
 def stream_buffer(case: Case) -> int:
-    """The octets of a stream that are kept.
+    """The bytes of a stream that are kept.
 
     The library gives up what is missing once what it keeps is nearly full, so that where there are
     losses, what is kept must be more than the file; where there are none, it is less.
@@ -270,14 +270,14 @@ def run(case: Case, programs: Programs, source: Path, folder: Path) -> Outcome:
     late = 0
     for number, (name, root) in enumerate(zip(case.receivers, roots, strict=True)):
         if case.stream and name == LIBNORM and not same[number]:
-            missing = octets_before(source, root / source.name)
+            missing = bytes_before(source, root / source.name)
             same[number] = 0 < missing < case.coding.block * SEGMENT
             late = max(late, missing)
     seconds = reported_seconds(folder / "send.out", elapsed)
     said = [folder / f"recv{number}.out" for number in range(1, len(case.receivers) + 1)]
     judgement = judge(case, same, exits, [tells_command(output) for output in said])
     if judgement.verdict == "ok" and late:
-        judgement = Judgement("ok", f"libnorm began {late} octets late")
+        judgement = Judgement("ok", f"libnorm began {late} bytes late")
     return Outcome(
         sender=case.sender,
         receivers=list(case.receivers),
@@ -301,8 +301,8 @@ def tells_command(output: Path) -> bool:
     return any(told in line.replace('": "', '":"') for line in lines)
 
 
-def octets_before(source: Path, received: Path) -> int:
-    """How many octets of a stream a receiver lacks that began late; 0 if that is not all it lacks.
+def bytes_before(source: Path, received: Path) -> int:
+    """How many bytes of a stream a receiver lacks that began late; 0 if that is not all it lacks.
 
     The library delivers a stream from the first segment that it hears of on, and drops those before
     it in the same block although it has them repaired.

@@ -101,15 +101,15 @@ class Session:
         (extensions,) = self.read("!I")
         self.exactly(extensions)
 
-    def exactly(self, octets: int) -> bytes:
-        """So many octets."""
+    def exactly(self, size: int) -> bytes:
+        """So many bytes."""
         parts = []
-        while octets > 0:
-            part = self.stream.recv(min(octets, 1 << 20))
+        while size > 0:
+            part = self.stream.recv(min(size, 1 << 20))
             if not part:
                 raise FailedError("the stream ended early")
             parts.append(part)
-            octets -= len(part)
+            size -= len(part)
         return b"".join(parts)
 
     def read(self, form: str) -> tuple[int, ...]:
@@ -138,8 +138,8 @@ class Session:
             return -1
         if kind != XFER_ACK:
             raise FailedError(f"message {kind} in place of an acknowledgment")
-        _, _, octets = self.read("!BQQ")
-        return octets
+        _, _, size = self.read("!BQQ")
+        return size
 
     def take(self) -> bytes:
         """The next bundle."""

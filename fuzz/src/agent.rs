@@ -21,7 +21,7 @@ use wire::bp7::{
 use crate::script::Script;
 
 const BUNDLES: usize = 40;
-const OCTETS: u64 = 20_000;
+const BYTES: u64 = 20_000;
 /// The longest bundle that the script makes.
 const LEN_MAX: u64 = 3000;
 /// More than an agent of these limits may do without anything happening to it.
@@ -93,7 +93,7 @@ fn config(options: u8) -> Config {
         },
         limits: Limits {
             bundles: BUNDLES,
-            octets: OCTETS,
+            bytes: BYTES,
             inline: if has(5) { 100 } else { 4096 },
             memory: 5000,
             incoming: 4,
@@ -140,13 +140,13 @@ impl World {
         let link = LinkId(u32::from(op >> 7));
         match op % 16 {
             0..=3 => {
-                let octets = made(script);
-                self.hand_in(link, &octets, script);
+                let bytes = made(script);
+                self.hand_in(link, &bytes, script);
             }
             4 => {
                 let len = usize::from(script.or_zero());
-                let octets = script.bytes(len).to_vec();
-                self.hand_in(link, &octets, script);
+                let bytes = script.bytes(len).to_vec();
+                self.hand_in(link, &bytes, script);
             }
             5 | 6 => {
                 for _ in 0..=script.or_zero() % 16 {
@@ -199,7 +199,7 @@ impl World {
                 most => u64::from(most) * 8,
             },
             window: 2,
-            window_octets: u64::from(script.or_zero()),
+            window_bytes: u64::from(script.or_zero()),
         };
         self.event(Event::Up { link, neighbour });
     }
@@ -234,15 +234,15 @@ impl World {
         self.drain();
     }
 
-    fn hand_in(&mut self, link: LinkId, octets: &[u8], script: &mut Script<'_>) {
+    fn hand_in(&mut self, link: LinkId, bytes: &[u8], script: &mut Script<'_>) {
         let transfer = TransferId(self.next);
         self.next += 1;
         self.coming.insert(transfer, (link, false));
-        self.event(Event::Begins { link, transfer, octets: None });
+        self.event(Event::Begins { link, transfer, bytes: None });
         let piece = usize::from(script.or_zero()).max(1) * 4;
         let ends = script.or_zero();
-        for octets in octets.chunks(piece) {
-            self.event(Event::Piece { link, transfer, octets: Bytes::copy_from_slice(octets) });
+        for bytes in bytes.chunks(piece) {
+            self.event(Event::Piece { link, transfer, bytes: Bytes::copy_from_slice(bytes) });
         }
         if ends < 64 {
             self.coming.remove(&transfer);
@@ -289,7 +289,7 @@ impl World {
             while let Some(indication) = self.agent.poll_indication() {
                 some = true;
                 if let Indication::Delivered { delivery, payload, .. } = indication {
-                    assert!(payload.len() <= OCTETS, "{payload:?}");
+                    assert!(payload.len() <= BYTES, "{payload:?}");
                     self.offered.push_back(delivery);
                 }
             }
@@ -303,7 +303,7 @@ impl World {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Send { link, tag, bundle } => {
-                if let Content::Octets(_) = bundle.payload {
+                if let Content::Bytes(_) = bundle.payload {
                     let first = bundle.head.first();
                     assert!(matches!(first, Some(6 | 0x9f)), "{first:?}");
                 }
@@ -336,7 +336,7 @@ impl World {
         let statistics = self.agent.statistics();
         // What is joined, and what several neighbours give at one time, come on top.
         assert!(statistics.bundles <= BUNDLES + 6, "{statistics:?}");
-        assert!(statistics.octets <= OCTETS + 6 * LEN_MAX, "{statistics:?}");
+        assert!(statistics.bytes <= BYTES + 6 * LEN_MAX, "{statistics:?}");
     }
 
     /// Neighbours go, and all that is here expires.
@@ -360,7 +360,7 @@ impl World {
             self.drain();
         }
         let statistics = self.agent.statistics();
-        assert_eq!((statistics.bundles, statistics.octets), (0, 0), "{statistics:?}");
+        assert_eq!((statistics.bundles, statistics.bytes), (0, 0), "{statistics:?}");
         let files = self.store.names(Area::Spool).filter(|name| self.store.get(name).is_some());
         // What could not be removed is, when the agent begins the next time.
         assert!(files.count() == 0 || !self.is_healthy);

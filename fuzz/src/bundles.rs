@@ -25,7 +25,7 @@ pub fn bp7_bundle(data: &[u8]) {
     assert_eq!(bp7::Head::decode(prefix, &bounds).as_ref(), Ok(&Some(head.clone())));
     assert_eq!(bp7::Head::decode(&prefix[..prefix.len() - 1], &bounds), Ok(None));
     for block in head.blocks() {
-        assert!(block.data().len() < block.octets().len());
+        assert!(block.data().len() < block.bytes().len());
         let Ok(extension) = block.extension(&bounds) else { continue };
         if let Ok(made) = extension.to_block(block.number(), block.flags(), block.crc()) {
             assert_eq!(made.extension(&bounds), Ok(extension));
@@ -34,7 +34,7 @@ pub fn bp7_bundle(data: &[u8]) {
     if let Ok(primary) = head.primary().to_vec() {
         // With the flag that the fragment's fields come to.
         let made = bp7::Head::new(head.primary().clone(), Vec::new(), head.payload());
-        assert_eq!(made.expect("the primary block has a form").primary_octets(), primary);
+        assert_eq!(made.expect("the primary block has a form").primary_bytes(), primary);
     }
     let Ok((bundle, len)) = bp7::Bundle::decode_first(data, &bounds) else { return };
     assert!(len <= data.len());
@@ -43,7 +43,7 @@ pub fn bp7_bundle(data: &[u8]) {
     let again = bp7::Bundle::decode(&written, &bp7::Bounds::default()).expect("what was written");
     assert_eq!(again.payload, bundle.payload);
     assert_eq!(again.head.blocks(), bundle.head.blocks());
-    assert_eq!(again.head.primary_octets(), bundle.head.primary_octets());
+    assert_eq!(again.head.primary_bytes(), bundle.head.primary_bytes());
     assert_eq!(again.to_vec().as_ref(), Ok(&written));
     assert_eq!(bundle.head.bundle_len(), written.len() as u64);
 }
@@ -51,8 +51,8 @@ pub fn bp7_bundle(data: &[u8]) {
 fn bp7_record(data: &[u8], bounds: &bp7::Bounds) {
     let Ok(record) = bp7::AdministrativeRecord::decode(data, bounds) else { return };
     assert!(!record.to_string().is_empty());
-    let octets = record.to_vec().expect("what was decoded has a form");
-    assert_eq!(bp7::AdministrativeRecord::decode(&octets, bounds), Ok(record));
+    let bytes = record.to_vec().expect("what was decoded has a form");
+    assert_eq!(bp7::AdministrativeRecord::decode(&bytes, bounds), Ok(record));
 }
 
 /// A bundle of version 6, from a prefix on, and an administrative record in it.
@@ -98,8 +98,8 @@ pub fn bp6_bundle(data: &[u8]) {
 fn bp6_record(data: &[u8], bounds: &bp6::Bounds) {
     let Ok(record) = bp6::AdministrativeRecord::decode(data, bounds) else { return };
     assert!(!record.to_string().is_empty());
-    let octets = record.to_vec().expect("what was decoded has a form");
-    assert_eq!(bp6::AdministrativeRecord::decode(&octets, bounds), Ok(record));
+    let bytes = record.to_vec().expect("what was decoded has a form");
+    assert_eq!(bp6::AdministrativeRecord::decode(&bytes, bounds), Ok(record));
 }
 
 /// The data of a security block, and its parameters.
@@ -109,8 +109,8 @@ fn bp6_record(data: &[u8], bounds: &bp6::Bounds) {
 pub fn bpsec_block(data: &[u8]) {
     let bounds = bpsec::Bounds::default();
     let Ok(block) = SecurityBlock::decode(data, &bounds) else { return };
-    let octets = block.to_vec().expect("what was decoded has a form");
-    assert_eq!(SecurityBlock::decode(&octets, &bounds).as_ref(), Ok(&block));
+    let bytes = block.to_vec().expect("what was decoded has a form");
+    assert_eq!(SecurityBlock::decode(&bytes, &bounds).as_ref(), Ok(&block));
     if let Ok(parameters) = HmacSha2::from_block(&block) {
         let made = SecurityBlock { parameters: parameters.items(), ..block.clone() };
         assert_eq!(HmacSha2::from_block(&made).as_ref(), Ok(&parameters));
@@ -128,7 +128,7 @@ pub fn bpsec_block(data: &[u8]) {
     }
 }
 
-/// The lengths before bundles of MTCP, or of STCP if the first octet is odd.
+/// The lengths before bundles of MTCP, or of STCP if the first byte is odd.
 ///
 /// # Panics
 /// If a length does not survive being written, or is read differently from a prefix.
@@ -137,9 +137,9 @@ pub fn mtcp(data: &[u8]) {
     let framing = if first % 2 == 0 { Framing::Mtcp } else { Framing::Stcp };
     while let Ok(Some((length, len))) = framing.decode(rest) {
         assert_eq!(framing.decode(&rest[..len - 1]), Ok(None));
-        let octets = framing.to_vec(length).expect("what was read can be written");
-        assert!(octets.len() <= len, "lengths are written in their shortest form");
-        assert_eq!(framing.decode(&octets), Ok(Some((length, octets.len()))));
+        let bytes = framing.to_vec(length).expect("what was read can be written");
+        assert!(bytes.len() <= len, "lengths are written in their shortest form");
+        assert_eq!(framing.decode(&bytes), Ok(Some((length, bytes.len()))));
         let Some(next) = behind(rest, len, length) else { return };
         rest = next;
     }
@@ -154,7 +154,7 @@ pub fn udpcl(data: &[u8]) {
     assert!(!datagram.to_string().is_empty());
     match datagram {
         Datagram::Keepalive => assert_eq!(data, [0; 4]),
-        Datagram::Bundle(octets) => assert_eq!(octets, data),
+        Datagram::Bundle(bytes) => assert_eq!(bytes, data),
         Datagram::Fragment(fragment) => {
             let Fragment { length, offset, data: part, .. } = fragment;
             assert!(u64::from(offset) + part.len() as u64 <= u64::from(length));
@@ -183,9 +183,9 @@ fn tcpcl_4(data: &[u8]) {
     while let Ok(Some((message, len))) = tcpcl4::Message::decode(rest, &bounds) {
         assert!(!message.to_string().is_empty());
         assert_eq!(tcpcl4::Message::decode(&rest[..len - 1], &bounds), Ok(None));
-        let octets = message.to_vec().expect("what was decoded has a form");
-        assert_eq!(octets.len(), len);
-        assert_eq!(tcpcl4::Message::decode(&octets, &bounds), Ok(Some((message, len))));
+        let bytes = message.to_vec().expect("what was decoded has a form");
+        assert_eq!(bytes.len(), len);
+        assert_eq!(tcpcl4::Message::decode(&bytes, &bounds), Ok(Some((message, len))));
         let data = match message {
             tcpcl4::Message::Segment(segment) => segment.length,
             tcpcl4::Message::Ack { .. }
@@ -205,16 +205,16 @@ fn tcpcl_3(data: &[u8]) {
     const EID_MAX: usize = 200;
     let Ok(Some((header, len))) = tcpcl3::ContactHeader::decode(data, EID_MAX) else { return };
     assert_eq!(tcpcl3::ContactHeader::decode(&data[..len - 1], EID_MAX), Ok(None));
-    let octets = header.to_vec();
-    let again = tcpcl3::ContactHeader::decode(&octets, EID_MAX);
-    assert_eq!(again, Ok(Some((header, octets.len()))));
+    let bytes = header.to_vec();
+    let again = tcpcl3::ContactHeader::decode(&bytes, EID_MAX);
+    assert_eq!(again, Ok(Some((header, bytes.len()))));
     let mut rest = &data[len..];
     while let Ok(Some((message, len))) = tcpcl3::Message::decode(rest) {
         assert!(!message.to_string().is_empty());
         assert_eq!(tcpcl3::Message::decode(&rest[..len - 1]), Ok(None));
-        let octets = message.to_vec().expect("what was decoded has a form");
-        assert!(octets.len() <= len, "numbers are written in their shortest form");
-        assert_eq!(tcpcl3::Message::decode(&octets), Ok(Some((message, octets.len()))));
+        let bytes = message.to_vec().expect("what was decoded has a form");
+        assert!(bytes.len() <= len, "numbers are written in their shortest form");
+        assert_eq!(tcpcl3::Message::decode(&bytes), Ok(Some((message, bytes.len()))));
         let data = match message {
             tcpcl3::Message::Segment { length, .. } => length,
             tcpcl3::Message::Ack { .. }

@@ -92,7 +92,7 @@ impl Protocol for Cfdp {
     }
 }
 
-/// Changes an octet.
+/// Changes a byte.
 fn change(datagram: &mut [u8], script: &mut Script<'_>) {
     let at = usize::from(script.or_zero()) % datagram.len().max(1);
     if let Some(place) = datagram.get_mut(at) {

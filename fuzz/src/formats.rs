@@ -56,15 +56,15 @@ fn ltpt_extensions(extensions: Extensions<'_>) {
     assert_eq!(Transport::from_extensions(Extensions::new(&written)), Ok(transport));
 }
 
-/// A NORM message, with m of scheme 2 in the first octet.
+/// A NORM message, with m of scheme 2 in the first byte.
 ///
 /// # Panics
 /// If a decoded message, or what is in it, does not survive being encoded.
 pub fn norm_message(data: &[u8]) {
     let Some((&field_bits, data)) = data.split_first() else { return };
     // The head of a stream's symbol.
-    if let Ok((header, octets)) = norm::StreamHeader::decode(data) {
-        assert_eq!(usize::from(header.len), octets.len());
+    if let Ok((header, bytes)) = norm::StreamHeader::decode(data) {
+        assert_eq!(usize::from(header.len), bytes.len());
         assert_eq!(header.encode(), data[..norm::STREAM_HEADER_LEN]);
     }
     let Ok(message) = norm::Message::decode_with(data, field_bits) else { return };
@@ -94,7 +94,7 @@ pub fn norm_message(data: &[u8]) {
 
 /// Requests for repair written anew ask for the same.
 fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
-    let mut out = vec![0xa5; requests.octets().len()];
+    let mut out = vec![0xa5; requests.bytes().len()];
     let mut writer = norm::RequestWriter::new(&mut out, field_bits);
     for request in requests.iter() {
         for (first, last) in request.ranges() {
@@ -119,7 +119,7 @@ fn norm_requests(requests: norm::Requests<'_>, field_bits: u8) {
         pairs.collect()
     };
     let written = writer.finish();
-    let read = norm::Requests::decode(written.octets(), field_bits).expect("what was written");
+    let read = norm::Requests::decode(written.bytes(), field_bits).expect("what was written");
     assert_eq!(items(read), items(requests));
 }
 

@@ -5,16 +5,16 @@ use wire::ftp::{
     passive_port, passive_reply,
 };
 
-/// Octets that arrive on a control connection, in two pieces: lines, each a command and a reply; and
+/// Bytes that arrive on a control connection, in two pieces: lines, each a command and a reply; and
 /// the whole as a control file.
 ///
 /// # Panics
 /// If what was decoded and encoded again is something else.
 pub fn ftp(data: &[u8]) {
     control_files(data);
-    let Some((&cut, octets)) = data.split_first() else { return };
-    let (first, second) = octets.split_at(usize::from(cut).min(octets.len()));
-    let whole = lines(&[octets]);
+    let Some((&cut, bytes)) = data.split_first() else { return };
+    let (first, second) = bytes.split_at(usize::from(cut).min(bytes.len()));
+    let whole = lines(&[bytes]);
     assert_eq!(whole, lines(&[first, second]), "wherever a piece ends");
     for line in whole.into_iter().flatten() {
         assert!(line.len() <= LINE_MAX);
@@ -64,19 +64,19 @@ fn reply(line: &str) {
     assert_eq!(ReplyLine::decode(&said).map(|reply| reply.to_string()), Ok(said));
 }
 
-fn control_files(octets: &[u8]) {
-    if let Ok(control) = ReadControl::decode(octets) {
+fn control_files(bytes: &[u8]) {
+    if let Ok(control) = ReadControl::decode(bytes) {
         let file = control.encode().expect("it was decoded");
         assert_eq!(ReadControl::decode(&file), Ok(control.clone()));
-        let (read, has_all) = control.read(octets);
-        assert!(has_all || read.len() <= octets.len() * control.ranges.len());
+        let (read, has_all) = control.read(bytes);
+        assert!(has_all || read.len() <= bytes.len() * control.ranges.len());
     }
-    if let Ok(control) = UpdateControl::decode(octets) {
+    if let Ok(control) = UpdateControl::decode(bytes) {
         let file = control.encode().expect("it was decoded");
         assert_eq!(UpdateControl::decode(&file), Ok(control.clone()));
-        let fits = UpdateControl { crc: wire::ftp::Crc::of(octets), ..control };
-        if let Ok(new) = fits.apply(octets) {
-            assert!(new.len() <= 2 * octets.len());
+        let fits = UpdateControl { crc: wire::ftp::Crc::of(bytes), ..control };
+        if let Ok(new) = fits.apply(bytes) {
+            assert!(new.len() <= 2 * bytes.len());
         }
     }
 }

@@ -33,7 +33,7 @@ const HEARD_MAX: usize = 32;
 /// A script for an engine of LTP-T between two others.
 ///
 /// # Panics
-/// If the engine breaks the contract, exceeds a bound, passes on other octets than came, or keeps a block for ever.
+/// If the engine breaks the contract, exceeds a bound, passes on other bytes than came, or keeps a block for ever.
 pub fn ltpt_relay(data: &[u8]) {
     let mut script = Script(data);
     let mut world = World::new(script.or_zero());
@@ -107,8 +107,8 @@ fn new_node(options: u8, restarts: u64) -> Node {
     Node::new(config, Rng::new(restarts, "ltpt"))
 }
 
-/// The octet of a block at an offset: the same whoever sends it.
-fn octet(number: u64, offset: u64) -> u8 {
+/// The byte of a block at an offset: the same whoever sends it.
+fn byte(number: u64, offset: u64) -> u8 {
     (number * 31 + offset * offset / 8) as u8
 }
 
@@ -144,12 +144,12 @@ impl World {
             16 => {
                 let len = usize::from(script.or_zero());
                 self.is_sound = false;
-                let octets = script.bytes(len).to_vec();
-                self.receive(path, octets);
+                let bytes = script.bytes(len).to_vec();
+                self.receive(path, bytes);
             }
             17 => {
-                if let Some((path, octets)) = self.last.clone() {
-                    self.receive(path, octets);
+                if let Some((path, bytes)) = self.last.clone() {
+                    self.receive(path, bytes);
                 }
             }
             18..=20 => {
@@ -217,8 +217,8 @@ impl World {
         if matches!(kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock) {
             self.ends.insert((number, offset + len));
         }
-        let octets: Vec<u8> = (offset..offset + len).map(|at| octet(number, at)).collect();
-        let data = Data { kind, service: 1, offset, checkpoint, data: &octets };
+        let bytes: Vec<u8> = (offset..offset + len).map(|at| byte(number, at)).collect();
+        let data = Data { kind, service: 1, offset, checkpoint, data: &bytes };
         self.say(path, session, &transport, Body::Data(data));
     }
 
@@ -226,8 +226,8 @@ impl World {
     fn answer(&mut self, script: &mut Script<'_>) {
         let (which, how) = (usize::from(script.or_zero()), script.or_zero());
         let nth = which % self.heard.len().max(1);
-        let Some((path, octets)) = self.heard.get(nth).cloned() else { return };
-        let segment = Segment::decode(&octets).expect("what an engine sends can be read");
+        let Some((path, bytes)) = self.heard.get(nth).cloned() else { return };
+        let segment = Segment::decode(&bytes).expect("what an engine sends can be read");
         let reason = CancelReason::from_code(how >> 5);
         let congestion = Congestion {
             reason: CongestionReason::Storage,
@@ -268,17 +268,17 @@ impl World {
         let header: Vec<_> =
             values.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();
         let header = Extensions::new(&header);
-        let octets = Segment { header, ..Segment::new(session, body) }.to_vec();
-        self.receive(path, octets.expect("it has a form"));
+        let bytes = Segment { header, ..Segment::new(session, body) }.to_vec();
+        self.receive(path, bytes.expect("it has a form"));
     }
 
-    fn receive(&mut self, path: usize, octets: Vec<u8>) {
+    fn receive(&mut self, path: usize, bytes: Vec<u8>) {
         if self.up[path] {
-            let receive = Receive::datagram(PathId(path as u32), &octets);
+            let receive = Receive::datagram(PathId(path as u32), &bytes);
             self.node.handle_input(self.now, Input::Receive(receive));
             self.drain();
         }
-        self.last = Some((path, octets));
+        self.last = Some((path, bytes));
     }
 
     fn timeout(&mut self) -> bool {
@@ -356,9 +356,9 @@ impl World {
             if let Some(transmit) = self.node.poll_transmit(self.now, &mut self.tx) {
                 idle = false;
                 let path = transmit.path.0 as usize;
-                for octets in self.tx.datagrams() {
-                    self.check_sent(octets);
-                    self.heard.push_back((path, octets.to_vec()));
+                for bytes in self.tx.datagrams() {
+                    self.check_sent(bytes);
+                    self.heard.push_back((path, bytes.to_vec()));
                 }
                 while self.heard.len() > HEARD_MAX {
                     self.heard.pop_front();
@@ -395,14 +395,14 @@ impl World {
     }
 
     /// What is passed on is what came.
-    fn check_sent(&self, octets: &[u8]) {
-        let segment = Segment::decode(octets).expect("what an engine sends can be read");
+    fn check_sent(&self, bytes: &[u8]) {
+        let segment = Segment::decode(bytes).expect("what an engine sends can be read");
         let Body::Data(data) = segment.body else { return };
         let transport = Transport::from_extensions(segment.header).expect("and its extensions");
         let number = transport.flow.expect("the engine sends nothing of its own");
-        let mut expected = (data.offset..).map(|at| octet(number, at));
-        let is_same = data.data.iter().all(|octet| expected.next() == Some(*octet));
-        assert!(is_same || !self.is_sound, "flow {number} has other octets at {}", data.offset);
+        let mut expected = (data.offset..).map(|at| byte(number, at));
+        let is_same = data.data.iter().all(|byte| expected.next() == Some(*byte));
+        assert!(is_same || !self.is_sound, "flow {number} has other bytes at {}", data.offset);
         let end = data.offset + data.data.len() as u64;
         let ends = matches!(data.kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock);
         let is_known = !ends || self.ends.contains(&(number, end));
@@ -412,9 +412,9 @@ impl World {
     /// Bounds hold whatever comes.
     fn check(&self) {
         let held = self.node.memory();
-        assert!(held <= MEMORY_MAX, "{held} octets held");
+        assert!(held <= MEMORY_MAX, "{held} bytes held");
         assert!(self.node.transfers() <= TRANSFERS, "{} transfers", self.node.transfers());
-        assert!(self.node.stored() <= STORAGE, "{} octets stored", self.node.stored());
+        assert!(self.node.stored() <= STORAGE, "{} bytes stored", self.node.stored());
     }
 
     /// The neighbours say nothing more: blocks for others go when their lifetime is over.

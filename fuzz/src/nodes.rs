@@ -41,7 +41,7 @@ pub(crate) trait Protocol {
     /// An engine of one side; its settings stay when it is started again.
     fn node(&self, side: usize, restarts: u64) -> Self::Node;
 
-    /// Octets that it holds.
+    /// Bytes that it holds.
     fn memory(node: &Self::Node) -> usize;
 
     /// Ends what an engine would otherwise keep up for as long as its user wants.
@@ -121,7 +121,7 @@ pub(crate) fn play<P: Play>(protocol: P, script: &mut Script<'_>) {
     world.finish();
 }
 
-/// Changes an octet of a datagram, or cuts it, or puts others in place of its end.
+/// Changes a byte of a datagram, or cuts it, or puts others in place of its end.
 fn change(datagram: &mut Vec<u8>, script: &mut Script<'_>) {
     let at = usize::from(script.or_zero()) % datagram.len().max(1);
     match script.or_zero() {
@@ -220,9 +220,9 @@ impl<P: Protocol> World<P> {
     fn check(&self, who: usize) {
         let side = &self.sides[who];
         let held = P::memory(&side.node);
-        assert!(held <= MEMORY_MAX, "{held} octets held");
+        assert!(held <= MEMORY_MAX, "{held} bytes held");
         if let (true, Some(found)) = (self.honest, side.store.get(&destination())) {
-            assert!(found == self.content, "a wrong file of {} octets", found.len());
+            assert!(found == self.content, "a wrong file of {} bytes", found.len());
         }
     }
 

@@ -12,7 +12,7 @@ use proto::norm::{
 use crate::nodes::{DESTINATION, PATH, Play, Protocol, play, source};
 use crate::script::Script;
 
-/// A script for two NORM nodes that send files, octets and streams to each other, and talk.
+/// A script for two NORM nodes that send files, bytes and streams to each other, and talk.
 ///
 /// # Panics
 /// If a node breaks the contract or delivers a wrong file.
@@ -125,7 +125,7 @@ impl Play for Norm {
                 let nth = usize::from(op >> 3) % 8;
                 let id = node.objects().nth(nth).map(|report| report.id);
                 let Some(id) = id else { return };
-                let octets = usize::from(script.or_zero());
+                let bytes = usize::from(script.or_zero());
                 // Most of it is refused: objects that are no streams, or not this node's.
                 match script.or_zero() % 6 {
                     0 => _ = node.cancel(now, id),
@@ -133,7 +133,7 @@ impl Play for Norm {
                     2 => _ = node.close(now, id),
                     3 => _ = node.begin_message(now, id),
                     4 => _ = node.read(now, id),
-                    _ => _ = node.write(now, id, script.bytes(octets)),
+                    _ => _ = node.write(now, id, script.bytes(bytes)),
                 }
             }
         }
@@ -149,12 +149,12 @@ impl Play for Norm {
 fn talk(node: &mut Node, now: Time, what: u8, script: &mut Script<'_>) {
     let (kind, number) = (script.or_zero(), script.or_zero());
     let len = usize::from(script.or_zero()) % 64;
-    let octets = Bytes::copy_from_slice(script.bytes(len));
+    let bytes = Bytes::copy_from_slice(script.bytes(len));
     match what % 5 {
-        0 => _ = node.command(now, PATH, octets, Some(u32::from(number) % 4)),
+        0 => _ = node.command(now, PATH, bytes, Some(u32::from(number) % 4)),
         1 => _ = node.hush(PATH, u64::from(number)),
         2 => _ = node.ask(now, PATH, kind, &[u32::from(number) % 4]),
-        3 => _ = node.answer(now, (PATH, 1 + u32::from(number) % 2), (kind, number), octets),
+        3 => _ = node.answer(now, (PATH, 1 + u32::from(number) % 2), (kind, number), bytes),
         _ => {
             node.end(now, PATH);
         }

@@ -4,7 +4,7 @@ use wire::ppp::control::{IpcpOption, LcpOption, Packet};
 use wire::ppp::{Deframer, Fcs, Framing, LCP};
 use wire::vj::{Compressor, Decompressor, Kind, Slots};
 
-/// Octets of a line, behind one that says what both ends agreed on.
+/// Bytes of a line, behind one that says what both ends agreed on.
 ///
 /// # Panics
 /// If a frame that arrived does not survive being sent again.
@@ -34,22 +34,22 @@ pub fn ppp_frames(data: &[u8]) {
 }
 
 /// A packet of LCP or IPCP.
-fn control(octets: &[u8]) {
-    let Ok(packet) = Packet::decode(octets) else { return };
-    let mut out = vec![0xa5; octets.len()];
+fn control(bytes: &[u8]) {
+    let Ok(packet) = Packet::decode(bytes) else { return };
+    let mut out = vec![0xa5; bytes.len()];
     let len = packet.encode(&mut out).expect("it was decoded");
     assert_eq!(Packet::decode(&out[..len]), Ok(packet));
     for option in packet.options().flatten() {
-        let octets = [&[option.kind, option.value.len() as u8 + 2], option.value].concat();
+        let bytes = [&[option.kind, option.value.len() as u8 + 2], option.value].concat();
         let mut out = Vec::new();
         if let Ok(option) = LcpOption::decode(option) {
             option.encode(&mut out);
-            assert_eq!(out, octets);
+            assert_eq!(out, bytes);
         }
         out.clear();
         if let Ok(option) = IpcpOption::decode(option) {
             option.encode(&mut out);
-            assert_eq!(out, octets);
+            assert_eq!(out, bytes);
         }
     }
 }
@@ -83,10 +83,10 @@ pub fn vj(data: &[u8]) {
             continue;
         }
         let mut sent = packet.clone();
-        let (kind, octets) = compressor.compress(&mut sent);
-        assert!(octets.len() <= packet.len());
+        let (kind, bytes) = compressor.compress(&mut sent);
+        assert!(bytes.len() <= packet.len());
         let mut restored = Vec::new();
-        assert_eq!(second.decompress(kind, octets, &mut restored), Ok(()));
+        assert_eq!(second.decompress(kind, bytes, &mut restored), Ok(()));
         assert_eq!(restored, packet);
     }
 }

@@ -21,9 +21,9 @@ fn corpora_replay() {
             let mut input = input.unwrap();
             // Shown only if the target panics: this is the input that did it.
             println!("{}: {}", corpus.display(), input.path().unwrap().display());
-            let mut octets = Vec::new();
-            input.read_to_end(&mut octets).unwrap();
-            target(&octets);
+            let mut bytes = Vec::new();
+            input.read_to_end(&mut bytes).unwrap();
+            target(&bytes);
             inputs += 1;
         }
         assert!(inputs > 0, "{} is empty", corpus.display());

@@ -16,7 +16,7 @@ from arguments import Arguments, Pace, arguments, report
 from cfdp.filestore import NativeFileStore
 from cfdp.transport.udp import UdpTransport
 
-# Octets of a file data PDU besides the data: the header with one-octet identifiers, the offset.
+# Bytes of a file data PDU besides the data: the header with one-byte identifiers, the offset.
 FILE_DATA_OVERHEAD = 4 + 3 + 4
 
 

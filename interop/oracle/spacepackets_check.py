@@ -1,7 +1,7 @@
 """Read CFDP PDUs with the package `spacepackets` and write them again.
 
 Standard input: one PDU a line in hexadecimal. Standard output: one JSON object a line, with what
-was understood (`kind`, `source`, `sequence`, `destination`, `fields`) and the octets that
+was understood (`kind`, `source`, `sequence`, `destination`, `fields`) and the bytes that
 `spacepackets` makes of it (`hex`), or with `error`.
 """
 
@@ -136,10 +136,10 @@ def parameters_of(message: ReservedCfdpMessage) -> dict[str, Any]:
     return {}
 
 
-def check(octets: bytes) -> dict[str, Any]:
+def check(data: bytes) -> dict[str, Any]:
     """One PDU, read and written."""
     try:
-        pdu: Any = PduFactory.from_raw(octets)
+        pdu: Any = PduFactory.from_raw(data)
         repair(pdu)
         return {
             "kind": type(pdu).__name__,

@@ -67,10 +67,10 @@ def _flows(node: str, found: Sequence[Segment], trace: pl.DataFrame) -> list[_Fl
     order = {_Flow.of(one): one.at_s for one in reversed(found)}
     alike = [
         flow
-        for flow, octets in chosen.items()
+        for flow, size in chosen.items()
         if (flow.interface, flow.source) == (most_of_all.interface, most_of_all.source)
         and well_known in flow.ports
-        and octets >= least
+        and size >= least
     ]
     return sorted(alike, key=lambda flow: order[flow])
 

@@ -97,7 +97,7 @@ class Node:
             response = self._exchange(connection, "GET", "/deliveries", asked, None)
             while line := response.readline():
                 head = json.loads(line)
-                payload = response.read(head["octets"]) if head["octets"] else b""
+                payload = response.read(head["bytes"]) if head["bytes"] else b""
                 yield Bundle(head["delivery"], head["id"], head["source"], payload)
         finally:
             connection.close()
@@ -106,9 +106,9 @@ class Node:
         """The application has a bundle: the node may forget it."""
         self._ask("DELETE", f"/deliveries/{bundle.delivery}", {"id": bundle.id})
 
-    def ping(self, to: str, count: int = 1, octets: int = 64) -> list[float | None]:
+    def ping(self, to: str, count: int = 1, size: int = 64) -> list[float | None]:
         """Seconds until an echo answered, or nothing where it did not."""
-        asked = {"to": to, "count": str(count), "octets": str(octets)}
+        asked = {"to": to, "count": str(count), "bytes": str(size)}
         lines = self._ask("POST", "/ping", asked).splitlines()
         times = []
         for line in lines:

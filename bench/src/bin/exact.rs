@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const MEMORY: u64 = 1 << 30;
-/// Octets of the IP packets whose times are measured.
+/// Bytes of the IP packets whose times are measured.
 const PACKET: usize = 1_000;
-/// Octets of a datagram in a flood, and of its headers.
+/// Bytes of a datagram in a flood, and of its headers.
 const DATAGRAM: usize = 1_024;
 const HEADERS: usize = 28;
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -206,9 +206,9 @@ fn capacity(
         };
         let busy = carried_for() - before;
         let line = json!({
-            "what": "tcp", "between": between, "congestion": congestion, "octets": stream.octets,
+            "what": "tcp", "between": between, "congestion": congestion, "bytes": stream.bytes,
             "intact": stream.intact, "bps": stream.bps(),
-            "alone_bps": if busy > 0.0 { stream.octets as f64 * 8.0 / busy } else { 0.0 },
+            "alone_bps": if busy > 0.0 { stream.bytes as f64 * 8.0 / busy } else { 0.0 },
         });
         say(line, report().as_ref(), true);
     }
@@ -225,9 +225,9 @@ fn tcp(bps: f64, seconds: f64) -> Result<()> {
     let stream = measure::stream(near, far, Duration::from_secs_f64(seconds), Some("cubic"))?;
     let real_time = world.is_real_time();
     let report = world.stop()?;
-    // 1,500 octets carry 1,448: 20 of IP, 32 of TCP with its time stamps.
+    // 1,500 bytes carry 1,448: 20 of IP, 32 of TCP with its time stamps.
     let line = json!({
-        "what": "tcp at a rate", "rate_bps": bps, "octets": stream.octets,
+        "what": "tcp at a rate", "rate_bps": bps, "bytes": stream.bytes,
         "intact": stream.intact, "bps": stream.bps(), "line_bps": stream.bps() * 1500.0 / 1448.0,
     });
     say(line, Some(&report), real_time);

@@ -1,7 +1,7 @@
 //! How fast bundles go from one node to another over loopback. Both are in this process, each with its threads, as
 //! `slowlight node` would run them.
 //!
-//! `node_speed KIND STORE OCTETS COUNT`, where KIND is a convergence layer and STORE is a directory or `memory`, prints one line
+//! `node_speed KIND STORE BYTES COUNT`, where KIND is a convergence layer and STORE is a directory or `memory`, prints one line
 //! of JSON.
 
 #![expect(clippy::print_stdout, reason = "it says what it measured")]
@@ -22,13 +22,13 @@ use service::node::NodeSpec;
 use transport::text;
 use wire::bp7::Eid;
 
-/// Bundles, and octets of them, that are handed in and have not left.
+/// Bundles, and bytes of them, that are handed in and have not left.
 const AHEAD: (usize, u64) = (2048, 256 << 20);
 /// How long nothing may arrive.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether nothing arrives.
 const LOOK: Duration = Duration::from_millis(100);
-/// Octets of a store in memory.
+/// Bytes of a store in memory.
 const MEMORY: u64 = 4 << 30;
 /// What layers over UDP send at most: more than they can.
 const RATE: &str = "20 Gbit/s";
@@ -37,7 +37,7 @@ const RATE: &str = "20 Gbit/s";
 struct Asked {
     kind: String,
     store: String,
-    octets: usize,
+    bytes: usize,
     count: u64,
     /// Where the nodes listen: engines of LTP are told before they begin.
     at: [SocketAddr; 2],
@@ -45,15 +45,15 @@ struct Asked {
 
 fn asked() -> Asked {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [kind, store, octets, count] = arguments.as_slice() else {
-        panic!("four arguments: KIND, STORE, OCTETS and COUNT");
+    let [kind, store, bytes, count] = arguments.as_slice() else {
+        panic!("four arguments: KIND, STORE, BYTES and COUNT");
     };
     // Both have a port before one of them is let go.
     let free = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback has ports"));
     Asked {
         kind: kind.clone(),
         store: store.clone(),
-        octets: octets.parse().expect("OCTETS is a number"),
+        bytes: bytes.parse().expect("BYTES is a number"),
         count: count.parse().expect("COUNT is a number"),
         at: free.map(|socket| socket.local_addr().expect("it is bound")),
     }
@@ -61,7 +61,7 @@ fn asked() -> Asked {
 
 fn main() {
     let asked = asked();
-    let Asked { ref kind, octets, count, .. } = asked;
+    let Asked { ref kind, bytes, count, .. } = asked;
     let arrived = Arc::new(Arrived::default());
     let counts = Arc::clone(&arrived);
     let clock = Instant::now();
@@ -77,7 +77,7 @@ fn main() {
     });
     sink.handle().ask(|_, agent| agent.register(&Eid::ipn(2, 1)).expect("nobody has it"));
     let address = sink.listening().next().expect("there is one layer").1[0];
-    let source = Source { payload: Bytes::from(vec![0x5a; octets]), count, sent: 0 };
+    let source = Source { payload: Bytes::from(vec![0x5a; bytes]), count, sent: 0 };
     let source = Arc::new(Mutex::new(source));
     let goes_on = Arc::clone(&source);
     let node = node(1, &asked, Some(address), move |now, agent, indication| {
@@ -96,9 +96,9 @@ fn main() {
     let seconds = (last() - begun).as_secs_f64();
     let rate = taken as f64 / seconds;
     println!(
-        "{{\"kind\": \"{kind}\", \"octets\": {octets}, \"sent\": {count}, \"arrived\": {taken}, \
+        "{{\"kind\": \"{kind}\", \"bytes\": {bytes}, \"sent\": {count}, \"arrived\": {taken}, \
          \"seconds\": {seconds:.3}, \"bundles_per_s\": {rate:.0}, \"gbit_per_s\": {:.3}}}",
-        rate * octets as f64 * 8e-9
+        rate * bytes as f64 * 8e-9
     );
     node.stop(Duration::from_secs(1));
     sink.stop(Duration::from_secs(1));
@@ -133,10 +133,10 @@ struct Source {
 
 impl Source {
     fn more(&mut self, now: Time, agent: &mut Agent) {
-        let (bundles, octets) = AHEAD;
+        let (bundles, bytes) = AHEAD;
         while self.sent < self.count {
             let held = agent.statistics();
-            if held.bundles >= bundles || held.bundles > 4 && held.octets >= octets {
+            if held.bundles >= bundles || held.bundles > 4 && held.bytes >= bytes {
                 break;
             }
             match agent.send(now, SendRequest::new(Eid::ipn(2, 1), self.payload.clone())) {

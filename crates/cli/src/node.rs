@@ -32,7 +32,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// Octets under way to the disk at which the store counts as full: a few pieces of all bundles that come.
+/// Bytes under way to the disk at which the store counts as full: a few pieces of all bundles that come.
 const UNDER_WAY: usize = 64 << 20;
 
 /// Runs the command.
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let memory = spec.store.memory.map(|size| size.bytes());
     let limits = Limits {
         inline: agent_limits.inline,
-        payload: memory.unwrap_or(agent_limits.octets).min(spec.limits.bundle.bytes()),
+        payload: memory.unwrap_or(agent_limits.bytes).min(spec.limits.bundle.bytes()),
     };
     let directory = spec.store.directory.as_ref();
     let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));

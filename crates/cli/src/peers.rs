@@ -241,7 +241,7 @@ fn print(peers: &[(SocketAddr, Found)], json: bool) -> Result<()> {
     }
     for (address, found) in peers {
         let About { eid, descriptor, streams, udp_lite, sends, receives, free_kib } = &found.about;
-        let bits = descriptor.octets() * 8;
+        let bits = descriptor.bytes() * 8;
         if json {
             let object = json!({
                 "address": address.to_string(),

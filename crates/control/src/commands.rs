@@ -104,12 +104,12 @@ async fn follow(
 /// The exit code that is told; `None` where who would tell it was killed.
 async fn code(mut status: pipe::Receiver) -> Option<i32> {
     let mut line = Vec::new();
-    let mut octet = [0];
-    while let Ok(1) = status.read(&mut octet).await {
-        if octet == *b"\n" {
+    let mut byte = [0];
+    while let Ok(1) = status.read(&mut byte).await {
+        if byte == *b"\n" {
             break;
         }
-        line.extend(octet);
+        line.extend(byte);
     }
     str::from_utf8(&line).ok().and_then(|line| line.parse().ok())
 }

@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use service::http::Client;
 
-/// The most octets of a world's name.
+/// The most bytes of a world's name.
 const NAME_MAX: usize = 40;
-/// The most octets of the path of a socket, of which `sockaddr_un` has 108 with the end.
+/// The most bytes of the path of a socket, of which `sockaddr_un` has 108 with the end.
 const SOCKET_MAX: usize = 107;
 
 /// How long a world that is to end may take.

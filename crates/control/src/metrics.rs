@@ -100,8 +100,8 @@ impl OfLinks {
     fn register(self, registry: &mut Registry) {
         let help = "Packets of a link: offered, delivered, and of those damaged";
         registry.register("link_packets", help, self.packets);
-        let help = "Octets of IP packets of a link";
-        registry.register("link_octets", help, self.bytes);
+        let help = "Bytes of IP packets of a link";
+        registry.register("link_bytes", help, self.bytes);
         registry.register("link_lost_packets", "Packets that a link lost, by cause", self.lost);
         registry.register(
             "link_refused_packets",

@@ -84,12 +84,12 @@ pub struct Counters {
     pub refused: u64,
 }
 
-/// Packets and their octets.
+/// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Count {
     /// Packets.
     pub packets: u64,
-    /// Octets of IP packets.
+    /// Bytes of IP packets.
     pub bytes: u64,
 }
 
@@ -182,7 +182,7 @@ pub struct Command {
     pub exit_code: Option<i32>,
     /// The end of what it wrote, at most 64 KiB.
     pub output: String,
-    /// Octets that it wrote before those.
+    /// Bytes that it wrote before those.
     pub output_before: u64,
     /// When it began, in seconds of the world's time.
     pub began: f64,
@@ -228,7 +228,7 @@ pub struct Transfer {
     pub to: String,
     /// The protocol with its profile, or the tool.
     pub protocol: String,
-    /// Octets of the file.
+    /// Bytes of the file.
     pub bytes: u64,
     /// How it stands.
     pub state: TransferState,

@@ -27,7 +27,7 @@ use crate::model::{
 use crate::state::{State, locked};
 use crate::{commands, metrics, transfers};
 
-/// Octets of a request.
+/// Bytes of a request.
 const BODY_MAX: usize = 64 << 10;
 /// How often a silent stream of events says that it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -20,7 +20,7 @@ use crate::model::CaptureRequest;
 use crate::state::State;
 use crate::{routes, transfers, watch};
 
-/// Octets of a token before they are written as hexadecimal digits.
+/// Bytes of a token before they are written as hexadecimal digits.
 const TOKEN_BYTES: usize = 32;
 
 /// Where the interface is.
@@ -155,7 +155,7 @@ fn guarded(router: Router, token: String) -> Router {
 fn has_token(request: &Request, token: &str) -> bool {
     let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
     let Some(given) = given.and_then(|value| value.strip_prefix(b"Bearer ")) else { return false };
-    // All octets are looked at, so that the time says nothing about which one is wrong.
+    // All bytes are looked at, so that the time says nothing about which one is wrong.
     let differs = |(a, b): (&u8, &u8)| a ^ b;
     let differences = given.iter().zip(token.as_bytes()).map(differs).fold(0, |all, one| all | one);
     given.len() == token.len() && differences == 0

@@ -79,7 +79,7 @@ fn wish(request: TransferRequest) -> Result<(Wish, Duration), Refusal> {
     ))
 }
 
-/// The octets of what shall be carried.
+/// The bytes of what shall be carried.
 fn bytes(wish: &Wish) -> Result<u64, Refusal> {
     let Some(path) = &wish.file else { return Ok(wish.size.unwrap_or(SIZE).bytes()) };
     let started = |why: &str| Refusal::wrong(format!("file: {}: {why}", path.display()));

@@ -16,15 +16,15 @@ use crossbeam_channel::{Receiver, Sender};
 use engine::Time;
 use pcap::{Direction, LinkType, Writer};
 
-/// Octets of events that may wait for the writing thread.
+/// Bytes of events that may wait for the writing thread.
 const EVENTS_MAX: usize = 64 << 20;
-/// Octets of packets that may wait for the fate of one sent before them; then it is written without.
+/// Bytes of packets that may wait for the fate of one sent before them; then it is written without.
 const WAITING_MAX: usize = 64 << 20;
 
 /// How much a capture may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureLimits {
-    /// Octets of one file; then a new one is begun.
+    /// Bytes of one file; then a new one is begun.
     pub file: u64,
     /// Files a host, of which the oldest is removed for a new one.
     pub files: usize,
@@ -84,7 +84,7 @@ enum Event {
 
 impl Event {
     /// The memory that it takes.
-    fn octets(&self) -> usize {
+    fn bytes(&self) -> usize {
         let more = match self {
             Self::Sent { bytes, open, refused, .. } => {
                 let says: usize = refused.iter().map(String::capacity).sum();
@@ -102,7 +102,7 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Tap {
     events: Sender<Event>,
-    /// Octets of the events that wait.
+    /// Bytes of the events that wait.
     waiting: Arc<AtomicUsize>,
     /// Which devices are captured.
     devices: Vec<bool>,
@@ -176,13 +176,13 @@ impl Tap {
         }
     }
 
-    /// Hands on an event, unless more than `most` octets would wait; whether it did.
+    /// Hands on an event, unless more than `most` bytes would wait; whether it did.
     fn tell(&self, event: Event, most: usize) -> bool {
-        let octets = event.octets();
-        if self.waiting.load(Ordering::Relaxed) > most.saturating_sub(octets) {
+        let bytes = event.bytes();
+        if self.waiting.load(Ordering::Relaxed) > most.saturating_sub(bytes) {
             return false;
         }
-        self.waiting.fetch_add(octets, Ordering::Relaxed);
+        self.waiting.fetch_add(bytes, Ordering::Relaxed);
         self.events.send(event).is_ok()
     }
 
@@ -249,7 +249,7 @@ struct Waiting {
 
 impl Waiting {
     /// The memory that a packet takes while it waits.
-    fn octets(bytes: &[u8]) -> usize {
+    fn bytes(bytes: &[u8]) -> usize {
         size_of::<Self>() + bytes.len()
     }
 }
@@ -283,9 +283,9 @@ impl Recorder {
     /// Takes events, and what they take off `waiting`.
     fn run(mut self, events: &Receiver<Event>, waiting: &AtomicUsize) -> io::Result<CaptureReport> {
         for event in events {
-            let octets = event.octets();
+            let bytes = event.bytes();
             self.take(event)?;
-            waiting.fetch_sub(octets, Ordering::Relaxed);
+            waiting.fetch_sub(bytes, Ordering::Relaxed);
         }
         let mut report = CaptureReport::default();
         for mut host in self.hosts {
@@ -324,7 +324,7 @@ impl Recorder {
             self.open[link].push_back((number, host, place));
         }
         let at = self.epoch + at.since(Time::ZERO);
-        file.waiting_bytes += Waiting::octets(&bytes);
+        file.waiting_bytes += Waiting::bytes(&bytes);
         let open = open.len();
         file.waiting.push_back(Waiting { interface, at, direction, bytes, open, says });
         file.write_waiting(WAITING_MAX)
@@ -379,7 +379,7 @@ impl HostFile {
         })
     }
 
-    /// Writes what is complete, in order of time, and what is not until no more than `keep` octets
+    /// Writes what is complete, in order of time, and what is not until no more than `keep` bytes
     /// wait.
     fn write_waiting(&mut self, keep: usize) -> io::Result<()> {
         while let Some(record) = self.waiting.front()
@@ -387,7 +387,7 @@ impl HostFile {
         {
             let Some(record) = self.waiting.pop_front() else { break };
             self.gone += 1;
-            self.waiting_bytes -= Waiting::octets(&record.bytes);
+            self.waiting_bytes -= Waiting::bytes(&record.bytes);
             self.write(record)?;
         }
         Ok(())
@@ -397,7 +397,7 @@ impl HostFile {
         if record.open > 0 {
             record.says.push("its fate was open when this was written".to_owned());
         }
-        // A block has 32 octets around the packet, and options.
+        // A block has 32 bytes around the packet, and options.
         let says = record.says.join("; ");
         let len = record.bytes.len() as u64 + says.len() as u64 + 64;
         if self.written > 0 && self.written + len > self.limits.file {
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_disk_is_bounded_by_its_octets() {
+    fn what_waits_for_the_disk_is_bounded_by_its_bytes() {
         let (events, receiver) = crossbeam_channel::unbounded();
         let thread = std::thread::spawn(|| Ok(CaptureReport::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -489,8 +489,8 @@ mod tests {
         tap.begin(UNIX_EPOCH);
         assert_eq!(receiver.len(), kept + 1);
         // What is taken makes room.
-        let octets = receiver.recv().unwrap().octets();
-        tap.waiting.fetch_sub(octets, Ordering::Relaxed);
+        let bytes = receiver.recv().unwrap().bytes();
+        tap.waiting.fetch_sub(bytes, Ordering::Relaxed);
         tap.received(0, Time::ZERO, vec![0; 40], None);
         assert_eq!(tap.missed as usize, missed);
         tap.finish().wait().unwrap();

@@ -15,8 +15,8 @@ use crate::world::Plan;
 pub struct Capacity {
     /// Packets a second, each read and handed over by itself.
     pub packets: f64,
-    /// Octets of packets a second, in pieces of up to 64 KB.
-    pub octets: f64,
+    /// Bytes of packets a second, in pieces of up to 64 KB.
+    pub bytes: f64,
 }
 
 /// What a world asks for, and this machine has not.
@@ -30,8 +30,8 @@ pub enum Misfit {
         /// How many it does.
         carried: f64,
     },
-    /// They carry more octets a second.
-    Octets {
+    /// They carry more bytes a second.
+    Bytes {
         /// How many, a second.
         needed: f64,
         /// How many it does.
@@ -39,9 +39,9 @@ pub enum Misfit {
     },
     /// What is on its way over a link that is full takes more memory than packets may take.
     Memory {
-        /// Octets on the way over all links, each full in one direction.
+        /// Bytes on the way over all links, each full in one direction.
         needed: u64,
-        /// Octets that there may be.
+        /// Bytes that there may be.
         bound: u64,
         /// The link that asks for most of it, and its rate and delay.
         link: usize,
@@ -52,23 +52,23 @@ pub enum Misfit {
     },
     /// The machine has not so much memory to spare as packets may take, and would take.
     Machine {
-        /// Octets on the way over all links.
+        /// Bytes on the way over all links.
         needed: u64,
-        /// Octets that the machine has.
+        /// Bytes that the machine has.
         available: u64,
     },
 }
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gigabytes = |octets: u64| octets as f64 / 1e9;
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         match *self {
             Self::Packets { needed, carried } => write!(
                 f,
                 "full links ask for {needed:.0} packets a second, and this machine carries \
                  {carried:.0}"
             ),
-            Self::Octets { needed, carried } => write!(
+            Self::Bytes { needed, carried } => write!(
                 f,
                 "full links ask for {:.0} Mbit/s, and this machine carries {:.0}",
                 needed * 8.0 / 1e6,
@@ -110,15 +110,15 @@ impl Plan {
         let full = self.full();
         let mut misfits = Vec::new();
         // Where a rate spaces packets out, each is handed over by itself.
-        let (packets, octets) = full.iter().fold((0.0, 0.0), |(packets, octets), full| {
-            (packets + full.packets, octets + full.bps / 8.0)
+        let (packets, bytes) = full.iter().fold((0.0, 0.0), |(packets, bytes), full| {
+            (packets + full.packets, bytes + full.bps / 8.0)
         });
         if let Some(capacity) = capacity {
             if packets > capacity.packets {
                 misfits.push(Misfit::Packets { needed: packets, carried: capacity.packets });
             }
-            if octets > capacity.octets {
-                misfits.push(Misfit::Octets { needed: octets, carried: capacity.octets });
+            if bytes > capacity.bytes {
+                misfits.push(Misfit::Bytes { needed: bytes, carried: capacity.bytes });
             }
         }
         let needed = full.iter().fold(0_u64, |sum, full| sum.saturating_add(full.in_flight));
@@ -134,7 +134,7 @@ impl Plan {
         misfits
     }
 
-    /// Octets of packets that are on their way when every link is full in one direction.
+    /// Bytes of packets that are on their way when every link is full in one direction.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.full().iter().fold(0, |sum, full| sum.saturating_add(full.in_flight))
@@ -147,11 +147,11 @@ impl Plan {
         for (link, plan) in self.links.iter().enumerate() {
             let Some(bps) = rate(&plan.config) else { continue };
             let delay = delay(&plan.config.delay);
-            let octets = bps / 8.0 * delay.as_secs_f64();
+            let bytes = bps / 8.0 * delay.as_secs_f64();
             let framed = plan.config.framing.framed_len(plan.mtu as usize);
             let packets = bps / 8.0 / framed as f64;
             let overhead = packets * delay.as_secs_f64() * OVERHEAD as f64;
-            let in_flight = octets as u64 + octets as u64 / Store::LEFT_OVER + overhead as u64;
+            let in_flight = bytes as u64 + bytes as u64 / Store::LEFT_OVER + overhead as u64;
             let full = Full { link, bps, packets, delay, in_flight };
             let ends = (plan.from.min(plan.to), plan.from.max(plan.to));
             let most = pairs.entry(ends).or_insert(full);
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::measure::pair;
 
-    const CAPACITY: Capacity = Capacity { packets: 200_000.0, octets: 1e9 };
+    const CAPACITY: Capacity = Capacity { packets: 200_000.0, bytes: 1e9 };
 
     fn config(bps: Option<u64>, delay: u64) -> Config {
         Config {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_on_the_way_for_long_takes_memory() {
-        // 100 Mbit/s for 20 min are 15 GB, and what is kept beside packets of 1,500 octets 2 or 3 more.
+        // 100 Mbit/s for 20 min are 15 GB, and what is kept beside packets of 1,500 bytes 2 or 3 more.
         let there = config(Some(100_000_000), 1200);
         let plan = pair(there.clone(), there, 1, 1 << 30);
         let [Misfit::Memory { needed, link: 0, .. }] = plan.misfits(None, Some(8 << 30))[..] else {
@@ -226,8 +226,8 @@ mod tests {
     fn rates_are_held_against_what_was_measured() {
         let fast = pair(config(Some(10_000_000_000), 0), config(Some(1_000), 0), 1, 1 << 30);
         let misfits = fast.misfits(Some(&CAPACITY), None);
-        // 10 Gbit/s in packets of 1,500 octets are 833,333 a second.
-        assert!(matches!(misfits[..], [Misfit::Packets { .. }, Misfit::Octets { .. }]));
+        // 10 Gbit/s in packets of 1,500 bytes are 833,333 a second.
+        assert!(matches!(misfits[..], [Misfit::Packets { .. }, Misfit::Bytes { .. }]));
         assert!(misfits[0].to_string().contains("833333 packets"), "{}", misfits[0]);
         assert_eq!(fast.misfits(None, None), []);
         // A link without a rate carries what there is.

@@ -99,7 +99,7 @@ impl Router {
     #[expect(unsafe_code, reason = "options of a socket that no crate wraps")]
     fn set<T>(&self, option: i32, value: &T) -> io::Result<()> {
         let len = size_of_val(value) as libc::socklen_t;
-        // SAFETY: the kernel reads `len` octets of a value of plain data that lives until then.
+        // SAFETY: the kernel reads `len` bytes of a value of plain data that lives until then.
         let result = unsafe {
             let value = std::ptr::from_ref(value).cast();
             libc::setsockopt(self.socket.as_raw_fd(), libc::IPPROTO_IP, option, value, len)

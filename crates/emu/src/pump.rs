@@ -59,7 +59,7 @@ struct Segment {
     index: u16,
 }
 
-/// Octets that a packet on its way takes beside its own: its record, and its place in a link's queue,
+/// Bytes that a packet on its way takes beside its own: its record, and its place in a link's queue,
 /// which has an eighth to spare.
 pub(crate) const OVERHEAD: usize = (Store::OVERHEAD + size_of::<Departure<Segment>>()) * 9 / 8;
 
@@ -92,7 +92,7 @@ pub(crate) struct Pump {
     ports: Vec<Port>,
     pipes: Vec<Pipe>,
     store: Store,
-    /// Octets that the queues of all links take.
+    /// Bytes that the queues of all links take.
     queues: u64,
     clock: Clock,
     shared: Shared,

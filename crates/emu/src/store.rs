@@ -3,7 +3,7 @@
 use rt::frame::Shape;
 use rt::tun::PACKET_MAX;
 
-/// Octets of one slab: some packets of the largest size, or a thousand of the usual.
+/// Bytes of one slab: some packets of the largest size, or a thousand of the usual.
 const SLAB: usize = 1 << 20;
 /// Packets begin where the processor's cache lines do.
 const ALIGN: usize = 64;
@@ -22,7 +22,7 @@ pub(crate) struct Store {
     unmade: Vec<u32>,
     current: Option<u32>,
     bytes_max: u64,
-    /// Octets that others keep for the same packets.
+    /// Bytes that others keep for the same packets.
     elsewhere: u64,
     packets: Vec<Held>,
     vacant: Vec<u32>,
@@ -55,13 +55,13 @@ fn growth(room: usize) -> usize {
 }
 
 impl Store {
-    /// Octets that a packet takes beside its own: its record, and half a line that its end leaves.
+    /// Bytes that a packet takes beside its own: its record, and half a line that its end leaves.
     pub(crate) const OVERHEAD: usize = size_of::<Held>() + size_of::<u32>() + ALIGN / 2;
-    /// Of so many octets one is left over at the ends of slabs, where a packet of the largest size
+    /// Of so many bytes one is left over at the ends of slabs, where a packet of the largest size
     /// would not fit any more.
     pub(crate) const LEFT_OVER: u64 = (SLAB / PACKET_MAX) as u64;
 
-    /// A store that takes at most this many octets, 4 MiB at the least, with its own records and
+    /// A store that takes at most this many bytes, 4 MiB at the least, with its own records and
     /// what others say that they keep.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
@@ -76,12 +76,12 @@ impl Store {
         }
     }
 
-    /// Takes into account how many octets others keep for its packets.
+    /// Takes into account how many bytes others keep for its packets.
     pub(crate) fn count_elsewhere(&mut self, bytes: u64) {
         self.elsewhere = bytes;
     }
 
-    /// Octets that are taken in all, and would be if one packet more were kept in a slab that there
+    /// Bytes that are taken in all, and would be if one packet more were kept in a slab that there
     /// is.
     fn taken(&self) -> u64 {
         let made = self.slabs.len() - self.unmade.len();
@@ -142,7 +142,7 @@ impl Store {
         }
     }
 
-    /// Keeps the packet of `len` octets that was put into the room, until it was released
+    /// Keeps the packet of `len` bytes that was put into the room, until it was released
     /// `references` times.
     pub(crate) fn keep(&mut self, len: usize, shape: Shape, references: u32) -> Option<PacketId> {
         let index = self.current?;
@@ -180,7 +180,7 @@ impl Store {
         &self.packets[id.0 as usize].shape
     }
 
-    /// A packet's octets and its shape.
+    /// A packet's bytes and its shape.
     pub(crate) fn packet(&self, id: PacketId) -> (&[u8], &Shape) {
         (self.bytes(id), self.shape(id))
     }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use rt::frame::Vnet;
 
-    /// Keeps an IPv4 packet of `len` octets whose last is `mark`.
+    /// Keeps an IPv4 packet of `len` bytes whose last is `mark`.
     fn keep(store: &mut Store, len: usize, mark: u8) -> Option<PacketId> {
         let room = store.room()?;
         room[0] = 0x45;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn records_and_what_others_keep_count_as_well_as_octets() {
+    fn records_and_what_others_keep_count_as_well_as_bytes() {
         let max = 16 << 20;
         let mut store = Store::new(max as u64);
         let per_packet = 160;
@@ -287,8 +287,8 @@ mod tests {
             assert!(allocated(&store) + held.len() * per_packet as usize <= max);
         }
         let each = max / held.len();
-        assert!((64 + 160..400).contains(&each), "{each} octets a packet");
-        // Memory that was octets becomes records, and records become octets again.
+        assert!((64 + 160..400).contains(&each), "{each} bytes a packet");
+        // Memory that was bytes becomes records, and records become bytes again.
         for id in held.drain(..) {
             store.release(id, 2);
         }

@@ -22,9 +22,9 @@ use crate::slice;
 
 /// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
 const DEVICE_QUEUE: u32 = 100_000;
-/// Octets of the largest packet that a device with IPv6 takes at the least.
+/// Bytes of the largest packet that a device with IPv6 takes at the least.
 const MTU_MIN_6: u32 = 1280;
-/// The most octets of a device's name.
+/// The most bytes of a device's name.
 const NAME_MAX: usize = 15;
 
 /// A world to be made.
@@ -43,7 +43,7 @@ pub struct Plan {
     pub group_routes: Vec<GroupRoute>,
     /// Where the errors of the links come from.
     pub seed: u64,
-    /// Octets that packets on their way may take; what is more is lost and counted.
+    /// Bytes that packets on their way may take; what is more is lost and counted.
     pub memory: u64,
     /// Number of the host that has the [`crate::Uplink`], to which other hosts send packets for
     /// addresses outside the world.
@@ -81,7 +81,7 @@ pub struct LinkPlan {
     pub to: usize,
     /// What it does to packets.
     pub config: Config,
-    /// Octets of the largest IP packet.
+    /// Bytes of the largest IP packet.
     pub mtu: u32,
 }
 

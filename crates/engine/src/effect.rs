@@ -377,9 +377,9 @@ impl StoreEffect {
         }
     }
 
-    /// Octets that it holds or will hold until it is answered.
+    /// Bytes that it holds or will hold until it is answered.
     #[must_use]
-    pub fn octets(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Read { len, .. } => *len,
             Self::Write { bytes, .. } => bytes.len(),

@@ -110,13 +110,13 @@ pub enum PathEvent {
     Writable,
     /// The peer sends no more on this stream.
     ReadClosed,
-    /// Octets of a best-effort stream that did not come: zeros are handed in in their place. The end of
+    /// Bytes of a best-effort stream that did not come: zeros are handed in in their place. The end of
     /// the stream is told later.
     Missing {
-        /// Octets of the peer's stream before them.
+        /// Bytes of the peer's stream before them.
         offset: u64,
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// TLS is established; the names the peer's certificate carries.
     Secured(Vec<String>),

@@ -81,7 +81,7 @@ impl TxBuf {
             && self.len + len <= self.bytes_max
     }
 
-    /// The longest datagram that can begin a batch, or the most octets of a stream at once.
+    /// The longest datagram that can begin a batch, or the most bytes of a stream at once.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.bytes_max

@@ -52,7 +52,7 @@ pub struct Plan {
     pub inactivity: Option<Span>,
     /// What differs from the profiles of protocols that run over TCP.
     pub tcp: Option<TcpSettings>,
-    /// Which octets are read by `scps-fp-read`, or differ for `scps-fp-update`.
+    /// Which bytes are read by `scps-fp-read`, or differ for `scps-fp-update`.
     pub records: Option<Vec<Record>>,
     /// Whether hosts stand between the ends and the link, and what they do with connections.
     pub pep: Option<Between>,

@@ -162,11 +162,11 @@ pub enum Framing {
     EthernetFcs,
     /// Ethernet as it occupies the wire: with check sequence, preamble and gap.
     EthernetWire,
-    /// PPP in octet-oriented HDLC-like framing, 16-bit FCS.
+    /// PPP in byte-oriented HDLC-like framing, 16-bit FCS.
     Ppp,
     /// The same with address, control and protocol compressed.
     PppCompressed,
-    /// PPP over an asynchronous serial line, ten bits an octet, escapes counted as the bytes need them.
+    /// PPP over an asynchronous serial line, ten bits a byte, escapes counted as the bytes need them.
     PppAsync,
     /// The same with address, control and protocol compressed.
     PppAsyncCompressed,

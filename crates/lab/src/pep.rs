@@ -206,12 +206,12 @@ pub struct GatewayMetrics {
     pub turned_away: u64,
     /// The most connections at one time.
     pub open_peak: usize,
-    /// The most octets that it held for all connections.
+    /// The most bytes that it held for all connections.
     pub buffered_peak: usize,
-    /// Octets that it passed on to servers.
-    pub octets_to_servers: u64,
-    /// Octets that it passed on to clients.
-    pub octets_to_clients: u64,
+    /// Bytes that it passed on to servers.
+    pub bytes_to_servers: u64,
+    /// Bytes that it passed on to clients.
+    pub bytes_to_clients: u64,
     /// Its connections on the satellite's side.
     pub wan: SideMetrics,
     /// Its connections on the other side.
@@ -221,8 +221,8 @@ pub struct GatewayMetrics {
 /// What a gateway's connections on one side did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SideMetrics {
-    /// Octets of data that it sent, those that were sent again included.
-    pub octets_sent: u64,
+    /// Bytes of data that it sent, those that were sent again included.
+    pub bytes_sent: u64,
     /// Segments that it sent again.
     pub retransmissions: u64,
     /// Time-outs.
@@ -231,8 +231,8 @@ pub struct SideMetrics {
 
 impl SideMetrics {
     fn of(counts: Counts) -> Self {
-        let Counts { octets_sent, retransmissions, timeouts, .. } = counts;
-        Self { octets_sent, retransmissions, timeouts }
+        let Counts { bytes_sent, retransmissions, timeouts, .. } = counts;
+        Self { bytes_sent, retransmissions, timeouts }
     }
 }
 
@@ -279,8 +279,8 @@ impl GatewayNode {
             turned_away: proxy.turned_away + self.gateway.statistics().turned_away,
             open_peak: proxy.open_peak,
             buffered_peak: proxy.buffered_peak,
-            octets_to_servers: proxy.octets[0],
-            octets_to_clients: proxy.octets[1],
+            bytes_to_servers: proxy.bytes[0],
+            bytes_to_clients: proxy.bytes[1],
             wan: side(&self.wan),
             lan: side(&self.lan),
         }

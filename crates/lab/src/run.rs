@@ -89,7 +89,7 @@ pub fn contents(scenario: &Scenario) -> Result<Vec<Bytes>, SpecError> {
     contents_within(scenario, u64::MAX)
 }
 
-/// The same, without what files are longer than so many octets: they may grow while they are read.
+/// The same, without what files are longer than so many bytes: they may grow while they are read.
 ///
 /// # Errors
 ///

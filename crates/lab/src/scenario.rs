@@ -188,7 +188,7 @@ pub struct Transfer {
     /// What a made-up file holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
-    /// Which octets of the file are read (`scps-fp-read`), or differ from what the receiver has at first
+    /// Which bytes of the file are read (`scps-fp-read`), or differ from what the receiver has at first
     /// (`scps-fp-update`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<Vec<Record>>,

@@ -20,7 +20,7 @@ pub enum Framing {
         /// Count the gap between packets, 12 bytes.
         ifg: bool,
     },
-    /// PPP in HDLC-like framing over octets (RFC 1662 §3.1, §4): flag, address, control, 2 bytes of
+    /// PPP in HDLC-like framing over bytes (RFC 1662 §3.1, §4): flag, address, control, 2 bytes of
     /// protocol, FCS, flag.
     Ppp {
         /// Length of the frame check sequence.
@@ -29,7 +29,7 @@ pub enum Framing {
         compressed: bool,
         /// Bytes spent on escaping 0x7d and 0x7e (no control characters mapped).
         stuffing: Stuffing,
-        /// Each octet goes with a start and a stop bit, as over an asynchronous serial line (8N1).
+        /// Each byte goes with a start and a stop bit, as over an asynchronous serial line (8N1).
         serial: bool,
     },
     /// The same fields bit-synchronously (RFC 1662 §5.2): a zero bit follows five ones.
@@ -94,8 +94,8 @@ impl Framing {
                 Stuffing::Worst => (len + fcs.len()).div_ceil(5),
             },
         };
-        let octets = len + self.overhead() + stuffed;
-        if self.is_serial() { on_serial_line(octets) } else { octets }
+        let bytes = len + self.overhead() + stuffed;
+        if self.is_serial() { on_serial_line(bytes) } else { bytes }
     }
 
     fn is_serial(&self) -> bool {
@@ -112,7 +112,7 @@ impl Framing {
         }
     }
 
-    /// Bytes that the rate counts for these octets of PPP's information.
+    /// Bytes that the rate counts for these bytes of PPP's information.
     pub(crate) fn exact_len(&self, protocol: u16, information: &[u8]) -> usize {
         let Self::Ppp { fcs, compressed, stuffing: Stuffing::Exact, serial } = *self else {
             return self.framed_len(information.len());
@@ -127,8 +127,8 @@ impl Framing {
             compresses_protocol: compressed,
         };
         // Behind a flag of its own.
-        let octets = 1 + ppp.encoded_len(protocol, information);
-        if serial { on_serial_line(octets) } else { octets }
+        let bytes = 1 + ppp.encoded_len(protocol, information);
+        if serial { on_serial_line(bytes) } else { bytes }
     }
 
     /// Bytes of the rate's count that carry nothing an error could damage.
@@ -161,9 +161,9 @@ impl Framing {
     }
 }
 
-/// Bytes in whose time so many octets go with their start and stop bits.
-fn on_serial_line(octets: usize) -> usize {
-    (octets * 10).div_ceil(8)
+/// Bytes in whose time so many bytes go with their start and stop bits.
+fn on_serial_line(bytes: usize) -> usize {
+    (bytes * 10).div_ceil(8)
 }
 
 impl Fcs {

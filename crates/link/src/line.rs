@@ -58,13 +58,13 @@ pub struct LineStats {
     pub wrong: u64,
 }
 
-/// What of a packet is not in it any more: the front of the frame that stands for its first octets.
+/// What of a packet is not in it any more: the front of the frame that stands for its first bytes.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     kind: Kind,
     bytes: [u8; HEAD_MOST],
     len: u8,
-    /// Octets of the packet that it stands for.
+    /// Bytes of the packet that it stands for.
     replaced: u8,
 }
 
@@ -183,7 +183,7 @@ impl Line {
 impl Head {
     fn put(&mut self, bytes: &[u8], replaced: usize) {
         self.bytes[..bytes.len()].copy_from_slice(bytes);
-        // 24 octets at most in place of 120 at most.
+        // 24 bytes at most in place of 120 at most.
         (self.len, self.replaced) = (bytes.len() as u8, replaced as u8);
     }
 }

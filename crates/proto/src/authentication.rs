@@ -1,7 +1,7 @@
 //! Keys that authenticate LTP segments (RFC 5327 §2.1).
 //!
 //! A header extension names the ciphersuite and the key, the last trailer extension carries the
-//! value over all octets before it. RFC 5327 lets a sender leave both out of all but the first
+//! value over all bytes before it. RFC 5327 lets a sender leave both out of all but the first
 //! segment; here every segment has them, and one without them is dropped.
 //!
 //! RSA-SHA256 (1) is left out: the one implementation in Rust alone leaks the key through its
@@ -17,7 +17,7 @@ use wire::ltp::{Segment, sdnv};
 /// The extension tag of authentication.
 pub(crate) const TAG: u8 = 0;
 
-/// Octets of the longest value.
+/// Bytes of the longest value.
 pub(crate) const VALUE_MAX: usize = 16;
 
 /// The key of the NULL ciphersuite (RFC 5327 §2.1.3).
@@ -29,9 +29,9 @@ const NULL_KEY: [u8; 20] = [
 /// How a segment is authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ciphersuite {
-    /// 0, HMAC-SHA1-80: 10 octets.
+    /// 0, HMAC-SHA1-80: 10 bytes.
     HmacSha1,
-    /// 192, of the range for private use: HMAC-SHA-256, cut to 16 octets as in RFC 4868. No suite
+    /// 192, of the range for private use: HMAC-SHA-256, cut to 16 bytes as in RFC 4868. No suite
     /// with it is registered.
     HmacSha256,
     /// 255, NULL: HMAC-SHA1-80 with a key that everybody knows, which finds damage and nothing else.
@@ -49,7 +49,7 @@ impl Ciphersuite {
         }
     }
 
-    /// Octets of its value.
+    /// Bytes of its value.
     pub(crate) const fn value_len(self) -> usize {
         match self {
             Self::HmacSha1 | Self::Null => 10,
@@ -165,7 +165,7 @@ impl Authentication {
         })
     }
 
-    /// Octets it adds to a segment.
+    /// Bytes it adds to a segment.
     pub(crate) fn len(&self) -> usize {
         let (label, value) = (self.key.label.len(), self.key.suite.value_len());
         1 + sdnv::len(label as u64) + label + 1 + sdnv::len(value as u64) + value

@@ -18,9 +18,9 @@ pub(crate) enum Job {
 /// How far a file is read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadAhead {
-    /// Octets of one read.
+    /// Bytes of one read.
     pub(crate) piece: usize,
-    /// Octets that may wait to be sent.
+    /// Bytes that may wait to be sent.
     pub(crate) most: usize,
 }
 
@@ -29,16 +29,16 @@ pub(crate) struct ReadAhead {
 pub(crate) struct Outflow {
     file: Option<FileId>,
     next_read: u64,
-    /// Octets that are being read.
+    /// Bytes that are being read.
     reading: usize,
     end_read: bool,
     /// What was read, in order.
     pieces: VecDeque<Bytes>,
     held: usize,
     representation: Representation,
-    /// Of the octets that were taken, if it is wanted.
+    /// Of the bytes that were taken, if it is wanted.
     crc: Option<Crc>,
-    /// The last octet that was converted.
+    /// The last byte that was converted.
     last: u8,
     pub(crate) sent: u64,
 }
@@ -125,7 +125,7 @@ impl Outflow {
         !self.pieces.is_empty()
     }
 
-    /// What is to be sent next, at most `len` octets.
+    /// What is to be sent next, at most `len` bytes.
     pub(crate) fn take(&mut self, len: usize) -> Bytes {
         let Some(piece) = self.pieces.front_mut() else { return Bytes::new() };
         let bytes = piece.split_to(len.min(piece.len()));
@@ -140,7 +140,7 @@ impl Outflow {
         bytes
     }
 
-    /// Octets that can be taken at once.
+    /// Bytes that can be taken at once.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -167,15 +167,15 @@ pub(crate) struct Inflow {
     /// Where it begins in the file.
     pub(crate) origin: u64,
     next_write: u64,
-    /// Octets that are being written.
+    /// Bytes that are being written.
     pub(crate) writing: usize,
     writes: usize,
-    /// The peer sent its last octet.
+    /// The peer sent its last byte.
     ended: bool,
     syncing: bool,
     pub(crate) synced: bool,
     representation: Representation,
-    /// Of the octets that came, if it is wanted.
+    /// Of the bytes that came, if it is wanted.
     crc: Option<Crc>,
     /// A CR that may belong to a line's end.
     carriage: bool,
@@ -256,7 +256,7 @@ impl Inflow {
         self.writes -= 1;
     }
 
-    /// The peer sent its last octet; the write of what was held back for it.
+    /// The peer sent its last byte; the write of what was held back for it.
     pub(crate) fn end(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
         self.ended = true;
         let left: &'static [u8] = if std::mem::take(&mut self.carriage) { b"\r" } else { b"" };

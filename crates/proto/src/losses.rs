@@ -18,7 +18,7 @@ fn slowness(loss: f64) -> f64 {
     (2.0 * loss / 3.0).sqrt() + 12.0 * (3.0 * loss / 8.0).sqrt() * loss * (1.0 + 32.0 * loss * loss)
 }
 
-/// The throughput equation (§3.1) with `t_RTO` = 4 R and `b` = 1, in octets a second.
+/// The throughput equation (§3.1) with `t_RTO` = 4 R and `b` = 1, in bytes a second.
 pub(crate) fn throughput(segment: f64, rtt: f64, loss: f64) -> f64 {
     segment / (rtt * slowness(loss))
 }
@@ -33,7 +33,7 @@ pub(crate) fn loss_at(segment: f64, rtt: f64, rate: f64) -> f64 {
     high
 }
 
-/// Octets of the packets of a first round trip (§4.2): four of 1,000 octets, 4,380 octets of longer
+/// Bytes of the packets of a first round trip (§4.2): four of 1,000 bytes, 4,380 bytes of longer
 /// ones.
 pub(crate) fn initial_window(segment: f64) -> f64 {
     (4.0 * segment).min((2.0 * segment).max(4380.0))

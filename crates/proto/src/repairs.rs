@@ -131,7 +131,7 @@ impl Repairs {
         self.waiting.len()
     }
 
-    /// Whether a part that is not being read yet has octets of `start..end`.
+    /// Whether a part that is not being read yet has bytes of `start..end`.
     pub(crate) fn wants_any_of(&self, start: u64, end: u64) -> bool {
         self.waiting.iter().any(|(from, to)| *from < end && *to > start)
     }
@@ -144,7 +144,7 @@ impl Repairs {
         }
     }
 
-    /// The same from octets in memory.
+    /// The same from bytes in memory.
     pub(crate) fn take_from(&mut self, storage: &mut impl Storage, whole: &Bytes) {
         while let Some((start, end)) = self.begin_next(storage) {
             let bytes = Some(whole.slice(start as usize..end as usize));

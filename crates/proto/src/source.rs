@@ -57,14 +57,14 @@ impl Source {
         })
     }
 
-    /// Octets that are in memory. `None` if the checksum type is unknown.
-    pub(crate) fn in_memory(octets: Bytes, checksum: ChecksumType) -> Option<Self> {
-        let len = octets.len();
+    /// Bytes that are in memory. `None` if the checksum type is unknown.
+    pub(crate) fn in_memory(bytes: Bytes, checksum: ChecksumType) -> Option<Self> {
+        let len = bytes.len();
         let mut source = Self::new(FileId(0), Some(len as u64), 0, checksum)?;
         source.next_read = len as u64;
         source.held = len;
-        source.pieces.push_back((0, octets.clone()));
-        source.whole = Some(octets);
+        source.pieces.push_back((0, bytes.clone()));
+        source.whole = Some(bytes);
         Some(source)
     }
 

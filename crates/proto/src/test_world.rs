@@ -11,11 +11,11 @@ use engine::{
 /// The path of either side to the other.
 pub(crate) const PATH: PathId = PathId(7);
 
-/// What happens to a datagram: the side that sent it, its number there, and its octets. `true` loses
+/// What happens to a datagram: the side that sent it, its number there, and its bytes. `true` loses
 /// it.
 pub(crate) type Fate = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
 
-/// A datagram: when it left, from which side, its octets, and whether it was lost.
+/// A datagram: when it left, from which side, its bytes, and whether it was lost.
 pub(crate) type Sent = (Time, usize, Vec<u8>, bool);
 
 /// One host.
@@ -318,7 +318,7 @@ impl<E: Engine> World<E> {
     }
 }
 
-/// A file whose octets all differ from their neighbours'.
+/// A file whose bytes all differ from their neighbours'.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

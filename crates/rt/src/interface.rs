@@ -26,7 +26,7 @@ const NAME: u16 = 3;
 pub struct Condition {
     /// It carries packets.
     pub up: bool,
-    /// The longest packet, in octets.
+    /// The longest packet, in bytes.
     pub mtu: usize,
 }
 

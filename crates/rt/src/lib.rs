@@ -46,6 +46,6 @@ pub use peers::Peers;
 pub use priority::{hurry, hurry_links};
 pub use secret::warn_of_readers;
 pub use socket::{Buffers, ReceiveBuffers, Sent, Socket};
-pub use store::{Access, FileStore, RecordsIn, StoreConfig, StoreError, free_octets};
+pub use store::{Access, FileStore, RecordsIn, StoreConfig, StoreError, free_bytes};
 pub use tun_driver::{TunDriver, TunEvent, TunStatistics};
 pub use wait::{Ready, Waker, wake_exactly};

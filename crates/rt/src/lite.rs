@@ -11,7 +11,7 @@ use engine::{Ecn, PathId};
 use crate::socket::Arrival;
 use crate::{Buffers, Peers, Sent, Socket};
 
-/// Octets of a header of UDP-Lite, which every checksum covers (§3.1).
+/// Bytes of a header of UDP-Lite, which every checksum covers (§3.1).
 const HEADER: usize = 8;
 
 /// `UDPLITE_SEND_CSCOV` and `UDPLITE_RECV_CSCOV` of Linux's `udplite.h`.
@@ -21,7 +21,7 @@ const RECEIVE_COVERAGE: libc::c_int = 11;
 /// How a protocol uses UDP-Lite.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpLite {
-    /// Octets at the beginning of a datagram that its checksum covers; `None` if it has to go by
+    /// Bytes at the beginning of a datagram that its checksum covers; `None` if it has to go by
     /// UDP. What comes by UDP-Lite and is `None` is dropped.
     pub coverage: fn(&[u8]) -> Option<usize>,
     /// The least of them. Datagrams that cover less are dropped.
@@ -37,7 +37,7 @@ pub struct UdpLite {
 pub(crate) struct Lite {
     socket: Socket,
     rules: UdpLite,
-    /// Octets that the checksums of what is sent cover at present, the header included.
+    /// Bytes that the checksums of what is sent cover at present, the header included.
     covers: AtomicUsize,
 }
 
@@ -104,10 +104,10 @@ impl Lite {
         Ok(Sent::All)
     }
 
-    /// Makes the checksums of what is sent from here on cover so many octets.
-    fn cover(&self, octets: usize) -> io::Result<()> {
+    /// Makes the checksums of what is sent from here on cover so many bytes.
+    fn cover(&self, bytes: usize) -> io::Result<()> {
         // Only the driver's thread sends.
-        let covers = octets.saturating_add(HEADER);
+        let covers = bytes.saturating_add(HEADER);
         if self.covers.load(Ordering::Relaxed) != covers {
             set(&self.socket, SEND_COVERAGE, covers)?;
             self.covers.store(covers, Ordering::Relaxed);
@@ -120,9 +120,9 @@ impl Lite {
 #[expect(unsafe_code, reason = "no library sets options of UDP-Lite")]
 fn set(socket: &impl AsFd, option: libc::c_int, value: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
-    let len = libc::socklen_t::try_from(size_of_val(&value)).expect("it has four octets");
+    let len = libc::socklen_t::try_from(size_of_val(&value)).expect("it has four bytes");
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads `len` octets
+    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads `len` bytes
     // from `value`, which has as many and outlives the call.
     let result = unsafe {
         libc::setsockopt(fd, libc::IPPROTO_UDPLITE, option, (&raw const value).cast(), len)
@@ -141,7 +141,7 @@ mod tests {
 
     const BUFFERS: Buffers = Buffers { receive: 1 << 18, send: 1 << 18 };
 
-    /// The first octet says how many are covered; "u" goes by UDP.
+    /// The first byte says how many are covered; "u" goes by UDP.
     fn coverage(datagram: &[u8]) -> Option<usize> {
         datagram.first().filter(|first| **first != b'u').map(|first| usize::from(*first))
     }
@@ -211,7 +211,7 @@ mod tests {
             lite.send(&here, there.local(), None, Ecn::NotEct, &datagram, 50).unwrap();
         }
         let firsts: Vec<_> = received(other.socket(), 2).iter().map(|it| it[0]).collect();
-        assert_eq!(firsts, [20, 21], "who asks for 20 octets gets nothing with less");
+        assert_eq!(firsts, [20, 21], "who asks for 20 bytes gets nothing with less");
     }
 
     #[test]

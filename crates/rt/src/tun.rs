@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::frame::vnet::{self, Vnet};
 
-/// The most octets of one packet.
+/// The most bytes of one packet.
 pub const PACKET_MAX: usize = 65_536;
 
 /// The most parts that follow the headers of a packet.
@@ -29,7 +29,7 @@ pub struct Tun {
 /// What a device gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// A packet of so many octets.
+    /// A packet of so many bytes.
     Whole(Vnet, usize),
     /// Something that was not asked for.
     Unreadable,
@@ -124,8 +124,8 @@ impl AsFd for Tun {
 /// Gives the descriptor a device of this name.
 #[expect(unsafe_code, reason = "an ioctl that no crate wraps")]
 fn attach(file: &File, name: &str) -> io::Result<()> {
-    if name.is_empty() || name.len() > NAME_MAX || name.bytes().any(|octet| octet == 0) {
-        let why = format!("{name:?} is no name of a device: it has 1 to {NAME_MAX} octets");
+    if name.is_empty() || name.len() > NAME_MAX || name.bytes().any(|byte| byte == 0) {
+        let why = format!("{name:?} is no name of a device: it has 1 to {NAME_MAX} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     }
     // SAFETY: `ifreq` is plain data, for which all zeros is a value.

@@ -122,7 +122,7 @@ pub(crate) enum Arrival {
     Dropped(Packet),
     /// Nothing; it waits until the engine reads again.
     Kept,
-    /// The engine gets the octets `data` of it.
+    /// The engine gets the bytes `data` of it.
     Received { arrived: Arrived, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
 }
 

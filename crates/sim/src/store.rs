@@ -164,7 +164,7 @@ impl Store {
         if let StoreEffect::Close { .. } = effect {
             return Duration::ZERO;
         }
-        let bytes = effect.octets() as u64;
+        let bytes = effect.bytes() as u64;
         let transfer = self.faults.bytes_per_second.map_or(0, |rate| {
             (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(rate.max(1))) as u64
         });

@@ -39,7 +39,7 @@ pub struct Job<'a> {
     pub adapter: &'a Adapter,
     /// The file.
     pub file: &'a Path,
-    /// Its octets.
+    /// Its bytes.
     pub bytes: u64,
     /// Its SHA-256.
     pub sha256: [u8; 32],
@@ -65,7 +65,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// From the client's start to its end, in seconds; `None` if it did not end well.
     pub seconds: Option<f64>,
-    /// Octets of the file by that time, or as the tool measures it, in bit/s.
+    /// Bytes of the file by that time, or as the tool measures it, in bit/s.
     pub goodput_bps: Option<f64>,
     /// Why it failed.
     pub why: Option<String>,

@@ -1,4 +1,4 @@
-//! Records of files: octets that SCPS-FP reads or changes by themselves, and what either end has of
+//! Records of files: bytes that SCPS-FP reads or changes by themselves, and what either end has of
 //! such a file before and after.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use wire::ftp::{Range, ReadControl, TO_END, UpdateControl};
 use crate::protocol::ContentKind;
 use crate::text::SpecError;
 
-/// Octets of a file, as in `100-199`, or `5000-` for all from there on.
+/// Bytes of a file, as in `100-199`, or `5000-` for all from there on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The first, from 0.
@@ -118,15 +118,15 @@ impl Files {
     }
 }
 
-/// A file that differs from another in all octets of some records.
+/// A file that differs from another in all bytes of some records.
 fn changed(content: &[u8], records: &[Record]) -> Vec<u8> {
     let mut before = content.to_vec();
     for record in records {
         let (first, end) =
             (record.first as usize, record.last.map_or(usize::MAX, |l| l as usize + 1));
         let end = end.min(before.len());
-        for octet in before.get_mut(first..end).unwrap_or_default() {
-            *octet = !*octet;
+        for byte in before.get_mut(first..end).unwrap_or_default() {
+            *byte = !*byte;
         }
     }
     before
@@ -141,7 +141,7 @@ pub fn check(kind: ContentKind, name: &str, records: Option<&[Record]>) -> Resul
     let wrong = |message: &str| Err(SpecError::invalid(message));
     match (kind, records) {
         (ContentKind::Records | ContentKind::Changes, None | Some([])) => {
-            wrong("say with `records` which octets are read, or differ, as in [\"0-999\"]")
+            wrong("say with `records` which bytes are read, or differ, as in [\"0-999\"]")
         }
         (ContentKind::Records, Some(records)) if records.len() > usize::from(u16::MAX) => {
             wrong("a control file has at most 65,535 records")

@@ -1,8 +1,8 @@
 //! CBOR (RFC 8949), as much of it as bundles need.
 //!
-//! A reader of our own over [`Reader`]: what a bundle's head takes is exact places of octets (a CRC is computed with
-//! its own octets zeroed), errors that name such places and tell "more is needed" from "this is wrong", and
-//! time and memory that hostile octets cannot stretch. Crates for CBOR have errors and types of their own around
+//! A reader of our own over [`Reader`]: what a bundle's head takes is exact places of bytes (a CRC is computed with
+//! its own bytes zeroed), errors that name such places and tell "more is needed" from "this is wrong", and
+//! time and memory that hostile bytes cannot stretch. Crates for CBOR have errors and types of their own around
 //! the same thirty lines, and the one that lends its input and allocates nothing, `minicbor`, has a licence that
 //! this project's list does not name.
 //!
@@ -14,7 +14,7 @@ use crate::{DecodeError, DecodeErrorKind};
 
 /// How deep items may stand in each other where one is stepped over.
 const DEPTH_MAX: usize = 16;
-/// The octet that ends an item of indefinite length.
+/// The byte that ends an item of indefinite length.
 pub(crate) const BREAK: u8 = 0xff;
 
 /// The kind of an item (RFC 8949 §3.1).
@@ -47,8 +47,8 @@ impl Initial {
 /// Reads what begins an item.
 pub(crate) fn initial(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
     let at = reader.offset();
-    let octet = reader.u8()?;
-    let major = match octet >> 5 {
+    let byte = reader.u8()?;
+    let major = match byte >> 5 {
         0 => Major::Unsigned,
         1 => Major::Negative,
         2 => Major::Bytes,
@@ -58,7 +58,7 @@ pub(crate) fn initial(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
         6 => Major::Tag,
         _ => Major::Simple,
     };
-    let argument = match octet & 0x1f {
+    let argument = match byte & 0x1f {
         value @ 0..=23 => Some(u64::from(value)),
         width @ 24..=27 => Some(reader.uint(1 << (width - 24))?),
         28..=30 => return Err(DecodeError::invalid(at, "an item's length has a reserved form")),
@@ -104,7 +104,7 @@ pub(crate) fn boolean(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
     }
 }
 
-/// Reads the beginning of a byte string of definite length: how many octets follow.
+/// Reads the beginning of a byte string of definite length: how many bytes follow.
 pub(crate) fn bytes_len(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let at = reader.offset();
     match initial(reader)? {
@@ -119,16 +119,16 @@ pub(crate) fn bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError
     reader.take(usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-/// Reads a text of at most `max` octets.
+/// Reads a text of at most `max` bytes.
 pub(crate) fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, DecodeError> {
     let at = reader.offset();
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     let mut add = |reader: &mut Reader<'_>, len: u64| {
-        let len = usize::try_from(len).ok().filter(|len| *len <= max - octets.len());
+        let len = usize::try_from(len).ok().filter(|len| *len <= max - bytes.len());
         let Some(len) = len else {
             return Err(DecodeError::invalid(at, "a text is longer than the bound"));
         };
-        octets.extend_from_slice(reader.take(len)?);
+        bytes.extend_from_slice(reader.take(len)?);
         Ok(())
     };
     match initial(reader)? {
@@ -142,7 +142,7 @@ pub(crate) fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, Decode
         },
         _ => return Err(DecodeError::invalid(at, "a text is expected")),
     }
-    String::from_utf8(octets).map_err(|_| DecodeError::invalid(at, "a text is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| DecodeError::invalid(at, "a text is not UTF-8"))
 }
 
 /// An array that is being read.
@@ -207,7 +207,7 @@ impl Array {
     }
 }
 
-/// Steps over one item and gives its octets.
+/// Steps over one item and gives its bytes.
 pub(crate) fn item<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let (start, whole) = (reader.offset(), reader.left());
     // What is open: items left in each, `None` until a break.
@@ -252,7 +252,7 @@ pub(crate) fn item<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError>
     Ok(&whole[..reader.offset() - start])
 }
 
-/// Octets of what begins an item with this argument.
+/// Bytes of what begins an item with this argument.
 pub(crate) const fn initial_len(argument: u64) -> usize {
     match argument {
         0..=23 => 1,
@@ -275,21 +275,21 @@ pub(crate) fn put(out: &mut Vec<u8>, major: Major, argument: u64) {
         Major::Tag => 6,
         Major::Simple => 7,
     } << 5;
-    let octets = argument.to_be_bytes();
+    let bytes = argument.to_be_bytes();
     match initial_len(argument) {
-        1 => out.push(major | octets[7]),
-        2 => out.extend([major | 24, octets[7]]),
+        1 => out.push(major | bytes[7]),
+        2 => out.extend([major | 24, bytes[7]]),
         3 => {
             out.push(major | 25);
-            out.extend(&octets[6..]);
+            out.extend(&bytes[6..]);
         }
         5 => {
             out.push(major | 26);
-            out.extend(&octets[4..]);
+            out.extend(&bytes[4..]);
         }
         _ => {
             out.push(major | 27);
-            out.extend(octets);
+            out.extend(bytes);
         }
     }
 }
@@ -314,9 +314,9 @@ pub(crate) fn put_boolean(out: &mut Vec<u8>, value: bool) {
 }
 
 /// Writes a byte string.
-pub(crate) fn put_bytes(out: &mut Vec<u8>, octets: &[u8]) {
-    put(out, Major::Bytes, octets.len() as u64);
-    out.extend_from_slice(octets);
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put(out, Major::Bytes, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }
 
 /// Writes a text.
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn numbers_of_the_specification() {
         // RFC 8949, appendix A.
-        for (value, octets) in [
+        for (value, bytes) in [
             (0, &[0x00][..]),
             (23, &[0x17]),
             (24, &[0x18, 0x18]),
@@ -353,8 +353,8 @@ mod tests {
         ] {
             let mut out = Vec::new();
             put_int(&mut out, value);
-            assert_eq!(out, octets);
-            assert_eq!(int(&mut Reader::new(octets)), Ok(value));
+            assert_eq!(out, bytes);
+            assert_eq!(int(&mut Reader::new(bytes)), Ok(value));
         }
         // Longer than needed.
         assert_eq!(uint(&mut Reader::new(&[0x1b, 0, 0, 0, 0, 0, 0, 0, 7])), Ok(7));
@@ -364,9 +364,9 @@ mod tests {
     #[test]
     fn texts_in_pieces() {
         // RFC 8949, appendix A: (_ "strea", "ming").
-        let octets = [0x7f, 0x65, 0x73, 0x74, 0x72, 0x65, 0x61, 0x64, 0x6d, 0x69, 0x6e, 0x67, 0xff];
-        assert_eq!(text(&mut Reader::new(&octets), 9).as_deref(), Ok("streaming"));
-        assert!(text(&mut Reader::new(&octets), 8).is_err());
+        let bytes = [0x7f, 0x65, 0x73, 0x74, 0x72, 0x65, 0x61, 0x64, 0x6d, 0x69, 0x6e, 0x67, 0xff];
+        assert_eq!(text(&mut Reader::new(&bytes), 9).as_deref(), Ok("streaming"));
+        assert!(text(&mut Reader::new(&bytes), 8).is_err());
         assert!(text(&mut Reader::new(&[0x61, 0xff]), 8).is_err(), "not UTF-8");
         assert!(text(&mut Reader::new(&[0x7f, 0x7f, 0xff, 0xff]), 8).is_err(), "in each other");
     }
@@ -374,19 +374,19 @@ mod tests {
     #[test]
     fn items_are_stepped_over() {
         // RFC 8949, appendix A: {"a": 1, "b": [2, 3]}, [_ 1, [2, 3], [_ 4, 5]], and a tagged text.
-        for octets in [
+        for bytes in [
             &[0xa2, 0x61, 0x61, 0x01, 0x61, 0x62, 0x82, 0x02, 0x03][..],
             &[0x9f, 0x01, 0x82, 0x02, 0x03, 0x9f, 0x04, 0x05, 0xff, 0xff],
             &[0xc0, 0x61, 0x61],
             &[0x5f, 0x42, 1, 2, 0x41, 3, 0xff],
             &[0xfb, 0, 0, 0, 0, 0, 0, 0, 0],
         ] {
-            let longer = [octets, &[0]].concat();
+            let longer = [bytes, &[0]].concat();
             let mut reader = Reader::new(&longer);
-            assert_eq!(item(&mut reader), Ok(octets));
+            assert_eq!(item(&mut reader), Ok(bytes));
             assert_eq!(reader.remaining(), 1);
-            for end in 0..octets.len() {
-                let error = item(&mut Reader::new(&octets[..end])).unwrap_err();
+            for end in 0..bytes.len() {
+                let error = item(&mut Reader::new(&bytes[..end])).unwrap_err();
                 assert!(matches!(error.kind, DecodeErrorKind::Truncated { .. }), "{error}");
             }
         }
@@ -420,10 +420,10 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-            let mut reader = Reader::new(&octets);
+        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let mut reader = Reader::new(&bytes);
             if let Ok(one) = item(&mut reader) {
-                prop_assert_eq!(one.len(), octets.len() - reader.remaining());
+                prop_assert_eq!(one.len(), bytes.len() - reader.remaining());
                 prop_assert!(!one.is_empty());
             }
         }

@@ -47,7 +47,7 @@ impl ChecksumType {
     }
 
     /// Whether the file must be fed from its start in order; else pieces may come in any order,
-    /// each octet once.
+    /// each byte once.
     #[must_use]
     pub const fn is_sequential(self) -> bool {
         match self {
@@ -153,10 +153,10 @@ fn modular(offset: u64, piece: &[u8]) -> u32 {
     body.wrapping_add(partial_word(lead, head)).wrapping_add(partial_word(0, tail))
 }
 
-/// The word that has `octets` from place `start` on and zeros elsewhere.
-fn partial_word(start: usize, octets: &[u8]) -> u32 {
+/// The word that has `bytes` from place `start` on and zeros elsewhere.
+fn partial_word(start: usize, bytes: &[u8]) -> u32 {
     let mut word = [0; 4];
-    word[start..start + octets.len()].copy_from_slice(octets);
+    word[start..start + bytes.len()].copy_from_slice(bytes);
     u32::from_be_bytes(word)
 }
 
@@ -176,8 +176,8 @@ mod tests {
         for (kind, expected) in cases {
             assert_eq!(Checksum::of(kind, b"123456789"), Some(expected), "{kind}");
         }
-        let octets: Vec<u8> = (0..=0x0e).collect();
-        assert_eq!(Checksum::of(ChecksumType::Modular, &octets), Some(0x181c_2015));
+        let bytes: Vec<u8> = (0..=0x0e).collect();
+        assert_eq!(Checksum::of(ChecksumType::Modular, &bytes), Some(0x181c_2015));
         assert_eq!(Checksum::of(ChecksumType::Other(7), b""), None);
     }
 

@@ -1,6 +1,6 @@
-//! Enums of codes of one octet, and sets of flags.
+//! Enums of codes of one byte, and sets of flags.
 
-/// Makes an enum of the codes of one octet, with those that have no name.
+/// Makes an enum of the codes of one byte, with those that have no name.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $code:literal,)* }) => {
         $(#[$doc])*

@@ -16,7 +16,7 @@ impl<'a> Reader<'a> {
         Self { bytes, base: 0, position: 0 }
     }
 
-    /// A reader whose first octet is octet `base` of the whole input.
+    /// A reader whose first byte is byte `base` of the whole input.
     pub(crate) const fn at(base: usize, bytes: &'a [u8]) -> Self {
         Self { bytes, base, position: 0 }
     }
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         rest
     }
 
-    /// A reader for the next `count` octets.
+    /// A reader for the next `count` bytes.
     pub(crate) fn part(&mut self, count: usize) -> Result<Self, DecodeError> {
         let base = self.offset();
         Ok(Self::at(base, self.take(count)?))
@@ -68,11 +68,11 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
-    /// An unsigned integer of 1 to 8 octets.
+    /// An unsigned integer of 1 to 8 bytes.
     #[inline]
     pub(crate) fn uint(&mut self, width: usize) -> Result<u64, DecodeError> {
         let taken = self.take(width)?;
-        Ok(taken.iter().fold(0, |value, octet| value << 8 | u64::from(*octet)))
+        Ok(taken.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     }
 
     #[inline]
@@ -114,13 +114,13 @@ impl<'a> Writer<'a> {
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, octets: &[u8]) -> Result<(), EncodeError> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
         let room = self.bytes.len();
-        let end = self.position + octets.len();
+        let end = self.position + bytes.len();
         let Some(place) = self.bytes.get_mut(self.position..end) else {
             return Err(EncodeError::NoRoom { needed: end, room });
         };
-        place.copy_from_slice(octets);
+        place.copy_from_slice(bytes);
         self.position = end;
         Ok(())
     }
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         self.put(&[value])
     }
 
-    /// An unsigned integer in `width` octets, 1 to 8.
+    /// An unsigned integer in `width` bytes, 1 to 8.
     #[inline]
     pub(crate) fn uint(
         &mut self,

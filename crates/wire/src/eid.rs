@@ -24,7 +24,7 @@ use crate::cbor::{self, Array};
 use crate::cursor::Reader;
 use crate::{DecodeError, EncodeError};
 
-/// Octets that the text of an endpoint may have, where nobody says otherwise (RFC 7242 and RFC 9174 leave it
+/// Bytes that the text of an endpoint may have, where nobody says otherwise (RFC 7242 and RFC 9174 leave it
 /// open; bundles of version 6 at 1,023 for each half, RFC 5050 §4.4).
 pub const LEN_MAX: usize = 1023;
 /// The node number of the node itself, with the default allocator (RFC 9758 §3.4.2).
@@ -169,7 +169,7 @@ impl Eid {
 
     fn read_dtn(reader: &mut Reader<'_>, max: usize) -> Result<Self, DecodeError> {
         let at = reader.offset();
-        if reader.left().first().is_some_and(|octet| octet >> 5 == 0) {
+        if reader.left().first().is_some_and(|byte| byte >> 5 == 0) {
             return match cbor::uint(reader)? {
                 0 => Ok(Self::None),
                 _ => Err(DecodeError::invalid(at, "a dtn endpoint's number is not 0")),
@@ -253,7 +253,7 @@ fn demux(part: &str) -> Option<&str> {
 }
 
 fn is_printable(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_graphic())
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 impl fmt::Display for Eid {
@@ -269,7 +269,7 @@ impl fmt::Display for Eid {
             Self::Uri(uri) => f.write_str(uri),
             Self::Unknown { scheme, part } => {
                 write!(f, "(scheme {scheme}, ")?;
-                part.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+                part.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
                 f.write_str(")")
             }
         }
@@ -289,7 +289,7 @@ impl FromStr for Eid {
         }
         let (scheme, part) = text.split_once(':').ok_or_else(|| wrong("it has no scheme"))?;
         let named = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.bytes().all(|octet| octet.is_ascii_alphanumeric() || b"+-.".contains(&octet));
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
         if !named {
             return Err(wrong("what stands before the colon is no scheme"));
         }
@@ -306,7 +306,7 @@ impl FromStr for Eid {
 /// `[allocator.]node.service`, or `!.service`.
 fn parse_ipn(part: &str) -> Result<Eid, &'static str> {
     let number = |text: &str, max: u64| -> Result<u64, &'static str> {
-        if !text.bytes().all(|octet| octet.is_ascii_digit()) || text.is_empty() {
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() {
             return Err("numbers with points between are expected");
         }
         if text.len() > 1 && text.starts_with('0') {
@@ -338,8 +338,8 @@ mod tests {
         out
     }
 
-    fn read(octets: &[u8]) -> Result<Eid, DecodeError> {
-        let mut reader = Reader::new(octets);
+    fn read(bytes: &[u8]) -> Result<Eid, DecodeError> {
+        let mut reader = Reader::new(bytes);
         let eid = Eid::read(&mut reader, LEN_MAX)?;
         reader.finish()?;
         Ok(eid)
@@ -362,10 +362,10 @@ mod tests {
         let dtn: Eid = "dtn://a/".parse().unwrap();
         assert_eq!(cbor(&dtn), *b"\x82\x01\x64//a/");
         // The same nobody.
-        for octets in
+        for bytes in
             [&[0x82, 0x02, 0x82, 0, 0][..], &[0x82, 0x02, 0x83, 0, 0, 0], b"\x82\x01\x64none"]
         {
-            assert_eq!(read(octets), Ok(Eid::None));
+            assert_eq!(read(bytes), Ok(Eid::None));
         }
         // The default allocator in three numbers, and lengths that a break ends.
         assert_eq!(read(&[0x82, 0x02, 0x83, 0, 5, 6]), Ok(Eid::ipn(5, 6)));
@@ -470,8 +470,8 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..40), text in ".{0,40}") {
-            if let Ok(eid) = read(&octets) {
+        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..40), text in ".{0,40}") {
+            if let Ok(eid) = read(&bytes) {
                 prop_assert_eq!(read(&cbor(&eid)), Ok(eid));
             }
             if let Ok(eid) = text.parse::<Eid>() {

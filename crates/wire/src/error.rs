@@ -4,9 +4,9 @@ use thiserror::Error;
 
 /// Bytes that are not what the format says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("octet {offset}: {kind}")]
+#[error("byte {offset}: {kind}")]
 pub struct DecodeError {
-    /// Where the field begins that could not be read, counted from the first octet given to the
+    /// Where the field begins that could not be read, counted from the first byte given to the
     /// decoder; never beyond the end of the input.
     pub offset: usize,
     /// What is wrong there.
@@ -17,11 +17,11 @@ pub struct DecodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeErrorKind {
     /// The input ends too early: the path cut it, or the length field is damaged.
-    #[error("{needed} octets are needed and {found} are left")]
+    #[error("{needed} bytes are needed and {found} are left")]
     Truncated {
-        /// Octets that the field at the offset takes.
+        /// Bytes that the field at the offset takes.
         needed: usize,
-        /// Octets that are left there.
+        /// Bytes that are left there.
         found: usize,
     },
     /// A check over the bytes does not match: the path damaged them.
@@ -32,8 +32,8 @@ pub enum DecodeErrorKind {
         /// The value they should carry.
         computed: u32,
     },
-    /// Octets are left after the end of the last field: the sender's fault.
-    #[error("{count} octets follow the last field")]
+    /// Bytes are left after the end of the last field: the sender's fault.
+    #[error("{count} bytes follow the last field")]
     Trailing {
         /// How many.
         count: usize,
@@ -58,11 +58,11 @@ impl DecodeError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
     /// The output slice is too short.
-    #[error("the output has room for {room} octets and {needed} are needed")]
+    #[error("the output has room for {room} bytes and {needed} are needed")]
     NoRoom {
-        /// Octets needed, at least.
+        /// Bytes needed, at least.
         needed: usize,
-        /// Octets given.
+        /// Bytes given.
         room: usize,
     },
     /// A value does not fit the width of its field.

@@ -1,16 +1,16 @@
 //! Files in bundles: what stands before each part of a file that crosses as the payloads of bundles.
 //!
 //! No specification says how files cross by bundles alone, so this layout is this project's own. A payload is this, and
-//! then the octets of the part:
+//! then the bytes of the part:
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | `53 4c 46 01`: "SLF", version 1 |
-//! | 4 | CRC-32C of all that follows, the part's octets included |
+//! | 4 | CRC-32C of all that follows, the part's bytes included |
 //! | 8 | number of the transfer, drawn by the sender; the same in all parts of a file |
-//! | 8 | octets of the file |
+//! | 8 | bytes of the file |
 //! | 8 | where in the file the part begins |
-//! | 2 | octets of the name |
+//! | 2 | bytes of the name |
 //! | – | name of the file at the receiver, UTF-8 |
 //!
 //! Parts of one file may arrive in any order. Together they are the file, without a gap and none twice.
@@ -23,13 +23,13 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 const MAGIC: &[u8] = b"SLF";
 const VERSION: u8 = 1;
 
-/// Octets of the longest name.
+/// Bytes of the longest name.
 pub const NAME_MAX: usize = 1024;
-/// Octets before the name.
+/// Bytes before the name.
 const FIXED: usize = 34;
-/// Octets before those that the check covers.
+/// Bytes before those that the check covers.
 const UNCHECKED: usize = 8;
-/// Octets of the longest header.
+/// Bytes of the longest header.
 pub const HEADER_MAX: usize = FIXED + NAME_MAX;
 
 /// What stands before a part of a file.
@@ -37,7 +37,7 @@ pub const HEADER_MAX: usize = FIXED + NAME_MAX;
 pub struct FilePart<'a> {
     /// The transfer's number.
     pub transfer: u64,
-    /// Octets of the file.
+    /// Bytes of the file.
     pub total: u64,
     /// Where in it the part begins.
     pub offset: u64,
@@ -46,13 +46,13 @@ pub struct FilePart<'a> {
 }
 
 impl<'a> FilePart<'a> {
-    /// Octets of this header.
+    /// Bytes of this header.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         FIXED + self.name.len()
     }
 
-    /// The check so far, before any of the part's octets.
+    /// The check so far, before any of the part's bytes.
     ///
     /// # Errors
     /// The name is too long.
@@ -60,7 +60,7 @@ impl<'a> FilePart<'a> {
         Ok(crc32c::crc32c(&self.encode(0)?[UNCHECKED..]))
     }
 
-    /// The header, with the check over it and the part's octets.
+    /// The header, with the check over it and the part's bytes.
     ///
     /// # Errors
     /// The name is too long.
@@ -84,7 +84,7 @@ impl<'a> FilePart<'a> {
     /// The header at the beginning of a payload, and the check that it carries. What follows is the part.
     ///
     /// # Errors
-    /// It is none, or not all of it is there: [`HEADER_MAX`] octets always are enough.
+    /// It is none, or not all of it is there: [`HEADER_MAX`] bytes always are enough.
     pub fn decode(bytes: &'a [u8]) -> Result<(Self, u32), DecodeError> {
         let mut reader = Reader::new(bytes);
         if reader.take(MAGIC.len())? != MAGIC {
@@ -115,16 +115,16 @@ impl<'a> FilePart<'a> {
     }
 }
 
-/// The check, after more of the part's octets.
+/// The check, after more of the part's bytes.
 #[must_use]
-pub fn crc_append(crc: u32, octets: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc, octets)
+pub fn crc_append(crc: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc, bytes)
 }
 
 impl fmt::Display for FilePart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { transfer, total, offset, name } = self;
-        write!(f, "part of {name:?} from octet {offset} of {total}, transfer {transfer:016x}")
+        write!(f, "part of {name:?} from byte {offset} of {total}, transfer {transfer:016x}")
     }
 }
 
@@ -155,9 +155,9 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(FilePart::decode(&bytes[..len]).is_err(), "{len}");
         }
-        let with = |at: usize, octet: u8| {
+        let with = |at: usize, byte: u8| {
             let mut bytes = bytes.clone();
-            bytes[at] = octet;
+            bytes[at] = byte;
             FilePart::decode(&bytes).unwrap_err().kind
         };
         assert_eq!(with(3, 2), DecodeErrorKind::Version(2));

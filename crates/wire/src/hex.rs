@@ -1,6 +1,6 @@
-//! Octets of tests, as text.
+//! Bytes of tests, as text.
 
-/// The octets of a vector: two digits each, lines that begin with `#` left out.
+/// The bytes of a vector: two digits each, lines that begin with `#` left out.
 pub(crate) fn vector(text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let digits: String = lines.collect::<String>().chars().filter(|c| !c.is_whitespace()).collect();

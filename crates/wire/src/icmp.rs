@@ -176,9 +176,9 @@ impl<'a> Quoted<'a> {
             .split_first_chunk::<{ ipv6::HEADER_LEN }>()
             .ok_or(truncated(ipv6::HEADER_LEN, bytes.len()))?;
         let address = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&head[at..at + 16]);
-            IpAddr::V6(octets.into())
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&head[at..at + 16]);
+            IpAddr::V6(bytes.into())
         };
         Ok(Self {
             source: address(8),

@@ -1,12 +1,12 @@
 //! The IPv4 header and the Internet checksum (RFC 791 §3.1, RFC 1071).
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 0 | version (4 bits, 4), header length in 32-bit words (4 bits) | decoded: 5–15, encoded: 5 |
 //! | 1 | DSCP (6 bits), ECN (2 bits) | [`Ipv4::traffic_class`] |
 //! | 2–3 | total length, header included | [`Ipv4::total_len`] |
 //! | 4–5 | identification | [`Ipv4::id`] |
-//! | 6–7 | reserved, DF, MF (3 bits), fragment offset in 8 octets (13 bits) | [`Ipv4::fragment`] |
+//! | 6–7 | reserved, DF, MF (3 bits), fragment offset in 8 bytes (13 bits) | [`Ipv4::fragment`] |
 //! | 8 | time to live | [`Ipv4::ttl`] |
 //! | 9 | protocol | [`Ipv4::protocol`] |
 //! | 10–11 | header checksum | verified, computed |
@@ -143,7 +143,7 @@ pub fn decrement_ttl(header: &mut [u8; HEADER_LEN]) -> bool {
         return false;
     }
     header[8] -= 1;
-    // HC' = ~(~HC + ~m + m'); the time to live is the upper octet of its word, so the word falls
+    // HC' = ~(~HC + ~m + m'); the time to live is the upper byte of its word, so the word falls
     // by 0x0100 and ~m + m' is ~0x0100.
     let checksum = u16::from_be_bytes([header[10], header[11]]);
     let mended = !fold(u64::from(!checksum) + u64::from(!0x0100_u16));
@@ -243,20 +243,20 @@ mod tests {
 
     #[test]
     fn errors_name_the_place() {
-        assert_eq!(error(&EXAMPLE[..19]), "octet 0: 20 octets are needed and 19 are left");
-        assert_eq!(error(&EXAMPLE), "octet 0: 115 octets are needed and 20 are left");
+        assert_eq!(error(&EXAMPLE[..19]), "byte 0: 20 bytes are needed and 19 are left");
+        assert_eq!(error(&EXAMPLE), "byte 0: 115 bytes are needed and 20 are left");
         let with = |index: usize, value| {
             let mut bytes = EXAMPLE;
             bytes[index] = value;
             error(&bytes)
         };
-        assert_eq!(with(0, 0x65), "octet 0: version 6 is unknown");
-        assert_eq!(with(0, 0x44), "octet 0: the header length is below 20");
-        assert_eq!(with(0, 0x46), "octet 0: 24 octets are needed and 20 are left");
-        assert_eq!(with(10, 0xb9), "octet 10: the checksum is 0xb961, computed 0xb861");
+        assert_eq!(with(0, 0x65), "byte 0: version 6 is unknown");
+        assert_eq!(with(0, 0x44), "byte 0: the header length is below 20");
+        assert_eq!(with(0, 0x46), "byte 0: 24 bytes are needed and 20 are left");
+        assert_eq!(with(10, 0xb9), "byte 10: the checksum is 0xb961, computed 0xb861");
         let mut short = [0; 20];
         Ipv4 { total_len: 19, ..example() }.encode(&mut short);
-        assert_eq!(error(&short), "octet 2: the total length is below the header's");
+        assert_eq!(error(&short), "byte 2: the total length is below the header's");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The IPv6 header (RFC 8200 §3), without extension headers.
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 0–3 | version (4 bits, 6), traffic class (8 bits), flow label (20 bits) | [`Ipv6::traffic_class`], [`Ipv6::flow_label`] |
 //! | 4–5 | payload length | [`Ipv6::payload_len`] |
@@ -57,9 +57,9 @@ impl Ipv6 {
         let payload = payload.ok_or(truncated(needed, bytes.len()))?;
         let first = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
         let address = |at: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&head[at..at + 16]);
-            Ipv6Addr::from(octets)
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&head[at..at + 16]);
+            Ipv6Addr::from(bytes)
         };
         let ip = Self {
             traffic_class: (first >> 20) as u8,
@@ -130,10 +130,10 @@ mod tests {
         let mut bytes = [0; 43];
         example().encode(bytes.first_chunk_mut().unwrap());
         let error = |bytes: &[u8]| Ipv6::decode(bytes).unwrap_err().to_string();
-        assert_eq!(error(&bytes[..39]), "octet 0: 40 octets are needed and 39 are left");
-        assert_eq!(error(&bytes[..42]), "octet 0: 43 octets are needed and 42 are left");
+        assert_eq!(error(&bytes[..39]), "byte 0: 40 bytes are needed and 39 are left");
+        assert_eq!(error(&bytes[..42]), "byte 0: 43 bytes are needed and 42 are left");
         bytes[0] = 0x45;
-        assert_eq!(error(&bytes), "octet 0: version 4 is unknown");
+        assert_eq!(error(&bytes), "byte 0: version 4 is unknown");
     }
 
     proptest! {

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | 0xd0 | source | address |
 //! | 0xd1 | destination | address |
-//! | 0xd2 | estimated size | octets of the block SDNV, 0 if unknown |
+//! | 0xd2 | estimated size | bytes of the block SDNV, 0 if unknown |
 //! | 0xd3 | congestion | reason u8, seconds to wait SDNV |
 //! | 0xd4 | intermediate reports | nothing |
 //! | 0xd5 | lifetime | hops u8, seconds since the beginning of 2000 SDNV |
@@ -99,7 +99,7 @@ pub struct Transport {
     pub source: Option<End>,
     /// Where it goes; makes a session a hop of LTP-T.
     pub destination: Option<End>,
-    /// Octets of the block, as far as the source knows; `Some(0)` if it does not.
+    /// Bytes of the block, as far as the source knows; `Some(0)` if it does not.
     pub size: Option<u64>,
     /// Room is short.
     pub congestion: Option<Congestion>,
@@ -115,7 +115,7 @@ impl Transport {
     /// The extensions among those before a segment's content. Others are left alone.
     ///
     /// # Errors
-    /// A value is not what its tag's is, or a tag is there twice. Offsets count from the value's first octet.
+    /// A value is not what its tag's is, or a tag is there twice. Offsets count from the value's first byte.
     pub fn from_extensions(extensions: Extensions<'_>) -> Result<Self, DecodeError> {
         let mut transport = Self::default();
         let mut seen = 0_u8;
@@ -157,14 +157,13 @@ impl Transport {
             sdnv::append(&mut out, value);
             out
         };
-        let octet_and_number = |octet, value| {
-            let mut out = vec![octet];
+        let byte_and_number = |byte, value| {
+            let mut out = vec![byte];
             sdnv::append(&mut out, value);
             out
         };
-        let congestion =
-            self.congestion.map(|c| octet_and_number(c.reason.code(), c.retry_after_s));
-        let lifetime = self.lifetime.map(|l| octet_and_number(l.hops, l.expiry_s));
+        let congestion = self.congestion.map(|c| byte_and_number(c.reason.code(), c.retry_after_s));
+        let lifetime = self.lifetime.map(|l| byte_and_number(l.hops, l.expiry_s));
         let all = [
             (SOURCE, self.source.map(End::to_vec)),
             (DESTINATION, self.destination.map(End::to_vec)),
@@ -272,12 +271,12 @@ mod tests {
             lifetime: Some(Lifetime { hops: 8, expiry_s: 400_000_000 }),
             flow: Some(17),
         };
-        let octets = hex::vector(
+        let bytes = hex::vector(
             "09 65 82 2c 70 d0 06 00 822c 0000 01 d1 08 04 0a000007 0459 01 d2 03 bd8440 d3 02 01 3c d4 00 \
              d5 06 08 81bede8800 d6 01 11 2a",
         );
-        assert_eq!(through_a_segment(&transport), octets);
-        let segment = Segment::decode(&octets).unwrap();
+        assert_eq!(through_a_segment(&transport), bytes);
+        let segment = Segment::decode(&bytes).unwrap();
         assert_eq!(Transport::from_extensions(segment.header), Ok(transport));
     }
 
@@ -325,8 +324,8 @@ mod tests {
             let transport = Transport {
                 source, destination, size, congestion, intermediate_reports, lifetime, flow,
             };
-            let octets = through_a_segment(&transport);
-            let segment = Segment::decode(&octets).unwrap();
+            let bytes = through_a_segment(&transport);
+            let segment = Segment::decode(&bytes).unwrap();
             prop_assert_eq!(Transport::from_extensions(segment.header), Ok(transport));
         }
 

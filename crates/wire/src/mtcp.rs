@@ -6,7 +6,7 @@
 //! | protocol | before each bundle | nobody's bundle, a sign of life |
 //! |---|---|---|
 //! | MTCP | the head of a CBOR byte string of definite length (RFC 8949 §3.1) | 0x40 |
-//! | STCP | the octets of the bundle, u32 | 0x00000000 |
+//! | STCP | the bytes of the bundle, u32 | 0x00000000 |
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::cbor::{self, Major};
 use crate::cursor::Reader;
 use crate::{DecodeError, EncodeError, tcpcl};
 
-/// Octets of the longest length.
+/// Bytes of the longest length.
 pub const LEN_MAX: usize = 9;
 
 /// How bundles are told apart.
@@ -22,12 +22,12 @@ pub const LEN_MAX: usize = 9;
 pub enum Framing {
     /// By the heads of CBOR byte strings.
     Mtcp,
-    /// By lengths of four octets.
+    /// By lengths of four bytes.
     Stcp,
 }
 
 impl Framing {
-    /// Octets of the longest bundle.
+    /// Bytes of the longest bundle.
     #[must_use]
     pub const fn bundle_max(self) -> u64 {
         match self {
@@ -36,12 +36,12 @@ impl Framing {
         }
     }
 
-    /// Reads the length before a bundle from the beginning of a stream: the octets of the bundle, and those of the length. `None`
+    /// Reads the length before a bundle from the beginning of a stream: the bytes of the bundle, and those of the length. `None`
     /// if more are needed; [`LEN_MAX`] are always enough.
     ///
     /// # Errors
     /// It is no byte string of definite length.
-    pub fn decode(self, octets: &[u8]) -> Result<Option<(u64, usize)>, DecodeError> {
+    pub fn decode(self, bytes: &[u8]) -> Result<Option<(u64, usize)>, DecodeError> {
         let read = |mut reader: Reader<'_>| {
             let len = match self {
                 Self::Mtcp => cbor::bytes_len(&mut reader)?,
@@ -49,10 +49,10 @@ impl Framing {
             };
             Ok((len, reader.offset()))
         };
-        tcpcl::or_more(read(Reader::new(octets)), LEN_MAX)
+        tcpcl::or_more(read(Reader::new(bytes)), LEN_MAX)
     }
 
-    /// The octets before a bundle of this length.
+    /// The bytes before a bundle of this length.
     ///
     /// # Errors
     /// The bundle is longer than [`Framing::bundle_max`].
@@ -96,10 +96,10 @@ mod tests {
             (1_000_000, &[0x5a, 0x00, 0x0f, 0x42, 0x40]),
             (1_000_000_000_000, &[0x5b, 0x00, 0x00, 0x00, 0xe8, 0xd4, 0xa5, 0x10, 0x00]),
         ];
-        for (len, octets) in heads {
-            assert_eq!(Framing::Mtcp.to_vec(len).unwrap(), octets);
-            assert_eq!(Framing::Mtcp.decode(octets), Ok(Some((len, octets.len()))));
-            assert_eq!(Framing::Mtcp.decode(&octets[..octets.len() - 1]), Ok(None));
+        for (len, bytes) in heads {
+            assert_eq!(Framing::Mtcp.to_vec(len).unwrap(), bytes);
+            assert_eq!(Framing::Mtcp.decode(bytes), Ok(Some((len, bytes.len()))));
+            assert_eq!(Framing::Mtcp.decode(&bytes[..bytes.len() - 1]), Ok(None));
         }
         // A length that is written longer than it need be is one; one that is not definite is none, nor is a text.
         assert_eq!(Framing::Mtcp.decode(&[0x59, 0, 4]), Ok(Some((4, 3))));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn stcp_has_four_octets() {
+    fn stcp_has_four_bytes() {
         let framing = Framing::Stcp;
         assert_eq!(framing.to_vec(0x0102_0304).unwrap(), [1, 2, 3, 4]);
         assert_eq!(framing.decode(&[1, 2, 3, 4, 9]), Ok(Some((0x0102_0304, 4))));

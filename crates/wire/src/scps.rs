@@ -4,7 +4,7 @@
 //! What is there is absolute and nothing is a difference, so that a packet that is lost takes no other
 //! with it. Absent fields are as they were last. A SYN is never compressed.
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 1 | the number of the connection, its sender's | [`Head::connection`] |
 //! | 1 | what is there: more (80), TSval (40), TSecr (20), record boundary (10), SNACK (08), PSH (04), sequence (02), acknowledgment (01) | |
@@ -13,7 +13,7 @@
 //! | 0 or 6 | window, acknowledgment number | [`Head::acknowledgment`] |
 //! | 0 or 4 | sequence number | [`Head::sequence`] |
 //! | 0, 4 or 8 | TSval, TSecr | [`Head::stamp`], [`Head::echo`] |
-//! | 0 or 1 + n | octets of options, options without time stamps and record boundary | [`Compressed::options`] |
+//! | 0 or 1 + n | bytes of options, options without time stamps and record boundary | [`Compressed::options`] |
 //! | 0 or 1 | padding to an even length | |
 //! | 2 | checksum over pseudo header (of protocol 105), header and data | verified, computed |
 
@@ -43,7 +43,7 @@ const URGENT: u8 = 0x20;
 const NO_ACK: u8 = 0x10;
 const RESET: u8 = 0x04;
 const FINISH: u8 = 0x01;
-/// Bits of the second octet that mean nothing.
+/// Bits of the second byte that mean nothing.
 const RESERVED: u8 = 0x0a;
 
 /// The fields of a compressed header but for its options.
@@ -57,7 +57,7 @@ pub struct Head {
     pub urgent: Option<u16>,
     /// The window, as in a segment, and the acknowledgment number.
     pub acknowledgment: Option<(u16, u32)>,
-    /// The number of the first octet of data.
+    /// The number of the first byte of data.
     pub sequence: Option<u32>,
     /// TSval.
     pub stamp: Option<u32>,
@@ -112,11 +112,11 @@ impl<'a> Reader<'a> {
     }
 
     fn one(&mut self) -> Result<u8, DecodeError> {
-        self.take(1).map(|octets| octets[0])
+        self.take(1).map(|bytes| bytes[0])
     }
 
     fn two(&mut self) -> Result<u16, DecodeError> {
-        self.take(2).map(|octets| u16::from_be_bytes([octets[0], octets[1]]))
+        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
     }
 
     fn four(&mut self) -> Result<u32, DecodeError> {
@@ -205,12 +205,11 @@ impl<'a> Compressed<'a> {
         place: &'o mut [u8; OPTIONS_MAX],
     ) -> Result<(Header, Options<'o>), DecodeError> {
         let mut len = 0;
-        let mut add = |octets: &[u8]| {
-            let end = len + octets.len();
+        let mut add = |bytes: &[u8]| {
+            let end = len + bytes.len();
             let room = place.get_mut(len..end);
-            let room =
-                room.ok_or(DecodeError::invalid(2, "the options are more than 40 octets"))?;
-            room.copy_from_slice(octets);
+            let room = room.ok_or(DecodeError::invalid(2, "the options are more than 40 bytes"))?;
+            room.copy_from_slice(bytes);
             len = end;
             Ok::<(), DecodeError>(())
         };
@@ -262,8 +261,8 @@ impl fmt::Display for Compressed<'_> {
 }
 
 impl Head {
-    /// What is there, in both octets but for padding; the second is 0 if it need not be there.
-    fn octets(&self, options: usize) -> (u8, u8) {
+    /// What is there, in both bytes but for padding; the second is 0 if it need not be there.
+    fn bytes(&self, options: usize) -> (u8, u8) {
         let first = [
             (self.stamp.is_some(), STAMP),
             (self.echo.is_some(), ECHO),
@@ -285,7 +284,7 @@ impl Head {
         (sum(&first), sum(&second) | self.reserved & RESERVED)
     }
 
-    /// Octets of the header with options of this kind, and whether it takes an octet of padding.
+    /// Bytes of the header with options of this kind, and whether it takes a byte of padding.
     fn len_with(&self, options: usize) -> (usize, bool) {
         let fields = [
             (self.urgent.is_some(), 2),
@@ -294,13 +293,13 @@ impl Head {
             (self.stamp.is_some(), 4),
             (self.echo.is_some(), 4),
             (options > 0, 1 + options),
-            (self.octets(options).1 != 0, 1),
+            (self.bytes(options).1 != 0, 1),
         ];
         let len = 4 + fields.iter().filter(|field| field.0).map(|field| field.1).sum::<usize>();
         (len.next_multiple_of(2), !len.is_multiple_of(2))
     }
 
-    /// Octets of the header with these options: even, 4 at least.
+    /// Bytes of the header with these options: even, 4 at least.
     #[must_use]
     pub fn encoded_len(&self, options: &[TcpOption<'_>]) -> usize {
         self.len_with(options.iter().map(TcpOption::encoded_len).sum()).0
@@ -312,7 +311,7 @@ impl Head {
 /// boundaries are [`Head`]'s and do not belong into the options.
 ///
 /// # Errors
-/// When the connection is 0, the options are more than [`OPTIONS_MAX`] octets or have no form on the
+/// When the connection is 0, the options are more than [`OPTIONS_MAX`] bytes or have no form on the
 /// wire, or `packet` is too short.
 pub fn encode(
     head: &Head,
@@ -323,27 +322,27 @@ pub fn encode(
     if head.connection == 0 {
         return Err(EncodeError::Conflict("connection 0 has no compressed header"));
     }
-    let octets: usize = options.iter().map(TcpOption::encoded_len).sum();
-    if octets > OPTIONS_MAX {
+    let bytes: usize = options.iter().map(TcpOption::encoded_len).sum();
+    if bytes > OPTIONS_MAX {
         return Err(EncodeError::TooLarge { field: "options" });
     }
-    let (len, is_odd) = head.len_with(octets);
+    let (len, is_odd) = head.len_with(bytes);
     let room = packet.len();
     let Some(place) = packet.get_mut(..len) else {
         return Err(EncodeError::NoRoom { needed: len, room });
     };
-    let (mut first, mut second) = head.octets(octets);
+    let (mut first, mut second) = head.bytes(bytes);
     if second != 0 {
         first |= MORE;
         second |= if is_odd { PADDED } else { 0 };
     } else if is_odd {
-        // A second octet of zeros is shorter than saying that there is padding.
+        // A second byte of zeros is shorter than saying that there is padding.
         first |= MORE;
     }
     let mut at = 0;
-    let mut put = |octets: &[u8]| {
-        place[at..at + octets.len()].copy_from_slice(octets);
-        at += octets.len();
+    let mut put = |bytes: &[u8]| {
+        place[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
     };
     put(&[head.connection, first]);
     if first & MORE != 0 {
@@ -359,11 +358,11 @@ pub fn encode(
     for number in [head.sequence, head.stamp, head.echo].into_iter().flatten() {
         put(&number.to_be_bytes());
     }
-    if octets > 0 {
-        put(&[octets as u8]);
+    if bytes > 0 {
+        put(&[bytes as u8]);
         let mut list = [0; OPTIONS_MAX];
-        crate::tcp::write_options(options, &mut list[..octets])?;
-        put(&list[..octets]);
+        crate::tcp::write_options(options, &mut list[..bytes])?;
+        put(&list[..bytes]);
     }
     if second & PADDED != 0 {
         put(&[0]);
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn data_takes_eight_octets() {
+    fn data_takes_eight_bytes() {
         let head = Head {
             connection: 5,
             flags: Flags::ACK | Flags::PSH,
@@ -479,7 +478,7 @@ mod tests {
         assert_eq!((bytes.len(), &bytes[..3]), (12, &[1, 0x81, 0x41][..]));
         assert_eq!(bytes[9], 0, "padding");
         assert_eq!(Compressed::decode(&bytes, pseudo()).unwrap().head, fin);
-        // A header written with a second octet of zeros is read.
+        // A header written with a second byte of zeros is read.
         let mut odd = vec![1, 0x80, 0, 0, 0, 0];
         odd[2] = 0x40;
         let sum = checksum(&[0x0180, 0x4000], 6);
@@ -538,7 +537,7 @@ mod tests {
         let none = Head { connection: 0, ..head };
         assert!(encode(&none, &[], pseudo(), &mut [0; 20]).is_err());
         assert!(encode(&head, &[], pseudo(), &mut [0; 7]).is_err());
-        // 41 octets of options cannot be a segment's.
+        // 41 bytes of options cannot be a segment's.
         let mut bytes = vec![1, 0x80, 0x80, 42];
         bytes.extend([1; 42]);
         bytes.extend([0, 0]);

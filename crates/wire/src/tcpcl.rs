@@ -1,7 +1,7 @@
 //! What the two versions of TCPCL, the convergence layer over TCP, share: [`crate::tcpcl3`] (RFC 7242) and
 //! [`crate::tcpcl4`] (RFC 9174).
 //!
-//! Both sides of a connection begin with the same four octets and a version. So a node that accepts
+//! Both sides of a connection begin with the same four bytes and a version. So a node that accepts
 //! connections looks at [`version`] before it reads on.
 
 use crate::{DecodeError, DecodeErrorKind};
@@ -11,15 +11,15 @@ pub const PORT: u16 = 4556;
 /// What a contact header begins with: `dtn!`.
 pub const MAGIC: [u8; 4] = *b"dtn!";
 
-/// The version in a contact header; `None` if more octets are needed.
+/// The version in a contact header; `None` if more bytes are needed.
 ///
 /// # Errors
-/// The octets do not begin a contact header.
-pub fn version(octets: &[u8]) -> Result<Option<u8>, DecodeError> {
-    if octets.iter().zip(&MAGIC).any(|(found, expected)| found != expected) {
+/// The bytes do not begin a contact header.
+pub fn version(bytes: &[u8]) -> Result<Option<u8>, DecodeError> {
+    if bytes.iter().zip(&MAGIC).any(|(found, expected)| found != expected) {
         return Err(DecodeError::invalid(0, "a contact header does not begin with dtn!"));
     }
-    Ok(octets.get(MAGIC.len()).copied())
+    Ok(bytes.get(MAGIC.len()).copied())
 }
 
 /// Turns "the input ends" into `None`, unless that much is beyond what is accepted.

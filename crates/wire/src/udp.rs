@@ -1,6 +1,6 @@
 //! The UDP header and its checksum over IPv4 (RFC 768, RFC 1122 §4.1.3.4).
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 0–1 | source port | [`Udp::source`] |
 //! | 2–3 | destination port | [`Udp::destination`] |
@@ -161,11 +161,11 @@ mod tests {
     fn errors_name_the_place() {
         let bytes = datagram(b"data", Checksum::Full);
         let error = |bytes: &[u8]| Udp::decode(bytes, A, B).unwrap_err().to_string();
-        assert_eq!(error(&bytes[..7]), "octet 0: 8 octets are needed and 7 are left");
-        assert_eq!(error(&bytes[..11]), "octet 0: 12 octets are needed and 11 are left");
+        assert_eq!(error(&bytes[..7]), "byte 0: 8 bytes are needed and 7 are left");
+        assert_eq!(error(&bytes[..11]), "byte 0: 12 bytes are needed and 11 are left");
         let mut short = bytes.clone();
         short[5] = 7;
-        assert_eq!(error(&short), "octet 4: the length is below the header's");
+        assert_eq!(error(&short), "byte 4: the length is below the header's");
         assert_eq!(Udp::decode(&bytes, A, A).unwrap_err().offset, 6);
     }
 

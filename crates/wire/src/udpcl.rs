@@ -1,8 +1,8 @@
 //! UDPCL (RFC 7122): one bundle a datagram.
 //!
-//! The first octet tells what a datagram is:
+//! The first byte tells what a datagram is:
 //!
-//! | octet | datagram |
+//! | byte | datagram |
 //! |---|---|
 //! | 0x00, four of them and nothing else | a sign of life |
 //! | 0x06 | a bundle of version 6: its version |
@@ -12,13 +12,13 @@
 //! Fragments are no part of RFC 7122, which leaves longer bundles to fragmentation by the Bundle Protocol. They are this
 //! project's own: other implementations do not read them.
 //!
-//! | octets | field of a fragment |
+//! | bytes | field of a fragment |
 //! |---|---|
 //! | 1 | 0x46 |
 //! | 4 | the bundle, as its sender numbers it |
-//! | 4 | octets of the bundle |
+//! | 4 | bytes of the bundle |
 //! | 4 | offset of the data in the bundle |
-//! | … | data, one octet at least |
+//! | … | data, one byte at least |
 
 use std::fmt;
 
@@ -27,11 +27,11 @@ use crate::cursor::Reader;
 
 /// The UDP port (RFC 7122 §3.3).
 pub const PORT: u16 = 4556;
-/// Octets of the longest datagram: 65,535 − 20 of IPv4 − 8 of UDP.
+/// Bytes of the longest datagram: 65,535 − 20 of IPv4 − 8 of UDP.
 pub const DATAGRAM_MAX: usize = 65_507;
 /// A sign of life (RFC 7122 §3.5.1).
 pub const KEEPALIVE: [u8; 4] = [0; 4];
-/// Octets of a fragment before its data.
+/// Bytes of a fragment before its data.
 pub const FRAGMENT_HEADER_LEN: usize = 13;
 
 const VERSION_6: u8 = 0x06;
@@ -43,7 +43,7 @@ const FRAGMENT: u8 = 0x46;
 pub enum Datagram<'a> {
     /// Somebody is there.
     Keepalive,
-    /// A bundle of either version, as far as its first octet tells.
+    /// A bundle of either version, as far as its first byte tells.
     Bundle(&'a [u8]),
     /// A part of a bundle.
     Fragment(Fragment<'a>),
@@ -54,7 +54,7 @@ pub enum Datagram<'a> {
 pub struct Fragment<'a> {
     /// The bundle, as its sender numbers it.
     pub bundle: u32,
-    /// Octets of the bundle.
+    /// Bytes of the bundle.
     pub length: u32,
     /// Where the data begin in it.
     pub offset: u32,
@@ -67,22 +67,22 @@ impl<'a> Datagram<'a> {
     ///
     /// # Errors
     /// It is none of these, or a fragment that exceeds its bundle.
-    pub fn decode(octets: &'a [u8]) -> Result<Self, DecodeError> {
-        match octets.first() {
-            Some(&(VERSION_6 | VERSION_7)) => Ok(Self::Bundle(octets)),
-            Some(&FRAGMENT) => Ok(Self::Fragment(Fragment::read(octets)?)),
-            Some(0) if octets == KEEPALIVE => Ok(Self::Keepalive),
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        match bytes.first() {
+            Some(&(VERSION_6 | VERSION_7)) => Ok(Self::Bundle(bytes)),
+            Some(&FRAGMENT) => Ok(Self::Fragment(Fragment::read(bytes)?)),
+            Some(0) if bytes == KEEPALIVE => Ok(Self::Keepalive),
             Some(_) | None => Err(DecodeError::invalid(0, "a datagram begins no bundle")),
         }
     }
 }
 
 impl<'a> Fragment<'a> {
-    fn read(octets: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(octets);
+    fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
         reader.u8()?;
         let (bundle, length, offset) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        let data = &octets[reader.offset()..];
+        let data = &bytes[reader.offset()..];
         let end = u64::from(offset) + data.len() as u64;
         if data.is_empty() || end > u64::from(length) {
             return Err(DecodeError::invalid(9, "a fragment is not within its bundle"));
@@ -90,7 +90,7 @@ impl<'a> Fragment<'a> {
         Ok(Self { bundle, length, offset, data })
     }
 
-    /// The octets before the data.
+    /// The bytes before the data.
     #[must_use]
     pub fn header(&self) -> [u8; FRAGMENT_HEADER_LEN] {
         let mut out = [FRAGMENT; FRAGMENT_HEADER_LEN];
@@ -105,7 +105,7 @@ impl fmt::Display for Datagram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keepalive => f.write_str("keep-alive"),
-            Self::Bundle(octets) => write!(f, "bundle of {} B", octets.len()),
+            Self::Bundle(bytes) => write!(f, "bundle of {} B", bytes.len()),
             Self::Fragment(Fragment { bundle, length, offset, data }) => {
                 let len = data.len();
                 write!(f, "bundle {bundle}: {len} B at {offset} of {length} B")
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_octet_tells_what_a_datagram_is() {
+    fn the_first_byte_tells_what_a_datagram_is() {
         assert_eq!(Datagram::decode(&[0; 4]), Ok(Datagram::Keepalive));
         assert_eq!(Datagram::decode(&[0x06, 1]), Ok(Datagram::Bundle(&[0x06, 1])));
         assert_eq!(Datagram::decode(&[0x9f, 1]), Ok(Datagram::Bundle(&[0x9f, 1])));
@@ -130,13 +130,13 @@ mod tests {
 
     #[test]
     fn a_fragment_is_within_its_bundle() {
-        let octets = [0x46, 0, 0, 0, 9, 0, 0, 1, 0, 0, 0, 0, 0xfe, 7, 8];
+        let bytes = [0x46, 0, 0, 0, 9, 0, 0, 1, 0, 0, 0, 0, 0xfe, 7, 8];
         let fragment = Fragment { bundle: 9, length: 256, offset: 254, data: &[7, 8] };
-        assert_eq!(Datagram::decode(&octets), Ok(Datagram::Fragment(fragment)));
-        assert_eq!(fragment.header(), octets[..13]);
-        assert!(Datagram::decode(&octets[..13]).is_err(), "without data");
-        assert!(Datagram::decode(&octets[..12]).is_err(), "without its offset");
-        assert!(Datagram::decode(&[&octets[..], &[9]].concat()).is_err(), "beyond the end");
+        assert_eq!(Datagram::decode(&bytes), Ok(Datagram::Fragment(fragment)));
+        assert_eq!(fragment.header(), bytes[..13]);
+        assert!(Datagram::decode(&bytes[..13]).is_err(), "without data");
+        assert!(Datagram::decode(&bytes[..12]).is_err(), "without its offset");
+        assert!(Datagram::decode(&[&bytes[..], &[9]].concat()).is_err(), "beyond the end");
         let past = [0x46, 0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 7];
         assert!(Datagram::decode(&past).is_err());
     }

@@ -1,9 +1,9 @@
 //! Van Jacobson's TCP/IP header compression (RFC 1144).
 //!
-//! The first octet of a compressed header says what changed since the last packet of the connection;
+//! The first byte of a compressed header says what changed since the last packet of the connection;
 //! the rest follows in this order:
 //!
-//! | bit | field | octets |
+//! | bit | field | bytes |
 //! |---|---|---|
 //! | 0x40 C | slot of the connection; without it, that of the packet before | 1 |
 //! | | TCP checksum, as it was | 2 |
@@ -14,7 +14,7 @@
 //! | 0x20 I | change of the IPv4 identification, if it is not 1 | 1 or 3 |
 //! | 0x10 P | none: PSH is set | 0 |
 //!
-//! Changes of 1 to 255 take an octet, others a zero octet and two more. S, W and U together stand for
+//! Changes of 1 to 255 take a byte, others a zero byte and two more. S, W and U together stand for
 //! an echoed keystroke (S and A grew by the length of the last packet's data), S, A, W and U together for
 //! data in one direction (S grew by that length).
 //!
@@ -37,7 +37,7 @@ const PROTOCOL_TCP: u8 = 6;
 /// The longest IPv4 header and TCP header together.
 const HEADERS_MOST: usize = 120;
 
-/// The longest compressed header: mask, slot, checksum, five changes of three octets.
+/// The longest compressed header: mask, slot, checksum, five changes of three bytes.
 const COMPRESSED_MOST: usize = 1 + 1 + 2 + 5 * 3;
 
 const C: u8 = 0x40;
@@ -178,7 +178,7 @@ impl Headers {
         *flags = if is_set { *flags | flag } else { *flags & !flag };
     }
 
-    /// Octets of data, by IPv4's total length.
+    /// Bytes of data, by IPv4's total length.
     fn data_len(&self) -> u16 {
         self.u16(2).wrapping_sub(self.len as u16)
     }
@@ -219,16 +219,16 @@ struct Changes {
 impl Changes {
     fn put(&mut self, bit: u8, value: u16) {
         self.mask |= bit;
-        let octets = value.to_be_bytes();
-        match octets {
+        let bytes = value.to_be_bytes();
+        match bytes {
             [0, low] if low != 0 => self.push(&[low]),
             [high, low] => self.push(&[0, high, low]),
         }
     }
 
-    fn push(&mut self, octets: &[u8]) {
-        self.bytes[self.len..self.len + octets.len()].copy_from_slice(octets);
-        self.len += octets.len();
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
     }
 }
 
@@ -251,7 +251,7 @@ impl Compressor {
         Self { slots, kept: Vec::new(), order: Vec::new(), last: None }
     }
 
-    /// Compresses an IP packet in place: returns what it became and the octets that go on the line.
+    /// Compresses an IP packet in place: returns what it became and the bytes that go on the line.
     /// `packet` holds those and what is left of the headers in front of them.
     pub fn compress<'a>(&mut self, packet: &'a mut [u8]) -> (Kind, &'a [u8]) {
         let Some(headers) = compressible(packet) else { return (Kind::Ip, packet) };
@@ -281,7 +281,7 @@ impl Compressor {
             head.copy_from_slice(&[changes.mask | C, slot, sum[0], sum[1]]);
             &head
         };
-        // 19 octets at most in place of 40 at least.
+        // 19 bytes at most in place of 40 at least.
         let start = headers.len - changes.len - head.len();
         let out = &mut packet[start..];
         out[..head.len()].copy_from_slice(head);
@@ -434,16 +434,16 @@ impl Decompressor {
 
     fn restore(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Result<(), DecompressError> {
         let mut rest = frame;
-        let mask = octet(&mut rest)?;
+        let mask = byte(&mut rest)?;
         if mask & C != 0 {
-            let slot = octet(&mut rest)?;
+            let slot = byte(&mut rest)?;
             self.check_slot(slot)?;
             self.last = Some(slot);
         }
         let slot = self.last.ok_or(DecompressError::Tossed)?;
         let kept = self.kept[usize::from(slot)];
         let mut headers = kept.ok_or(DecompressError::SlotEmpty(slot))?;
-        let checksum = u16::from_be_bytes([octet(&mut rest)?, octet(&mut rest)?]);
+        let checksum = u16::from_be_bytes([byte(&mut rest)?, byte(&mut rest)?]);
         headers.set_tcp_u16(16, checksum);
         apply(&mut headers, mask, &mut rest)?;
         let len = u16::try_from(headers.len + rest.len()).map_err(|_| DecompressError::TooLong)?;
@@ -493,15 +493,15 @@ fn apply(headers: &mut Headers, mask: u8, rest: &mut &[u8]) -> Result<(), Decomp
     Ok(())
 }
 
-fn octet(rest: &mut &[u8]) -> Result<u8, DecompressError> {
+fn byte(rest: &mut &[u8]) -> Result<u8, DecompressError> {
     let (first, after) = rest.split_first().ok_or(DecompressError::Truncated)?;
     *rest = after;
     Ok(*first)
 }
 
 fn change(rest: &mut &[u8]) -> Result<u16, DecompressError> {
-    match octet(rest)? {
-        0 => Ok(u16::from_be_bytes([octet(rest)?, octet(rest)?])),
+    match byte(rest)? {
+        0 => Ok(u16::from_be_bytes([byte(rest)?, byte(rest)?])),
         short => Ok(u16::from(short)),
     }
 }

@@ -1,7 +1,7 @@
 //! Random bundles, written and read by the codec of the crate bp7 and by ours.
 //!
-//! `bp7-check COUNT SEED`: of each bundle both write the same octets, each reads what the other wrote, and a
-//! bundle of which one octet was changed is read by neither if every block of it carries a check. Exit code 1, and what differs, at the
+//! `bp7-check COUNT SEED`: of each bundle both write the same bytes, each reads what the other wrote, and a
+//! bundle of which one byte was changed is read by neither if every block of it carries a check. Exit code 1, and what differs, at the
 //! first that does not.
 
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Numbers {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    fn octets(&mut self, len: u64) -> Vec<u8> {
+    fn bytes(&mut self, len: u64) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 }
@@ -111,13 +111,13 @@ fn extensions(
             }
             _ => {
                 let len = numbers.below(300);
-                (CanonicalData::Unknown(numbers.octets(len)), None)
+                (CanonicalData::Unknown(numbers.bytes(len)), None)
             }
         };
         let ours = match (&extension, &data) {
             (Some(extension), _) => extension.to_block(number, BlockFlags(flags), crc),
-            (None, CanonicalData::Unknown(octets)) => {
-                Block::new(kind, number, BlockFlags(flags), crc, octets)
+            (None, CanonicalData::Unknown(bytes)) => {
+                Block::new(kind, number, BlockFlags(flags), crc, bytes)
             }
             (None, _) => unreachable!("all others have an extension of ours"),
         };
@@ -143,7 +143,7 @@ fn made(numbers: &mut Numbers) -> Both {
     let sequence = numbers.number();
     let lifetime_ms = numbers.number();
     let payload_len = numbers.one_of(&[0, 1, 23, 24, 255, 256, 5000, 70_000]);
-    let payload = numbers.octets(payload_len);
+    let payload = numbers.bytes(payload_len);
     let fragment = (numbers.below(4) == 0).then(|| {
         let offset = numbers.number() >> 1;
         Fragment { offset, total: offset + payload_len }
@@ -203,7 +203,7 @@ fn check(numbers: &mut Numbers) -> Result<bool, String> {
     if written != ours {
         let at = written.iter().zip(&ours).position(|(one, other)| one != other);
         return Err(format!(
-            "written otherwise from octet {at:?} on: {} and {} octets",
+            "written otherwise from byte {at:?} on: {} and {} bytes",
             written.len(),
             ours.len()
         ));
@@ -229,7 +229,7 @@ fn check(numbers: &mut Numbers) -> Result<bool, String> {
     let at = numbers.below(damaged.len() as u64) as usize;
     damaged[at] ^= 1 << numbers.below(8);
     if Bundle::decode(&damaged, &Bounds::default()).is_ok() {
-        return Err(format!("we take a bundle whose octet {at} was changed"));
+        return Err(format!("we take a bundle whose byte {at} was changed"));
     }
     Ok(bp7::Bundle::try_from(damaged).is_ok_and(|mut bundle| bundle.crc_valid()))
 }

@@ -188,13 +188,13 @@ def cfdp_sent(evidence: Evidence) -> list[Finding]:
 @PAPER.claim("S0-10")
 def cfdp_asked(evidence: Evidence) -> list[Finding]:
     """Holds if the receiver sends 70 kB at 0.1, IP headers included, to a third."""
-    octets = mean(evidence, "bytes_rts", CFDP, per="1e-1")
+    size = mean(evidence, "bytes_rts", CFDP, per="1e-1")
     packets = mean(evidence, "packets_rts", CFDP, per="1e-1")
     return [
         found(
-            "", "CFDP, 10 MB at 0.1: kB from the receiver", "about 70", f"{octets / 1e3:.1f}",
-            holds=near(octets, 70e3, 1 / 3),
-            why="NAKs of 20 gaps, 207 octets with headers, ask once for each of about 1,000 gaps "
+            "", "CFDP, 10 MB at 0.1: kB from the receiver", "about 70", f"{size / 1e3:.1f}",
+            holds=near(size, 70e3, 1 / 3),
+            why="NAKs of 20 gaps, 207 bytes with headers, ask once for each of about 1,000 gaps "
             f"and for what was lost again: {packets:.0f} packets. 70 kB are some 340 of them, so "
             "the study's receiver asked six times for each, which is also why its sender sent "
             "20,000 packets more (S0-09).",

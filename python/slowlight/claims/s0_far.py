@@ -171,7 +171,7 @@ def verdicts(evidence: Evidence) -> list[Finding]:
             "the penalty of `get` grows with delay", f"{falls} of {len(shares)}",
             holds=falls == len(shares),
             why="At 1,250 ms it is the least everywhere (0.71 for 10 kB). At 1 Mbit/s METADATA of "
-            "266 octets takes 2 ms, which counts most at 25 ms, before light does.",
+            "266 bytes takes 2 ms, which counts most at 25 ms, before light does.",
         ),
         found(
             "c", "CFDP, NORM and Saratoga without the end phase: slowest over fastest, 0 to 1e-3",

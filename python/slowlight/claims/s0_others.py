@@ -153,7 +153,7 @@ def norm_sent(evidence: Evidence) -> list[Finding]:
         found(
             "c", "packets sent at 0.1: LTP; NORM", "LTP sends fewer", joined((ltp, means[-1])),
             holds=ltp < means[-1],
-            why="A packet of LTP holds 992 octets of the file and one of NORM 1,024, so LTP needs "
+            why="A packet of LTP holds 992 bytes of the file and one of NORM 1,024, so LTP needs "
             "more for the same file; at 0.1 either sends a ninth of them again.",
         ),
     ]  # fmt: skip
@@ -266,7 +266,7 @@ def saratoga_answers(evidence: Evidence) -> list[Finding]:
         found(
             "b", "at 0.01: Saratoga; CFDP", "more than CFDP's 7 to 9",
             joined((saratoga[4], cfdp[4]), ".1f"), holds=saratoga[4] > max(cfdp[4], 9),
-            why="A list of holes fits many into a packet here (100 of them into 810 octets), so "
+            why="A list of holes fits many into a packet here (100 of them into 810 bytes), so "
             "two or three packets ask for all; CFDP's NAK has 20 gaps at most.",
         ),
         found(

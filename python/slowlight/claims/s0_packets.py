@@ -38,7 +38,7 @@ PACED: dict[str, Any] = {"nodes.src.mib.default.rate": "1 Mbit/s"}
 @PAPER.claim("S0-01")
 def tcp_over_the_bridge(_: Evidence) -> list[Finding]:
     """Holds if TCP's data of 100 MB over gigabit Ethernet has 941 Mbit/s, to 1 %."""
-    # Preamble, check sequence and the gap between frames are 24 octets of the line.
+    # Preamble, check sequence and the gap between frames are 24 bytes of the line.
     link = {"rate": "1 Gbit/s", "framing": "ethernet", "per_packet": "192 ns", "delay": "50 us",
             "datagram": "1472 B"}  # fmt: skip
     links = [{"from": a, "to": b, **link} for a, b in (("src", "dst"), ("dst", "src"))]
@@ -104,13 +104,13 @@ def norm_megabyte(_: Evidence) -> list[Finding]:
     }  # fmt: skip
     packets = [one for one in seen(NORM, changes) if not is_answer(one)]
     first = packets[0].at_s
-    octets = sum(one.data for one in packets if one.at_s < first + 10)
+    size = sum(one.data for one in packets if one.at_s < first + 10)
     last = max(index for index, one in enumerate(packets) if is_data(one))
     flushes = sum("FLUSH" in one.says for one in packets[last:])
     return [
         found(
             "a", "NORM, 1 MB at 1,000,000 bit/s: kbit/s sent in the first 10 s", "825.234",
-            f"{8 * octets / 1e4:.3f}", holds=near(8 * octets / 1e4, 825.234, 0.01),
+            f"{8 * size / 1e4:.3f}", holds=near(8 * size / 1e4, 825.234, 0.01),
         ),
         found("b", "flushes", "20", str(flushes), holds=flushes == 20),
     ]  # fmt: skip

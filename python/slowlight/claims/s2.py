@@ -153,10 +153,10 @@ def small_window(evidence: Evidence) -> list[Finding]:
 @PAPER.claim("S2-08")
 def product(_: Evidence) -> list[Finding]:
     """Holds if rate times round trip is that."""
-    octets = 8_000_000 // 8 * 600 // 1000
+    size = 8_000_000 // 8 * 600 // 1000
     return [
-        found("", "8 Mbit/s times 600 ms, bytes", "600,000", f"{octets:,}",
-              holds=octets == 600_000)
+        found("", "8 Mbit/s times 600 ms, bytes", "600,000", f"{size:,}",
+              holds=size == 600_000)
     ]  # fmt: skip
 
 

@@ -45,11 +45,11 @@ def _of_file(evidence: Evidence, who: str, errors: str) -> tuple[list[Segment], 
 
 def _heaviest(there: Sequence[Segment]) -> tuple[str, tuple[int, int]]:
     """The sender and the ports of the connection with most data."""
-    octets: dict[tuple[str, tuple[int, int]], int] = {}
+    amounts: dict[tuple[str, tuple[int, int]], int] = {}
     for one in there:
         key = (one.source, one.ports)
-        octets[key] = octets.get(key, 0) + one.data
-    return max(octets, key=lambda key: octets[key])
+        amounts[key] = amounts.get(key, 0) + one.data
+    return max(amounts, key=lambda key: amounts[key])
 
 
 @PAPER.claim("S2-01")
@@ -59,8 +59,8 @@ def udp(evidence: Evidence) -> list[Finding]:
     labels = {"protocol": SARATOGA, "pep": NONE, "rtt": "0 ms", "errors": "0"}
     capture = _capture(evidence, "ground", labels, small)
     data = [(one.at_s, one.data) for one in datagrams(capture) if one.data > 1000]
-    octets = sum(length for _, length in data[1:])
-    rate = 8e-6 * octets / (data[-1][0] - data[0][0])
+    size = sum(length for _, length in data[1:])
+    rate = 8e-6 * size / (data[-1][0] - data[0][0])
     return [
         found("", "most of UDP, Mbit/s", "8.0069", f"{rate:.3f}", holds=near(rate, 8.0069, 0.03))
     ]

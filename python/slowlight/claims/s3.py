@@ -83,7 +83,7 @@ _NO_LOSS_EFFECT = (
     "in the queue and fills the line. To be so slow, Vegas of 1.1.34 had to stay at one segment."
 )
 _STAMPS = (
-    "Twelve octets are 0.8 % of a segment. At 1e-5 time stamps gain as much as they cost: they "
+    "Twelve bytes are 0.8 % of a segment. At 1e-5 time stamps gain as much as they cost: they "
     "tell the round trip of what was sent again, and so end the back-off of the time-out. The "
     "gains of the study are not of the format; 1.1.34 kept separate clocks."
 )
@@ -282,7 +282,7 @@ def delays(evidence: Evidence) -> list[Finding]:
 
 
 _CHANGED_HEADERS = (
-    "Time stamps change with every segment, so little is left to compress. Without them 37 octets "
+    "Time stamps change with every segment, so little is left to compress. Without them 37 bytes "
     "of 1,500 are saved, 2.5 %. At 1e-5 compression does harm: after a loss all of the window "
     "cannot be restored, duplicate acknowledgments do not come, and the time-out has to end it."
 )
@@ -331,26 +331,26 @@ def compression_far(evidence: Evidence) -> list[Finding]:
 
 
 def on_the_line(seen: pl.DataFrame) -> float:
-    """Octets that a segment takes of the line to the ground, of those that waited for it."""
+    """Bytes that a segment takes of the line to the ground, of those that waited for it."""
     data = seen.filter(pl.col("ip_bytes") == 1500).select("sent_s", "at_s").rows()
-    # 11,520 octets a second; light and machines take 15.6 ms.
-    octets = [
+    # 11,520 bytes a second; light and machines take 15.6 ms.
+    lengths = [
         11_520 * (two[1] - one[1])
         for one, two in itertools.pairwise(data)
         if two[0] < one[1] - 0.016
     ]
-    return math.fsum(octets) / len(octets)
+    return math.fsum(lengths) / len(lengths)
 
 
 @PAPER.claim("S3-13")
 def headers(evidence: Evidence) -> list[Finding]:
-    """Holds for 35.5 to 38.5 octets less; one octet of the header is always escaped."""
+    """Holds for 35.5 to 38.5 bytes less; one byte of the header is always escaped."""
     labels = {**_only("compression", evidence), **_OFF, "size": "1 MB"}
     plain = on_the_line(packets(evidence, "compression", labels))
     compressed = on_the_line(packets(evidence, "compression", {**labels, **_COMPRESSED}))
     saved = plain - compressed
     return [
-        found("", "headers of 40 octets become 3 to 5: octets less a segment, escapes included",
+        found("", "headers of 40 bytes become 3 to 5: bytes less a segment, escapes included",
               "36 to 38", f"{saved:.1f}", holds=35.5 <= saved < 38.5)
     ]  # fmt: skip
 

@@ -262,7 +262,7 @@ def break_seen(evidence: Evidence) -> list[Finding]:
             "clusters of 1 + 5", f"{len(syns)}; {doubles}", holds=len(syns) >= 3 and doubles >= 1,
         ),
         found(
-            "c", "signs of life of one octet; data packets after the break", "some; the rest",
+            "c", "signs of life of one byte; data packets after the break", "some; the rest",
             f"{signs}; {after}", holds=signs > 0 and after > 0,
         ),
     ]  # fmt: skip

@@ -45,12 +45,12 @@ fn millis(span: Span) -> String {
 pub(super) fn ping(args: &PingArgs) -> Result<ExitCode> {
     let mut client = args.place.connect()?;
     let (count, interval) = (args.count.to_string(), millis(args.interval));
-    let (octets, timeout) = (args.size.bytes().to_string(), millis(args.timeout));
+    let (bytes, timeout) = (args.size.bytes().to_string(), millis(args.timeout));
     let query = [
         ("to", args.to.as_str()),
         ("count", &count),
         ("interval_ms", &interval),
-        ("octets", &octets),
+        ("bytes", &bytes),
         ("timeout_ms", &timeout),
     ];
     let mut times = Vec::new();
@@ -175,7 +175,7 @@ pub(super) fn query(args: &QueryArgs) -> Result<ExitCode> {
     for bundle in bundles.iter().flatten() {
         text += &format!(
             "\n{} to {}: {} B, {}, here for {:.0} s, expires in {:.0} s",
-            bundle.id, bundle.destination, bundle.octets, bundle.state, bundle.here, bundle.left
+            bundle.id, bundle.destination, bundle.bytes, bundle.state, bundle.here, bundle.left
         );
     }
     crate::exit_code(print(&text), true)
@@ -192,7 +192,7 @@ fn state(node: &Node) -> String {
         "{}: process {}, {:.0} s{ready}\n\
          neighbours: {}\n\
          endpoints: {}\n\
-         {} bundles with {} octets {kept}\n\
+         {} bundles with {} bytes {kept}\n\
          {} sent from here, {} received ({} again), {} forwarded, {} delivered\n\
          {} refused, {} malformed, {} expired, {} deleted{trouble}",
         node.id,
@@ -201,7 +201,7 @@ fn state(node: &Node) -> String {
         list(&node.neighbours),
         list(&node.endpoints),
         counts.bundles,
-        counts.octets,
+        counts.bytes,
         counts.sourced,
         counts.received,
         counts.duplicates,

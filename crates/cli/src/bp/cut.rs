@@ -21,7 +21,7 @@ use super::send::SendArgs;
 use crate::screen::Screen;
 use crate::session::{hash, state_home};
 
-/// Octets that are read at one time.
+/// Bytes that are read at one time.
 const PIECE: usize = 256 << 10;
 /// How long to wait for room in the node's store, at first and at most.
 const WAIT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
@@ -38,7 +38,7 @@ struct Transfer {
     begun: u64,
     /// The node's process, where its store ends with it.
     memory_of: Option<u32>,
-    /// Octets that the node has.
+    /// Bytes that the node has.
     kept: u64,
 }
 
@@ -46,7 +46,7 @@ struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct What {
     file: PathBuf,
-    octets: u64,
+    bytes: u64,
     modified_ns: u128,
     to: String,
     from: Option<String>,
@@ -67,7 +67,7 @@ pub(super) fn send(
     let found = file.metadata()?;
     let what = What {
         file: path.canonicalize()?,
-        octets: found.len(),
+        bytes: found.len(),
         modified_ns: found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
         to: args.to.clone(),
         from: args.from.clone(),
@@ -82,14 +82,14 @@ pub(super) fn send(
     let key = format!("{}\n{}\n{}", what.file.display(), what.to, args.place.node.display());
     let record = base.join(format!("bp-send-{:016x}.json", hash(key.as_bytes())));
     let mut transfer = begin(&record, what, client)?;
-    let bar = screen.bar(name, Some(transfer.what.octets));
+    let bar = screen.bar(name, Some(transfer.what.bytes));
     bar.set_position(transfer.kept);
     let file = Arc::new(file);
-    while transfer.kept < transfer.what.octets {
-        let len = transfer.what.part.min(transfer.what.octets - transfer.kept);
+    while transfer.kept < transfer.what.bytes {
+        let len = transfer.what.part.min(transfer.what.bytes - transfer.kept);
         let part = FilePart {
             transfer: transfer.number,
-            total: transfer.what.octets,
+            total: transfer.what.bytes,
             offset: transfer.kept,
             name,
         };
@@ -108,7 +108,7 @@ pub(super) fn send(
     }
     bar.finish_and_clear();
     std::fs::remove_file(&record).with_context(|| record.display().to_string())?;
-    Ok(transfer.what.octets.div_ceil(transfer.what.part))
+    Ok(transfer.what.bytes.div_ceil(transfer.what.part))
 }
 
 /// What an earlier command left of this transfer, or a new one.
@@ -136,7 +136,7 @@ fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer>
     Ok(transfer)
 }
 
-/// The check over a part: over its header, and over that and its octets.
+/// The check over a part: over its header, and over that and its bytes.
 fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<(u32, u32)> {
     let begun = part.crc()?;
     let mut crc = begun;

@@ -32,7 +32,7 @@ pub(super) enum Outcome {
     Other,
     /// It was a part of a file of which more is to come, or that is there already.
     Part,
-    /// The file is whole: its place, and its octets.
+    /// The file is whole: its place, and its bytes.
     Whole(PathBuf, u64),
 }
 
@@ -71,7 +71,7 @@ impl<'a> Joins<'a> {
     ) -> Result<Outcome> {
         let beginning = payload.peek(HEADER_MAX)?;
         let Ok((part, crc)) = FilePart::decode(&beginning) else { return Ok(Outcome::Other) };
-        let Some(len) = delivery.octets.checked_sub(part.header_len() as u64) else {
+        let Some(len) = delivery.bytes.checked_sub(part.header_len() as u64) else {
             return Ok(Outcome::Other);
         };
         let Some(end) = part.offset.checked_add(len).filter(|end| *end <= part.total) else {

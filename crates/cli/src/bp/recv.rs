@@ -15,7 +15,7 @@ use super::join::{Joins, Outcome};
 use super::{Place, kept, print};
 use crate::screen::Screen;
 
-/// Octets of a file that are read at one time.
+/// Bytes of a file that are read at one time.
 const PIECE: u64 = 256 << 10;
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +60,7 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
                 "the node has ended; what was not confirmed comes again when it runs"
             ));
         };
-        let mut payload = Payload::new(&mut client, &mut coming, delivery.octets);
+        let mut payload = Payload::new(&mut client, &mut coming, delivery.bytes);
         let is_done = if to_output {
             payload.copy_to(&mut io::stdout())?;
             true
@@ -77,11 +77,11 @@ pub(super) fn run(args: &RecvArgs) -> Result<ExitCode> {
 pub(super) struct Payload<'a> {
     client: &'a mut NodeClient,
     coming: &'a mut Coming,
-    /// Octets that the node has still to hand over.
+    /// Bytes that the node has still to hand over.
     left: u64,
-    /// Octets that come before these.
+    /// Bytes that come before these.
     ahead: Bytes,
-    /// Where octets that follow those lie in a file.
+    /// Where bytes that follow those lie in a file.
     lying: Option<(File, u64, u64)>,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Payload<'a> {
         Self { client, coming, left, ahead: Bytes::new(), lying: None }
     }
 
-    /// Some octets more, or none when all were there.
+    /// Some bytes more, or none when all were there.
     pub(super) fn piece(&mut self) -> Result<Option<Bytes>> {
         if !self.ahead.is_empty() {
             return Ok(Some(std::mem::take(&mut self.ahead)));
@@ -111,7 +111,7 @@ impl<'a> Payload<'a> {
         Ok(Some(piece))
     }
 
-    /// The first octets, up to so many, which come all the same.
+    /// The first bytes, up to so many, which come all the same.
     pub(super) fn peek(&mut self, most: usize) -> Result<Bytes> {
         let mut beginning = BytesMut::new();
         while beginning.len() < most {
@@ -122,7 +122,7 @@ impl<'a> Payload<'a> {
         Ok(self.ahead.slice(..most.min(self.ahead.len())))
     }
 
-    /// The first octets, of which so many were peeked at.
+    /// The first bytes, of which so many were peeked at.
     pub(super) fn take(&mut self, len: usize) -> Bytes {
         self.ahead.split_to(len.min(self.ahead.len()))
     }
@@ -154,13 +154,13 @@ fn take(
     payload: &mut Payload<'_>,
     (joins, screen): (&mut Joins<'_>, &Screen),
 ) -> Result<bool> {
-    let (place, octets) = match joins.take(delivery, payload)? {
+    let (place, bytes) = match joins.take(delivery, payload)? {
         Outcome::Part => return Ok(false),
-        Outcome::Whole(place, octets) => (place, octets),
-        Outcome::Other => (write(args, delivery, payload)?, delivery.octets),
+        Outcome::Whole(place, bytes) => (place, bytes),
+        Outcome::Other => (write(args, delivery, payload)?, delivery.bytes),
     };
     if !args.quiet {
-        let text = format!("{} from {}: {octets} octets", place.display(), delivery.source);
+        let text = format!("{} from {}: {bytes} bytes", place.display(), delivery.source);
         screen.above(|| print(&text))?;
     }
     Ok(true)

@@ -13,7 +13,7 @@ use transport::quantity::{Size, Span};
 use super::{Place, cut, print};
 use crate::screen::Screen;
 
-/// Octets of the shortest part: its header is no more than a third of it.
+/// Bytes of the shortest part: its header is no more than a third of it.
 const PART_MIN: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
             if found.is_file() && found.len() > args.part.bytes() {
                 let parts =
                     cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;
-                format!("{}: {} octets in {parts} bundles", file.display(), found.len())
+                format!("{}: {} bytes in {parts} bundles", file.display(), found.len())
             } else {
                 args.hand_in(&mut client, opened)?
             }

@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ON|OFF")]
     timestamps: Option<Switch>,
 
-    /// Octets of the file that scps-fp-read reads, or that differ for scps-fp-update, separated by
+    /// Bytes of the file that scps-fp-read reads, or that differ for scps-fp-update, separated by
     /// commas, like "0-99,5000-"
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     records: Vec<Record>,

@@ -285,11 +285,11 @@ mod tests {
     }
 
     #[test]
-    fn what_any_octets_could_be_is_not_guessed() {
-        // An acknowledgement of CFDP without its end; its first octets are those of a beacon.
+    fn what_any_bytes_could_be_is_not_guessed() {
+        // An acknowledgement of CFDP without its end; its first bytes are those of a beacon.
         let cut = hex("20 00 03 11 0065 0001 0066 06").unwrap();
         let reasons = one(&cut, None).unwrap_err().to_string();
-        assert!(reasons.contains("not Saratoga: octet 0: a beacon whose name"), "{reasons}");
+        assert!(reasons.contains("not Saratoga: byte 0: a beacon whose name"), "{reasons}");
         assert!(one(&cut, "saratoga".parse().ok()).unwrap().contains("BEACON"));
         let named = [&[0x20, 0xc0, 0, 0], "höhe".as_bytes()].concat();
         assert!(one(&named, None).unwrap().contains("BEACON"));

@@ -153,12 +153,12 @@ const ENODEV: i32 = 19;
 
 /// The kernel's TCP of one side.
 fn options(kernel: &KernelTcp) -> StreamOptions {
-    let octets = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+    let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
     StreamOptions {
         transparent: true,
         congestion: kernel.congestion.clone(),
-        send_buffer: kernel.send_buffer.map(octets),
-        receive_buffer: kernel.receive_buffer.map(octets),
+        send_buffer: kernel.send_buffer.map(bytes),
+        receive_buffer: kernel.receive_buffer.map(bytes),
         unsent_max: kernel.unsent.map(|size| u32::try_from(size.bytes()).unwrap_or(u32::MAX)),
         rate_bps: kernel.rate.map(Rate::bps),
         mss: kernel.mss,

@@ -17,7 +17,7 @@ use super::proxy::Proxy;
 use crate::Usage;
 use crate::punctuality::Account;
 
-/// Everything that is known, as JSON: times in seconds, what is held in octets.
+/// Everything that is known, as JSON: times in seconds, what is held in bytes.
 pub(super) fn value(
     now: Time,
     engine: &impl Proxy,
@@ -39,8 +39,8 @@ pub(super) fn value(
         "not_connected": all.not_connected,
         "idle": all.idle,
         "aborted": all.aborted,
-        "octets_to_servers": all.octets[0],
-        "octets_to_clients": all.octets[1],
+        "bytes_to_servers": all.bytes[0],
+        "bytes_to_clients": all.bytes[1],
         "buffered": all.buffered,
         "buffered_peak": all.buffered_peak,
         "memory": pep.memory(),
@@ -83,8 +83,8 @@ fn connection(now: Time, report: &Report) -> Value {
         "server": report.server,
         "seconds": seconds(report.closed.unwrap_or(now).since(report.opened)),
         "connected_after": report.connected.map(|at| seconds(at.since(report.opened))),
-        "octets_to_server": report.octets[0],
-        "octets_to_client": report.octets[1],
+        "bytes_to_server": report.bytes[0],
+        "bytes_to_client": report.bytes[1],
         "buffered_to_server": report.buffered[0],
         "buffered_to_client": report.buffered[1],
         "buffer_peak_to_server": report.buffer_peak[0],
@@ -97,7 +97,7 @@ pub(super) fn line(now: Time, pep: &Pep) -> String {
     let all = pep.statistics();
     format!(
         "{:.0} s: {} open, {} taken, {} complete, {} reset, {} not connected, {} turned away; \
-         {} octets to servers, {} to clients; {} held",
+         {} bytes to servers, {} to clients; {} held",
         seconds(now.since(Time::ZERO)),
         all.open,
         all.accepted,
@@ -105,8 +105,8 @@ pub(super) fn line(now: Time, pep: &Pep) -> String {
         all.reset,
         all.not_connected,
         all.turned_away,
-        all.octets[0],
-        all.octets[1],
+        all.bytes[0],
+        all.bytes[1],
         all.buffered,
     )
 }
@@ -123,12 +123,12 @@ pub(super) fn news(indication: &Indication) -> String {
             format!("connection {}: the server has accepted after {:.3} s", id.0, seconds(*took))
         }
         Indication::Closed { report, end } => format!(
-            "{} -> {}: {}; {} octets to the server, {} to the client",
+            "{} -> {}: {}; {} bytes to the server, {} to the client",
             report.client,
             report.server,
             how(*end),
-            report.octets[0],
-            report.octets[1]
+            report.bytes[0],
+            report.bytes[1]
         ),
         Indication::TurnedAway { ends, why } => {
             let why = match why {

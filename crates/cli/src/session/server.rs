@@ -210,7 +210,7 @@ fn named_peers(
 const ROOM: Duration = Duration::from_secs(1);
 
 fn announce_room(transport: &mut dyn Transport, root: &Path) {
-    transport.set_free_space(rt::free_octets(root).ok().map(|octets| octets / 1024));
+    transport.set_free_space(rt::free_bytes(root).ok().map(|bytes| bytes / 1024));
 }
 
 struct Server {

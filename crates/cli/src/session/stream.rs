@@ -390,19 +390,17 @@ impl Reader {
 
     fn write(&mut self, id: &TransferId, piece: &Piece) -> Result<()> {
         match piece {
-            Piece::Octets { offset, octets, .. } => {
+            Piece::Bytes { offset, bytes, .. } => {
                 if !std::mem::replace(&mut self.is_begun, true) && *offset > 0 {
                     let before = show::bytes(*offset as f64);
                     self.view.screen.say(format_args!("{id}: begins after {before} of it"));
                 }
-                self.view.bar.inc(octets.len() as u64);
-                self.output.write_all(octets).context("cannot write the stream")?;
+                self.view.bar.inc(bytes.len() as u64);
+                self.output.write_all(bytes).context("cannot write the stream")?;
             }
             Piece::Gap { from, to } => {
                 let lost = show::bytes((to - from) as f64);
-                self.view
-                    .screen
-                    .say(format_args!("{id}: {lost} are missing, from octet {from} on"));
+                self.view.screen.say(format_args!("{id}: {lost} are missing, from byte {from} on"));
             }
         }
         Ok(())

@@ -69,8 +69,8 @@ pub(crate) struct Device {
     #[arg(long, value_name = "NAME", default_value = "slowtcp")]
     pub(crate) device: String,
 
-    /// The longest IP packet, in octets
-    #[arg(long, value_name = "OCTETS", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    /// The longest IP packet, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
     mtu: u32,
 }
 

@@ -51,7 +51,7 @@ impl FromStr for Room {
     fn from_str(text: &str) -> Result<Self, String> {
         let size = |text: &str| match text.parse::<Size>() {
             Ok(size) if size.bytes() > 0 => Ok(size.bytes()),
-            Ok(_) => Err("a buffer has one octet at least".to_owned()),
+            Ok(_) => Err("a buffer has one byte at least".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         match text.split_once(':') {
@@ -189,7 +189,7 @@ struct LossOptions {
 /// Options of segments' headers.
 #[derive(Clone, Debug, clap::Args)]
 struct HeaderOptions {
-    /// Windows of more than 65,535 octets (RFC 7323)
+    /// Windows of more than 65,535 bytes (RFC 7323)
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     window_scale: Switch,
 
@@ -197,8 +197,8 @@ struct HeaderOptions {
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     timestamps: Switch,
 
-    /// The longest segment to announce, in octets [default: what the MTU takes]
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u16).range(64..))]
+    /// The longest segment to announce, in bytes [default: what the MTU takes]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(64..))]
     mss: Option<u16>,
 
     /// Routers that a packet may cross

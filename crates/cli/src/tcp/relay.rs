@@ -10,7 +10,7 @@ use proto::tcp::{
 
 use super::streams::{Sink, Source};
 
-/// Octets that are moved before packets are looked at again.
+/// Bytes that are moved before packets are looked at again.
 const TURN: usize = 4 << 20;
 
 /// Who begins.
@@ -29,8 +29,8 @@ pub(super) struct Outcome {
     pub(super) reason: Option<CloseReason>,
     /// What was wrong at our side.
     pub(super) fault: Option<String>,
-    /// Octets that the peer acknowledged, and octets received.
-    pub(super) octets: (u64, u64),
+    /// Bytes that the peer acknowledged, and bytes received.
+    pub(super) bytes: (u64, u64),
     /// Whether there was a connection.
     pub(super) connected: bool,
     /// From the connection's beginning to the end of both directions.
@@ -49,13 +49,13 @@ enum Phase {
     },
 }
 
-/// Moves octets between a connection and streams.
+/// Moves bytes between a connection and streams.
 pub(super) struct Relay {
     role: Role,
     listener: Option<ListenerId>,
     phase: Phase,
     source: Option<Source>,
-    /// Octets that the connection took to send.
+    /// Bytes that the connection took to send.
     taken: u64,
     /// Where to; without one, what is received is counted and forgotten.
     sink: Option<Sink>,
@@ -72,7 +72,7 @@ impl Relay {
         let outcome = Outcome {
             reason: None,
             fault: None,
-            octets: (0, 0),
+            bytes: (0, 0),
             connected: false,
             lasted: Duration::ZERO,
             info: None,
@@ -268,7 +268,7 @@ impl Relay {
             if taken == 0 || stack.consume(now, connection, taken).is_err() {
                 return false;
             }
-            self.outcome.octets.1 += taken as u64;
+            self.outcome.bytes.1 += taken as u64;
         }
         false
     }
@@ -312,9 +312,9 @@ impl Relay {
                 | CloseReason::TimedOut
                 | CloseReason::Aborted,
             )
-            | None => self.outcome.info.as_ref().map_or(0, |info| info.counts.octets_acknowledged),
+            | None => self.outcome.info.as_ref().map_or(0, |info| info.counts.bytes_acknowledged),
         };
-        let octets = (acknowledged, self.outcome.octets.1);
-        Outcome { octets, lasted: ended.since(self.begun), ..self.outcome }
+        let bytes = (acknowledged, self.outcome.bytes.1);
+        Outcome { bytes, lasted: ended.since(self.begun), ..self.outcome }
     }
 }

@@ -21,7 +21,7 @@ fn milliseconds(duration: Duration) -> f64 {
 
 /// In the busier direction; without a connection there is none.
 fn goodput_bps(outcome: &Outcome) -> Option<f64> {
-    let (sent, received) = outcome.octets;
+    let (sent, received) = outcome.bytes;
     let seconds = seconds(outcome.lasted);
     let some = outcome.connected && seconds > 0.0;
     some.then(|| sent.max(received) as f64 * 8.0 / seconds)
@@ -53,9 +53,9 @@ fn name(reason: Option<CloseReason>) -> &'static str {
 
 /// A paragraph, much as `ss -ti` has it.
 pub(super) fn text(outcome: &Outcome, packets: &TunStatistics) -> String {
-    let (sent, received) = outcome.octets;
+    let (sent, received) = outcome.bytes;
     let mut text = format!(
-        "{}; {sent} octets sent and acknowledged, {received} received in {:.3} s",
+        "{}; {sent} bytes sent and acknowledged, {received} received in {:.3} s",
         reason(outcome.reason),
         seconds(outcome.lasted),
     );
@@ -121,19 +121,19 @@ fn line(info: &Info) -> String {
     line
 }
 
-/// The same for programs; times are in seconds, windows and buffers in octets.
+/// The same for programs; times are in seconds, windows and buffers in bytes.
 pub(super) fn value(
     outcome: &Outcome,
     packets: &TunStatistics,
     stack: &Statistics,
     account: &Account,
 ) -> Value {
-    let (sent, received) = outcome.octets;
+    let (sent, received) = outcome.bytes;
     json!({
         "end": name(outcome.reason),
         "fault": outcome.fault,
-        "octets_sent": sent,
-        "octets_received": received,
+        "bytes_sent": sent,
+        "bytes_received": received,
         "seconds": seconds(outcome.lasted),
         "goodput_bps": goodput_bps(outcome),
         "connection": outcome.info.as_ref().map(connection),
@@ -198,7 +198,7 @@ fn connection(info: &Info) -> Value {
         "receive_buffer": info.buffers.1,
         "segments_sent": counts.segments_sent,
         "segments_received": counts.segments_received,
-        "octets_sent": counts.octets_sent,
+        "bytes_sent": counts.bytes_sent,
         "retransmissions": counts.retransmissions,
         "recoveries": counts.recoveries,
         "timeouts": counts.timeouts,

@@ -9,7 +9,7 @@ use bytes::{Buf as _, Bytes};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError};
 use rt::Waker;
 
-/// Octets of a piece.
+/// Bytes of a piece.
 const PIECE: usize = 256 << 10;
 /// Pieces that wait.
 const QUEUE: usize = 8;
@@ -80,9 +80,9 @@ impl Source {
         Ok(&self.current)
     }
 
-    /// Takes octets away that were sent.
-    pub(super) fn consume(&mut self, octets: usize) {
-        self.current.advance(octets);
+    /// Takes bytes away that were sent.
+    pub(super) fn consume(&mut self, bytes: usize) {
+        self.current.advance(bytes);
     }
 
     /// Whether everything was taken.

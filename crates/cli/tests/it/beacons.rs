@@ -158,7 +158,7 @@ fn files_cross_by_udp_lite() {
 
     let sent = run(&["send", file.to_str().unwrap(), &server.address, "--udp-lite"]);
     assert_eq!(std::fs::read(root.join("file")).unwrap(), content);
-    assert!(sent >= 137, "200,000 octets in 137 datagrams of 1,472 at most, not {sent}");
+    assert!(sent >= 137, "200,000 bytes in 137 datagrams of 1,472 at most, not {sent}");
 
     let into = ["--root", here.to_str().unwrap(), "--udp-lite"];
     let fetched = run(&[&["get", &server.address, "file"], &into[..]].concat());

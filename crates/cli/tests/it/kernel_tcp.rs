@@ -32,17 +32,17 @@ fn possible() -> bool {
     true
 }
 
-/// Octets of each file that crosses with an option switched: `SLOWLIGHT_TCP_OCTETS`.
-fn octets() -> u64 {
-    let given = std::env::var("SLOWLIGHT_TCP_OCTETS");
-    given.map_or(1_000_000, |octets| octets.parse().unwrap())
+/// Bytes of each file that crosses with an option switched: `SLOWLIGHT_TCP_BYTES`.
+fn bytes() -> u64 {
+    let given = std::env::var("SLOWLIGHT_TCP_BYTES");
+    given.map_or(1_000_000, |bytes| bytes.parse().unwrap())
 }
 
 /// A program of the kernel's side, in a namespace of its own.
 fn peer(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     // As long as the program takes, which counts itself.
-    let limit = (60 + octets() / 5_000_000).to_string();
+    let limit = (60 + bytes() / 5_000_000).to_string();
     command.args([&limit, "unshare", "-n", "python3", "-c", PEER, SLOWLIGHT]);
     command.arg(folder).args(arguments).output().unwrap()
 }
@@ -128,8 +128,8 @@ fn files_arrive_whole_with_every_option_switched() {
     for option in options {
         let words: Vec<&str> = option.split(' ').collect();
         for way in ["send", "recv"] {
-            let octets = octets().to_string();
-            let arguments: Vec<&str> = [way, &octets].into_iter().chain(words.clone()).collect();
+            let bytes = bytes().to_string();
+            let arguments: Vec<&str> = [way, &bytes].into_iter().chain(words.clone()).collect();
             carried_out(&arguments);
         }
     }

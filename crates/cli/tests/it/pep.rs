@@ -127,7 +127,7 @@ impl Networks {
         last
     }
 
-    /// Octets of memory that a gateway takes.
+    /// Bytes of memory that a gateway takes.
     fn resident(&self, number: usize) -> u64 {
         let command = format!("grep VmRSS /proc/{}/status", self.pid(number));
         let said = self.world.told(GATES[number].0, &["sh", "-c", &command]);
@@ -184,8 +184,8 @@ fn content(len: usize) -> Vec<u8> {
 }
 
 /// Fetches a file by wget; how long that took.
-fn wget(networks: &Networks, octets: usize) -> Duration {
-    let data = content(octets);
+fn wget(networks: &Networks, bytes: usize) -> Duration {
+    let data = content(bytes);
     let files = networks.path("files");
     fs::create_dir_all(&files).unwrap();
     fs::write(files.join("file"), &data).unwrap();
@@ -209,8 +209,8 @@ fn wget(networks: &Networks, octets: usize) -> Duration {
     took
 }
 
-fn goodput(octets: usize, took: Duration) -> f64 {
-    octets as f64 * 8.0 / took.as_secs_f64() / 1e6
+fn goodput(bytes: usize, took: Duration) -> f64 {
+    bytes as f64 * 8.0 / took.as_secs_f64() / 1e6
 }
 
 #[test]
@@ -219,14 +219,14 @@ fn a_file_crosses_and_nothing_is_left_behind() {
         return;
     }
     let mut networks = Networks::with_gateways("");
-    let octets = 3_000_000;
-    let took = wget(&networks, octets);
-    eprintln!("wget: {octets} octets in {took:?}, {:.2} Mbit/s", goodput(octets, took));
+    let bytes = 3_000_000;
+    let took = wget(&networks, bytes);
+    eprintln!("wget: {bytes} bytes in {took:?}, {:.2} Mbit/s", goodput(bytes, took));
     for number in [0, 1] {
         let done = |value: &Value| value["completed"] == 1;
         let value = networks.statistics(number, "the connection is complete", done);
         assert_eq!((&value["accepted"], &value["open"]), (&1.into(), &0.into()), "{value}");
-        assert!(value["octets_to_clients"].as_u64().unwrap() > octets as u64, "{value}");
+        assert!(value["bytes_to_clients"].as_u64().unwrap() > bytes as u64, "{value}");
         assert!(networks.rules(number).contains("slowlight_pep"));
     }
     // A connection under way is waited for.
@@ -251,15 +251,15 @@ fn a_file_crosses_by_scp() {
         return;
     }
     let networks = Networks::with_gateways("");
-    let octets = 2_000_000;
-    let took = scp(&networks, octets);
-    eprintln!("scp: {octets} octets in {took:?}, {:.2} Mbit/s", goodput(octets, took));
+    let bytes = 2_000_000;
+    let took = scp(&networks, bytes);
+    eprintln!("scp: {bytes} bytes in {took:?}, {:.2} Mbit/s", goodput(bytes, took));
     networks.statistics(0, "the connection is complete", |value| value["completed"] == 1);
 }
 
 /// Sends a file by scp; how long that took.
-fn scp(networks: &Networks, octets: usize) -> Duration {
-    let data = content(octets);
+fn scp(networks: &Networks, bytes: usize) -> Duration {
+    let data = content(bytes);
     fs::write(networks.path("file"), &data).unwrap();
     let (key, host_key) = (networks.path("key"), networks.path("host_key"));
     for key in [&key, &host_key] {
@@ -304,7 +304,7 @@ fn hundreds_of_connections_at_once_and_one_beyond() {
     let (_server, mut lines) = networks.serve(&["echo", "5000"]);
     let before = networks.resident(0);
     let said = networks.client(&["many", "5000", "500", "2000"]);
-    eprintln!("{said}; a gateway took {before} octets before, {} after", networks.resident(0));
+    eprintln!("{said}; a gateway took {before} bytes before, {} after", networks.resident(0));
     assert!(said.starts_with("500 in"), "{said}");
     for number in [0, 1] {
         let done = |value: &Value| value["completed"] == 500;
@@ -363,15 +363,15 @@ fn a_far_gateway_that_is_killed_is_told_of_and_comes_back() {
     killed("");
 }
 
-/// The far gateway is killed while octets cross, and started again.
+/// The far gateway is killed while bytes cross, and started again.
 fn killed(more: &str) {
     let mut networks = Networks::with_gateways(more);
     let (_server, _lines) = networks.serve(&["sink", "5000"]);
     let mut pours = networks.start("client", &["pour", "5000"]);
     let mut lines = BufReader::new(pours.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "connected");
-    let carries = |value: &Value| value["octets_to_servers"].as_u64() > Some(100_000);
-    networks.statistics(1, "octets cross", carries);
+    let carries = |value: &Value| value["bytes_to_servers"].as_u64() > Some(100_000);
+    networks.statistics(1, "bytes cross", carries);
     networks.end_gateway(1, "-KILL");
     let begun = Instant::now();
     let how = lines.next().unwrap().unwrap();
@@ -403,7 +403,7 @@ fn part_of_a_download_is_never_taken_for_all_of_it() {
     }
 }
 
-/// The far gateway is killed while octets come from it over one connection, and over many.
+/// The far gateway is killed while bytes come from it over one connection, and over many.
 fn killed_in_downloads(more: &str) {
     let mut networks = Networks::with_gateways(more);
     let (_server, _lines) = networks.serve(&["flood", "5000"]);
@@ -413,11 +413,11 @@ fn killed_in_downloads(more: &str) {
         assert_eq!(lines.next().unwrap().unwrap(), "connected");
         let all = |value: &Value| {
             value["connections"].as_array().is_some_and(|connections| {
-                let carries = |one: &&Value| one["octets_to_client"].as_u64() > Some(0);
+                let carries = |one: &&Value| one["bytes_to_client"].as_u64() > Some(0);
                 connections.iter().filter(carries).count() == count
             })
         };
-        networks.statistics(0, "octets cross", all);
+        networks.statistics(0, "bytes cross", all);
         networks.end_gateway(1, "-KILL");
         let begun = Instant::now();
         let line = lines.next().unwrap().unwrap();
@@ -453,9 +453,9 @@ fn our_own_tcp_carries_over_the_link() {
         return;
     }
     let mut networks = Networks::with_gateways(OWN);
-    let octets = 3_000_000;
-    let took = wget(&networks, octets);
-    eprintln!("wget: {octets} octets in {took:?}, {:.2} Mbit/s", goodput(octets, took));
+    let bytes = 3_000_000;
+    let took = wget(&networks, bytes);
+    eprintln!("wget: {bytes} bytes in {took:?}, {:.2} Mbit/s", goodput(bytes, took));
     let (_server, _lines) = networks.serve(&["odd-server", "5000"]);
     assert_eq!(networks.client(&["odd-client", "5000"]), "as it should be");
     let said = networks.client(&["closed", "5999"]);
@@ -491,7 +491,7 @@ fn our_own_tcp_is_reset_when_the_far_gateway_is_killed() {
 #[test]
 #[ignore = "a measurement, whose table is in docs/gateway.md"]
 fn goodput_with_and_without() {
-    let octets = 10_000_000;
+    let bytes = 10_000_000;
     let kernel = "[lan.kernel]\ncongestion = \"cubic\"\n[wan.kernel]\ncongestion = \"cubic\"\n";
     let rated = "[lan.kernel]\ncongestion = \"cubic\"\n\
                  [wan.kernel]\ncongestion = \"bbr\"\n";
@@ -510,8 +510,8 @@ fn goodput_with_and_without() {
             let change = format!("per={per}");
             let set = networks.world.command("set", &["--both", "gate-a:gate-b", &change]).output();
             assert!(set.unwrap().status.success());
-            let (http, ssh) = (wget(&networks, octets), scp(&networks, octets));
-            let (http, ssh) = (goodput(octets, http), goodput(octets, ssh));
+            let (http, ssh) = (wget(&networks, bytes), scp(&networks, bytes));
+            let (http, ssh) = (goodput(bytes, http), goodput(bytes, ssh));
             eprintln!("per {per}, {name}: wget {http:.2} Mbit/s, scp {ssh:.2} Mbit/s");
         }
     }

@@ -72,7 +72,7 @@ fn table(folder: &Path, results: &str) -> Vec<u8> {
 }
 
 #[test]
-fn tables_are_the_same_octets_for_any_number_of_jobs() {
+fn tables_are_the_same_bytes_for_any_number_of_jobs() {
     let folder = folder();
     for (jobs, out) in [("1", "one"), ("3", "three")] {
         let output =
@@ -87,7 +87,7 @@ fn tables_are_the_same_octets_for_any_number_of_jobs() {
 /// Runs in the journal that are whole lines.
 fn lines(folder: &Path) -> usize {
     let journal = fs::read(folder.join("results/own-own/runs.jsonl")).unwrap_or_default();
-    journal.iter().filter(|octet| **octet == b'\n').count().saturating_sub(1)
+    journal.iter().filter(|byte| **byte == b'\n').count().saturating_sub(1)
 }
 
 #[test]

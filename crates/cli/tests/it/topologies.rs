@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use crate::staying::World;
 use crate::world::text;
 
-/// Takes what comes over one TCP connection: prints its octets, the seconds from the first to the
+/// Takes what comes over one TCP connection: prints its bytes, the seconds from the first to the
 /// last, and its SHA-256.
 const SINK: &str = "
 import hashlib, socket, time
@@ -24,10 +24,10 @@ while part := stream.recv(1 << 16):
     digest.update(part)
 print(total, time.monotonic() - first, digest.hexdigest())";
 
-/// Sends octets over TCP to a host: so many, or for so many seconds; prints their SHA-256.
+/// Sends bytes over TCP to a host: so many, or for so many seconds; prints their SHA-256.
 const SOURCE: &str = "
 import hashlib, random, socket, sys, time
-host, octets, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+host, bytes, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 for attempt in range(100):
     try:
         stream = socket.create_connection((host, 5000))
@@ -37,14 +37,14 @@ for attempt in range(100):
 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
 content, digest = random.Random(host), hashlib.sha256()
 end = time.monotonic() + seconds
-while octets > 0 and time.monotonic() < end:
-    part = content.randbytes(min(octets, 1 << 14))
+while bytes > 0 and time.monotonic() < end:
+    part = content.randbytes(min(bytes, 1 << 14))
     stream.sendall(part)
     digest.update(part)
-    octets -= len(part)
+    bytes -= len(part)
 print(digest.hexdigest())";
 
-/// Sends numbered datagrams of 500 octets, one each 5 ms, to a host.
+/// Sends numbered datagrams of 500 bytes, one each 5 ms, to a host.
 const STREAM: &str = "
 import socket, struct, sys, time
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -119,14 +119,14 @@ fn printed(child: Child) -> String {
     text(&output.stdout).trim().to_owned()
 }
 
-/// Octets, seconds and SHA-256 from a sink, and the SHA-256 of what was sent.
+/// Bytes, seconds and SHA-256 from a sink, and the SHA-256 of what was sent.
 fn carried(sink: Child, source: Child) -> (f64, f64, String, String) {
     let sent = printed(source);
     let received = printed(sink);
-    let [octets, seconds, digest] = received.split(' ').collect::<Vec<_>>()[..] else {
+    let [bytes, seconds, digest] = received.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{received}")
     };
-    (octets.parse().unwrap(), seconds.parse().unwrap(), digest.to_owned(), sent)
+    (bytes.parse().unwrap(), seconds.parse().unwrap(), digest.to_owned(), sent)
 }
 
 #[test]
@@ -144,16 +144,16 @@ fn two_tcp_flows_share_the_bottleneck_of_a_dumbbell() {
     let flows = [1, 2].map(start);
     let mut rates = Vec::new();
     for (name, sink, source) in flows {
-        let (octets, seconds, received, sent) = carried(sink, source);
+        let (bytes, seconds, received, sent) = carried(sink, source);
         assert_eq!(received, sent, "{name}");
-        rates.push(8.0 * octets / seconds / 1e6);
-        eprintln!("{name}: {octets} octets in {seconds:.2} s, {:.2} Mbit/s", rates.last().unwrap());
+        rates.push(8.0 * bytes / seconds / 1e6);
+        eprintln!("{name}: {bytes} bytes in {seconds:.2} s, {:.2} Mbit/s", rates.last().unwrap());
     }
     let (sum, squares) =
         (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
     let fairness = sum * sum / (rates.len() as f64 * squares);
     eprintln!("together {sum:.2} of 10 Mbit/s, Jain's fairness {fairness:.3}");
-    // Of 1,514 octets on the line 1,448 are a program's: 9.56 Mbit/s of ten, if it is always busy.
+    // Of 1,514 bytes on the line 1,448 are a program's: 9.56 Mbit/s of ten, if it is always busy.
     assert!((7.5..9.8).contains(&sum), "{rates:?}");
     assert!(fairness > 0.65, "{rates:?}");
     // What did not fit was lost at the bottleneck, and nowhere else.
@@ -189,8 +189,8 @@ fn an_orbiter_forwards_both_versions_and_tells_of_packets_too_large() {
         assert!((420.0..440.0).contains(&least), "{said}");
         let sink = world.start("ground", &["python3", "-c", SINK]);
         let source = ["python3", "-c", SOURCE, ground, "200000", "60"];
-        let (octets, seconds, received, sent) = carried(sink, world.start("lander", &source));
-        assert_eq!((octets, received), (200_000.0, sent), "{ground}");
+        let (bytes, seconds, received, sent) = carried(sink, world.start("lander", &source));
+        assert_eq!((bytes, received), (200_000.0, sent), "{ground}");
         // Not faster than the line to the orbiter.
         assert!(seconds > 0.5, "{ground}: {seconds} s");
     }
@@ -261,7 +261,7 @@ fn a_flow_sees_what_is_changed_below_it() {
     assert!((0.060..0.075).contains(&changed), "{changed} s");
     let (arrived, sent) = (within(lossy + 0.1, lossy + 1.1).len(), 200);
     assert!((60..140).contains(&arrived), "half of {sent} are lost: {arrived} came");
-    // 528 octets and their frame each: 7.2 ms on the line.
+    // 528 bytes and their frame each: 7.2 ms on the line.
     let arrivals: Vec<f64> = came
         .iter()
         .map(|one| one.came)

@@ -161,7 +161,7 @@ impl Doomed {
         let mark = format!("{MARK}={}", self.mark);
         let is_marked = |process: &PathBuf| {
             let environment = fs::read(process.join("environ")).unwrap_or_default();
-            environment.split(|octet| *octet == 0).any(|one| one == mark.as_bytes())
+            environment.split(|byte| *byte == 0).any(|one| one == mark.as_bytes())
         };
         processes().filter(is_marked).collect()
     }

@@ -15,7 +15,7 @@ use crate::world::Host;
 const PORT: u16 = 4001;
 /// Datagrams of one batch: the kernel takes 64.
 const BATCH: usize = 60;
-/// Octets that may be on their way: what 20 Gbit/s take at 20 ms, and not so much that queues hide
+/// Bytes that may be on their way: what 20 Gbit/s take at 20 ms, and not so much that queues hide
 /// what cannot be carried.
 const IN_FLIGHT: u64 = 48 << 20;
 /// What is sent over a connection, again and again; no power of 2, so that a piece that is missing
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_millis(300);
 /// What is sent as datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Octets of each datagram, 8 at the least.
+    /// Bytes of each datagram, 8 at the least.
     pub datagram: usize,
     /// Whether batches are handed to the kernel, or one datagram a time.
     pub batches: bool,
@@ -40,7 +40,7 @@ pub struct Load {
 /// What became of datagrams that were sent as fast as they were carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flood {
-    /// Octets of each.
+    /// Bytes of each.
     pub datagram: usize,
     /// How many were sent.
     pub sent: u64,
@@ -62,17 +62,17 @@ impl Flood {
     }
 }
 
-/// What became of octets that were sent over a connection of the kernel's TCP.
+/// What became of bytes that were sent over a connection of the kernel's TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stream {
     /// How many came.
-    pub octets: u64,
+    pub bytes: u64,
     /// Whether they are those that were sent, all of them.
     pub intact: bool,
     /// From the first to the last.
     pub elapsed: Duration,
     /// How many came in the second half of the time.
-    pub steady_octets: u64,
+    pub steady_bytes: u64,
     /// How long that was.
     pub steady_time: Duration,
 }
@@ -81,7 +81,7 @@ impl Stream {
     /// Bits a second, in the second half of the time: when the connection has found its rate.
     #[must_use]
     pub fn bps(&self) -> f64 {
-        per_second(self.steady_octets, self.steady_time) * 8.0
+        per_second(self.steady_bytes, self.steady_time) * 8.0
     }
 }
 
@@ -187,7 +187,7 @@ fn take(socket: &Socket, came: &AtomicU64, over: &AtomicBool) -> io::Result<Floo
     Ok(flood)
 }
 
-/// Sends over a connection for so long, and compares every octet that comes. `congestion` is the
+/// Sends over a connection for so long, and compares every byte that comes. `congestion` is the
 /// kernel's name of a congestion control, in place of the system's default.
 ///
 /// # Errors
@@ -215,7 +215,7 @@ pub fn stream(
         let sent = write(sender, pattern, time);
         let mut stream =
             receiving.join().map_err(|_| io::Error::other("the receiver failed"))??;
-        stream.intact &= stream.octets == sent?;
+        stream.intact &= stream.bytes == sent?;
         Ok(stream)
     })
 }
@@ -242,16 +242,16 @@ fn compare(mut socket: TcpStream, pattern: &[u8], time: Duration) -> io::Result<
             break;
         }
         let now = Instant::now();
-        let at = (stream.octets % PATTERN as u64) as usize;
+        let at = (stream.bytes % PATTERN as u64) as usize;
         stream.intact &= piece[..len] == pattern[at..at + len];
-        stream.octets += len as u64;
+        stream.bytes += len as u64;
         stream.elapsed = now - *begun.get_or_insert(now);
         match steady {
             None if stream.elapsed > time / 2 => steady = Some(count(&socket)?),
             Some((since, before)) if stream.elapsed <= time => {
-                let (at, octets) = count(&socket)?;
+                let (at, bytes) = count(&socket)?;
                 stream.steady_time = at - since;
-                stream.steady_octets = octets - before;
+                stream.steady_bytes = bytes - before;
             }
             None | Some(_) => {}
         }
@@ -265,11 +265,11 @@ fn count(socket: &TcpStream) -> io::Result<(Instant, u64)> {
     // Another program may get its turn between the two.
     for _ in 0..3 {
         let before = Instant::now();
-        let octets = received(socket)?;
+        let bytes = received(socket)?;
         let at = Instant::now();
         if best.is_none_or(|(span, ..)| at - before < span) {
-            best = Some((at - before, at, octets));
+            best = Some((at - before, at, bytes));
         }
     }
-    best.map(|(_, at, octets)| (at, octets)).ok_or_else(|| io::Error::other("nothing was counted"))
+    best.map(|(_, at, bytes)| (at, bytes)).ok_or_else(|| io::Error::other("nothing was counted"))
 }

@@ -11,7 +11,7 @@ use super::stamp::cut;
 use crate::world::Host;
 
 const PORT: u16 = 4000;
-/// Octets of the headers of IPv4 and UDP.
+/// Bytes of the headers of IPv4 and UDP.
 const HEADERS: usize = 28;
 /// Programs are not woken more often than that: what is due meanwhile is sent at once.
 const BURST_GAP: Duration = Duration::from_micros(500);
@@ -19,7 +19,7 @@ const BURST_GAP: Duration = Duration::from_micros(500);
 /// How datagrams are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Octets of the IP packet, 36 at the least.
+    /// Bytes of the IP packet, 36 at the least.
     pub len: usize,
     /// From one to the next, on average.
     pub gap: Duration,
@@ -160,7 +160,7 @@ impl Errors {
 }
 
 /// Compares arrivals with those over a line of `bps` bit/s, on which each packet takes `framed`
-/// octets and then `delay`: a line begins a packet when it was sent, or when the one before is over.
+/// bytes and then `delay`: a line begins a packet when it was sent, or when the one before is over.
 #[must_use]
 pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Duration) -> Errors {
     let bits = framed as u128 * 8 * 1_000_000_000;
@@ -178,7 +178,7 @@ pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Du
     Errors(errors)
 }
 
-/// The rate at which packets of `framed` octets came, in bit/s: of those on a line that is always
+/// The rate at which packets of `framed` bytes came, in bit/s: of those on a line that is always
 /// busy, and loses none. `None` if fewer than two came.
 #[must_use]
 pub fn rate(crossings: &[Crossing], framed: usize) -> Option<f64> {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn errors_are_those_against_a_line_that_was_busy() {
-        // 125 octets at 1 Mbit/s take 1 ms; the second waits for the first, the fourth for nobody.
+        // 125 bytes at 1 Mbit/s take 1 ms; the second waits for the first, the fourth for nobody.
         let crossings = [
             crossing(0, 0, Some(6_000)),
             crossing(1, 100, Some(7_010)),

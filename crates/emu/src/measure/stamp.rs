@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Octets of datagrams that may wait to be read.
+/// Bytes of datagrams that may wait to be read.
 const BUFFER: usize = 64 << 20;
 
 /// A UDP socket whose datagrams carry the time of day at which the kernel had them: when the
@@ -60,7 +60,7 @@ fn stamp(socket: &UdpSocket) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has the kernel cut what is sent at once into datagrams of so many octets.
+/// Has the kernel cut what is sent at once into datagrams of so many bytes.
 pub(super) fn cut(socket: &UdpSocket, datagram: usize) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, datagram as libc::c_int)
 }
@@ -81,16 +81,16 @@ fn set(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Where the kernel tells how many octets a connection has received (`struct tcp_info`, since
+/// Where the kernel tells how many bytes a connection has received (`struct tcp_info`, since
 /// Linux 4.1).
 const RECEIVED: std::ops::Range<usize> = 128..136;
 
-/// Octets that a connection has received, whether or not the program has read them.
+/// Bytes that a connection has received, whether or not the program has read them.
 #[expect(unsafe_code, reason = "a field that no crate of ours reads")]
 pub(super) fn received(socket: &TcpStream) -> io::Result<u64> {
     let mut info = [0_u8; 256];
     let mut len = info.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` octets, all of which are ours.
+    // SAFETY: the kernel writes at most `len` bytes, all of which are ours.
     let result = unsafe {
         let to = info.as_mut_ptr().cast();
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);

@@ -1,4 +1,4 @@
-//! What the octets of a packet say.
+//! What the bytes of a packet say.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

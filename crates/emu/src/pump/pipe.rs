@@ -26,7 +26,7 @@ pub(crate) struct Pipe {
     /// Packets that the link took, and those whose fate a capture has.
     taken: u64,
     decided: u64,
-    /// Octets that its queues take, as they were counted last.
+    /// Bytes that its queues take, as they were counted last.
     memory: u64,
 }
 

@@ -40,7 +40,7 @@ fn start(config: Config) -> Option<World> {
     }
 }
 
-/// Sends datagrams of `len` octets, headers included, every `gap` from `from` until `until`.
+/// Sends datagrams of `len` bytes, headers included, every `gap` from `from` until `until`.
 fn send(world: &World, len: usize, gap: Duration, from: Time, until: Time) -> Vec<Crossing> {
     let [near, far] = world.hosts() else { panic!("two hosts") };
     let links = world.links();
@@ -138,7 +138,7 @@ fn what_waits_for_the_end_of_an_outage_leaves_then() {
 #[test]
 fn a_rate_steps_at_its_time() {
     calmly(|| {
-        // 1,000 octets every 4 ms: 1 ms each at 8 Mbit/s, 10 ms each at 0.8 Mbit/s.
+        // 1,000 bytes every 4 ms: 1 ms each at 8 Mbit/s, 10 ms each at 0.8 Mbit/s.
         let step = |from, bps| RateStep { from: millis(from), bps };
         let config = Config {
             rate: Rate::Steps(vec![step(0, 8_000_000), step(700, 800_000), step(900, 8_000_000)]),
@@ -161,7 +161,7 @@ fn a_rate_steps_at_its_time() {
     });
 }
 
-/// When 1,000 octets are sent that begin at `from`: at 8 Mbit/s, but for 0.8 Mbit/s from 700 to
+/// When 1,000 bytes are sent that begin at `from`: at 8 Mbit/s, but for 0.8 Mbit/s from 700 to
 /// 900 ms.
 fn served(from: Time) -> Time {
     let (mut at, mut left) = (from, 8000.0);

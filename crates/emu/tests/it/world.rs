@@ -99,7 +99,7 @@ fn connection(from: &Host, to: &Host, address: IpAddr) -> (TcpStream, TcpStream)
     (connected, listener.accept().unwrap().0)
 }
 
-/// Octets of which no two pieces are alike.
+/// Bytes of which no two pieces are alike.
 fn content(len: usize) -> Vec<u8> {
     let mut rng = engine::Rng::new(7, "content");
     (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
@@ -281,7 +281,7 @@ fn compressed_headers_carry_a_kernels_tcp_and_losses_are_repaired() {
     assert!(there.compressed > 1_000 && there.uncompressed >= 4, "{there:?}");
     // What followed a lost frame did not say whose it was, until the kernel sent something again.
     assert!(there.tossed > 3, "{there:?}");
-    // Of 40 octets 3 to 8 are left.
+    // Of 40 bytes 3 to 8 are left.
     let saved = (there.before - there.after) / there.compressed;
     assert!((32..=37).contains(&saved), "{there:?}");
     assert!(back.compressed > 100 && back.tossed == 0, "{back:?}");
@@ -412,7 +412,7 @@ fn links_change_while_they_run() {
     assert!(links.report().is_none());
 }
 
-/// The packets of a capture: when, from which host, how many octets, and what is said of them.
+/// The packets of a capture: when, from which host, how many bytes, and what is said of them.
 fn captured(path: &Path) -> Vec<(Time, u8, usize, Option<String>)> {
     let reader = pcap::Reader::new(File::open(path).unwrap()).unwrap();
     let records = reader.map(Result::unwrap);
@@ -501,7 +501,7 @@ fn a_capture_tells_of_packets_that_found_no_memory_or_were_refused() {
     let mut command = Command::new("ip");
     far.command(command.args(["link", "set", "dev", "host-1", "down"]));
     assert!(command.status().unwrap().success());
-    // Fewer octets than there is room for, in packets so small that records take more than that.
+    // Fewer bytes than there is room for, in packets so small that records take more than that.
     let sent = 30_000_u64;
     for _ in 0..sent {
         sender.send_to(&[7], (b, PORT)).unwrap();
@@ -517,7 +517,7 @@ fn a_capture_tells_of_packets_that_found_no_memory_or_were_refused() {
     };
     let pushed = report.links[0].stats.pushed.packets;
     assert_eq!((report.links[0].refused, report.no_memory), (pushed, sent - pushed));
-    // 4 MiB for packets of 64 octets, and twice as much that is kept for each.
+    // 4 MiB for packets of 64 bytes, and twice as much that is kept for each.
     assert!((1..(4 << 20) / 200).contains(&pushed), "{pushed} packets in 4 MiB");
     let captured_all = links.end_capture().unwrap();
     assert_eq!(captured_all.missed, 0);

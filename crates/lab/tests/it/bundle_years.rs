@@ -36,7 +36,7 @@ fn world(days: u64, folder: &Path) -> Scenario {
         write!(
             text,
             "[nodes.{node}.mib]\ncontact_plan = {path:?}\nbundle_size = \"50 kB\"\nlifetime = \"30 d\"\n\
-             limits = {{ octets = \"{store} B\" }}\ntcpcl = {{ keepalive = \"10 min\" }}\n"
+             limits = {{ bytes = \"{store} B\" }}\ntcpcl = {{ keepalive = \"10 min\" }}\n"
         )
         .unwrap();
     }
@@ -92,7 +92,7 @@ fn check(run: &Run) {
     for it in [earth, lander, orbiter] {
         assert_eq!((it.held, it.expired, it.deleted, it.refused), (0, 0, 0, 0), "{it:?}");
     }
-    assert!(orbiter.octets_peak <= STORE, "{orbiter:?}");
+    assert!(orbiter.bytes_peak <= STORE, "{orbiter:?}");
     assert!(run.under_way.is_empty());
 }
 

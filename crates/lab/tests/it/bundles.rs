@@ -153,9 +153,9 @@ fn other_layers_and_versions_carry_them() {
         ("bp-saratoga", "", 6.0),
         ("bp-saratoga", "nodes.a.mib = { bundle_size = \"20 kB\", saratogacl.window = 2 }", 12.0),
         ("bp-saratoga/deferred", "nodes.a.mib.version = 6", 6.0),
-        // 303 segments of 992 octets a hop, one each 20.25 ms, twice.
+        // 303 segments of 992 bytes a hop, one each 20.25 ms, twice.
         ("bp-ltp/ltplib-2011", "nodes.b.mib.ltp.limits.units = \"1 MB\"", 12.5),
-        // 300 packets of 1,024 octets a hop, one each 20 ms, twice.
+        // 300 packets of 1,024 bytes a hop, one each 20 ms, twice.
         ("bp-udp/dtn2-2007", "", 12.0),
     ] {
         let text = chain("abc", "", settings) + &transfer("abc", "size = \"300 kB\"");
@@ -257,7 +257,7 @@ fn tshark_reads_what_crosses() {
     let run = crate::runs::run_once(&text, capture.recorders());
     assert!(run.succeeded(), "{run:#?}");
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), capture.octets()).unwrap();
+    std::fs::write(file.path(), capture.bytes()).unwrap();
     let fields = ["-T", "fields", "-e", "_ws.malformed", "-e", "_ws.expert.message"];
     let fields = fields.into_iter().chain(["-e", "tcpcl.v4.mhdr.type", "-e", "bpv7.crc_status"]);
     let asked = Command::new("tshark").arg("-r").arg(file.path()).args(fields).output();

@@ -47,7 +47,7 @@ fn every_layer_carries_both_classes() {
 
 #[test]
 fn profiles_and_settings_of_the_layer_below_count() {
-    // 303 segments of 992 octets, one each 20.25 ms.
+    // 303 segments of 992 bytes, one each 20.25 ms.
     let run = one_hop("cfdp-ltp/ltplib-2011", "", "");
     let delivered = run.transfers[0].delivered_s.unwrap();
     assert!((6.0..7.5).contains(&delivered), "{delivered}");

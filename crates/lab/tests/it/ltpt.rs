@@ -224,7 +224,7 @@ fn tshark_reads_what_crosses() {
     let run = crate::runs::run_once(&text, capture.recorders());
     assert!(run.succeeded(), "{run:#?}");
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), capture.octets()).unwrap();
+    std::fs::write(file.path(), capture.bytes()).unwrap();
     let mut ask = Command::new("tshark");
     ask.arg("-r").arg(file.path()).args(["-d", "udp.port==2501-2503,ltp", "-T", "fields"]);
     for field in ["_ws.malformed", "_ws.expert.message", "ltp.type", "ltp.hdr.extn.tag"] {

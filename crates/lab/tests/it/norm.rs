@@ -41,7 +41,7 @@ fn world(protocol: &str, seed: u64, size: &str, link: &str) -> String {
     )
 }
 
-/// What was sent and heard at the sender: when, whether it sent it, and the octets.
+/// What was sent and heard at the sender: when, whether it sent it, and the bytes.
 fn exchange(text: &str, sink: &Shared) -> Vec<(Time, bool, Vec<u8>)> {
     let run = run_once(text, sink.recorders());
     assert!(run.transfers[0].verified, "{run:?}");
@@ -56,8 +56,8 @@ fn exchange(text: &str, sink: &Shared) -> Vec<(Time, bool, Vec<u8>)> {
 /// When the last new data left, and each flush, with the greatest round trip that it tells.
 fn end(packets: &[(Time, bool, Vec<u8>)]) -> (Time, Vec<(Time, Duration)>) {
     let (mut data, mut flushes) = (Time::ZERO, Vec::new());
-    for (at, is_sent, octets) in packets {
-        match Message::decode(octets).unwrap().body {
+    for (at, is_sent, bytes) in packets {
+        match Message::decode(bytes).unwrap().body {
             Body::Data(_) if *is_sent => (data, flushes) = (*at, Vec::new()),
             Body::Command(Command::Flush { sender, .. }) => {
                 flushes.push((*at, wire::norm::rtt(sender.grtt)));
@@ -76,11 +76,11 @@ fn ten_kilobytes_as_the_library_of_2011_sent_them() {
         .map(|seed| {
             let packets =
                 exchange(&world("norm/nrl-2011", seed, "10 kB", link), &Shared::default());
-            for (_, is_sent, octets) in &packets {
-                let message = Message::decode(octets).unwrap();
+            for (_, is_sent, bytes) in &packets {
+                let message = Message::decode(bytes).unwrap();
                 let (name, expected): (_, &[usize]) = match &message.body {
                     Body::Info(_) => ("INFO", &[40]),
-                    // The last segment has 784 octets.
+                    // The last segment has 784 bytes.
                     Body::Data(_) => ("DATA", &[1056, 816]),
                     Body::Command(Command::Flush { .. }) => ("FLUSH", &[20]),
                     Body::Command(Command::Cc { .. }) => ("CC", &[28]),
@@ -88,7 +88,7 @@ fn ten_kilobytes_as_the_library_of_2011_sent_them() {
                     Body::Ack(_) => ("ACK", &[36]),
                     other => panic!("{other:?}"),
                 };
-                assert!(expected.contains(&octets.len()), "{name} of {} octets", octets.len());
+                assert!(expected.contains(&bytes.len()), "{name} of {} bytes", bytes.len());
                 assert_eq!(*is_sent, !matches!(name, "NACK" | "ACK"), "{name}");
             }
             let (data, flushes) = end(&packets);
@@ -220,7 +220,7 @@ fn of_group(receivers: u32, seeds: u64) -> (f64, f64) {
     (repairs / blocks, requests / blocks)
 }
 
-/// Blocks of 64 segments of 992 octets.
+/// Blocks of 64 segments of 992 bytes.
 const BLOCKS: u64 = 30;
 const SIZE: u64 = BLOCKS * 64 * 992;
 

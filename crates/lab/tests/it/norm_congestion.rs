@@ -132,7 +132,7 @@ fn random_losses_are_taken_for_congestion() {
         let rates = rates(&capture);
         let settled = &rates[rates.len() / 4..];
         let mean = settled.iter().map(|(_, rate)| rate).sum::<f64>() / settled.len() as f64;
-        // RFC 4654 §2.1, with messages of 1,472 octets and the round trip as messages tell it.
+        // RFC 4654 §2.1, with messages of 1,472 bytes and the round trip as messages tell it.
         let rtt = norm::rtt(norm::quantise_rtt(std::time::Duration::from_millis(50)));
         let slowness = (2.0 * per / 3.0_f64).sqrt()
             + 12.0 * (3.0 * per / 8.0).sqrt() * per * (1.0 + 32.0 * per * per);

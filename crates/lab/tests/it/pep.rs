@@ -24,10 +24,10 @@ fn link(round_trip_ms: u64, per: f64) -> Preset {
     Preset { hops: vec![hop], ..Preset::find("geo").unwrap() }
 }
 
-fn row(pep: Option<Between>, protocol: &str, link: Preset, octets: u64) -> Row {
+fn row(pep: Option<Between>, protocol: &str, link: Preset, bytes: u64) -> Row {
     let plan = Plan {
         pep,
-        ..Plan::of(link, vec![protocol.parse().unwrap()], content::made_up(1, 0, octets).unwrap())
+        ..Plan::of(link, vec![protocol.parse().unwrap()], content::made_up(1, 0, bytes).unwrap())
     };
     let mut rows = compare::compare(&plan, &false.into(), &|| ()).unwrap().unwrap();
     let row = rows.remove(0);
@@ -118,7 +118,7 @@ fn repairs_cross_the_link_alone_and_windows_of_the_hosts_stay_small() {
     assert_eq!((b.accepted, b.completed), (2, 2));
     assert_eq!((a.wan.retransmissions, a.lan.retransmissions), (3, 0));
     assert_eq!((b.wan.retransmissions, b.lan.retransmissions), (0, 0));
-    assert!(a.octets_to_servers > 3_000_000 && a.octets_to_clients > 100);
+    assert!(a.bytes_to_servers > 3_000_000 && a.bytes_to_clients > 100);
     // 256 KiB for each direction.
     assert!(a.buffered_peak <= 2 * 262_144, "{a:?}");
     assert_eq!(run.transfers[0].traffic.repairs_str, Some(0), "the client itself repairs nothing");

@@ -77,12 +77,12 @@ impl Shared {
     }
 
     /// The capture.
-    pub(crate) fn octets(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().clone()
     }
 
     /// The packets of the capture.
     pub(crate) fn records(&self) -> Vec<Record> {
-        pcap::Reader::new(Cursor::new(self.octets())).unwrap().map(Result::unwrap).collect()
+        pcap::Reader::new(Cursor::new(self.bytes())).unwrap().map(Result::unwrap).collect()
     }
 }

@@ -46,8 +46,8 @@ impl World {
     }
 }
 
-/// Octets that crossed the first link, headers included.
-fn octets(run: &Run) -> u64 {
+/// Bytes that crossed the first link, headers included.
+fn bytes(run: &Run) -> u64 {
     run.transfers[0].traffic.bytes_str.unwrap()
 }
 
@@ -66,7 +66,7 @@ fn a_transfer_goes_on_after_an_outage_that_both_connections_do_not_survive() {
     let confirmed = run.transfers[0].confirmed_s.unwrap();
     assert!((610.0..700.0).contains(&confirmed), "{confirmed}");
     // What was there already did not cross again: it is less than the file and what was in flight.
-    let (once, twice) = (octets(&whole), octets(&run));
+    let (once, twice) = (bytes(&whole), bytes(&run));
     assert!(twice < once + once / 4, "{once} {twice}");
     // Without restarts it fails, and what came in part is not there.
     let never = "timeout = \"30 s\"\ntcp.retries = 5\nauto_restart = false";
@@ -93,14 +93,14 @@ fn records_are_read_and_changed_and_files_copied_without_the_whole_of_them() {
         run
     };
     let whole = once("protocol = \"scps-fp-get\"\nsize = \"1 MB\"");
-    assert!(octets(&whole) > 1_000_000);
+    assert!(bytes(&whole) > 1_000_000);
     for transfer in [
         "protocol = \"scps-fp-read\"\nsize = \"1 MB\"\nrecords = [\"10-1009\", \"999000-\"]",
         "protocol = \"scps-fp-update\"\nsize = \"1 MB\"\nrecords = [\"500000-501999\", \"7-7\"]",
         "protocol = \"scps-fp-copy\"\nsize = \"1 MB\"",
     ] {
         let run = once(transfer);
-        assert!(octets(&run) < 10_000, "{transfer}: {}", octets(&run));
+        assert!(bytes(&run) < 10_000, "{transfer}: {}", bytes(&run));
         // Nothing bounds what is no whole file.
         assert_eq!((run.transfers[0].bound_s, run.transfers[0].efficiency), (None, None));
     }
@@ -162,7 +162,7 @@ fn best_effort_tells_what_it_lacks_and_takes_no_part_for_the_whole() {
     let lacking = &run.transfers[0];
     assert!(!lacking.completed && !lacking.wrong_success, "{lacking:?}");
     let why = lacking.failure.clone().unwrap();
-    assert!(why.contains("octets did not come"), "{why}");
+    assert!(why.contains("bytes did not come"), "{why}");
     // Without it all of it arrives.
     let settings = "timeout = \"60 s\"\nbets = \"off\"";
     let run = World { to, settings, transfer, ..PLAIN }.run();

@@ -8,7 +8,7 @@ use wire::ip::{Ipv4, fold, sum};
 use super::*;
 use crate::{Delay, Departure, ErrorKind, ErrorModel, Fcs, Link, Queue, Rate, Stuffing};
 
-/// A TCP segment of a conversation that grows by 100 octets each time; its checksum is not looked at.
+/// A TCP segment of a conversation that grows by 100 bytes each time; its checksum is not looked at.
 fn segment(number: u32) -> Vec<u8> {
     let mut packet = vec![0; 40];
     let ip = Ipv4 {
@@ -87,14 +87,14 @@ fn a_line_counts_what_goes_over_it() {
         [Some(segment(0)), Some(segment(1)), Some(segment(2)),]
     );
     assert_eq!((stats.uncompressed, stats.compressed, stats.before, stats.after), (1, 2, 420, 346));
-    // A flag, one octet of protocol, three of header, 100 escaped octets, two of the check sequence, a
-    // flag: 208 octets, 1 ms each, if nothing else has to be escaped.
+    // A flag, one byte of protocol, three of header, 100 escaped bytes, two of the check sequence, a
+    // flag: 208 bytes, 1 ms each, if nothing else has to be escaped.
     let gap = arrived[2].0.since(arrived[1].0).as_millis();
     assert!((208..=212).contains(&gap), "{gap}");
 }
 
 #[test]
-fn a_serial_line_takes_ten_bits_an_octet() {
+fn a_serial_line_takes_ten_bits_an_byte() {
     let packet = segment(0);
     let of = |serial, stuffing| {
         let framing = Framing::Ppp { fcs: Fcs::Bits16, compressed: false, stuffing, serial };

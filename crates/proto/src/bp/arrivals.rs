@@ -27,7 +27,7 @@ pub struct Arriving<K> {
     pub session: K,
     /// From where it came.
     pub from: PathId,
-    /// Its octets.
+    /// Its bytes.
     pub len: u64,
 }
 
@@ -43,7 +43,7 @@ struct Coming<K> {
     file: FileName,
     len: u64,
     /// All of it, if it is short.
-    octets: Option<Bytes>,
+    bytes: Option<Bytes>,
 }
 
 /// What the store does with a file that came.
@@ -85,7 +85,7 @@ pub(super) struct Arrivals<K> {
     coming: BTreeMap<TransferId, Coming<K>>,
     /// Bundles that came while the agent wanted nothing.
     held: VecDeque<Coming<K>>,
-    /// Octets of a bundle up to which it is read from its file.
+    /// Bytes of a bundle up to which it is read from its file.
     inline: u64,
     /// The agent's directory, where longer ones are handed to it: what it does not know there after a crash, it removes.
     directory: FileName,
@@ -139,7 +139,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         (install, from): (Ticket, FileName),
     ) {
         let coming =
-            |file| Coming { session, is_over: false, link, install, file, len, octets: None };
+            |file| Coming { session, is_over: false, link, install, file, len, bytes: None };
         if len <= self.inline {
             let coming = coming(from.clone());
             let open = |ticket| StoreEffect::Open { ticket, name: from, mode: OpenMode::Read };
@@ -186,10 +186,10 @@ impl<K: Copy + Ord> Arrivals<K> {
         all.any(|coming| coming.link == link)
     }
 
-    /// Octets of memory held on account of peers.
+    /// Bytes of memory held on account of peers.
     pub(super) fn memory(&self) -> usize {
-        let octets = self.coming.values().chain(&self.held).filter_map(|it| it.octets.as_ref());
-        octets.map(Bytes::len).sum::<usize>()
+        let bytes = self.coming.values().chain(&self.held).filter_map(|it| it.bytes.as_ref());
+        bytes.map(Bytes::len).sum::<usize>()
             + self.steps.len() * size_of::<(Ticket, Step<K>)>()
             + self.coming.len() * size_of::<(TransferId, Coming<K>)>()
             + self.held.len() * size_of::<Coming<K>>()
@@ -235,8 +235,8 @@ impl<K: Copy + Ord> Arrivals<K> {
             (Step::Read(mut coming, file), answer) => {
                 self.effects.push_back(StoreEffect::Close { file }.into());
                 match answer {
-                    Ok(Completion::Read(octets)) if octets.len() as u64 == coming.len => {
-                        coming.octets = Some(octets);
+                    Ok(Completion::Read(bytes)) if bytes.len() as u64 == coming.len => {
+                        coming.bytes = Some(bytes);
                         self.hand_on(coming, neighbours);
                     }
                     Ok(_) | Err(_) => return Some((coming.install, Err(EffectError::NotFound))),
@@ -265,10 +265,10 @@ impl<K: Copy + Ord> Arrivals<K> {
         let transfer = TransferId(self.next_transfer);
         self.next_transfer += 1;
         let events = &mut neighbours.events;
-        events.push_back(Event::Begins { link, transfer, octets: Some(coming.len) });
-        let file = match coming.octets.clone() {
-            Some(octets) => {
-                events.push_back(Event::Piece { link, transfer, octets });
+        events.push_back(Event::Begins { link, transfer, bytes: Some(coming.len) });
+        let file = match coming.bytes.clone() {
+            Some(bytes) => {
+                events.push_back(Event::Piece { link, transfer, bytes });
                 None
             }
             None => Some((coming.file.clone(), coming.len)),
@@ -288,14 +288,14 @@ impl<K: Copy + Ord> Arrivals<K> {
 
     /// The agent has decided on a bundle; what the engine hears, if it does at once.
     pub(super) fn decided(&mut self, transfer: TransferId, why: Option<Refusal>) -> Option<Answer> {
-        let Coming { install, file, octets, .. } = self.coming.remove(&transfer)?;
+        let Coming { install, file, bytes, .. } = self.coming.remove(&transfer)?;
         let word = match why {
             Some(Refusal::NoResources | Refusal::Retransmit) => Err(EffectError::NoSpace),
             Some(Refusal::NotAcceptable) => Err(EffectError::NotAllowed),
             // What the agent has need not come again.
             Some(Refusal::Completed) | None => Ok(Completion::Done),
         };
-        if why.is_none() && octets.is_none() {
+        if why.is_none() && bytes.is_none() {
             // The file is the agent's.
             return Some((install, word));
         }

@@ -129,7 +129,7 @@ impl Blocks {
             return Some((theirs, Err(EffectError::NotFound)));
         };
         let name = match &composed.bundle.payload {
-            Content::Octets(_) => return Some((theirs, Ok(opened(number, composed)))),
+            Content::Bytes(_) => return Some((theirs, Ok(opened(number, composed)))),
             Content::File { name, .. } => name.clone(),
         };
         let ticket = self.ticket(Use::Open { number, theirs });
@@ -157,8 +157,8 @@ impl Blocks {
         let from = offset.clamp(head_end, payload_end) - head_end;
         let to = end.clamp(head_end, payload_end) - head_end;
         match (&bundle.payload, file) {
-            (Content::Octets(octets), _) => {
-                let middle = octets.slice(from as usize..to as usize);
+            (Content::Bytes(bytes), _) => {
+                let middle = bytes.slice(from as usize..to as usize);
                 Some((theirs, Ok(Completion::Read(joined(before, middle, after)))))
             }
             (Content::File { .. }, _) if from == to => {
@@ -226,21 +226,21 @@ fn opened(number: u64, composed: &Composed) -> Completion {
     Completion::Opened { file: FileId(OURS | number), len: composed.bundle.len(), modified: None }
 }
 
-/// What of `octets`, which begin at `at`, lies between two offsets.
-fn part(octets: &Bytes, at: u64, from: u64, to: u64) -> Bytes {
-    let end = at + octets.len() as u64;
+/// What of `bytes`, which begin at `at`, lies between two offsets.
+fn part(bytes: &Bytes, at: u64, from: u64, to: u64) -> Bytes {
+    let end = at + bytes.len() as u64;
     let (from, to) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
-    octets.slice(from as usize..(to.max(from)) as usize)
+    bytes.slice(from as usize..(to.max(from)) as usize)
 }
 
-/// Octets in one piece; the middle alone is not copied.
+/// Bytes in one piece; the middle alone is not copied.
 fn joined(before: Bytes, middle: Bytes, after: Bytes) -> Bytes {
     if before.is_empty() && after.is_empty() {
         return middle;
     }
     let mut all = BytesMut::with_capacity(before.len() + middle.len() + after.len());
-    for octets in [before, middle, after] {
-        all.extend_from_slice(&octets);
+    for bytes in [before, middle, after] {
+        all.extend_from_slice(&bytes);
     }
     all.freeze()
 }

@@ -34,7 +34,7 @@ pub trait FileEngine: Engine + Sized {
     /// An engine whose files are bundles.
     fn of_bundles(config: Self::Config, rng: Rng) -> Self;
 
-    /// Octets of the longest file.
+    /// Bytes of the longest file.
     fn file_max(config: &Self::Config) -> u64;
 
     /// Sends a bundle, under a name that is used once; `None` if it does not.
@@ -46,7 +46,7 @@ pub trait FileEngine: Engine + Sized {
     /// What came that would get its name now, as an effect of this ticket asks; `None` if that is over.
     fn arriving(&self, install: Ticket) -> Option<Arriving<Self::Session>>;
 
-    /// Octets of memory that it holds on account of peers.
+    /// Bytes of memory that it holds on account of peers.
     fn memory(&self) -> usize;
 
     /// Meaning of an indication for the layer.
@@ -163,7 +163,7 @@ impl<E: FileEngine> FileCl<E> {
         &self.engine
     }
 
-    /// Octets of memory held on account of peers, here and in the engine.
+    /// Bytes of memory held on account of peers, here and in the engine.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.engine.memory() + self.arrivals.memory() + self.neighbours.memory()

@@ -5,7 +5,7 @@
 //! a simulator runs both in one host, and a node on real sockets runs each in a thread of its own.
 //!
 //! A transfer in either direction is one bundle. What a layer hears of it comes as pieces, or as a working file that the
-//! layer wrote itself, in the same store; what it is to send is octets, or a part of a file in that store. The agent answers for
+//! layer wrote itself, in the same store; what it is to send is bytes, or a part of a file in that store. The agent answers for
 //! every transfer that came whole: until it has said [`Command::Accept`], the layer does not let its peer
 //! believe that the bundle is safe.
 
@@ -33,11 +33,11 @@ pub struct Tag(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub u64);
 
-/// Where octets are.
+/// Where bytes are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// In memory.
-    Octets(Bytes),
+    Bytes(Bytes),
     /// In a file.
     File {
         /// Which.
@@ -54,7 +54,7 @@ impl Content {
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
-            Self::Octets(octets) => octets.len() as u64,
+            Self::Bytes(bytes) => bytes.len() as u64,
             Self::File { len, .. } => *len,
         }
     }
@@ -80,7 +80,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Octets of the bundle.
+    /// Bytes of the bundle.
     #[must_use]
     pub fn len(&self) -> u64 {
         (self.head.len() + self.tail.len()) as u64 + self.payload.len()
@@ -122,7 +122,7 @@ pub enum Command {
         link: LinkId,
     },
     /// Send a bundle. At most [`Neighbour::window`] are under way at one time, or more of them with
-    /// [`Neighbour::window_octets`] together. Answered by [`Event::Sent`].
+    /// [`Neighbour::window_bytes`] together. Answered by [`Event::Sent`].
     Send {
         /// Whereto.
         link: LinkId,
@@ -173,13 +173,13 @@ pub struct Neighbour {
     pub node: Option<Eid>,
     /// Whether that is proved, by a certificate or a key.
     pub is_authenticated: bool,
-    /// Octets of the longest bundle that it takes.
+    /// Bytes of the longest bundle that it takes.
     pub bundle_max: u64,
     /// Bundles that may be under way to it at one time; 0 while it takes none, as one with which the session ends.
     pub window: usize,
-    /// Octets of bundles that may be under way to it at one time where `window` is full, so that many short ones go together;
+    /// Bytes of bundles that may be under way to it at one time where `window` is full, so that many short ones go together;
     /// 0 if that is all.
-    pub window_octets: u64,
+    pub window_bytes: u64,
 }
 
 /// How sending a bundle ended.
@@ -193,7 +193,7 @@ pub enum Outcome {
     Refused(Refusal),
     /// The link broke, the contact ended, or the agent cancelled it.
     Failed {
-        /// Octets from the first on that the neighbour has acknowledged and keeps, where layers make
+        /// Bytes from the first on that the neighbour has acknowledged and keeps, where layers make
         /// fragments of what was cut off (RFC 7242 §3.2).
         acknowledged: u64,
     },
@@ -223,16 +223,16 @@ pub enum Event {
         /// Which.
         transfer: TransferId,
         /// Its length, if the peer said.
-        octets: Option<u64>,
+        bytes: Option<u64>,
     },
-    /// The next octets of it.
+    /// The next bytes of it.
     Piece {
         /// From where.
         link: LinkId,
         /// Which.
         transfer: TransferId,
         /// These. They may be a part of the memory in which others came, too: what is to stay for long is copied.
-        octets: Bytes,
+        bytes: Bytes,
     },
     /// It is whole: all pieces were handed in, or it is in this working file, which is synced. Answered by
     /// [`Command::Accept`] or [`Command::Refuse`].

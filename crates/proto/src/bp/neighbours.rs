@@ -69,7 +69,7 @@ pub(super) struct Bounds {
     pub(super) patience: Duration,
     /// Bundles under way to one.
     pub(super) window: usize,
-    /// Octets of the longest bundle.
+    /// Bytes of the longest bundle.
     pub(super) bundle_max: u64,
     /// How many of those that came by themselves are remembered.
     pub(super) strangers: usize,
@@ -131,7 +131,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         Some(id)
     }
 
-    /// Octets of memory held on account of those that came by themselves.
+    /// Bytes of memory held on account of those that came by themselves.
     pub(super) fn memory(&self) -> usize {
         let each = size_of::<(LinkId, Link)>() + size_of::<(A, LinkId)>();
         self.links.range(LinkId::CAME..).count() * each
@@ -183,7 +183,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
                     is_authenticated: false,
                     bundle_max,
                     window,
-                    window_octets: 0,
+                    window_bytes: 0,
                 };
                 self.events.push_back(Event::Up { link: id, neighbour });
             }

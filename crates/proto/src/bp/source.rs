@@ -1,4 +1,4 @@
-//! A bundle that a layer sends: octets, and a part of a file that is read as it leaves.
+//! A bundle that a layer sends: bytes, and a part of a file that is read as it leaves.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,13 +7,13 @@ use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreE
 
 use super::layer::{Content, Outgoing};
 
-/// Octets of a file that are read at one time.
+/// Bytes of a file that are read at one time.
 const READ: u64 = 256 << 10;
 
 /// A part of a bundle that lies in one place.
 #[derive(Debug)]
 enum Part {
-    Octets(Bytes),
+    Bytes(Bytes),
     /// The payload, as far as it is not read.
     File,
 }
@@ -34,7 +34,7 @@ struct Payload {
     left: u64,
 }
 
-/// The octets of a bundle that are still to leave.
+/// The bytes of a bundle that are still to leave.
 #[derive(Debug)]
 pub(super) struct Source {
     parts: VecDeque<Part>,
@@ -45,7 +45,7 @@ impl Source {
     pub(super) fn new(bundle: Outgoing) -> Self {
         let mut payload = None;
         let middle = match bundle.payload {
-            Content::Octets(octets) => Part::Octets(octets),
+            Content::Bytes(bytes) => Part::Bytes(bytes),
             Content::File { name, offset, len } => {
                 let end = offset.saturating_add(len);
                 let (ready, held) = (VecDeque::new(), 0);
@@ -54,16 +54,16 @@ impl Source {
                 Part::File
             }
         };
-        let parts = [Part::Octets(bundle.head), middle, Part::Octets(bundle.tail)].into();
+        let parts = [Part::Bytes(bundle.head), middle, Part::Bytes(bundle.tail)].into();
         Self { parts, payload }
     }
 
-    /// Octets that can leave now.
+    /// Bytes that can leave now.
     pub(super) fn available(&self) -> u64 {
         let mut sum = 0;
         for part in &self.parts {
             match part {
-                Part::Octets(octets) => sum += octets.len() as u64,
+                Part::Bytes(bytes) => sum += bytes.len() as u64,
                 Part::File => {
                     let Some(payload) = &self.payload else { break };
                     sum += payload.held as u64;
@@ -81,16 +81,16 @@ impl Source {
         self.payload.as_ref().is_some_and(|payload| payload.held == 0 && payload.left > 0)
     }
 
-    /// Takes the next octets out, not more than there are.
+    /// Takes the next bytes out, not more than there are.
     pub(super) fn take(&mut self, mut count: u64, mut out: impl FnMut(Bytes)) {
         while count > 0 {
             let Some(part) = self.parts.front_mut() else { return };
             match part {
-                Part::Octets(octets) => {
-                    let here = octets.len().min(usize::try_from(count).unwrap_or(usize::MAX));
-                    out(octets.split_to(here));
+                Part::Bytes(bytes) => {
+                    let here = bytes.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+                    out(bytes.split_to(here));
                     count -= here as u64;
-                    if octets.is_empty() {
+                    if bytes.is_empty() {
                         self.parts.pop_front();
                     }
                 }
@@ -108,12 +108,12 @@ impl Source {
         }
     }
 
-    /// Fills `place` with the next octets, which are there.
+    /// Fills `place` with the next bytes, which are there.
     pub(super) fn fill(&mut self, place: &mut [u8]) {
         let mut at = 0;
-        self.take(place.len() as u64, |octets| {
-            place[at..at + octets.len()].copy_from_slice(&octets);
-            at += octets.len();
+        self.take(place.len() as u64, |bytes| {
+            place[at..at + bytes.len()].copy_from_slice(&bytes);
+            at += bytes.len();
         });
     }
 
@@ -132,7 +132,7 @@ impl Source {
                 payload.file = Some(file);
                 true
             }
-            Ok(Completion::Read(octets)) => payload.read(octets),
+            Ok(Completion::Read(bytes)) => payload.read(bytes),
             Ok(_) | Err(_) => false,
         }
     }
@@ -140,25 +140,25 @@ impl Source {
 
 impl Payload {
     /// Takes what was read; whether it is what was to be there.
-    fn read(&mut self, octets: Bytes) -> bool {
+    fn read(&mut self, bytes: Bytes) -> bool {
         self.reading = false;
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return false;
         }
-        self.at += octets.len() as u64;
-        self.held += octets.len();
-        self.ready.push_back(octets);
+        self.at += bytes.len() as u64;
+        self.held += bytes.len();
+        self.ready.push_back(bytes);
         true
     }
 
     fn take(&mut self, count: u64, out: &mut impl FnMut(Bytes)) -> u64 {
         let mut taken = 0;
         while taken < count {
-            let Some(octets) = self.ready.front_mut() else { break };
+            let Some(bytes) = self.ready.front_mut() else { break };
             let left = usize::try_from(count - taken).unwrap_or(usize::MAX);
-            let here = octets.len().min(left);
-            out(octets.split_to(here));
-            if octets.is_empty() {
+            let here = bytes.len().min(left);
+            out(bytes.split_to(here));
+            if bytes.is_empty() {
                 self.ready.pop_front();
             }
             self.held -= here;
@@ -199,7 +199,7 @@ impl<K> Files<K> {
         }
     }
 
-    /// Reads on in the file of a source, unless `ahead` octets wait already.
+    /// Reads on in the file of a source, unless `ahead` bytes wait already.
     pub(super) fn read(
         &mut self,
         of: K,

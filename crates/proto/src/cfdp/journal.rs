@@ -1,7 +1,7 @@
 //! The records an entity keeps of its transactions, to go on after a restart.
 //!
-//! A record is: version (1 octet), kind (1), fields, CRC-32C of all that (4, big endian). Numbers
-//! are big endian; byte strings follow a length of four octets. Descriptions of a transaction are
+//! A record is: version (1 byte), kind (1), fields, CRC-32C of all that (4, big endian). Numbers
+//! are big endian; byte strings follow a length of four bytes. Descriptions of a transaction are
 //! kept as the PDUs that carried them.
 
 use bytes::Bytes;
@@ -292,7 +292,7 @@ mod tests {
             for i in 0..bytes.len() {
                 let mut damaged = bytes.to_vec();
                 damaged[i] ^= 0x40;
-                assert_eq!(decode(&damaged), None, "octet {i}");
+                assert_eq!(decode(&damaged), None, "byte {i}");
                 assert_eq!(decode(&bytes[..i]), None);
             }
         }

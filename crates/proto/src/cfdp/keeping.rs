@@ -9,7 +9,7 @@ use super::{Entity, Transaction};
 pub(crate) enum Part {
     /// What describes the file.
     Metadata,
-    /// So many octets of the file, from here on.
+    /// So many bytes of the file, from here on.
     Data { offset: u64, len: u64 },
     /// The end of the file.
     End,

@@ -489,8 +489,8 @@ impl Turns for Entity {
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
         let Core { shared, stats, .. } = &mut self.core;
-        stats.oversize += shared.replies.emit(id, burst, |octets| {
-            if let Ok(pdu) = Pdu::decode(octets) {
+        stats.oversize += shared.replies.emit(id, burst, |bytes| {
+            if let Ok(pdu) = Pdu::decode(bytes) {
                 stats.sent.count(&pdu.body);
             }
         });

@@ -113,9 +113,9 @@ struct Current {
     offset: u64,
     flow: Option<Flow>,
     spool: Option<FileName>,
-    /// Octets that crossed, once the data connection has done its part.
-    octets: Option<u64>,
-    /// Octets that did not come.
+    /// Bytes that crossed, once the data connection has done its part.
+    bytes: Option<u64>,
+    /// Bytes that did not come.
     missing: u64,
     /// The last reply came.
     confirmed: bool,
@@ -382,7 +382,7 @@ impl Session {
             offset: 0,
             flow: None,
             spool,
-            octets: None,
+            bytes: None,
             missing: 0,
             confirmed: false,
             installing: false,
@@ -530,7 +530,7 @@ impl Session {
         let Some(current) = &mut self.current else { return };
         if let What::Relay { half, .. } = current.request.what {
             // Nothing of it crosses a data connection of this client.
-            current.octets = Some(0);
+            current.bytes = Some(0);
             if half == Half::Gives {
                 core.relayed.push_back((current.request.id, Relayed::Begins));
             }
@@ -548,17 +548,12 @@ impl Session {
         let Some(current) = &mut self.current else { return };
         match event {
             DataEvent::Up => {}
-            DataEvent::Missing { offset, octets } => {
+            DataEvent::Missing { offset, bytes } => {
                 let name = current.request.what.name().to_owned();
-                core.indicate(Indication::Missing {
-                    path: self.control.path,
-                    name,
-                    offset,
-                    octets,
-                });
+                core.indicate(Indication::Missing { path: self.control.path, name, offset, bytes });
             }
-            DataEvent::Complete { octets, missing, .. } => {
-                current.octets = Some(octets);
+            DataEvent::Complete { bytes, missing, .. } => {
+                current.bytes = Some(bytes);
                 current.missing += missing;
                 self.finish_if_done(core);
             }
@@ -578,7 +573,7 @@ impl Session {
 
     fn finish_if_done(&mut self, core: &mut Core) {
         let Some(current) = &mut self.current else { return };
-        if !current.confirmed || current.octets.is_none() || current.installing {
+        if !current.confirmed || current.bytes.is_none() || current.installing {
             return;
         }
         let (Some(spool), What::Get { target, .. }) = (&current.spool, &current.request.what)
@@ -596,14 +591,14 @@ impl Session {
             core.drop_data(data);
         }
         core.effects.extend(current.sum.map(|sum| StoreEffect::Close { file: sum.file() }.into()));
-        let octets = current.offset + current.octets.unwrap_or_default();
+        let bytes = current.offset + current.bytes.unwrap_or_default();
         let (request, missing) = (current.request.id, current.missing);
         match current.request.what {
             What::Relay { half, .. } => {
                 core.relayed.push_back((request, Relayed::Done(half, missing)));
             }
             What::Put { .. } | What::Get { .. } | What::Command(_) => {
-                core.indicate(Indication::Finished { request, octets, missing });
+                core.indicate(Indication::Finished { request, bytes, missing });
             }
         }
         self.next(core);
@@ -684,10 +679,10 @@ impl Session {
     }
 }
 
-/// How a server says in its last reply how many octets it lacks.
+/// How a server says in its last reply how many bytes it lacks.
 pub(super) const MISSING: &str = "Missing: ";
 
-/// Octets that a server lacks, by its last reply.
+/// Bytes that a server lacks, by its last reply.
 fn missing_by(text: &str) -> u64 {
     number_behind(text, MISSING).unwrap_or(0)
 }

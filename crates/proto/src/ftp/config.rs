@@ -176,15 +176,15 @@ pub struct Limits {
     pub sessions: usize,
     /// Requests of the user that wait.
     pub requests: usize,
-    /// Octets of a file that are read before they can be sent.
+    /// Bytes of a file that are read before they can be sent.
     pub read_ahead: usize,
-    /// Octets of a file that arrived and are not written yet; beyond, reading is paused.
+    /// Bytes of a file that arrived and are not written yet; beyond, reading is paused.
     pub write_buffer: usize,
-    /// Octets of one read.
+    /// Bytes of one read.
     pub piece: usize,
     /// Commands of a peer that wait until one before is done.
     pub commands: usize,
-    /// Octets of a file that COPY, READ and UPDT take.
+    /// Bytes of a file that COPY, READ and UPDT take.
     pub edit: usize,
 }
 

@@ -21,7 +21,7 @@ use crate::flow::{Job, ReadAhead};
 /// What an effect was for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Octets of a file that crosses a data connection.
+    /// Bytes of a file that crosses a data connection.
     Flow(DataId, Job),
     /// A data connection.
     Data(DataId),
@@ -255,7 +255,7 @@ impl Core {
         self.timers.set(path, now + within, why);
     }
 
-    /// Puts octets of a stream into a batch.
+    /// Puts bytes of a stream into a batch.
     pub(super) fn transmit(
         path: PathId,
         bytes: &[u8],

@@ -41,19 +41,19 @@ pub(super) enum DataEvent {
     Up,
     /// The file is sent, or received and safe.
     Complete {
-        /// Octets that crossed.
-        octets: u64,
+        /// Bytes that crossed.
+        bytes: u64,
         /// Their CRC, if it was wanted.
         crc: Option<u32>,
-        /// Octets among them that did not come.
+        /// Bytes among them that did not come.
         missing: u64,
     },
-    /// Octets did not come, and zeros stand in their place in the file.
+    /// Bytes did not come, and zeros stand in their place in the file.
     Missing {
         /// Where they begin in the file.
         offset: u64,
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// There will be no data connection.
     NotMade(EffectError),
@@ -69,7 +69,7 @@ pub(super) struct Data {
     pub(super) control: PathId,
     pub(super) state: DataState,
     pub(super) flow: Flow,
-    /// Octets that did not come.
+    /// Bytes that did not come.
     pub(super) missing: u64,
 }
 
@@ -137,16 +137,16 @@ impl Core {
         }
     }
 
-    /// Octets did not come on a best-effort data connection.
-    pub(super) fn data_missing(&mut self, id: DataId, (offset, octets): (u64, u64)) {
+    /// Bytes did not come on a best-effort data connection.
+    pub(super) fn data_missing(&mut self, id: DataId, (offset, bytes): (u64, u64)) {
         let Some(data) = self.data.get_mut(&id) else { return };
-        data.missing += octets;
+        data.missing += bytes;
         let begin = if let Flow::In(inflow) = &data.flow { inflow.origin } else { 0 };
-        let event = DataEvent::Missing { offset: begin + offset, octets };
+        let event = DataEvent::Missing { offset: begin + offset, bytes };
         self.data_events.push_back((id, event));
     }
 
-    /// Octets that crossed a data connection.
+    /// Bytes that crossed a data connection.
     pub(super) fn crossed(&self, id: DataId) -> Option<u64> {
         match &self.data.get(&id)?.flow {
             Flow::None => None,
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    /// The peer sent its last octet on a data connection.
+    /// The peer sent its last byte on a data connection.
     pub(super) fn data_ended(&mut self, id: DataId) {
         let ticket = self.next_ticket();
         let Some(data) = self.data.get_mut(&id) else { return };
@@ -220,8 +220,8 @@ impl Core {
             }
             (Flow::In(inflow), Job::Sync, _) => {
                 inflow.synced = true;
-                let (octets, crc) = (inflow.received, inflow.crc());
-                let event = DataEvent::Complete { octets, crc, missing: data.missing };
+                let (bytes, crc) = (inflow.received, inflow.crc());
+                let event = DataEvent::Complete { bytes, crc, missing: data.missing };
                 self.data_events.push_back((id, event));
             }
             // An answer that no request of this flow can have.
@@ -229,7 +229,7 @@ impl Core {
         }
     }
 
-    /// The next octets to send on a data connection that has some and room for them.
+    /// The next bytes to send on a data connection that has some and room for them.
     pub(super) fn data_to_send(&mut self, len: usize) -> Option<(DataId, PathId, Bytes)> {
         let after = self.last_sender;
         let ready = |data: &Data| {
@@ -258,7 +258,7 @@ impl Core {
         if !out.is_over() {
             return;
         }
-        let event = DataEvent::Complete { octets: out.sent, crc: out.crc(), missing: 0 };
+        let event = DataEvent::Complete { bytes: out.sent, crc: out.crc(), missing: 0 };
         data.state = DataState::Ended;
         self.data_paths.remove(&path);
         self.close_path(path);

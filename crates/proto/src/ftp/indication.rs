@@ -33,13 +33,13 @@ pub enum Indication {
     Finished {
         /// Which request.
         request: RequestId,
-        /// Octets of the file, from its beginning to where it ended.
-        octets: u64,
-        /// Octets among them that did not come: there are zeros in their place, here or at the server
+        /// Bytes of the file, from its beginning to where it ended.
+        bytes: u64,
+        /// Bytes among them that did not come: there are zeros in their place, here or at the server
         /// if it says so. None but of a best-effort data connection.
         missing: u64,
     },
-    /// Octets of a file did not come on a best-effort data connection (BETS), to this client or server:
+    /// Bytes of a file did not come on a best-effort data connection (BETS), to this client or server:
     /// there are zeros in their place.
     Missing {
         /// The control connection.
@@ -49,7 +49,7 @@ pub enum Indication {
         /// Where they begin: in the file, or in what crosses if lines are converted.
         offset: u64,
         /// How many.
-        octets: u64,
+        bytes: u64,
     },
     /// A request came to nothing.
     Failed {
@@ -64,9 +64,9 @@ pub enum Indication {
         path: PathId,
         /// The file's name.
         name: String,
-        /// Octets that crossed the data connection.
-        octets: u64,
-        /// Octets among them that did not come.
+        /// Bytes that crossed the data connection.
+        bytes: u64,
+        /// Bytes among them that did not come.
         missing: u64,
     },
     /// As a server: a file was changed here by UPDT, or made by COPY, and is safe.
@@ -82,8 +82,8 @@ pub enum Indication {
         path: PathId,
         /// The file's name.
         name: String,
-        /// Octets that crossed the data connection.
-        octets: u64,
+        /// Bytes that crossed the data connection.
+        bytes: u64,
     },
     /// As a server: a transfer broke off.
     Aborted {

@@ -120,7 +120,7 @@ impl Node {
         self.request(path, What::Get { name, target, records: false })
     }
 
-    /// Fetches octets of a server's file, by a control file that is stored there first (READ).
+    /// Fetches bytes of a server's file, by a control file that is stored there first (READ).
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -287,10 +287,10 @@ impl Node {
             PathEvent::ReadClosed => self.read_closed(path),
             // Nothing here asks for TLS.
             PathEvent::Secured(_) | PathEvent::ReturnDown | PathEvent::ReturnUp => {}
-            PathEvent::Missing { offset, octets } => {
+            PathEvent::Missing { offset, bytes } => {
                 // Control connections are not asked for as best-effort.
                 if let Some(id) = self.core.data_paths.get(&path) {
-                    self.core.data_missing(*id, (offset, octets));
+                    self.core.data_missing(*id, (offset, bytes));
                 }
             }
         }
@@ -393,7 +393,7 @@ impl Node {
         }
     }
 
-    /// Octets crossed a data connection: neither end is silent.
+    /// Bytes crossed a data connection: neither end is silent.
     fn progress(&mut self, now: Time, id: data::DataId) {
         let Some(control) = self.core.data.get(&id).map(|data| data.control) else { return };
         if self.clients.contains_key(&control) {

@@ -31,7 +31,7 @@ pub(super) enum Relayed {
     Waits,
     /// The giving server sends.
     Begins,
-    /// A server has done its half, the taking one without so many octets.
+    /// A server has done its half, the taking one without so many bytes.
     Done(Half, u64),
     Failed(Failure),
 }
@@ -72,7 +72,7 @@ impl Node {
                 let missing = relay.missing;
                 if relay.done.replace(half).is_some_and(|other| other != half) {
                     self.relays.remove(&id);
-                    self.core.indicate(Indication::Finished { request: id, octets: 0, missing });
+                    self.core.indicate(Indication::Finished { request: id, bytes: 0, missing });
                 }
                 return;
             }

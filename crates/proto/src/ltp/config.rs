@@ -51,7 +51,7 @@ settings! {
         /// Bounds on what the engine holds.
         pub limits: Limits as Table = Limits::default(),
         /// Bytes of the numbers of own sessions, from 4 to 10 (§9.1).
-        pub session_octets: u32 as Number = 4,
+        pub session_bytes: u32 as Number = 4,
         /// Time by which a late driver may catch up with a path's rate. Over sockets it is 10 ms.
         pub catch_up: Duration as Span = Duration::ZERO,
     }
@@ -148,7 +148,7 @@ impl Config {
     /// The least and the greatest number of own sessions.
     pub(crate) fn session_numbers(&self) -> (u64, u64) {
         // Seven bits a byte (RFC 5326 §2.1); the tenth has one.
-        let len = self.session_octets.clamp(4, 10);
+        let len = self.session_bytes.clamp(4, 10);
         let least = 1u64 << (7 * (len - 1));
         (least, 1u64.checked_shl(7 * len).map_or(u64::MAX, |end| end - 1))
     }

@@ -10,10 +10,10 @@ use engine::Rng;
 /// The extension tag of cookies.
 const TAG: u8 = 1;
 
-/// Octets of a cookie of ours.
+/// Bytes of a cookie of ours.
 const LEN: usize = 8;
 
-/// Octets of the longest cookie that is taken from a peer, and sent back.
+/// Bytes of the longest cookie that is taken from a peer, and sent back.
 const LEN_MAX: usize = 64;
 
 /// Cookies in a segment: one from each side.
@@ -74,7 +74,7 @@ impl Cookies {
         values.map(|value| Extension { tag: TAG, value })
     }
 
-    /// Octets they add to a segment.
+    /// Bytes they add to a segment.
     pub(crate) fn len(&self) -> usize {
         self.extensions().map(Extension::encoded_len).sum()
     }

@@ -100,7 +100,7 @@ pub(crate) struct Core {
     pub(crate) sessions: usize,
     /// Ranges tracked, in all receptions.
     pub(crate) ranges: usize,
-    /// Octets of units that are gathered, sent or received.
+    /// Bytes of units that are gathered, sent or received.
     pub(crate) units: usize,
     /// Blocks for the user, who takes them as they are; `None` if blocks are files with names.
     pub(crate) blocks: Option<VecDeque<Block>>,
@@ -133,7 +133,7 @@ impl Core {
 
     /// A serial number to begin with: random and not 0 (RFC 5326 §9.1).
     pub(crate) fn first_serial(&mut self) -> u64 {
-        // Two octets on the wire, with room to count on.
+        // Two bytes on the wire, with room to count on.
         (1 << 7) + self.rng.below((1 << 14) - (1 << 7) - 256)
     }
 

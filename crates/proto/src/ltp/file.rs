@@ -1,7 +1,7 @@
 //! A file as a block: the content, and in a last segment of its own the description.
 //!
 //! The description stands at the end, so that it can hold the checksum of a file that is read once,
-//! and so that what arrives before it goes straight to where it belongs. Octets: `SLF1`, the size
+//! and so that what arrives before it goes straight to where it belongs. Bytes: `SLF1`, the size
 //! (8), the CRC-32C of the content (4), the name (UTF-8), the CRC-32C of all that (4).
 
 use wire::checksum::crc32c;
@@ -9,7 +9,7 @@ use wire::checksum::crc32c;
 const MAGIC: &[u8; 4] = b"SLF1";
 const FIXED: usize = 20;
 
-/// Octets of the longest name.
+/// Bytes of the longest name.
 pub(crate) const NAME_MAX: usize = 255;
 
 /// What is said of a file.
@@ -21,7 +21,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// Octets of the description of a file with this name.
+    /// Bytes of the description of a file with this name.
     pub(crate) fn len(name: &str) -> u64 {
         (FIXED + name.len()) as u64
     }
@@ -36,8 +36,8 @@ impl Description {
     }
 
     /// `None` if it is none, or damaged.
-    pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
-        let (content, check) = octets.split_last_chunk::<4>()?;
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (content, check) = bytes.split_last_chunk::<4>()?;
         if crc32c(content) != u32::from_be_bytes(*check) {
             return None;
         }
@@ -59,14 +59,14 @@ mod tests {
     #[test]
     fn descriptions_come_back_and_damage_is_seen() {
         let description = Description { name: "a/b".into(), size: 1 << 40, checksum: 7 };
-        let octets = description.to_vec();
-        assert_eq!(octets.len() as u64, Description::len("a/b"));
-        assert_eq!(Description::decode(&octets), Some(description));
-        for i in 0..octets.len() {
-            let mut damaged = octets.clone();
+        let bytes = description.to_vec();
+        assert_eq!(bytes.len() as u64, Description::len("a/b"));
+        assert_eq!(Description::decode(&bytes), Some(description));
+        for i in 0..bytes.len() {
+            let mut damaged = bytes.clone();
             damaged[i] ^= 4;
             assert_eq!(Description::decode(&damaged), None);
-            assert_eq!(Description::decode(&octets[..i]), None);
+            assert_eq!(Description::decode(&bytes[..i]), None);
         }
     }
 }

@@ -27,7 +27,7 @@ enum Stop {
 }
 
 impl Node {
-    /// Octets of blocks that are kept for other engines, or will be when they are whole.
+    /// Bytes of blocks that are kept for other engines, or will be when they are whole.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.flows.stored
@@ -116,8 +116,8 @@ impl Node {
         if flow.outgoing.is_some() || flow.is_forwarded {
             return;
         }
-        let octets = flow.onward.size.unwrap_or_default();
-        let route = next_hop(&config, &self.flows, now, flow.destination, octets);
+        let bytes = flow.onward.size.unwrap_or_default();
+        let route = next_hop(&config, &self.flows, now, flow.destination, bytes);
         let Some((next, from)) = route else {
             self.give_up(seq, Stop::NoRoute);
             return;

@@ -26,7 +26,7 @@ pub enum Indication {
         id: SessionId,
         /// The client service it is for.
         service: u64,
-        /// Its octets.
+        /// Its bytes.
         bytes: Bytes,
     },
     /// A session is over at this end (§7.2 to §7.6).
@@ -69,15 +69,15 @@ pub struct Block {
     pub service: u64,
     /// The path over which it came last, unless that is gone.
     pub path: Option<PathId>,
-    /// Its octets.
+    /// Its bytes.
     pub content: BlockContent,
 }
 
-/// Where the octets of a block are.
+/// Where the bytes of a block are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockContent {
     /// In memory, up to [`Limits::units`](super::Limits).
-    Octets(Bytes),
+    Bytes(Bytes),
     /// In a working file of this length, which is synced.
     File(FileName, u64),
 }
@@ -96,7 +96,7 @@ pub struct Finished {
     pub is_confirmed: bool,
     /// The file's name at the receiver, as far as it is known.
     pub name: String,
-    /// The file's octets, as far as they are known.
+    /// The file's bytes, as far as they are known.
     pub size: u64,
 }
 
@@ -204,9 +204,9 @@ pub struct Report {
     pub id: SessionId,
     /// Which side this engine is on.
     pub role: End,
-    /// Octets sent, or received.
+    /// Bytes sent, or received.
     pub progress: u64,
-    /// Octets of the block, if they are known.
+    /// Bytes of the block, if they are known.
     pub size: Option<u64>,
     /// The file's name, if it is known.
     pub name: String,
@@ -222,7 +222,7 @@ pub enum RequestError {
     #[error("there is no session {0}")]
     NoSession(SessionId),
     /// The name cannot be sent.
-    #[error("the name of the file must have 1 to 255 octets")]
+    #[error("the name of the file must have 1 to 255 bytes")]
     Name,
     /// Several paths are known, and the settings do not say which leads to this engine.
     #[error("no path is set for engine {0}, and there are several")]
@@ -234,7 +234,7 @@ pub enum RequestError {
     #[error("units of client data are not sent: no aggregation is set")]
     NoAggregation,
     /// A unit exceeds [`Limits::units`](super::Limits).
-    #[error("the unit takes {0} octets, more than a block of units may have")]
+    #[error("the unit takes {0} bytes, more than a block of units may have")]
     LargeUnit(usize),
     /// [`Limits::units_total`](super::Limits) are gathered and under way.
     #[error("too many units wait to be sent or acknowledged")]
@@ -263,7 +263,7 @@ pub struct Stats {
     pub duplicate_data: u64,
     /// Data segments dropped because of a bound.
     pub data_dropped: u64,
-    /// Octets of the block sent again.
+    /// Bytes of the block sent again.
     pub repair_bytes: u64,
     /// Storage effects that failed.
     pub storage_errors: u64,

@@ -168,7 +168,7 @@ pub(crate) fn next_hop(
     flows: &Flows,
     now: Time,
     destination: u64,
-    octets: u64,
+    bytes: u64,
 ) -> Option<(u64, Time)> {
     match &config.routing {
         Routing::Static { to, otherwise } => {
@@ -182,7 +182,7 @@ pub(crate) fn next_hop(
         Routing::Contacts(_) => {
             let wanted = Wanted {
                 destination,
-                octets,
+                bytes,
                 priority: Priority::Normal,
                 expires: now + config.lifetime,
                 excluded: &std::collections::BTreeSet::new(),

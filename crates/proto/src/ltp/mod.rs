@@ -99,7 +99,7 @@ pub(crate) struct Closed {
 enum Left {
     /// Nothing.
     Nothing,
-    /// All of its red part, which has so many octets.
+    /// All of its red part, which has so many bytes.
     Safe(u64),
     /// It was not needed: another session had brought the block.
     Elsewhere,
@@ -163,11 +163,11 @@ impl Node {
         Ok(())
     }
 
-    /// Sends octets as a block.
+    /// Sends bytes as a block.
     ///
     /// # Errors
     /// The request cannot be carried out; nothing was begun.
-    pub fn send_octets(
+    pub fn send_bytes(
         &mut self,
         now: Time,
         destination: u64,
@@ -181,7 +181,7 @@ impl Node {
         }
         let (base, peer) = self.new_session(now, destination);
         let to = (destination, service);
-        let sender = Sender::of_octets(base, peer, to, block, red, &mut self.core);
+        let sender = Sender::of_bytes(base, peer, to, block, red, &mut self.core);
         Ok(self.begin(sender))
     }
 
@@ -207,7 +207,7 @@ impl Node {
         self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Session::report)
     }
 
-    /// Octets of memory held on account of sessions. An estimate from below; bounded by
+    /// Bytes of memory held on account of sessions. An estimate from below; bounded by
     /// [`Limits`], whatever the blocks' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -420,8 +420,8 @@ impl Turns for Node {
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
         let Core { shared, stats, .. } = &mut self.core;
-        stats.oversize += shared.replies.emit(id, burst, |octets| {
-            if let Ok(segment) = Segment::decode(octets) {
+        stats.oversize += shared.replies.emit(id, burst, |bytes| {
+            if let Ok(segment) = Segment::decode(bytes) {
                 stats.sent.count(&segment.body);
             }
         });

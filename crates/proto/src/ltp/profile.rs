@@ -10,9 +10,9 @@ use super::config::{Config, Format, Remote, Timer};
 /// * `checkpoints`: a checkpoint each megabyte, so that repairs begin before the end: for delays that
 ///   are long against the time a block takes.
 /// * `async-reports`: gaps are reported as soon as they show, for the same reason.
-/// * `ltplib-2011`: the library of Trinity College Dublin as a study of 2011 measured it: 992 octets
+/// * `ltplib-2011`: the library of Trinity College Dublin as a study of 2011 measured it: 992 bytes
 ///   of the block a segment, one segment each 20.25 ms, a checkpoint repeated after 10 s and twice, sessions
-///   whose numbers take 10 octets, and 19 ms for each answer.
+///   whose numbers take 10 bytes, and 19 ms for each answer.
 /// * `ltplib-2007`: the same as a study of 2007 describes it: segments as large as the path takes, which
 ///   was an Ethernet frame, one each 20 ms.
 #[must_use]
@@ -35,7 +35,7 @@ pub fn profile(name: &str) -> Option<Config> {
     // light took.
     let measured = name == "ltplib-2011";
     let host_delay = if measured { Duration::from_millis(19) } else { Duration::ZERO };
-    let session_octets = if measured { 10 } else { Config::default().session_octets };
+    let session_bytes = if measured { 10 } else { Config::default().session_bytes };
     let ten_seconds = Timer::Fixed(Duration::from_secs(10));
     let default_remote = Remote {
         segment_max,
@@ -49,5 +49,5 @@ pub fn profile(name: &str) -> Option<Config> {
         ..Remote::default()
     };
     let format = Format::Raw { name: "block".to_owned() };
-    Some(Config { default_remote, format, session_octets, ..Config::default() })
+    Some(Config { default_remote, format, session_bytes, ..Config::default() })
 }

@@ -237,8 +237,8 @@ impl Receiver {
             && self.extent.end.is_none()
             && let Some(relay) = self.sink.relay_mut()
         {
-            let octets = Bytes::copy_from_slice(data.data);
-            relay.last = Some(Last { offset: start, octets });
+            let bytes = Bytes::copy_from_slice(data.data);
+            relay.last = Some(Last { offset: start, bytes });
         }
         self.extent.learn(data.kind, (start, end));
         true

@@ -183,7 +183,7 @@ impl Reports {
     }
 }
 
-/// Splits what is `here` of `lower..upper` into reports whose claims fit into `room` octets, at most
+/// Splits what is `here` of `lower..upper` into reports whose claims fit into `room` bytes, at most
 /// `max` of them; from where on the rest was left out.
 pub(crate) fn split(
     checkpoint: u64,

@@ -37,7 +37,7 @@ use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::window::Window;
 
-/// Octets of a checkpoint's two serial numbers, while they are below 2^21.
+/// Bytes of a checkpoint's two serial numbers, while they are below 2^21.
 const SERIALS: usize = 6;
 
 /// Transmissions of a cancellation after which it backs off.
@@ -52,7 +52,7 @@ pub(crate) struct Sender {
     /// The file's name there; empty if it is none.
     name: String,
     color: Red,
-    /// Octets of the block, if it is one of units.
+    /// Bytes of the block, if it is one of units.
     units: usize,
     service: u64,
     /// The transfer of LTP-T of which this session is a hop.
@@ -144,14 +144,14 @@ impl Sender {
     ) -> Self {
         let to = (destination, AGGREGATION_SERVICE);
         let len = block.len();
-        let mut sender = Self::of_octets(base, peer, to, block, Red::All, core);
+        let mut sender = Self::of_bytes(base, peer, to, block, Red::All, core);
         sender.units = len;
         core.units += sender.units;
         sender
     }
 
-    /// Begins to send octets to a client service of an engine.
-    pub(crate) fn of_octets(
+    /// Begins to send bytes to a client service of an engine.
+    pub(crate) fn of_bytes(
         base: Base<Alarm>,
         peer: Peer,
         (destination, service): (u64, u64),
@@ -287,13 +287,13 @@ impl Sender {
         }
     }
 
-    /// Octets of the block in a full segment.
+    /// Bytes of the block in a full segment.
     fn segment(&self, core: &Core) -> usize {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         self.room(path.map_or(0, Path::mtu).max(64), 0, None).unwrap_or(1)
     }
 
-    /// Most octets of the block in a segment at `offset`; `None` if not even one fits.
+    /// Most bytes of the block in a segment at `offset`; `None` if not even one fits.
     fn room(&self, mtu: usize, offset: u64, checkpoint: Option<Checkpoint>) -> Option<usize> {
         let max = self.peer.segment_max(mtu);
         let head = Data::overhead(self.peer.session, self.service, offset, max as u64, checkpoint);
@@ -350,7 +350,7 @@ impl Sender {
         Turn::Over
     }
 
-    /// Whether `len` new red octets that leave at `at` are to be a checkpoint (§6.2: discretionary).
+    /// Whether `len` new red bytes that leave at `at` are to be a checkpoint (§6.2: discretionary).
     fn is_checkpoint_due(&self, len: u64, at: Time) -> bool {
         let Remote { checkpoint_every, checkpoint_interval, .. } = self.peer.remote;
         let window_every = self.window.as_ref().map(Window::every);
@@ -424,7 +424,7 @@ impl Sender {
         Some(data.len())
     }
 
-    /// Most octets of the next segment, which needs room for serial numbers if it is a checkpoint.
+    /// Most bytes of the next segment, which needs room for serial numbers if it is a checkpoint.
     fn room_of_checkpoint(&self, burst: &Burst<'_>, offset: u64, room: usize) -> usize {
         if offset >= self.layout.red || !self.is_checkpoint_due(room as u64, burst.departure()) {
             return room;
@@ -689,7 +689,7 @@ impl Sender {
         self.peer.session
     }
 
-    /// Octets of a block of units, which the bound on those counts.
+    /// Bytes of a block of units, which the bound on those counts.
     pub(crate) fn units(&self) -> usize {
         self.units
     }

@@ -13,7 +13,7 @@ use crate::source::Source;
 /// A block to send.
 #[derive(Debug)]
 pub(crate) enum Supply {
-    /// A file, or octets in memory.
+    /// A file, or bytes in memory.
     Source(Source),
     /// What arrives from another engine, as it comes.
     Passage(Passage),
@@ -28,7 +28,7 @@ impl Supply {
         }
     }
 
-    /// Behind the highest octet that was sent.
+    /// Behind the highest byte that was sent.
     pub(crate) fn sent(&self) -> u64 {
         match self {
             Self::Source(source) => source.sent(),
@@ -60,10 +60,10 @@ impl Supply {
         }
     }
 
-    /// Whether with `start..end` all of the first `red` octets will have been sent, out of their order.
+    /// Whether with `start..end` all of the first `red` bytes will have been sent, out of their order.
     pub(crate) fn completes(&self, start: u64, end: u64, red: u64) -> bool {
         match self {
-            // In order the last octets are the end, which asks anyway.
+            // In order the last bytes are the end, which asks anyway.
             Self::Source(_) => false,
             Self::Passage(passage) => passage.completes(start, end, red),
         }

@@ -103,11 +103,11 @@ impl Answers {
     }
 
     /// The application answers; whether there is such a question.
-    pub(crate) fn answer(&mut self, kind: u8, id: u8, octets: Bytes) -> bool {
+    pub(crate) fn answer(&mut self, kind: u8, id: u8, bytes: Bytes) -> bool {
         let mut questions = self.questions.iter_mut();
         let question = questions.find(|question| (question.kind, question.id) == (kind, id));
         let Some(question) = question else { return false };
-        (question.answer, question.due) = (Some(octets), true);
+        (question.answer, question.due) = (Some(bytes), true);
         true
     }
 
@@ -181,12 +181,12 @@ mod tests {
         assert!(!answers.answer(16, 1, Bytes::new()));
         assert_eq!(answers.ask(16, 1), QuestionState::New);
         assert_eq!((answers.ask(16, 1), answers.due()), (QuestionState::Waiting, None));
-        let octets = Bytes::from_static(b"here");
-        assert!(answers.answer(16, 1, octets.clone()));
-        assert_eq!(answers.due(), Some((16, 1, octets.clone())));
+        let bytes = Bytes::from_static(b"here");
+        assert!(answers.answer(16, 1, bytes.clone()));
+        assert_eq!(answers.due(), Some((16, 1, bytes.clone())));
         answers.went(16, 1);
         assert_eq!(answers.due(), None);
         assert_eq!(answers.ask(16, 1), QuestionState::Answered);
-        assert_eq!(answers.due(), Some((16, 1, octets)));
+        assert_eq!(answers.due(), Some((16, 1, bytes)));
     }
 }

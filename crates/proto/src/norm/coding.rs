@@ -8,7 +8,7 @@ use super::config::{EndGame, SenderConfig};
 use super::core::Room;
 use crate::fec::{Code, Encoder, Field};
 
-/// Octets of the header of NORM_DATA without payload id and extensions.
+/// Bytes of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
 
 /// The first segment of an object of which no more than its scheme is known.
@@ -132,13 +132,13 @@ impl Coding {
         (parity.ceil() as u16).max(AUTO_PARITY_LEAST).min(self.auto_parity)
     }
 
-    /// Octets of NORM_DATA before the segment.
+    /// Bytes of NORM_DATA before the segment.
     pub(crate) fn data_header(&self, has_fti: bool) -> usize {
         let fti = if has_fti { self.scheme.fti_len().unwrap_or(0) } else { 0 };
         DATA_HEADER + self.scheme.payload_id_len().unwrap_or(0) + fti
     }
 
-    /// Octets of the longest message that a transfer cannot do without: a NACK of one segment, or an
+    /// Bytes of the longest message that a transfer cannot do without: a NACK of one segment, or an
     /// acknowledgement, each with EXT_CC and an extension of our own.
     pub(crate) fn least_message(&self) -> usize {
         const HEADER: usize = 40;
@@ -157,7 +157,7 @@ impl Coding {
         }
     }
 
-    /// The longest segment of at most `len` octets.
+    /// The longest segment of at most `len` bytes.
     pub(crate) fn fitting(&self, len: u16) -> u16 {
         match self.scheme {
             Scheme::ReedSolomonM => len & !1,

@@ -17,7 +17,7 @@ use crate::session::Base;
 /// its repetitions are known.
 pub(crate) const EXT_COMMAND: u8 = 194;
 
-/// Octets of NORM_CMD(ACK_REQ) before its list.
+/// Bytes of NORM_CMD(ACK_REQ) before its list.
 const ACK_REQ_HEADER: usize = 16;
 
 /// Commands, questions and the end of a session that a sender transmits.
@@ -36,7 +36,7 @@ pub(crate) struct Commands {
 #[derive(Debug)]
 struct PendingCommand {
     number: u64,
-    octets: Bytes,
+    bytes: Bytes,
     /// Remaining repetitions.
     left: u32,
     next: Time,
@@ -94,7 +94,7 @@ impl Commands {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let count: usize = self.commands.iter().map(|command| command.octets.len()).sum();
+        let count: usize = self.commands.iter().map(|command| command.bytes.len()).sum();
         let waiting: usize = self.questions.iter().map(|question| question.waiting.len()).sum();
         let each = self.commands.len() * size_of::<PendingCommand>()
             + self.questions.len() * size_of::<Question>();
@@ -106,7 +106,7 @@ impl Commands {
         &mut self,
         core: &Core,
         now: Time,
-        octets: Bytes,
+        bytes: Bytes,
         times: u32,
     ) -> Result<u64, RequestError> {
         if self.commands.len() >= core.config.limits.commands {
@@ -114,7 +114,7 @@ impl Commands {
         }
         self.count += 1;
         let left = times.max(1);
-        self.commands.push_back(PendingCommand { number: self.count, octets, left, next: now });
+        self.commands.push_back(PendingCommand { number: self.count, bytes, left, next: now });
         Ok(self.count)
     }
 
@@ -166,7 +166,7 @@ impl Commands {
             node: node.0,
             kind: ack.kind,
             id: ack.id,
-            octets: Bytes::copy_from_slice(ack.payload),
+            bytes: Bytes::copy_from_slice(ack.payload),
         });
         self.close_question(core);
     }
@@ -240,7 +240,7 @@ impl Commands {
             let body = Body::Command(Command::Application {
                 sender: transmission.header(),
                 others: Extensions::new(&number),
-                payload: &command.octets,
+                payload: &command.bytes,
             });
             went = transmission.say(core, burst, body);
             if !went {

@@ -38,7 +38,7 @@ const NEAR: f64 = 1.5;
 /// The weight of a message's length in their mean.
 const LENGTH_WEIGHT: f64 = 0.05;
 
-/// The control of one sender. Rates are octets a second, without what the path adds.
+/// The control of one sender. Rates are bytes a second, without what the path adds.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     /// The mean length of messages with data.
@@ -94,7 +94,7 @@ impl Reporter {
 pub(crate) struct Beginning {
     /// Length of the longest message.
     pub(crate) segment: usize,
-    /// Most octets a second.
+    /// Most bytes a second.
     pub(crate) ceiling: f64,
     /// The greatest round trip, as it is assumed.
     pub(crate) grtt: Duration,

@@ -100,7 +100,7 @@ pub(crate) struct Room {
     pub(crate) source: usize,
     /// Parity segments that are of use.
     pub(crate) parity: usize,
-    /// Octets of a segment as it is coded.
+    /// Bytes of a segment as it is coded.
     pub(crate) segment: usize,
 }
 
@@ -110,8 +110,8 @@ impl Room {
         source >= self.source && parity >= self.parity && decoder.symbol_len() >= self.segment
     }
 
-    /// Octets of all of it.
-    pub(crate) fn octets(&self) -> usize {
+    /// Bytes of all of it.
+    pub(crate) fn bytes(&self) -> usize {
         (self.source + self.parity) * self.segment
     }
 }
@@ -125,9 +125,9 @@ pub(crate) struct Core {
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
-    /// Octets of blocks that came in part.
+    /// Bytes of blocks that came in part.
     pub(crate) assembling: usize,
-    /// Octets of objects that are no files, whether they came or not.
+    /// Bytes of objects that are no files, whether they came or not.
     pub(crate) reserved: usize,
     /// Recovers lost segments, one block after the other.
     decoder: Option<Decoder>,
@@ -201,11 +201,11 @@ impl Core {
         Some(self.decoder.insert(decoder))
     }
 
-    /// Octets that the decoder holds.
+    /// Bytes that the decoder holds.
     pub(crate) fn decoder_memory(&self) -> usize {
         self.decoder.as_ref().map_or(0, |decoder| {
             let (source, parity) = decoder.room();
-            // The code has a number of eight octets for each segment.
+            // The code has a number of eight bytes for each segment.
             (source + parity) * decoder.symbol_len()
                 + (decoder.code().source() + decoder.code().parity()) * 8
         })

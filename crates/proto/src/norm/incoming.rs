@@ -36,7 +36,7 @@ const CONTRADICTIONS_MAX: u32 = 8;
 /// of many short segments, with as much parity, take little room and more than a second.
 const WORK_MAX: usize = 1 << 22;
 
-/// What a piece of data costs beside its octets.
+/// What a piece of data costs beside its bytes.
 const PIECE_COST: usize = 64;
 
 /// An object that is received.
@@ -54,7 +54,7 @@ pub(crate) struct Incoming {
     sink: Sink,
     pub(crate) state: State,
     requested: Requested,
-    /// Octets set aside for it if it is no file.
+    /// Bytes set aside for it if it is no file.
     reserved: usize,
     /// Messages that told another way to cut it, since one told the same.
     contradictions: u32,
@@ -252,7 +252,7 @@ impl Incoming {
             true => coding.room(fti.block_len, fti.segment_size.into()),
             false => coding.room(partition.block_len(0), partition.segment_len(0, 0).into()),
         };
-        if room.octets() + PIECE_COST > half || coding.work() > WORK_MAX {
+        if room.bytes() + PIECE_COST > half || coding.work() > WORK_MAX {
             core.user.limit_reached(Limit::Assembly);
             return Err(Failure::Settings("its blocks are larger than allowed".to_owned()));
         }

@@ -28,9 +28,9 @@ impl fmt::Display for ObjectId {
 pub enum Content {
     /// A file: a `NORM_OBJECT_FILE`.
     File(FileName),
-    /// Octets: a `NORM_OBJECT_DATA`.
+    /// Bytes: a `NORM_OBJECT_DATA`.
     Data(Bytes),
-    /// Octets that are handed in later, bit by bit, and delivered as they come: a
+    /// Bytes that are handed in later, bit by bit, and delivered as they come: a
     /// `NORM_OBJECT_STREAM`. See [`Node::write`](super::Node::write).
     Stream(StreamOptions),
 }
@@ -38,10 +38,10 @@ pub enum Content {
 /// How a stream is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Octets kept, so that they can be sent again; as many whole blocks as fit, and two at the
+    /// Bytes kept, so that they can be sent again; as many whole blocks as fit, and two at the
     /// least. [`Limits::stream`](super::Limits) is the most.
     pub buffer: usize,
-    /// Whether the oldest block makes room for new octets even if receivers may lack it: what is
+    /// Whether the oldest block makes room for new bytes even if receivers may lack it: what is
     /// new matters more than what is whole. Otherwise the writer waits.
     pub push: bool,
 }
@@ -67,11 +67,11 @@ pub enum RequestError {
     #[error("there is no object {0}")]
     NoObject(ObjectId),
     /// NORM_INFO does not fit one message.
-    #[error("the name is too long: {len} octets, of which one message takes {max}")]
+    #[error("the name is too long: {len} bytes, of which one message takes {max}")]
     InfoTooLong {
-        /// Its octets.
+        /// Its bytes.
         len: usize,
-        /// Most octets.
+        /// Most bytes.
         max: usize,
     },
     /// The settings cannot be used.
@@ -84,11 +84,11 @@ pub enum RequestError {
     #[error("{0} is not a stream that can be written to")]
     NotWritable(ObjectId),
     /// What the application says does not fit one message.
-    #[error("{len} octets are said at once, of which one message takes {max}")]
+    #[error("{len} bytes are said at once, of which one message takes {max}")]
     CommandTooLong {
-        /// Its octets.
+        /// Its bytes.
         len: usize,
-        /// Most octets.
+        /// Most bytes.
         max: usize,
     },
     /// [`Limits::commands`](super::Limits) wait to be said.
@@ -111,17 +111,17 @@ pub enum RequestError {
 /// What a stream brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// The next octets.
-    Octets {
-        /// How many octets of the stream were before these. The first that are delivered tell where
+    /// The next bytes.
+    Bytes {
+        /// How many bytes of the stream were before these. The first that are delivered tell where
         /// the reader joined; before that only the last 32 bits are known.
         offset: u64,
-        /// The octets.
-        octets: Bytes,
+        /// The bytes.
+        bytes: Bytes,
         /// Where messages begin in them: the first of each segment.
         messages: Vec<usize>,
     },
-    /// Octets are missing that the sender no longer has.
+    /// Bytes are missing that the sender no longer has.
     Gap {
         /// The first.
         from: u64,
@@ -146,22 +146,22 @@ pub enum Indication {
     Receiving {
         /// The object.
         id: ObjectId,
-        /// Its octets.
+        /// Its bytes.
         size: u64,
     },
-    /// A stream is received: its octets are fetched by [`Node::read`](super::Node::read).
+    /// A stream is received: its bytes are fetched by [`Node::read`](super::Node::read).
     Stream {
         /// The stream.
         id: ObjectId,
-        /// Octets that its sender keeps.
+        /// Bytes that its sender keeps.
         buffer: u64,
     },
-    /// There are octets to read, where there were none.
+    /// There are bytes to read, where there were none.
     Readable {
         /// The stream.
         id: ObjectId,
     },
-    /// There is room for octets, where there was too little.
+    /// There is room for bytes, where there was too little.
     Writable {
         /// The stream.
         id: ObjectId,
@@ -170,8 +170,8 @@ pub enum Indication {
     Flushed {
         /// The stream.
         id: ObjectId,
-        /// How many octets these are in all.
-        octets: u64,
+        /// How many bytes these are in all.
+        bytes: u64,
         /// Receivers that acknowledged them.
         acknowledged: u32,
     },
@@ -199,7 +199,7 @@ pub enum Indication {
         /// The sender's number.
         node: u32,
         /// What it says.
-        octets: Bytes,
+        bytes: Bytes,
     },
     /// A command of this node was repeated as often as it should be.
     CommandSent {
@@ -231,7 +231,7 @@ pub enum Indication {
         /// Its number.
         id: u8,
         /// What it answered.
-        octets: Bytes,
+        bytes: Bytes,
     },
     /// Nobody is left of whom an answer is expected.
     QuestionOver {
@@ -282,7 +282,7 @@ pub struct Finished {
     /// The bytes of an object that is no file and was not stored
     /// ([`ReceiverConfig::store_data`](super::ReceiverConfig)).
     pub data: Option<Bytes>,
-    /// Its octets.
+    /// Its bytes.
     pub size: u64,
 }
 
@@ -360,9 +360,9 @@ pub struct Report {
     pub id: ObjectId,
     /// Whether this node sends it.
     pub is_sender: bool,
-    /// Octets sent, or received.
+    /// Bytes sent, or received.
     pub progress: u64,
-    /// Its octets, if they are known.
+    /// Its bytes, if they are known.
     pub size: Option<u64>,
     /// What NORM_INFO says, as far as it is known.
     pub info: Bytes,

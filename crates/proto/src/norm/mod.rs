@@ -140,7 +140,7 @@ impl Node {
         }
     }
 
-    /// Octets of memory held on account of objects. An estimate from below; bounded by [`Limits`],
+    /// Bytes of memory held on account of objects. An estimate from below; bounded by [`Limits`],
     /// whatever the objects' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -219,7 +219,7 @@ impl Node {
         &mut self,
         now: Time,
         peer: PathId,
-        octets: Bytes,
+        bytes: Bytes,
         times: Option<u32>,
     ) -> Result<u64, RequestError> {
         // No longer than a segment (§4.2.3.7), of which the header is the longer one.
@@ -227,11 +227,11 @@ impl Node {
         let coding = Coding::new(config).map_err(RequestError::Settings)?;
         let longest = config.segment_size.map_or(usize::from(u16::MAX), usize::from);
         let max = self.room(peer, coding.data_header(true)).min(longest);
-        if octets.len() > max {
-            return Err(RequestError::CommandTooLong { len: octets.len(), max });
+        if bytes.len() > max {
+            return Err(RequestError::CommandTooLong { len: bytes.len(), max });
         }
         let times = times.unwrap_or(self.core.config.sender.robust_factor);
-        self.on_path(now, peer, |commands, _, core| commands.say(core, now, octets, times))?
+        self.on_path(now, peer, |commands, _, core| commands.say(core, now, bytes, times))?
     }
 
     /// Says a command no more.
@@ -280,18 +280,18 @@ impl Node {
         now: Time,
         (peer, node): (PathId, u32),
         (kind, id): (u8, u8),
-        octets: Bytes,
+        bytes: Bytes,
     ) -> Result<(), RequestError> {
         let max = self.room(peer, ANSWER_HEADER);
-        if octets.len() > max {
-            return Err(RequestError::CommandTooLong { len: octets.len(), max });
+        if bytes.len() > max {
+            return Err(RequestError::CommandTooLong { len: bytes.len(), max });
         }
         let handle = self.receivers.get(&SenderId { path: peer, node: NodeId(node) }).copied();
         let session = handle.and_then(|handle| self.slots.get_mut(handle));
         let Some(Session::Receiver(receiver)) = session else {
             return Err(RequestError::NoQuestion);
         };
-        let found = receiver.answer_question(&mut self.core, now, (kind, id), octets);
+        let found = receiver.answer_question(&mut self.core, now, (kind, id), bytes);
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 
@@ -308,7 +308,7 @@ impl Node {
         true
     }
 
-    /// Octets that one message on a path takes behind its header.
+    /// Bytes that one message on a path takes behind its header.
     fn room(&self, path: PathId, header: usize) -> usize {
         let mtu = self.core.shared.paths.get(&path).map(Path::mtu).filter(|mtu| *mtu > 0);
         mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header))
@@ -462,10 +462,10 @@ impl Node {
     }
 }
 
-/// Octets of NORM_ACK before what an application answers, with EXT_CC.
+/// Bytes of NORM_ACK before what an application answers, with EXT_CC.
 const ANSWER_HEADER: usize = 36;
 
-/// Octets of NORM_INFO before what it says, with the longest FEC object transmission information.
+/// Bytes of NORM_INFO before what it says, with the longest FEC object transmission information.
 pub(crate) const INFO_HEADER: usize = 32;
 
 impl Turns for Node {

@@ -44,7 +44,7 @@ pub(crate) struct Outgoing {
     pub(crate) size: u64,
     shape: Option<Shape>,
     source: Option<Source>,
-    /// Its octets if it is a stream.
+    /// Its bytes if it is a stream.
     ring: Option<Ring>,
     state: State,
     /// The next segment that was never sent.
@@ -225,7 +225,7 @@ impl Outgoing {
         source.read_ahead(&mut core.shared, self.handle, usize::from(shape.fti.segment_size));
     }
 
-    /// Octets sent once.
+    /// Bytes sent once.
     pub(crate) fn progress(&self) -> u64 {
         match &self.ring {
             Some(ring) => ring.sent(),
@@ -284,7 +284,7 @@ impl Outgoing {
         self.shape.as_ref().map(|shape| &shape.fti)
     }
 
-    /// Octets held.
+    /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
         let ring = self.ring.as_ref().map_or(0, Ring::memory);
@@ -496,7 +496,7 @@ impl Outgoing {
         }
     }
 
-    /// Octets of its longest datagram, once it is cut.
+    /// Bytes of its longest datagram, once it is cut.
     pub(crate) fn datagram(&self) -> usize {
         self.shape.as_ref().map_or(0, |shape| {
             let header = shape.coding.data_header(shape.has_fti);
@@ -505,7 +505,7 @@ impl Outgoing {
         })
     }
 
-    /// Whether it has NORM_INFO. An object without octets is known by that alone.
+    /// Whether it has NORM_INFO. An object without bytes is known by that alone.
     pub(crate) fn has_info(&self) -> bool {
         let is_stream = matches!(self.content, Content::Stream(_));
         !self.info.is_empty() || self.size == 0 && !is_stream

@@ -9,7 +9,7 @@ use super::config::{Config, EndGame};
 /// `cc` heeds congestion: its rate follows what receivers report (RFC 5740 §5.5.2).
 ///
 /// `nrl-2011` is the library of the U.S. Naval Research Laboratory as the first paper's captures
-/// show it, of March 2011: segments of 1,024 octets in blocks of 32, a greatest round trip that
+/// show it, of March 2011: segments of 1,024 bytes in blocks of 32, a greatest round trip that
 /// begins with 0.25 s, and 20 flushes, each twice the greatest round trip after the one before,
 /// with no acknowledgement that would end them.
 #[must_use]

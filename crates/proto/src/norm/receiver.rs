@@ -147,11 +147,11 @@ impl Receiver {
         objects + self.objects.len() * size_of::<Incoming>() + rest
     }
 
-    /// How much would be lost with it: the objects that it sent, the octets of those under way, and when
+    /// How much would be lost with it: the objects that it sent, the bytes of those under way, and when
     /// it last spoke.
     pub(crate) fn worth(&self) -> (u64, u64, Time) {
-        let octets = self.objects.values().map(|object| object.report().progress).sum();
-        (self.numbers.completed(), octets, self.base.last_received)
+        let bytes = self.objects.values().map(|object| object.report().progress).sum();
+        (self.numbers.completed(), bytes, self.base.last_received)
     }
 
     /// Messages that arrived of a sender of which nothing is whole, if they are few: such a sender
@@ -402,8 +402,8 @@ impl Receiver {
             Command::Application { others, payload, .. } => {
                 if self.answers.is_new(sequence, others) {
                     let SenderId { path: peer, node: NodeId(node) } = self.sender;
-                    let octets = bytes::Bytes::copy_from_slice(payload);
-                    core.user.indicate(Indication::Command { peer, node, octets });
+                    let bytes = bytes::Bytes::copy_from_slice(payload);
+                    core.user.indicate(Indication::Command { peer, node, bytes });
                 }
             }
             Command::Other { .. } => core.stats.stray += 1,

@@ -81,7 +81,7 @@ struct Part {
     /// When the message before came, and the last of these.
     since: Time,
     until: Time,
-    octets: u64,
+    bytes: u64,
     /// Messages with data.
     data: u32,
 }
@@ -180,7 +180,7 @@ impl Reception {
         self.rtt.unwrap_or(grtt.as_secs_f64()).max(RTT_LEAST)
     }
 
-    /// A message of `len` octets arrived. Whether a loss event began.
+    /// A message of `len` bytes arrived. Whether a loss event began.
     pub(crate) fn arrived(
         &mut self,
         now: Time,
@@ -306,15 +306,15 @@ impl Reception {
     /// Counts a message for the rate. `before` is when the one before came.
     fn count(&mut self, (now, before): (Time, Time), (len, is_data): (usize, bool), rtt: f64) {
         let span = Duration::from_secs_f64(rtt).max(SPAN_LEAST);
-        let (octets, data) = (len as u64, u32::from(is_data));
+        let (bytes, data) = (len as u64, u32::from(is_data));
         match self.parts.back_mut() {
             Some(part) if part.until.since(part.since) < span / PARTS => {
                 part.until = now;
-                part.octets += octets;
+                part.bytes += bytes;
                 part.data += data;
             }
             Some(_) | None => {
-                self.parts.push_back(Part { since: before, until: now, octets, data });
+                self.parts.push_back(Part { since: before, until: now, bytes, data });
             }
         }
         let least = DATA_LEAST[usize::from(self.has_lost)];
@@ -332,16 +332,16 @@ impl Reception {
         }
     }
 
-    /// The rate at which messages arrive, in octets a second, once there are some.
+    /// The rate at which messages arrive, in bytes a second, once there are some.
     fn rate(&self, rtt: f64) -> Option<f64> {
         let (first, last) = (self.parts.front()?, self.parts.back()?);
         let span = Duration::from_secs_f64(rtt).max(SPAN_LEAST);
         let took = last.until.since(first.since).max(span);
-        let octets: u64 = self.parts.iter().map(|part| part.octets).sum();
-        Some(octets as f64 / took.as_secs_f64())
+        let bytes: u64 = self.parts.iter().map(|part| part.bytes).sum();
+        Some(bytes as f64 / took.as_secs_f64())
     }
 
-    /// The rate that the sender should not exceed, in octets a second, and whether it is what
+    /// The rate that the sender should not exceed, in bytes a second, and whether it is what
     /// arrives, and not the equation, that says so.
     pub(crate) fn fair(&self, grtt: Duration, send_rate: f64) -> (f64, CcFlags) {
         let rtt = self.rtt(grtt);
@@ -405,12 +405,12 @@ mod tests {
         Some(CcNode { node: norm::NodeId(1), flags, rtt: norm::quantise_rtt(rtt), rate: 0 })
     }
 
-    /// NORM_DATA of 1,000 octets.
+    /// NORM_DATA of 1,000 bytes.
     fn arrives(reception: &mut Reception, at: Time, sequence: u16) -> bool {
         reception.arrived(at, sequence, (LEN, true), (RTT, Some(100_000.0)))
     }
 
-    /// One every 10 ms, 100,000 octets a second, from the first number up to the last, without some.
+    /// One every 10 ms, 100,000 bytes a second, from the first number up to the last, without some.
     fn stream(reception: &mut Reception, (first, last): (u64, u64), lost: &[u64]) -> Vec<u64> {
         let numbers = (first..=last).filter(|number| !lost.contains(number));
         numbers.filter(|n| arrives(reception, millis(n * 10), *n as u16)).collect()

@@ -10,7 +10,7 @@ pub(super) fn check(config: &Config, content: &Content) -> Result<(), RequestErr
     let most = config.limits.stream;
     match content {
         Content::Stream(options) if options.buffer > most => Err(RequestError::Settings(format!(
-            "the stream's buffer of {} octets is larger than allowed, {most}",
+            "the stream's buffer of {} bytes is larger than allowed, {most}",
             options.buffer
         ))),
         Content::Stream(_) | Content::File(_) | Content::Data(_) => Ok(()),
@@ -18,18 +18,18 @@ pub(super) fn check(config: &Config, content: &Content) -> Result<(), RequestErr
 }
 
 impl Node {
-    /// Hands in octets of a stream that this node sends; how many of them were taken. Where these are
+    /// Hands in bytes of a stream that this node sends; how many of them were taken. Where these are
     /// less than all, [`Indication::Writable`](super::Indication::Writable) tells when there is room.
     /// Less than a segment is sent only with more, or after [`Node::flush`].
     ///
     /// # Errors
     /// There is no such stream, or it was closed.
-    pub fn write(&mut self, now: Time, id: ObjectId, octets: &[u8]) -> Result<usize, RequestError> {
-        self.on_stream(now, id, |stream| stream.write(octets))
+    pub fn write(&mut self, now: Time, id: ObjectId, bytes: &[u8]) -> Result<usize, RequestError> {
+        self.on_stream(now, id, |stream| stream.write(bytes))
     }
 
-    /// The octet written next begins a message: a reader that joins late, or lost something, finds it.
-    /// The stream's first octet always does.
+    /// The byte written next begins a message: a reader that joins late, or lost something, finds it.
+    /// The stream's first byte always does.
     ///
     /// # Errors
     /// There is no such stream, or it was closed.

@@ -20,7 +20,7 @@ settings! {
         pub buffer: usize as Size [Least(PIECE)] = 256 << 10,
         /// Bytes that are held for all connections. Each direction may hold one piece of a stream
         /// ([`Receive::PIECE_MAX`]) beyond that, so that none waits for others: see
-        /// [`Config::octets_max`].
+        /// [`Config::bytes_max`].
         pub buffer_total: usize as Size = 256 << 20,
         /// Time for a server to accept.
         pub connect_timeout: Duration as Span [Interval] = Duration::from_secs(75),
@@ -36,21 +36,21 @@ settings! {
 }
 
 impl Config {
-    /// The most octets that are held for one direction.
+    /// The most bytes that are held for one direction.
     #[must_use]
     pub fn direction_max(&self) -> usize {
         self.buffer.max(Receive::PIECE_MAX)
     }
 
-    /// The most octets that are held for all connections together.
+    /// The most bytes that are held for all connections together.
     #[must_use]
-    pub fn octets_max(&self) -> usize {
+    pub fn bytes_max(&self) -> usize {
         self.buffer_total.max(self.pieces())
     }
 
     /// What directions may hold together beyond one piece each.
     pub(super) fn pool(&self) -> usize {
-        self.octets_max() - self.pieces()
+        self.bytes_max() - self.pieces()
     }
 
     /// Whether a stream to that address would lead to the proxy itself.

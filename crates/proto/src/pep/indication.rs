@@ -47,7 +47,7 @@ pub enum Indication {
 /// How a connection through the proxy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Both ends closed it, and all octets were passed on.
+    /// Both ends closed it, and all bytes were passed on.
     Complete,
     /// The client reset it, or does not answer.
     ClientReset,
@@ -91,9 +91,9 @@ pub struct Report {
     pub connected: Option<Time>,
     /// When it ended.
     pub closed: Option<Time>,
-    /// Octets passed on to the server, and to the client.
-    pub octets: [u64; 2],
-    /// Octets held for the server, and for the client.
+    /// Bytes passed on to the server, and to the client.
+    pub bytes: [u64; 2],
+    /// Bytes held for the server, and for the client.
     pub buffered: [usize; 2],
     /// The most of each at any time.
     pub buffer_peak: [usize; 2],
@@ -122,11 +122,11 @@ pub struct Statistics {
     pub idle: u64,
     /// Connections that the user ended.
     pub aborted: u64,
-    /// Octets passed on to servers, and to clients.
-    pub octets: [u64; 2],
-    /// Octets held.
+    /// Bytes passed on to servers, and to clients.
+    pub bytes: [u64; 2],
+    /// Bytes held.
     pub buffered: usize,
-    /// The most octets held at any time.
+    /// The most bytes held at any time.
     pub buffered_peak: usize,
 }
 

@@ -2,13 +2,13 @@
 //! congestion control, windows and retransmissions.
 //!
 //! [`Pep`] pairs streams: one that a client opened, and one that it asks its driver to open to where
-//! the client wanted to go. Octets, ends and resets cross from one to the other. It knows streams
+//! the client wanted to go. Bytes, ends and resets cross from one to the other. It knows streams
 //! only, so the same engine runs over the system's sockets and, with [`crate::stack::OverTcp`], over
 //! this crate's TCP.
 //!
 //! | on one side | on the other |
 //! |---|---|
-//! | octets | the same, in order, when there is room |
+//! | bytes | the same, in order, when there is room |
 //! | no more room | the sender is held back ([`PathEffect::PauseRead`]) |
 //! | the sender's end | an end, behind its last byte ([`StreamEffect::ShutdownWrite`]) |
 //! | a reset, or a peer that does not answer | a reset, at once ([`StreamEffect::Reset`]) |

@@ -18,7 +18,7 @@ const SERVER: usize = 1;
 
 /// Why there is a deadline for a connection.
 const ACCEPTING: &str = "a server that is to accept";
-const SILENT: &str = "a connection without octets";
+const SILENT: &str = "a connection without bytes";
 
 /// A stream of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,9 @@ struct Flow {
     shut: bool,
     /// It is among those that may have something for their goal.
     ready: bool,
-    /// Octets of what all share that are reserved for it.
+    /// Bytes of what all share that are reserved for it.
     reserved: usize,
-    octets: u64,
+    bytes: u64,
     peak: usize,
 }
 
@@ -70,7 +70,7 @@ struct Pair {
     flows: [Flow; 2],
     opened: Time,
     connected: Option<Time>,
-    /// When an octet came or went.
+    /// When a byte came or went.
     active: Time,
 }
 
@@ -85,7 +85,7 @@ impl Pair {
             opened: self.opened,
             connected: self.connected,
             closed,
-            octets: [there.octets, back.octets],
+            bytes: [there.bytes, back.bytes],
             buffered: [there.queue.len(), back.queue.len()],
             buffer_peak: [there.peak, back.peak],
         }
@@ -102,7 +102,7 @@ pub struct Pep {
     /// Directions that may have something for their goal, each once.
     ready: VecDeque<(PairId, usize)>,
     spare: Spare,
-    /// Octets of what all share that are reserved.
+    /// Bytes of what all share that are reserved.
     reserved: usize,
     timers: Timers<PairId>,
     effects: VecDeque<Effect>,
@@ -262,14 +262,14 @@ impl Pep {
         }
     }
 
-    fn receive(&mut self, now: Time, path: PathId, octets: &[u8]) {
+    fn receive(&mut self, now: Time, path: PathId, bytes: &[u8]) {
         let Some((id, side)) = self.paths.get(&path).copied() else { return };
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         let flow = &mut pair.flows[side];
         pair.active = now;
-        flow.queue.push(octets, &mut self.spare);
+        flow.queue.push(bytes, &mut self.spare);
         flow.peak = flow.peak.max(flow.queue.len());
-        self.statistics.buffered += octets.len();
+        self.statistics.buffered += bytes.len();
         let peak = &mut self.statistics.buffered_peak;
         *peak = (*peak).max(self.statistics.buffered);
         if !self.reserve(id, side) {
@@ -295,7 +295,7 @@ impl Pep {
         !flow.paused
     }
 
-    /// After a side's octets went out: is it read again?
+    /// After a side's bytes went out: is it read again?
     fn release(&mut self, id: PairId, side: usize) {
         let most = self.config.direction_max();
         let Some(pair) = self.pairs.get(&id) else { return };
@@ -308,7 +308,7 @@ impl Pep {
         }
     }
 
-    /// The goal hears of the source's end behind the source's last octet.
+    /// The goal hears of the source's end behind the source's last byte.
     fn pass_on_the_end(&mut self, now: Time, id: PairId, side: usize) {
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         let goal = pair.streams[1 - side];
@@ -444,9 +444,9 @@ impl Engine for Pep {
                 return None;
             };
             flow.queue.pop(place, &mut self.spare);
-            flow.octets += len as u64;
+            flow.bytes += len as u64;
             pair.active = now;
-            self.statistics.octets[side] += len as u64;
+            self.statistics.bytes[side] += len as u64;
             self.statistics.buffered -= len;
             self.release(id, side);
             self.make_ready(id, side);

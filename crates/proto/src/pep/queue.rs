@@ -1,8 +1,8 @@
-//! Octets that wait to be passed on.
+//! Bytes that wait to be passed on.
 
 use std::collections::VecDeque;
 
-/// Octets of a block of memory.
+/// Bytes of a block of memory.
 pub(super) const BLOCK: usize = 16 << 10;
 
 /// Blocks that are kept for the next one who needs some: 1 MiB.
@@ -33,11 +33,11 @@ impl Spare {
     }
 }
 
-/// Octets in their order, in blocks that are taken from and given back to [`Spare`].
+/// Bytes in their order, in blocks that are taken from and given back to [`Spare`].
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     blocks: VecDeque<Box<[u8]>>,
-    /// Where the first octet lies in the first block.
+    /// Where the first byte lies in the first block.
     start: usize,
     len: usize,
 }
@@ -55,24 +55,24 @@ impl Queue {
         self.blocks.len() * BLOCK
     }
 
-    pub(super) fn push(&mut self, mut octets: &[u8], spare: &mut Spare) {
-        while !octets.is_empty() {
+    pub(super) fn push(&mut self, mut bytes: &[u8], spare: &mut Spare) {
+        while !bytes.is_empty() {
             let at = (self.start + self.len) % BLOCK;
             if self.start + self.len == self.blocks.len() * BLOCK {
                 self.blocks.push_back(spare.take());
             }
-            let block = self.blocks.back_mut().expect("the last octet's block, or a new one");
-            let (now, later) = octets.split_at(octets.len().min(BLOCK - at));
+            let block = self.blocks.back_mut().expect("the last byte's block, or a new one");
+            let (now, later) = bytes.split_at(bytes.len().min(BLOCK - at));
             block[at..at + now.len()].copy_from_slice(now);
             self.len += now.len();
-            octets = later;
+            bytes = later;
         }
     }
 
-    /// Moves the first octets into `out`, which is not longer than there are.
+    /// Moves the first bytes into `out`, which is not longer than there are.
     pub(super) fn pop(&mut self, mut out: &mut [u8], spare: &mut Spare) {
         while !out.is_empty() {
-            let block = self.blocks.front().expect("there are as many octets");
+            let block = self.blocks.front().expect("there are as many bytes");
             let count = out.len().min(BLOCK - self.start);
             let (now, later) = out.split_at_mut(count);
             now.copy_from_slice(&block[self.start..self.start + count]);
@@ -106,14 +106,14 @@ mod tests {
             let mut model: VecDeque<u8> = VecDeque::new();
             let mut next = 0_u32;
             for (push, pop) in ops {
-                let octets: Vec<u8> = (0..push)
+                let bytes: Vec<u8> = (0..push)
                     .map(|_| {
                         next += 1;
                         (next.wrapping_mul(0x9e37_79b1) >> 24) as u8
                     })
                     .collect();
-                queue.push(&octets, &mut spare);
-                model.extend(&octets);
+                queue.push(&bytes, &mut spare);
+                model.extend(&bytes);
                 let mut out = vec![0; pop.min(model.len())];
                 queue.pop(&mut out, &mut spare);
                 let expected: Vec<u8> = model.drain(..out.len()).collect();

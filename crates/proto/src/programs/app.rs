@@ -25,7 +25,7 @@ pub(super) struct Io<'a> {
 pub(super) struct Progress {
     /// The file may cross.
     pub(super) started: bool,
-    /// The client's work is done: octets of the file.
+    /// The client's work is done: bytes of the file.
     pub(super) done: Option<u64>,
     /// A server has a file, which is safe.
     pub(super) received: Option<(String, u64)>,
@@ -44,7 +44,7 @@ impl Io<'_> {
         self.conn.waiting() < self.core.limits.write_ahead
     }
 
-    /// Takes so many octets, once there are as many.
+    /// Takes so many bytes, once there are as many.
     pub(super) fn read(&mut self, len: usize) -> Option<Vec<u8>> {
         let bytes = self.conn.data().get(..len)?.to_vec();
         self.conn.consume(self.now, len);
@@ -54,7 +54,7 @@ impl Io<'_> {
     /// Takes a line without its end, once it is whole.
     pub(super) fn read_line(&mut self) -> Result<Option<String>, Failure> {
         let data = self.conn.data();
-        let Some(end) = data.iter().position(|octet| *octet == b'\n') else {
+        let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
             let is_long = data.len() > self.core.limits.message;
             return if is_long {
                 Err(Failure::Nonsense("a line that is too long"))
@@ -67,7 +67,7 @@ impl Io<'_> {
         Ok(Some(line))
     }
 
-    /// Writes up to `len` octets that came into the file, if its store keeps up; so many it took.
+    /// Writes up to `len` bytes that came into the file, if its store keeps up; so many it took.
     pub(super) fn keep(&mut self, len: u64) -> usize {
         if self.files.writing() > self.core.limits.write_buffer {
             return 0;

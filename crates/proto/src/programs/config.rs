@@ -47,7 +47,7 @@ impl Version {
         }
     }
 
-    /// The window of a channel, in octets (`CHAN_SES_WINDOW_DEFAULT`).
+    /// The window of a channel, in bytes (`CHAN_SES_WINDOW_DEFAULT`).
     #[must_use]
     pub const fn window(self) -> u32 {
         match self {
@@ -56,7 +56,7 @@ impl Version {
         }
     }
 
-    /// How many writes of sftp may wait for their answers, and octets of each.
+    /// How many writes of sftp may wait for their answers, and bytes of each.
     #[must_use]
     pub const fn writes(self) -> (u32, usize) {
         match self {
@@ -74,7 +74,7 @@ pub struct Config {
     pub tool: Tool,
     /// Of which release, where that is OpenSSH.
     pub version: Version,
-    /// The window that a channel's receiver offers, in octets.
+    /// The window that a channel's receiver offers, in bytes.
     pub window: u32,
     /// How long a server waits for a login (`LoginGraceTime`).
     pub grace: Duration,
@@ -212,15 +212,15 @@ pub struct Limits {
     pub sessions: usize,
     /// Requests of the user that wait.
     pub requests: usize,
-    /// Octets of a file that are read before they can be sent.
+    /// Bytes of a file that are read before they can be sent.
     pub read_ahead: usize,
-    /// Octets of one read.
+    /// Bytes of one read.
     pub piece: usize,
-    /// Octets of a file that arrived and are not written yet.
+    /// Bytes of a file that arrived and are not written yet.
     pub write_buffer: usize,
-    /// Octets that wait for the stream.
+    /// Bytes that wait for the stream.
     pub write_ahead: usize,
-    /// Octets of a message, beyond those of a channel's window.
+    /// Bytes of a message, beyond those of a channel's window.
     pub message: usize,
     /// Keys that are typed in one session.
     pub keys: u64,

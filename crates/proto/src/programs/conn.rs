@@ -7,7 +7,7 @@ use super::config::Config;
 use super::ssh::{Command, Ssh};
 use super::writes::Writes;
 
-/// What carries a program's octets.
+/// What carries a program's bytes.
 #[derive(Debug)]
 pub(super) enum Conn {
     /// The stream itself.
@@ -88,7 +88,7 @@ impl Conn {
         }
     }
 
-    /// Octets that wait to be sent.
+    /// Bytes that wait to be sent.
     pub(super) fn waiting(&self) -> usize {
         match self {
             Self::Plain(plain) => plain.out.held(),

@@ -130,7 +130,7 @@ impl Files {
         }
     }
 
-    /// Octets that can be taken now, and whether there are no more behind them.
+    /// Bytes that can be taken now, and whether there are no more behind them.
     pub(super) fn ready(&self) -> (usize, bool) {
         match &self.state {
             State::Out(out) => (out.held(), out.is_read()),
@@ -138,7 +138,7 @@ impl Files {
         }
     }
 
-    /// Takes up to so many octets: as many as there are.
+    /// Takes up to so many bytes: as many as there are.
     pub(super) fn take(&mut self, len: usize, core: &mut Core) -> Vec<u8> {
         let mut taken = Vec::with_capacity(len);
         if let State::Out(out) = &mut self.state {
@@ -150,7 +150,7 @@ impl Files {
         taken
     }
 
-    /// Octets that are being written.
+    /// Bytes that are being written.
     pub(super) fn writing(&self) -> usize {
         match &self.state {
             State::In(inflow) => inflow.writing,

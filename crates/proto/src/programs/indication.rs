@@ -28,8 +28,8 @@ pub enum Indication {
     Finished {
         /// Which request.
         request: RequestId,
-        /// Octets of the file.
-        octets: u64,
+        /// Bytes of the file.
+        bytes: u64,
     },
     /// A request came to nothing.
     Failed {
@@ -44,8 +44,8 @@ pub enum Indication {
         path: PathId,
         /// The file's name.
         name: String,
-        /// Octets of the file.
-        octets: u64,
+        /// Bytes of the file.
+        bytes: u64,
     },
     /// As a server: a file broke off.
     Aborted {

@@ -2,7 +2,7 @@
 //!
 //! What a [`Node`] sends has the order, the round trips, the windows and the lengths of what these programs
 //! send, and carries the file. It is not what they send: SSH's part is not encrypted, rsync's is made of
-//! octets of zero where it is not the file. So a node talks to its like only.
+//! bytes of zero where it is not the file. So a node talks to its like only.
 //!
 //! | program | below it | what bounds it |
 //! |---|---|---|

@@ -11,9 +11,9 @@ use super::indication::Failure;
 /// What an end does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
-    /// So many octets, in one write.
+    /// So many bytes, in one write.
     Write(usize),
-    /// So many octets have come.
+    /// So many bytes have come.
     Read(usize),
     /// The list of files: the one there is.
     WriteList,
@@ -25,13 +25,13 @@ enum Act {
     Install,
 }
 
-/// Octets that frame what crosses: before a list's name, before the file, before each piece, behind it.
+/// Bytes that frame what crosses: before a list's name, before the file, before each piece, behind it.
 const LIST: usize = 4 + 8 + 2;
 const LIST_END: usize = 11;
 const HEAD: usize = 23;
 const PIECE_HEAD: usize = 8;
 const TAIL: usize = 16;
-/// Octets of a file in one piece.
+/// Bytes of a file in one piece.
 const PIECE: usize = 32 << 10;
 
 /// The greeting of a daemon and its client, the module and its answer, and the options, which go in two
@@ -75,12 +75,12 @@ pub(super) struct Rsync {
     is_sender: bool,
     acts: VecDeque<Act>,
     name: String,
-    /// Octets of the file that crossed, and are to cross.
+    /// Bytes of the file that crossed, and are to cross.
     crossed: u64,
     len: u64,
     /// How far the file's frame is.
     head_done: bool,
-    /// Octets of the piece that is coming.
+    /// Bytes of the piece that is coming.
     piece: u64,
     installing: bool,
 }
@@ -169,7 +169,7 @@ impl Rsync {
             };
             let (len, name) = (&head[4..12], usize::from(head[12]) << 8 | usize::from(head[13]));
             let Some(list) = io.read(LIST + name + LIST_END) else { return Ok(false) };
-            self.len = len.iter().fold(0, |len, octet| len << 8 | u64::from(*octet));
+            self.len = len.iter().fold(0, |len, byte| len << 8 | u64::from(*byte));
             self.name = String::from_utf8_lossy(&list[LIST..LIST + name]).into_owned();
             io.files.open_to_write(&named(&self.name)?, true, io.core);
             io.progress.receiving = Some(self.name.clone());

@@ -1,5 +1,5 @@
 //! scp's own protocol, which it spoke until OpenSSH 9.0: a line that announces the file, the file,
-//! and an octet of 0 where all is well.
+//! and a byte of 0 where all is well.
 
 use super::app::{Io, named};
 use super::indication::Failure;
@@ -83,7 +83,7 @@ enum SinkState {
     Start,
     Line,
     Opening(u64),
-    /// Octets that are still to come.
+    /// Bytes that are still to come.
     Data(u64),
     /// The sender's word that this was all.
     Last,

@@ -228,11 +228,11 @@ impl Session {
         }
         if self.request.is_none()
             && !self.begun
-            && let Some((name, octets)) = &self.progress.received
+            && let Some((name, bytes)) = &self.progress.received
         {
             self.begun = true;
-            let (path, name, octets) = (self.path, name.clone(), *octets);
-            core.indicate(Indication::Received { path, name, octets });
+            let (path, name, bytes) = (self.path, name.clone(), *bytes);
+            core.indicate(Indication::Received { path, name, bytes });
         }
     }
 
@@ -253,14 +253,14 @@ impl Session {
     fn end_if_done(&mut self, core: &mut Core) {
         let is_plain = matches!(self.conn, Conn::Plain(_));
         let has_exited = self.conn.has_exited();
-        if let Some(octets) = self.progress.done
+        if let Some(bytes) = self.progress.done
             && (is_plain || has_exited)
             && let Some(Request { id: request, .. }) = self.request.take()
         {
             if let Some(latency) = self.progress.latency {
                 core.indicate(Indication::Echoed { request, latency });
             }
-            core.indicate(Indication::Finished { request, octets });
+            core.indicate(Indication::Finished { request, bytes });
             self.files.leave(core);
         }
         if self.conn.wants_shutdown() {

@@ -30,7 +30,7 @@ const NO_SUCH_FILE: u32 = 2;
 const FAILURE: u32 = 4;
 /// The extension by which a server tells how long messages may be.
 const LIMITS: &str = "limits@openssh.com";
-/// Octets of the extensions that OpenSSH 9.2's server names; 4.2's names none.
+/// Bytes of the extensions that OpenSSH 9.2's server names; 4.2's names none.
 const EXTENSIONS_92: usize = 313;
 
 /// What a client does in turn.
@@ -234,14 +234,14 @@ impl Server {
     fn request(&mut self, kind: u8, body: &[u8], io: &mut Io<'_>) -> Result<(), Failure> {
         let short = || Failure::Nonsense("a request that is too short");
         let number = |at: usize| {
-            let octets = body.get(at..).and_then(|rest| rest.first_chunk().copied());
-            octets.map(u32::from_be_bytes).ok_or_else(short)
+            let bytes = body.get(at..).and_then(|rest| rest.first_chunk().copied());
+            bytes.map(u32::from_be_bytes).ok_or_else(short)
         };
         let id = number(0)?;
         match kind {
             kind::INIT => {
                 let extensions = vec![0; if self.modern { EXTENSIONS_92 } else { 0 }];
-                let parts = [Part::Number(3), Part::Octets(&extensions)];
+                let parts = [Part::Number(3), Part::Bytes(&extensions)];
                 io.write(message(kind::VERSION, &parts));
             }
             kind::EXTENDED => {
@@ -257,7 +257,7 @@ impl Server {
                     Part::Number(1),
                     Part::Text(b"/root"),
                     Part::Text(b"/root"),
-                    Part::Octets(&attributes),
+                    Part::Bytes(&attributes),
                 ];
                 io.write(message(kind::NAME, &parts));
             }
@@ -312,7 +312,7 @@ enum Part<'a> {
     Long(u64),
     /// With its length before it.
     Text(&'a [u8]),
-    Octets(&'a [u8]),
+    Bytes(&'a [u8]),
 }
 
 /// The only handle that a server gives.
@@ -328,7 +328,7 @@ fn message(kind: u8, parts: &[Part<'_>]) -> Vec<u8> {
                 body.put_u32(text.len() as u32);
                 body.extend_from_slice(text);
             }
-            Part::Octets(octets) => body.extend_from_slice(octets),
+            Part::Bytes(bytes) => body.extend_from_slice(bytes),
         }
     }
     let mut message = Vec::with_capacity(4 + body.len());

@@ -1,6 +1,6 @@
 //! SSH without its secrets: the messages of OpenSSH in their order, each as long as it is on the wire
 //! (RFC 4252, 4253, 4254). What is encrypted there is plain here, and keys, signatures and message
-//! authentication codes are octets of zero.
+//! authentication codes are bytes of zero.
 
 mod intake;
 mod window;
@@ -49,14 +49,14 @@ mod number {
 }
 use number as n;
 
-/// Octets of a message authentication code: that of chacha20-poly1305, or HMAC-MD5.
+/// Bytes of a message authentication code: that of chacha20-poly1305, or HMAC-MD5.
 const MAC: usize = 16;
-/// Octets of data in one message (`CHAN_SES_PACKET_DEFAULT`).
+/// Bytes of data in one message (`CHAN_SES_PACKET_DEFAULT`).
 const PACKET: usize = 32 << 10;
 /// Messages that came before they were awaited.
 const EARLY_MAX: usize = 64;
 
-/// One message of the beginning: its number, and octets on the wire.
+/// One message of the beginning: its number, and bytes on the wire.
 type Message = (u8, usize);
 
 /// What an end does next.
@@ -163,7 +163,7 @@ impl Ssh {
         self.up
     }
 
-    /// Octets that wait to be sent.
+    /// Bytes that wait to be sent.
     pub(super) fn waiting(&self) -> usize {
         self.pending.len() + self.out.held()
     }
@@ -191,7 +191,7 @@ impl Ssh {
         self.out.is_empty() && self.closed_in
     }
 
-    /// So many octets of what came are read.
+    /// So many bytes of what came are read.
     pub(super) fn consume(&mut self, now: Time, len: usize) {
         self.data.advance(len);
         let often = self.version != Version::OpenSsh42;
@@ -389,8 +389,8 @@ fn put_string(to: &mut Vec<u8>, text: &str) {
 }
 
 fn at(body: &[u8], offset: usize) -> Result<u32, &'static str> {
-    let octets = body.get(offset..).and_then(|rest| rest.first_chunk());
-    octets.map(|octets| u32::from_be_bytes(*octets)).ok_or("a message that is too short")
+    let bytes = body.get(offset..).and_then(|rest| rest.first_chunk());
+    bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or("a message that is too short")
 }
 
 /// What a server is asked to start (RFC 4254 §6.5).

@@ -1,6 +1,6 @@
 //! Somebody types, and sees each key when it comes back (RFC 854 in binary mode, RFC 856: 255 is doubled).
 //!
-//! The keys are the octets of a file. Before them goes a line with its name, so that the far end can
+//! The keys are the bytes of a file. Before them goes a line with its name, so that the far end can
 //! keep what was typed.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ const EOF: u8 = 236;
 #[derive(Debug)]
 pub(super) struct Typist {
     name: String,
-    /// Octets of the first line that have not come back.
+    /// Bytes of the first line that have not come back.
     line: Option<usize>,
     /// When each key was typed that has not come back.
     typed: VecDeque<Time>,
@@ -51,7 +51,7 @@ impl Typist {
             if io.files.len > io.core.limits.keys {
                 return Err(Failure::TooMany);
             }
-            // UTF-8 has no octet of 255.
+            // UTF-8 has no byte of 255.
             let line = format!("cat > {}\n", self.name).into_bytes();
             self.line = Some(line.len());
             io.write(line);
@@ -86,12 +86,12 @@ impl Typist {
         let Some(received) = io.read(len).filter(|received| !received.is_empty()) else {
             return Ok(false);
         };
-        for octet in received {
+        for byte in received {
             if let Some(left) = self.line.as_mut().filter(|left| **left > 0) {
                 *left -= 1;
                 continue;
             }
-            match (std::mem::take(&mut self.escaped), octet) {
+            match (std::mem::take(&mut self.escaped), byte) {
                 (false, IAC) => {
                     self.escaped = true;
                     continue;
@@ -161,11 +161,11 @@ impl Screen {
         let len = if has_room { io.conn.data().len() } else { 0 };
         if let Some(typed) = io.read(len).filter(|typed| !typed.is_empty()) {
             let mut keys = Vec::with_capacity(typed.len());
-            for octet in typed {
-                match (std::mem::take(&mut self.escaped), octet) {
+            for byte in typed {
+                match (std::mem::take(&mut self.escaped), byte) {
                     (false, IAC) => self.escaped = true,
                     (true, EOF) => self.complete = true,
-                    (true | false, octet) => keys.push(octet),
+                    (true | false, byte) => keys.push(byte),
                 }
             }
             io.files.write(&keys, io.core);

@@ -114,7 +114,7 @@ proptest! {
         for mut piece in version.into_iter().chain(pieces) {
             if small {
                 // Numbers that are often small are lengths that often make sense.
-                piece.iter_mut().step_by(2).for_each(|octet| *octet %= 4);
+                piece.iter_mut().step_by(2).for_each(|byte| *byte %= 4);
             }
             node.handle_input(now, Input::Receive(Receive::datagram(PATH, &piece)));
             drain(&mut node, &mut now);

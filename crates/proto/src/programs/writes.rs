@@ -43,7 +43,7 @@ impl Writes {
         self.queue.front().map(|(at, _)| *at)
     }
 
-    /// What is to be written now, at most `len` octets of one write.
+    /// What is to be written now, at most `len` bytes of one write.
     pub(super) fn take(&mut self, now: Time, len: usize) -> Option<Bytes> {
         let (at, bytes) = self.queue.front_mut()?;
         if *at > now {

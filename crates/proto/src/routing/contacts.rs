@@ -28,15 +28,15 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// The time that so many octets take.
+    /// The time that so many bytes take.
     #[must_use]
-    pub fn transmission_time(&self, octets: u64) -> Duration {
-        // 1,000,000 octets at 115,200 bit/s: 8e6 * 1e9 / 115,200 = 69.4 s.
-        let nanos = u128::from(octets) * 8_000_000_000 / u128::from(self.rate_bps.max(1));
+    pub fn transmission_time(&self, bytes: u64) -> Duration {
+        // 1,000,000 bytes at 115,200 bit/s: 8e6 * 1e9 / 115,200 = 69.4 s.
+        let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(self.rate_bps.max(1));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Octets that it holds.
+    /// Bytes that it holds.
     #[must_use]
     pub fn volume(&self) -> u64 {
         let nanos = u128::from(self.end.as_nanos() - self.start.as_nanos());

@@ -43,7 +43,7 @@ pub struct Wanted<'a> {
     /// Whereto.
     pub destination: NodeNumber,
     /// The bundle's length, with what lower layers add to it.
-    pub octets: u64,
+    pub bytes: u64,
     /// What it yields to.
     pub priority: Priority,
     /// When it is of no use any more.
@@ -59,9 +59,9 @@ pub struct Route {
     pub next_hop: NodeNumber,
     /// The contacts, from here to the destination.
     pub contacts: Vec<ContactId>,
-    /// When the first octet leaves this node.
+    /// When the first byte leaves this node.
     pub leaves: Time,
-    /// When the last octet is at the destination.
+    /// When the last byte is at the destination.
     pub arrives: Time,
 }
 
@@ -96,7 +96,7 @@ pub struct Router {
     plan: ContactPlan,
     limits: Limits,
     neighbours: BTreeMap<NodeNumber, BTreeMap<NodeNumber, Neighbour>>,
-    /// Octets promised of each contact, by priority.
+    /// Bytes promised of each contact, by priority.
     promised: Vec<[u64; Priority::COUNT]>,
     /// Contacts that did not come about.
     failed: BTreeSet<ContactId>,
@@ -180,21 +180,21 @@ impl Router {
     }
 
     /// Takes a bundle off what the contacts of its route have room for.
-    pub fn promise(&mut self, route: &Route, octets: u64, priority: Priority) {
+    pub fn promise(&mut self, route: &Route, bytes: u64, priority: Priority) {
         for id in &route.contacts {
             if let Some(promised) = self.promised.get_mut(id.0 as usize) {
                 let of = &mut promised[priority.index()];
-                *of = of.saturating_add(octets);
+                *of = of.saturating_add(bytes);
             }
         }
     }
 
     /// Gives back what was promised to a bundle that does not go this way.
-    pub fn release(&mut self, route: &Route, octets: u64, priority: Priority) {
+    pub fn release(&mut self, route: &Route, bytes: u64, priority: Priority) {
         for id in &route.contacts {
             if let Some(promised) = self.promised.get_mut(id.0 as usize) {
                 let of = &mut promised[priority.index()];
-                *of = of.saturating_sub(octets);
+                *of = of.saturating_sub(bytes);
             }
         }
     }
@@ -249,7 +249,7 @@ impl Router {
             }
             let free = contact.start + self.taken(id, contact, wanted.priority);
             let leaves = at.max(free);
-            let sent = leaves + contact.transmission_time(wanted.octets);
+            let sent = leaves + contact.transmission_time(wanted.bytes);
             if sent > contact.end {
                 continue;
             }

@@ -39,11 +39,11 @@ impl Node {
             free_space: self.free_kib.map(|kib| (Width::fitting(kib.saturating_add(1)), kib)),
             eid: self.core.config.eid.as_bytes(),
         });
-        let octets = packet.to_vec().unwrap_or_default();
+        let bytes = packet.to_vec().unwrap_or_default();
         let mut any = false;
         for path in beacons.paths {
             if self.core.shared.paths.get(&path).is_some_and(Path::is_up) {
-                self.reply(path, octets.clone());
+                self.reply(path, bytes.clone());
                 any = true;
             }
         }

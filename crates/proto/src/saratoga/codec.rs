@@ -42,19 +42,19 @@ impl<'a> Coded<'a> {
 }
 
 /// Reads a packet of the version that is spoken.
-pub(crate) fn decode(version: Version, octets: &[u8]) -> Result<Packet<'_>, DecodeError> {
+pub(crate) fn decode(version: Version, bytes: &[u8]) -> Result<Packet<'_>, DecodeError> {
     match version {
-        Version::V1 => Packet::decode(octets),
-        Version::V0 => v0::Packet::decode(octets).map(hear),
+        Version::V1 => Packet::decode(bytes),
+        Version::V0 => v0::Packet::decode(bytes).map(hear),
     }
 }
 
 /// A packet that was kept as version 1 has it, as it goes on the wire; `None` if there is nothing to
 /// say.
-pub(crate) fn translated(version: Version, octets: Vec<u8>) -> Option<Vec<u8>> {
-    let packet = Packet::decode(&octets).ok()?;
+pub(crate) fn translated(version: Version, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    let packet = Packet::decode(&bytes).ok()?;
     match Coded::new(version, &packet)? {
-        Coded::V1(_) => Some(octets),
+        Coded::V1(_) => Some(bytes),
         Coded::V0(packet) => packet.to_vec().ok(),
     }
 }
@@ -208,15 +208,15 @@ mod tests {
     fn version_0_carries_what_it_has_words_for() {
         let packet = Packet::Data(part(7, 1024, b"data", true, false));
         let coded = Coded::new(Version::V0, &packet).expect("it has DATA");
-        let mut octets = vec![0xa5; coded.encoded_len()];
-        coded.encode(&mut octets).expect("it fits");
-        assert_eq!(octets.len(), 14);
-        assert_eq!(decode(Version::V0, &octets), Ok(packet));
+        let mut bytes = vec![0xa5; coded.encoded_len()];
+        coded.encode(&mut bytes).expect("it fits");
+        assert_eq!(bytes.len(), 14);
+        assert_eq!(decode(Version::V0, &bytes), Ok(packet));
         let poll = Packet::Data(part(7, 10_000, &[], true, true));
         let coded = Coded::new(Version::V0, &poll).expect("it has a poll");
-        let mut octets = vec![0xa5; coded.encoded_len()];
-        coded.encode(&mut octets).expect("it fits");
-        assert_eq!((octets.len(), decode(Version::V0, &octets)), (18, Ok(poll)));
+        let mut bytes = vec![0xa5; coded.encoded_len()];
+        coded.encode(&mut bytes).expect("it fits");
+        assert_eq!((bytes.len(), decode(Version::V0, &bytes)), (18, Ok(poll)));
         let status = Packet::Status(acceptance(7));
         let coded = Coded::new(Version::V0, &status).expect("it has an acceptance");
         assert_eq!(coded.encoded_len(), 10);

@@ -21,7 +21,7 @@ struct Run {
     /// The number of the first.
     number: u64,
     packets: u64,
-    /// Octets in each.
+    /// Bytes in each.
     len: u64,
     /// What of the file they brought.
     start: u64,
@@ -81,14 +81,14 @@ pub(crate) struct Control {
     runs_max: usize,
     /// The number of the next packet.
     next: u64,
-    /// When the last packet was due, and its octets.
+    /// When the last packet was due, and its bytes.
     last: Option<(Time, usize)>,
     /// How much a driver that came late makes up for.
     credit: Duration,
     is_held: bool,
     /// The newest question that was answered.
     answered: u64,
-    /// Since when arriving octets are counted, how many there were, and whether the allowed rate
+    /// Since when arriving bytes are counted, how many there were, and whether the allowed rate
     /// held any of them back.
     counting: Option<Time>,
     arrived: u64,
@@ -98,7 +98,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Control over packets of `segment` octets. `rtt` is the round trip, if it is known;
+    /// Control over packets of `segment` bytes. `rtt` is the round trip, if it is known;
     /// `late` how late a driver may come; at most `runs_max` series of packets are remembered.
     pub(crate) fn new(
         segment: usize,
@@ -150,14 +150,14 @@ impl Control {
         self.last = Some((self.due().map_or(at, |due| due.max(earliest)), len));
         self.has_sent = true;
         let is_held = std::mem::take(&mut self.is_held);
-        let (number, octets) = (self.next, len as u64);
+        let (number, bytes) = (self.next, len as u64);
         self.next += 1;
-        let end = offset + octets;
+        let end = offset + bytes;
         if let Some(run) = self.runs.back_mut()
             && run.question == question
             && run.end == offset
             && run.end - run.start == run.packets * run.len
-            && octets <= run.len
+            && bytes <= run.len
         {
             run.packets += 1;
             run.end = end;
@@ -171,7 +171,7 @@ impl Control {
         self.runs.push_back(Run {
             number,
             packets: 1,
-            len: octets,
+            len: bytes,
             start: offset,
             end,
             since: at,
@@ -194,7 +194,7 @@ impl Control {
         is_news
     }
 
-    /// Tells the losses; the octets that arrived, if the fate of any is known now.
+    /// Tells the losses; the bytes that arrived, if the fate of any is known now.
     fn settle(&mut self, answer: &Answer<'_>) -> Option<u64> {
         let mut arrived = None;
         let mut kept = VecDeque::new();
@@ -261,7 +261,7 @@ impl Control {
     }
 }
 
-/// Tells which packets of a run are in holes below `known`; how many octets are.
+/// Tells which packets of a run are in holes below `known`; how many bytes are.
 fn tell_losses(tfrc: &mut Tfrc, run: &Run, known: u64, holes: &[Hole]) -> u64 {
     let first = holes.partition_point(|hole| hole.last < run.start);
     let (mut lost, mut covered) = (0, run.start);

@@ -94,7 +94,7 @@ pub(crate) struct Core {
     pub(crate) partials: Partials,
     /// Sessions whose files were received.
     pub(crate) received: Done<received::Key>,
-    /// Octets of listings that are being sent.
+    /// Bytes of listings that are being sent.
     pub(crate) listings: u64,
     /// Whether it takes bundles, and nothing else.
     pub(crate) takes_bundles: bool,

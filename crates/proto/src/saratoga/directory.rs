@@ -8,7 +8,7 @@ use super::indication::Listed;
 use super::times;
 
 /// The record of a directory, without files that are too long for the `widest` descriptor (§6.1.2);
-/// `None` if it would have more than `max` octets. `udp_lite` says whether files may be fetched by
+/// `None` if it would have more than `max` bytes. `udp_lite` says whether files may be fetched by
 /// that.
 pub(crate) fn encode(
     entries: &[DirEntry],
@@ -39,8 +39,8 @@ pub(crate) fn encode(
 }
 
 /// The entries of such a record; `None` if it is none.
-pub(crate) fn decode(octets: &[u8]) -> Option<Vec<Listed>> {
-    let entries = Entry::decode_record(octets).ok()?;
+pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Listed>> {
+    let entries = Entry::decode_record(bytes).ok()?;
     let listed = |entry: &Entry<'_>| Listed {
         name: String::from_utf8_lossy(entry.path).into_owned(),
         kind: entry.kind,

@@ -85,7 +85,7 @@ pub enum RequestError {
     #[error("there is no session {0}")]
     NoSession(SessionId),
     /// The name cannot be sent.
-    #[error("the name of the file must have 1 to 1023 octets, and none that is 0")]
+    #[error("the name of the file must have 1 to 1023 bytes, and none that is 0")]
     Name,
     /// The version that is spoken has no such request.
     #[error("version 0 knows no other request than get")]
@@ -113,9 +113,9 @@ pub enum Indication {
         id: SessionId,
         /// The file's name here.
         name: String,
-        /// Its octets, if they are known.
+        /// Its bytes, if they are known.
         size: Option<u64>,
-        /// Octets of it that an earlier session brought.
+        /// Bytes of it that an earlier session brought.
         resumed: u64,
     },
     /// A session is over at this end.
@@ -149,9 +149,9 @@ pub struct Finished {
     pub is_confirmed: bool,
     /// The file's name at the receiver, as far as it is known.
     pub name: String,
-    /// The file's octets, as far as they are known.
+    /// The file's bytes, as far as they are known.
     pub size: u64,
-    /// Octets of it that an earlier session brought.
+    /// Bytes of it that an earlier session brought.
     pub resumed: u64,
 }
 
@@ -172,7 +172,7 @@ pub struct Listed {
     pub name: String,
     /// What it is.
     pub kind: EntryKind,
-    /// Its octets; 0 of a directory.
+    /// Its bytes; 0 of a directory.
     pub size: u64,
     /// When it was last changed, in seconds since 1970, if the peer says so.
     pub modified: Option<u64>,
@@ -225,9 +225,9 @@ impl From<Limit> for Indication {
 pub struct Report {
     /// The session.
     pub id: SessionId,
-    /// Octets sent, or received.
+    /// Bytes sent, or received.
     pub progress: u64,
-    /// Octets of the file, if they are known.
+    /// Bytes of the file, if they are known.
     pub size: Option<u64>,
     /// The file's name, if it is known.
     pub name: String,
@@ -250,7 +250,7 @@ pub struct Stats {
     pub data_dropped: u64,
     /// Half-open sessions of peers that made room for others.
     pub evicted: u64,
-    /// Octets of files sent again.
+    /// Bytes of files sent again.
     pub repair_bytes: u64,
     /// Storage effects that failed.
     pub storage_errors: u64,

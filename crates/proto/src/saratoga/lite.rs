@@ -3,10 +3,10 @@
 
 use wire::saratoga::{Content, Data, Packet, RequestKind, Width};
 
-/// The least octets at the beginning of a packet that have to arrive as they were sent.
+/// The least bytes at the beginning of a packet that have to arrive as they were sent.
 pub const COVERAGE_MIN: usize = Data::overhead(Width::W16, false);
 
-/// Octets at the beginning of a packet that have to arrive as they were sent, the header; `None` if
+/// Bytes at the beginning of a packet that have to arrive as they were sent, the header; `None` if
 /// it has to go by UDP.
 #[must_use]
 pub fn coverage(packet: &[u8]) -> Option<usize> {

@@ -125,7 +125,7 @@ impl Node {
         self.free_kib = kib;
     }
 
-    /// Octets of memory held on account of sessions. An estimate from below; bounded by
+    /// Bytes of memory held on account of sessions. An estimate from below; bounded by
     /// [`Limits`], whatever the files' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -409,8 +409,8 @@ impl Turns for Node {
 
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>) {
         let Core { shared, stats, config, .. } = &mut self.core;
-        stats.oversize += shared.replies.emit(id, burst, |octets| {
-            if let Ok(packet) = codec::decode(config.version, octets) {
+        stats.oversize += shared.replies.emit(id, burst, |bytes| {
+            if let Ok(packet) = codec::decode(config.version, bytes) {
                 stats.sent.count(&packet);
             }
         });

@@ -38,7 +38,7 @@ impl Partials {
         self.waiting.len()
     }
 
-    /// Octets held.
+    /// Bytes held.
     pub(crate) fn memory(&self) -> usize {
         let one = |partial: &Partial| {
             partial.identity.len() + partial.ranges.len() * 2 * size_of::<u64>() + 128
@@ -103,8 +103,8 @@ impl Partial {
     }
 
     /// `None` if it is none, or damaged.
-    pub(crate) fn decode(octets: &[u8]) -> Option<Self> {
-        let (content, check) = octets.split_last_chunk::<4>()?;
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (content, check) = bytes.split_last_chunk::<4>()?;
         if crc32c(content) != u32::from_be_bytes(*check) {
             return None;
         }
@@ -122,7 +122,7 @@ impl Partial {
     }
 }
 
-/// Octets with their length before them.
+/// Bytes with their length before them.
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = u32::from_be_bytes(take(rest)?);
     rest.split_off(..usize::try_from(len).ok()?)
@@ -148,13 +148,13 @@ mod tests {
 
     #[test]
     fn records_come_back_and_damage_is_seen() {
-        let octets = partial("a/b").to_bytes();
-        assert_eq!(Partial::decode(&octets), Some(partial("a/b")));
-        for i in 0..octets.len() {
-            let mut damaged = octets.to_vec();
+        let bytes = partial("a/b").to_bytes();
+        assert_eq!(Partial::decode(&bytes), Some(partial("a/b")));
+        for i in 0..bytes.len() {
+            let mut damaged = bytes.to_vec();
             damaged[i] ^= 4;
             assert_eq!(Partial::decode(&damaged), None);
-            assert_eq!(Partial::decode(&octets[..i]), None);
+            assert_eq!(Partial::decode(&bytes[..i]), None);
         }
         assert_eq!(number(&key(0xa0b)), Some(0xa0b));
         assert_eq!((number("sar-1"), number("cfdp-00000001")), (None, None));

@@ -16,7 +16,7 @@ const SILENCE: Duration = Duration::from_secs(16);
 ///   return links on which each packet is dear.
 /// * `sha1`: files go with SHA-1 in place of CRC-32C.
 /// * `tfrc`: heeds congestion, for networks that are shared; slow over links with bit errors.
-/// * `grc-perl-2011`: version 0 as a capture of 2011 shows it: get and nothing else, 1,024 octets of the
+/// * `grc-perl-2011`: version 0 as a capture of 2011 shows it: get and nothing else, 1,024 bytes of the
 ///   file a packet, each packet in the time of a full one, a poll a second once all was sent, 16 s of
 ///   silence at most. The receiver says once that all is there, and answers no poll after that.
 #[must_use]

@@ -201,7 +201,7 @@ impl Sender {
             (Job::Own(Task::List), Ok(Completion::Listing(entries))) => {
                 let (widest, most) = (self.offer.order.descriptor, core.config.limits.directory);
                 match directory::encode(&entries, widest, most, core.config.udp_lite) {
-                    Some(octets) => self.list(core, now, octets),
+                    Some(bytes) => self.list(core, now, bytes),
                     None => self.end(core, StatusCode::TooLong),
                 }
             }

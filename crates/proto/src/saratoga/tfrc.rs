@@ -2,7 +2,7 @@
 //! (RFC 5348), in the variant where the sender counts the losses (§7).
 //!
 //! TFRC takes every loss for a sign of congestion. Over a link with bit errors it is slow, however
-//! much of the link is free: at a round trip of 50 ms, packets of 1,400 octets and one packet in a
+//! much of the link is free: at a round trip of 50 ms, packets of 1,400 bytes and one packet in a
 //! hundred lost it sends 2.5 Mbit/s.
 
 use std::time::Duration;
@@ -26,7 +26,7 @@ const RECEIVED_MOST: usize = 4;
 /// What a sender knows of its path, and the rate that this allows.
 #[derive(Debug)]
 pub(crate) struct Tfrc {
-    /// Octets in a full packet.
+    /// Bytes in a full packet.
     segment: f64,
     /// The round trip in seconds, and whether it was measured.
     rtt: Option<f64>,
@@ -34,7 +34,7 @@ pub(crate) struct Tfrc {
     /// The square root of the round trip: its mean, and that of the last sample (§4.5).
     root_mean: f64,
     root: f64,
-    /// The allowed rate in octets a second.
+    /// The allowed rate in bytes a second.
     rate: f64,
     /// When it was last doubled.
     doubled: Time,
@@ -50,7 +50,7 @@ pub(crate) struct Tfrc {
 }
 
 impl Tfrc {
-    /// A sender of packets of `segment` octets; `rtt` is the round trip, if something is known of it.
+    /// A sender of packets of `segment` bytes; `rtt` is the round trip, if something is known of it.
     pub(crate) fn new(segment: usize, rtt: Option<Duration>) -> Self {
         let segment = segment.max(1) as f64;
         let rtt = rtt.map(|rtt| rtt.as_secs_f64().max(RTT_LEAST));
@@ -80,13 +80,13 @@ impl Tfrc {
         self.rtt.map(Duration::from_secs_f64)
     }
 
-    /// The allowed rate in octets a second: less while the round trip is longer than it used to
+    /// The allowed rate in bytes a second: less while the round trip is longer than it used to
     /// be, because then a queue is filling (§4.5).
     pub(crate) fn rate(&self) -> f64 {
         (self.rate * self.root_mean / self.root).max(self.least())
     }
 
-    /// Time from one packet to the next, if the first has `len` octets (§4.6).
+    /// Time from one packet to the next, if the first has `len` bytes (§4.6).
     pub(crate) fn interval(&self, len: usize) -> Duration {
         Duration::from_secs_f64(len as f64 / self.rate())
     }

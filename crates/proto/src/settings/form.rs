@@ -480,13 +480,13 @@ impl Leaf<Width> for Octets {
     }
 
     fn get(place: &Width) -> Option<Value> {
-        Some(Value::Number(place.octets() as u64))
+        Some(Value::Number(place.bytes() as u64))
     }
 
     fn set(place: &mut Width, value: Value) -> Result<(), String> {
-        let Value::Number(octets) = value else { return foreign(&value) };
-        let width = u8::try_from(octets).ok().and_then(Width::new);
-        *place = width.ok_or_else(|| format!(" is {octets}; it must be from 1 to 8"))?;
+        let Value::Number(bytes) = value else { return foreign(&value) };
+        let width = u8::try_from(bytes).ok().and_then(Width::new);
+        *place = width.ok_or_else(|| format!(" is {bytes}; it must be from 1 to 8"))?;
         Ok(())
     }
 }

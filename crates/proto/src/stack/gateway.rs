@@ -72,7 +72,7 @@ impl GatewayConfig {
         OverTcp::new(config, Pep::new(pep), rng)
     }
 
-    /// The most memory that is held on account of peers, in octets: that of the proxy, and the
+    /// The most memory that is held on account of peers, in bytes: that of the proxy, and the
     /// buffers of all connections.
     #[must_use]
     pub fn memory_max(&self) -> usize {
@@ -83,6 +83,6 @@ impl GatewayConfig {
         });
         let widest = buffers.max().unwrap_or(0).saturating_add(2 * Receive::PIECE_MAX);
         let streams = 4 * self.pep.connections + 2;
-        self.pep.octets_max().saturating_add(streams.saturating_mul(widest))
+        self.pep.bytes_max().saturating_add(streams.saturating_mul(widest))
     }
 }

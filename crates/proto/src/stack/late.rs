@@ -75,7 +75,7 @@ impl Late {
         self.ends.values().any(|other| *other == connection)
     }
 
-    /// Octets held.
+    /// Bytes held.
     pub(super) fn memory(&self) -> usize {
         let syns = self.pending.values().map(|pending| pending.syn.capacity());
         syns.sum::<usize>() + self.ends.len() * (size_of::<PendingSyn>() + 3 * size_of::<Ends>())

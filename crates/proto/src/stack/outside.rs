@@ -21,7 +21,7 @@ pub(super) struct Outside {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     transmit: Transmit,
-    /// Octets that the driver has.
+    /// Bytes that the driver has.
     given: usize,
 }
 

@@ -291,8 +291,8 @@ impl<A: Engine> OverTcp<A> {
     fn left_out(&mut self, now: Time, connection: ConnectionId) {
         let Ok(holes) = self.below.take_holes(now, connection) else { return };
         let Some((path, _)) = self.streams.of(connection) else { return };
-        for Hole { offset, octets } in holes.received {
-            self.tell(now, path, PathEvent::Missing { offset, octets });
+        for Hole { offset, bytes } in holes.received {
+            self.tell(now, path, PathEvent::Missing { offset, bytes });
         }
     }
 

@@ -145,7 +145,7 @@ impl Streams {
         self.by_path.iter().find(|(_, stream)| stream.phase == pending).map(|(path, _)| *path)
     }
 
-    /// Octets held.
+    /// Bytes held.
     pub(super) fn memory(&self) -> usize {
         let kept = self.by_path.values().map(|stream| stream.kept.capacity());
         let left = self.left.values().map(Vec::capacity);

@@ -262,16 +262,16 @@ pub enum LossRecovery {
 /// What may be sent before anything is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitialWindow {
-    /// Two to four segments, about 4,380 octets (RFC 3390, RFC 5681 §3.1).
+    /// Two to four segments, about 4,380 bytes (RFC 3390, RFC 5681 §3.1).
     Rfc3390,
     /// So many segments.
     Segments(u32),
 }
 
 impl InitialWindow {
-    /// In octets.
+    /// In bytes.
     #[must_use]
-    pub fn octets(self, mss: u64) -> u64 {
+    pub fn bytes(self, mss: u64) -> u64 {
         match self {
             Self::Rfc3390 => (4 * mss).min((2 * mss).max(4380)),
             Self::Segments(count) => mss * u64::from(count.max(1)),
@@ -279,7 +279,7 @@ impl InitialWindow {
     }
 }
 
-/// The size of a buffer, in octets.
+/// The size of a buffer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
     /// Always the same.

@@ -167,7 +167,7 @@ pub struct Info {
     pub local: SocketAddr,
     /// The far end.
     pub remote: SocketAddr,
-    /// Data of a full segment, in octets.
+    /// Data of a full segment, in bytes.
     pub mss: u64,
     /// Both sides understand time stamps.
     pub timestamps: bool,
@@ -181,15 +181,15 @@ pub struct Info {
     pub suspended: bool,
     /// By how much the peer's windows are shifted, and this side's.
     pub window_scale: (u8, u8),
-    /// The congestion window, in octets.
+    /// The congestion window, in bytes.
     pub cwnd: u64,
-    /// The slow-start threshold, in octets.
+    /// The slow-start threshold, in bytes.
     pub ssthresh: u64,
     /// The rate of sending, if there is one, in bit/s.
     pub pacing_rate_bps: Option<u64>,
-    /// Octets that may be in flight for the peer's window.
+    /// Bytes that may be in flight for the peer's window.
     pub peer_window: u64,
-    /// Octets thought to be in the network.
+    /// Bytes thought to be in the network.
     pub in_flight: u64,
     /// The smoothed round trip.
     pub srtt: Option<Duration>,
@@ -199,11 +199,11 @@ pub struct Info {
     pub min_rtt: Option<Duration>,
     /// The retransmission time-out.
     pub rto: Duration,
-    /// Octets written that are not acknowledged, or not sent.
+    /// Bytes written that are not acknowledged, or not sent.
     pub unacknowledged: u64,
-    /// Octets that wait to be read.
+    /// Bytes that wait to be read.
     pub readable: u64,
-    /// The sizes of the send buffer and the receive buffer, in octets.
+    /// The sizes of the send buffer and the receive buffer, in bytes.
     pub buffers: (u64, u64),
     /// Counts since the beginning.
     pub counts: Counts,
@@ -216,12 +216,12 @@ pub struct Counts {
     pub segments_sent: u64,
     /// Segments received.
     pub segments_received: u64,
-    /// Octets of data sent, those that were sent again included.
-    pub octets_sent: u64,
-    /// Octets of data acknowledged.
-    pub octets_acknowledged: u64,
-    /// Octets of data received in order.
-    pub octets_received: u64,
+    /// Bytes of data sent, those that were sent again included.
+    pub bytes_sent: u64,
+    /// Bytes of data acknowledged.
+    pub bytes_acknowledged: u64,
+    /// Bytes of data received in order.
+    pub bytes_received: u64,
     /// Segments with data, or a FIN, that were sent again.
     pub retransmissions: u64,
     /// Recoveries without the timer.
@@ -263,9 +263,9 @@ impl std::ops::Add for Counts {
         Self {
             segments_sent: self.segments_sent + other.segments_sent,
             segments_received: self.segments_received + other.segments_received,
-            octets_sent: self.octets_sent + other.octets_sent,
-            octets_acknowledged: self.octets_acknowledged + other.octets_acknowledged,
-            octets_received: self.octets_received + other.octets_received,
+            bytes_sent: self.bytes_sent + other.bytes_sent,
+            bytes_acknowledged: self.bytes_acknowledged + other.bytes_acknowledged,
+            bytes_received: self.bytes_received + other.bytes_received,
             retransmissions: self.retransmissions + other.retransmissions,
             recoveries: self.recoveries + other.recoveries,
             timeouts: self.timeouts + other.timeouts,

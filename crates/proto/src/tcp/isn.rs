@@ -45,7 +45,7 @@ impl Secret {
         }
         more.into_iter().for_each(|word| hash.update(word.to_be_bytes()));
         let digest = hash.finalize();
-        digest.iter().take(8).fold(0, |value, octet| value << 8 | u64::from(*octet))
+        digest.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
     /// The initial sequence number: a clock of 4 µs, and a number of the connection's own.

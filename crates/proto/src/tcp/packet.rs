@@ -215,7 +215,7 @@ impl Flow {
         self
     }
 
-    /// Octets of IP's header.
+    /// Bytes of IP's header.
     pub(crate) fn ip_len(&self) -> usize {
         ip_len(self.tuple.remote.ip())
     }
@@ -301,7 +301,7 @@ fn v6(address: IpAddr) -> std::net::Ipv6Addr {
     }
 }
 
-/// Octets of the IP header of packets to this address.
+/// Bytes of the IP header of packets to this address.
 pub(crate) fn ip_len(address: IpAddr) -> usize {
     match address {
         IpAddr::V4(_) => ip::HEADER_LEN,

@@ -10,9 +10,9 @@ use crate::ranges::Ranges;
 #[derive(Clone, Debug)]
 pub(crate) struct Reassembly {
     ring: Ring,
-    /// The first octet that the user has not read.
+    /// The first byte that the user has not read.
     start: u64,
-    /// The octet expected next.
+    /// The byte expected next.
     next: u64,
     /// What arrived beyond it.
     beyond: Ranges,
@@ -28,7 +28,7 @@ pub(crate) struct Reassembly {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// It was next, and this much can be read now that could not before.
-    InOrder { octets: u64, filled_gap: bool },
+    InOrder { bytes: u64, filled_gap: bool },
     /// It lies behind a gap.
     Beyond,
     /// This much of its beginning had arrived before, and nothing in it is new.
@@ -62,7 +62,7 @@ impl Reassembly {
         self.next
     }
 
-    /// Octets that can be read.
+    /// Bytes that can be read.
     pub(crate) fn readable(&self) -> u64 {
         self.next - self.start
     }
@@ -76,7 +76,7 @@ impl Reassembly {
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// The octet behind the last that there is room for.
+    /// The byte behind the last that there is room for.
     pub(crate) fn edge(&self) -> u64 {
         let beyond = if self.charges_beyond { self.beyond.covered() } else { 0 };
         self.start + self.capacity.saturating_sub(beyond)
@@ -86,7 +86,7 @@ impl Reassembly {
         self.beyond.len() > 0
     }
 
-    /// The first octet that the user has not read.
+    /// The first byte that the user has not read.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
@@ -103,12 +103,12 @@ impl Reassembly {
         self.join();
     }
 
-    /// What is missing from `at` on, in order, before the last octet that has arrived.
+    /// What is missing from `at` on, in order, before the last byte that has arrived.
     pub(crate) fn holes_from(&self, at: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.beyond.gaps(at.max(self.next), self.beyond.end())
     }
 
-    /// Behind the last octet that has arrived.
+    /// Behind the last byte that has arrived.
     pub(crate) fn highest(&self) -> u64 {
         self.used()
     }
@@ -118,34 +118,34 @@ impl Reassembly {
         end <= self.next || self.beyond.gaps(start.max(self.next), end).next().is_none()
     }
 
-    /// Takes octets that lie within `next..edge` at least in part, up to `limit`.
-    pub(crate) fn insert(&mut self, at: u64, octets: &[u8], limit: u64) -> Arrival {
-        let end = (at + octets.len() as u64).min(limit).max(at);
+    /// Takes bytes that lie within `next..edge` at least in part, up to `limit`.
+    pub(crate) fn insert(&mut self, at: u64, bytes: &[u8], limit: u64) -> Arrival {
+        let end = (at + bytes.len() as u64).min(limit).max(at);
         if end <= self.next {
             return Arrival::Duplicate { start: at, end };
         }
         let from = at.max(self.next);
-        let octets = &octets[(from - at) as usize..(end - at) as usize];
+        let bytes = &bytes[(from - at) as usize..(end - at) as usize];
         if from > self.next {
-            return self.insert_beyond(from, octets);
+            return self.insert_beyond(from, bytes);
         }
         let before = self.next;
         self.ring.reserve(self.start, self.used(), end);
-        self.ring.write(from, octets);
+        self.ring.write(from, bytes);
         self.next = end;
         let filled_gap = self.has_gaps();
         if filled_gap {
             self.join();
         }
-        Arrival::InOrder { octets: self.next - before, filled_gap }
+        Arrival::InOrder { bytes: self.next - before, filled_gap }
     }
 
     fn used(&self) -> u64 {
         self.next.max(self.beyond.end())
     }
 
-    fn insert_beyond(&mut self, from: u64, octets: &[u8]) -> Arrival {
-        let end = from + octets.len() as u64;
+    fn insert_beyond(&mut self, from: u64, bytes: &[u8]) -> Arrival {
+        let end = from + bytes.len() as u64;
         if self.beyond.gaps(from, end).next().is_none() {
             self.report(from);
             return Arrival::Duplicate { start: from, end };
@@ -154,7 +154,7 @@ impl Reassembly {
             return Arrival::Refused;
         }
         self.ring.reserve(self.start, self.used(), end);
-        self.ring.write(from, octets);
+        self.ring.write(from, bytes);
         self.beyond.insert(from, end);
         self.report(from);
         Arrival::Beyond
@@ -169,7 +169,7 @@ impl Reassembly {
     }
 
     fn block(&self, at: u64) -> Option<(u64, u64)> {
-        // A block has no gap of one octet at `at`.
+        // A block has no gap of one byte at `at`.
         self.beyond.containing(at)
     }
 
@@ -197,8 +197,8 @@ impl Reassembly {
     }
 
     /// Forgets what was read.
-    pub(crate) fn consume(&mut self, octets: u64) {
-        self.start = (self.start + octets).min(self.next);
+    pub(crate) fn consume(&mut self, bytes: u64) {
+        self.start = (self.start + bytes).min(self.next);
     }
 
     /// Forgets everything, and gives the memory back.
@@ -210,7 +210,7 @@ impl Reassembly {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        // A range takes some 50 octets in its map.
+        // A range takes some 50 bytes in its map.
         self.ring.memory() + self.beyond.len() * 64
     }
 }
@@ -240,13 +240,13 @@ mod tests {
         let duplicate = Arrival::Duplicate { start: 500, end: 520 };
         assert_eq!(all.insert(500, &[7; 20], 9999), duplicate);
         assert_eq!(blocks(&all)[0], (500, 550));
-        let filled = Arrival::InOrder { octets: 150, filled_gap: true };
+        let filled = Arrival::InOrder { bytes: 150, filled_gap: true };
         assert_eq!(all.insert(80, &[7; 120], 9999), filled);
         assert_eq!(blocks(&all), [(500, 550), (300, 400)]);
         assert_eq!(all.insert(200, &[7; 50], 9999), Arrival::Duplicate { start: 200, end: 250 });
         assert_eq!(
             all.insert(250, &[7; 9000], 400),
-            Arrival::InOrder { octets: 150, filled_gap: true }
+            Arrival::InOrder { bytes: 150, filled_gap: true }
         );
         assert_eq!((all.readable(), all.next()), (300, 400));
     }

@@ -42,9 +42,9 @@ pub(crate) struct Recovery {
     how: LossRecovery,
     /// RecoveryPoint: over when that is acknowledged.
     pub(crate) point: u64,
-    /// Octets that may be in flight now.
+    /// Bytes that may be in flight now.
     pub(crate) window: u64,
-    /// Octets in flight at the beginning, delivered since, sent since (RFC 6937 §3).
+    /// Bytes in flight at the beginning, delivered since, sent since (RFC 6937 §3).
     flight: u64,
     delivered: u64,
     sent: u64,
@@ -55,9 +55,9 @@ pub(crate) struct Recovery {
 /// What an acknowledgment means for a recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// Octets newly delivered.
+    /// Bytes newly delivered.
     pub(crate) delivered: u64,
-    /// Octets in flight.
+    /// Bytes in flight.
     pub(crate) pipe: u64,
     /// The window to come down to.
     pub(crate) target: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Progress {
 }
 
 impl Recovery {
-    /// It begins with `flight` octets out and a window of `window`, which is to become `target`.
+    /// It begins with `flight` bytes out and a window of `window`, which is to become `target`.
     pub(crate) fn new(
         how: LossRecovery,
         point: u64,
@@ -110,8 +110,8 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn sent(&mut self, octets: u64) {
-        self.sent += octets;
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.sent += bytes;
     }
 }
 

@@ -1,33 +1,33 @@
-//! Octets at absolute positions, in memory that goes round.
+//! Bytes at absolute positions, in memory that goes round.
 
-/// A window of a stream: octet `n` lies at `n` modulo the size.
+/// A window of a stream: byte `n` lies at `n` modulo the size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
-    /// A power of two of octets, or none.
-    octets: Vec<u8>,
+    /// A power of two of bytes, or none.
+    bytes: Vec<u8>,
 }
 
 /// The least memory that is taken.
 const LEAST: usize = 4096;
 
 impl Ring {
-    /// Memory held, in octets.
+    /// Memory held, in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.octets.len()
+        self.bytes.len()
     }
 
     /// Makes room for `start..end`; what lies in `start..used` is kept.
     pub(crate) fn reserve(&mut self, start: u64, used: u64, end: u64) {
         let needed = (end - start) as usize;
-        if needed <= self.octets.len() {
+        if needed <= self.bytes.len() {
             return;
         }
         let size = needed.max(LEAST).next_power_of_two();
-        let old = std::mem::replace(&mut self.octets, vec![0; size]);
+        let old = std::mem::replace(&mut self.bytes, vec![0; size]);
         if old.is_empty() {
             return;
         }
-        let old = Self { octets: old };
+        let old = Self { bytes: old };
         let (first, second) = old.slices(start, (used - start) as usize);
         self.write(start, first);
         self.write(start + first.len() as u64, second);
@@ -35,36 +35,36 @@ impl Ring {
 
     /// Gives the memory back.
     pub(crate) fn clear(&mut self) {
-        self.octets = Vec::new();
+        self.bytes = Vec::new();
     }
 
     fn index(&self, at: u64) -> usize {
-        at as usize & (self.octets.len() - 1)
+        at as usize & (self.bytes.len() - 1)
     }
 
-    /// Writes octets for which there is room.
-    pub(crate) fn write(&mut self, at: u64, octets: &[u8]) {
-        if octets.is_empty() {
+    /// Writes bytes for which there is room.
+    pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
             return;
         }
         let start = self.index(at);
-        let first = octets.len().min(self.octets.len() - start);
-        let (head, tail) = octets.split_at(first);
-        self.octets[start..start + first].copy_from_slice(head);
-        self.octets[..tail.len()].copy_from_slice(tail);
+        let first = bytes.len().min(self.bytes.len() - start);
+        let (head, tail) = bytes.split_at(first);
+        self.bytes[start..start + first].copy_from_slice(head);
+        self.bytes[..tail.len()].copy_from_slice(tail);
     }
 
-    /// The octets from `at` on, in one piece or in two.
+    /// The bytes from `at` on, in one piece or in two.
     pub(crate) fn slices(&self, at: u64, len: usize) -> (&[u8], &[u8]) {
         if len == 0 {
             return (&[], &[]);
         }
         let start = self.index(at);
-        let first = len.min(self.octets.len() - start);
-        (&self.octets[start..start + first], &self.octets[..len - first])
+        let first = len.min(self.bytes.len() - start);
+        (&self.bytes[start..start + first], &self.bytes[..len - first])
     }
 
-    /// Copies octets from `at` on.
+    /// Copies bytes from `at` on.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
         let (first, second) = self.slices(at, out.len());
         let (head, tail) = out.split_at_mut(first.len());
@@ -92,9 +92,9 @@ mod tests {
                 let end = model.len() + len;
                 ring.reserve(origin + start as u64, origin + model.len() as u64, origin + end as u64);
                 fill = fill.wrapping_add(1);
-                let octets: Vec<u8> = (0..len).map(|i| fill.wrapping_mul(31) ^ i as u8).collect();
-                ring.write(origin + model.len() as u64, &octets);
-                model.extend(octets);
+                let bytes: Vec<u8> = (0..len).map(|i| fill.wrapping_mul(31) ^ i as u8).collect();
+                ring.write(origin + model.len() as u64, &bytes);
+                model.extend(bytes);
                 let mut out = vec![0; model.len() - start];
                 ring.read(origin + start as u64, &mut out);
                 prop_assert_eq!(&out[..], &model[start..]);

@@ -43,11 +43,11 @@ impl Record {
 /// What one acknowledgment told.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
-    /// Octets acknowledged cumulatively.
+    /// Bytes acknowledged cumulatively.
     pub(crate) acked: u64,
-    /// Octets newly acknowledged selectively.
+    /// Bytes newly acknowledged selectively.
     pub(crate) sacked: u64,
-    /// Octets first acknowledged, in either way.
+    /// Bytes first acknowledged, in either way.
     pub(crate) newly_delivered: u64,
     /// Times since segments were sent that are acknowledged cumulatively, and were sent once.
     pub(crate) acked_rtt: Option<Elapsed>,
@@ -84,10 +84,10 @@ pub(crate) struct Scoreboard {
     sacked: Ranges,
     una: u64,
     nxt: u64,
-    sacked_octets: u64,
-    lost_octets: u64,
-    resent_octets: u64,
-    /// Octets that duplicate acknowledgments say have left, without saying which.
+    sacked_bytes: u64,
+    lost_bytes: u64,
+    resent_bytes: u64,
+    /// Bytes that duplicate acknowledgments say have left, without saying which.
     phantom: u64,
     /// What lies before it and is not acknowledged was held for lost once.
     lost_to: u64,
@@ -96,7 +96,7 @@ pub(crate) struct Scoreboard {
     judged_to: u64,
     /// Nothing before it waits to be sent again.
     resend_from: u64,
-    /// Behind the last octet that was sent again: HighRxt.
+    /// Behind the last byte that was sent again: HighRxt.
     high_resent: u64,
     /// Retransmissions in the order of time.
     resends: VecDeque<(Time, u64)>,
@@ -114,9 +114,9 @@ impl Scoreboard {
             sacked: Ranges::new(),
             una: at,
             nxt: at,
-            sacked_octets: 0,
-            lost_octets: 0,
-            resent_octets: 0,
+            sacked_bytes: 0,
+            lost_bytes: 0,
+            resent_bytes: 0,
             phantom: 0,
             lost_to: at,
             judged_to: at,
@@ -134,15 +134,15 @@ impl Scoreboard {
         self.least_rtt = least;
     }
 
-    /// Octets sent and not acknowledged cumulatively: FlightSize.
+    /// Bytes sent and not acknowledged cumulatively: FlightSize.
     pub(crate) fn out(&self) -> u64 {
         self.nxt - self.una
     }
 
-    /// Octets thought to be in the network.
+    /// Bytes thought to be in the network.
     pub(crate) fn pipe(&self) -> u64 {
-        let gone = self.sacked_octets + self.lost_octets + self.phantom;
-        (self.out() + self.resent_octets).saturating_sub(gone)
+        let gone = self.sacked_bytes + self.lost_bytes + self.phantom;
+        (self.out() + self.resent_bytes).saturating_sub(gone)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -150,11 +150,11 @@ impl Scoreboard {
     }
 
     pub(crate) fn has_sacked(&self) -> bool {
-        self.sacked_octets > 0
+        self.sacked_bytes > 0
     }
 
     pub(crate) fn sacked(&self) -> u64 {
-        self.sacked_octets
+        self.sacked_bytes
     }
 
     /// Whether the path reorders.
@@ -178,7 +178,7 @@ impl Scoreboard {
     }
 
     pub(crate) fn lost(&self) -> u64 {
-        self.lost_octets
+        self.lost_bytes
     }
 
     pub(crate) fn delivered(&self) -> u64 {
@@ -199,7 +199,7 @@ impl Scoreboard {
         self.rate.is_app_limited()
     }
 
-    /// New octets `start..end` are sent.
+    /// New bytes `start..end` are sent.
     pub(crate) fn send(&mut self, now: Time, start: u64, end: u64) {
         if self.records.is_empty() {
             self.rate.begin(now);
@@ -224,7 +224,7 @@ impl Scoreboard {
         let Some(record) = self.records.get_mut(index) else { return };
         if !record.resent {
             record.resent = true;
-            self.resent_octets += record.len();
+            self.resent_bytes += record.len();
         }
         record.ambiguous = true;
         record.sends = record.sends.saturating_add(1);
@@ -253,7 +253,7 @@ impl Scoreboard {
 
     /// The first segment that is lost and was not sent again.
     pub(crate) fn next_lost(&mut self) -> Option<usize> {
-        if self.lost_octets == 0 {
+        if self.lost_bytes == 0 {
             return None;
         }
         let from = self.index_of(self.resend_from);
@@ -294,11 +294,11 @@ impl Scoreboard {
             }
             let len = record.len();
             if record.sacked {
-                self.sacked_octets -= len;
+                self.sacked_bytes -= len;
                 continue;
             }
-            self.lost_octets -= if record.lost { len } else { 0 };
-            self.resent_octets -= if record.resent { len } else { 0 };
+            self.lost_bytes -= if record.lost { len } else { 0 };
+            self.resent_bytes -= if record.resent { len } else { 0 };
             delivery.resent_acked |= record.ambiguous;
             if !record.ambiguous {
                 let took = now.since(record.sent_at);
@@ -352,9 +352,9 @@ impl Scoreboard {
             return;
         }
         let len = record.len();
-        self.lost_octets -= if record.lost { len } else { 0 };
-        self.resent_octets -= if record.resent { len } else { 0 };
-        self.sacked_octets += len;
+        self.lost_bytes -= if record.lost { len } else { 0 };
+        self.resent_bytes -= if record.resent { len } else { 0 };
+        self.sacked_bytes += len;
         delivery.sacked += len;
         if !record.ambiguous {
             let took = now.since(record.sent_at);
@@ -384,14 +384,14 @@ impl Scoreboard {
     }
 
     /// One more duplicate acknowledgment says that a segment has left.
-    pub(crate) fn add_phantom(&mut self, octets: u64) {
-        let rest = self.out().saturating_sub(self.lost_octets);
-        self.phantom = (self.phantom + octets).min(rest);
+    pub(crate) fn add_phantom(&mut self, bytes: u64) {
+        let rest = self.out().saturating_sub(self.lost_bytes);
+        self.phantom = (self.phantom + bytes).min(rest);
     }
 
     /// So much of what they said is explained.
-    pub(crate) fn take_phantom(&mut self, octets: u64) {
-        self.phantom = self.phantom.saturating_sub(octets);
+    pub(crate) fn take_phantom(&mut self, bytes: u64) {
+        self.phantom = self.phantom.saturating_sub(bytes);
     }
 
     pub(crate) fn clear_phantom(&mut self) {
@@ -402,33 +402,33 @@ impl Scoreboard {
     /// runs, are acknowledged behind it (IsLost, RFC 6675 §4).
     pub(crate) fn loss_edge(&self, mss: u64) -> Option<u64> {
         const DUP_THRESH: u64 = 3;
-        let (mut runs, mut octets) = (0, 0);
+        let (mut runs, mut bytes) = (0, 0);
         for (start, end) in self.sacked.iter().rev() {
             runs += 1;
-            octets += end - start;
-            if runs >= DUP_THRESH || octets > (DUP_THRESH - 1) * mss {
+            bytes += end - start;
+            if runs >= DUP_THRESH || bytes > (DUP_THRESH - 1) * mss {
                 return Some(start);
             }
         }
         None
     }
 
-    /// Holds for lost what lies before `edge` and was not held for lost before. Returns its octets.
+    /// Holds for lost what lies before `edge` and was not held for lost before. Returns its bytes.
     pub(crate) fn lose_to(&mut self, edge: u64) -> u64 {
-        let mut octets = 0;
+        let mut bytes = 0;
         let from = self.index_of(self.lost_to);
         for index in from..self.records.len() {
             if self.records[index].end > edge {
                 break;
             }
-            octets += self.lose(index);
+            bytes += self.lose(index);
         }
         self.lost_to = self.lost_to.max(edge);
         self.judged_to = self.judged_to.max(edge);
-        octets
+        bytes
     }
 
-    /// Holds the first segment for lost. Returns its octets.
+    /// Holds the first segment for lost. Returns its bytes.
     pub(crate) fn lose_first(&mut self) -> u64 {
         if self.records.is_empty() { 0 } else { self.lose(0) }
     }
@@ -463,7 +463,7 @@ impl Scoreboard {
             return 0;
         }
         record.lost = true;
-        self.lost_octets += record.len();
+        self.lost_bytes += record.len();
         self.resend_from = self.resend_from.min(record.start);
         record.len()
     }
@@ -473,17 +473,17 @@ impl Scoreboard {
         let len = self.lose(index);
         let record = &mut self.records[index];
         record.resent = false;
-        self.resent_octets -= record.len();
+        self.resent_bytes -= record.len();
         self.resend_from = self.resend_from.min(record.start);
         len.max(record.len())
     }
 
     /// What was sent before something that arrived, by more than `allowance`, is lost (RFC 8985
-    /// §6.2). Returns its octets, and when to look again.
+    /// §6.2). Returns its bytes, and when to look again.
     pub(crate) fn lose_by_time(&mut self, now: Time, allowance: Duration) -> (u64, Option<Time>) {
         let Some(rack) = self.reordering.rack() else { return (0, None) };
         let patience = rack.took + allowance;
-        let (mut octets, mut again): (u64, Option<Time>) = (0, None);
+        let (mut bytes, mut again): (u64, Option<Time>) = (0, None);
         // Segments that were sent once lie in the order of time.
         let mut index = self.index_of(self.lost_to);
         while let Some(record) = self.records.get(index).copied() {
@@ -495,7 +495,7 @@ impl Scoreboard {
                     again = Some(record.sent_at + patience);
                     break;
                 }
-                octets += self.lose(index);
+                bytes += self.lose(index);
             }
             self.lost_to = record.end;
             self.judged_to = self.judged_to.max(record.end);
@@ -513,11 +513,11 @@ impl Scoreboard {
                     again = Some(again.map_or(at + patience, |other| other.min(at + patience)));
                     break;
                 }
-                octets += self.lose_again(index);
+                bytes += self.lose_again(index);
             }
             self.resends.pop_front();
         }
-        (octets, again)
+        (bytes, again)
     }
 
     /// The timer ran out: everything is lost that is not acknowledged. If the first segment is
@@ -527,25 +527,25 @@ impl Scoreboard {
         if self.records.front().is_some_and(|record| record.sacked) {
             self.records.iter_mut().for_each(|record| record.sacked = false);
             self.sacked = Ranges::new();
-            self.sacked_octets = 0;
+            self.sacked_bytes = 0;
         }
-        let before = self.lost_octets;
-        self.lost_octets = 0;
+        let before = self.lost_bytes;
+        self.lost_bytes = 0;
         for record in self.records.iter_mut().filter(|record| !record.sacked) {
             (record.lost, record.resent) = (true, false);
-            self.lost_octets += record.len();
+            self.lost_bytes += record.len();
         }
-        self.resent_octets = 0;
+        self.resent_bytes = 0;
         self.phantom = 0;
         self.resends.clear();
         (self.lost_to, self.resend_from) = (self.nxt, self.una);
-        self.lost_octets.saturating_sub(before)
+        self.lost_bytes.saturating_sub(before)
     }
 
     /// The peer lacks `start..end`: what is in flight of it is lost, but for what was sent again
-    /// within `embargo`, of which the peer cannot know. Returns its octets.
+    /// within `embargo`, of which the peer cannot know. Returns its bytes.
     pub(crate) fn lose_hole(&mut self, now: Time, start: u64, end: u64, embargo: Duration) -> u64 {
-        let mut octets = 0;
+        let mut bytes = 0;
         for index in self.index_of(start)..self.records.len() {
             let record = self.records[index];
             if record.start >= end {
@@ -554,9 +554,9 @@ impl Scoreboard {
             if record.sacked || (record.resent && now < record.sent_at + embargo) {
                 continue;
             }
-            octets += if record.resent { self.lose_again(index) } else { self.lose(index) };
+            bytes += if record.resent { self.lose_again(index) } else { self.lose(index) };
         }
-        octets
+        bytes
     }
 
     /// The first segment in flight is lost, and the last, even if it was sent again.
@@ -593,7 +593,7 @@ impl Scoreboard {
     /// again may be lost still.
     pub(crate) fn forgive(&mut self) {
         self.records.iter_mut().for_each(|record| record.lost = false);
-        (self.lost_octets, self.phantom) = (0, 0);
+        (self.lost_bytes, self.phantom) = (0, 0);
         (self.lost_to, self.resend_from) = (self.judged_to.max(self.una), self.nxt);
     }
 

@@ -2,7 +2,7 @@
 
 use super::ring::Ring;
 
-/// Octets of the stream from the first that is not acknowledged.
+/// Bytes of the stream from the first that is not acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct SendBuffer {
     ring: Ring,
@@ -16,13 +16,13 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// An empty one whose first octet will be `start`.
+    /// An empty one whose first byte will be `start`.
     pub(crate) fn new(start: u64, capacity: u64) -> Self {
         let ring = Ring::default();
         Self { ring, start, end: start, capacity, finished: false, wanted: false }
     }
 
-    /// The one behind the last octet written.
+    /// The one behind the last byte written.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -49,12 +49,12 @@ impl SendBuffer {
     }
 
     /// Takes what there is room for and says how much that is.
-    pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
-        let taken = octets.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
         self.ring.reserve(self.start, self.end, self.end + taken as u64);
-        self.ring.write(self.end, &octets[..taken]);
+        self.ring.write(self.end, &bytes[..taken]);
         self.end += taken as u64;
-        self.wanted = taken < octets.len();
+        self.wanted = taken < bytes.len();
         taken
     }
 
@@ -77,7 +77,7 @@ impl SendBuffer {
         self.finished
     }
 
-    /// Copies octets that are still there.
+    /// Copies bytes that are still there.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
         debug_assert!(at >= self.start && at + out.len() as u64 <= self.end);
         self.ring.read(at, out);
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(buffer.write(&[3; 10]), 10);
         let mut out = [0; 1510];
         buffer.read(4500, &mut out);
-        assert!(out[..1500].iter().all(|octet| *octet == 2) && out[1500..] == [3; 10]);
+        assert!(out[..1500].iter().all(|byte| *byte == 2) && out[1500..] == [3; 10]);
         buffer.release(9999);
         assert!(buffer.is_empty() && buffer.end() == 6010);
         buffer.grow(10_000);

@@ -1,6 +1,6 @@
 //! Sequence numbers: 32 bits on the wire, 64 bits here.
 //!
-//! A connection counts its octets from its initial sequence number plus 2^32, so that a number never
+//! A connection counts its bytes from its initial sequence number plus 2^32, so that a number never
 //! wraps and never falls below zero, and its lower half is what goes on the wire.
 
 /// Where a connection begins whose initial sequence number is `initial`.

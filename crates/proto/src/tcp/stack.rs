@@ -35,7 +35,7 @@ const MTU_MIN: usize = 128;
 struct Interface {
     mtu: usize,
     rate_bps: Option<u64>,
-    /// Octets that it adds to a packet.
+    /// Bytes that it adds to a packet.
     overhead: usize,
     /// When the layer below last lost a packet to damage.
     corrupted_at: Option<Time>,
@@ -169,7 +169,7 @@ impl Stack {
         connections.fold(gone, |sum, connection| sum + connection.info().counts)
     }
 
-    /// Connections there are, those included that their users have left and whose last octets are under
+    /// Connections there are, those included that their users have left and whose last bytes are under
     /// way, without those of which only the numbers are remembered.
     #[must_use]
     pub fn open(&self) -> usize {

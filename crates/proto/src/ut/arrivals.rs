@@ -15,8 +15,8 @@ use super::{LayeredEntity, Owner};
 use crate::bp::layer::Content;
 use crate::cfdp::{self, Keeping, Part};
 
-/// Octets of the longest arrival that is read: several PDUs of the longest.
-const OCTETS_MAX: u64 = 1 << 20;
+/// Bytes of the longest arrival that is read: several PDUs of the longest.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// Wait for the beginning of a file whose end came, where no time of silence is set.
 const BEGINNING_WAIT: Duration = Duration::from_secs(3600);
@@ -75,12 +75,12 @@ impl Arrivals {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let octets = |came: &Came| match &came.content {
-            Content::Octets(octets) => octets.len(),
+        let bytes = |came: &Came| match &came.content {
+            Content::Bytes(bytes) => bytes.len(),
             Content::File { .. } => 0,
         };
-        let waiting = self.waiting.iter().chain(&self.later).map(|(_, came)| octets(came));
-        let held = self.held.values().map(|held| octets(&held.came));
+        let waiting = self.waiting.iter().chain(&self.later).map(|(_, came)| bytes(came));
+        let held = self.held.values().map(|held| bytes(&held.came));
         waiting.sum::<usize>() + held.sum::<usize>() + self.len() * size_of::<Held>()
     }
 
@@ -177,8 +177,8 @@ impl<B: Below> LayeredEntity<B> {
         let content = came.content.clone();
         self.arrivals.held.insert(arrival, Held { came, step: Step::Opening });
         match content {
-            Content::Octets(octets) => self.split(now, arrival, &octets),
-            Content::File { len, .. } if len > OCTETS_MAX => {
+            Content::Bytes(bytes) => self.split(now, arrival, &bytes),
+            Content::File { len, .. } if len > BYTES_MAX => {
                 self.statistics.malformed += 1;
                 self.let_go(now, arrival);
             }
@@ -208,14 +208,14 @@ impl<B: Below> LayeredEntity<B> {
                 held.step = Step::Reading(file);
                 let (offset, len) = match &held.came.content {
                     Content::File { offset, len, .. } => (*offset, *len),
-                    Content::Octets(_) => (0, 0),
+                    Content::Bytes(_) => (0, 0),
                 };
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 self.ask_store(arrival, |ticket| StoreEffect::Read { ticket, file, offset, len });
             }
-            (Step::Reading(file), Ok(Completion::Read(octets))) => {
+            (Step::Reading(file), Ok(Completion::Read(bytes))) => {
                 self.effects.push_back(StoreEffect::Close { file: *file }.into());
-                self.split(now, arrival, &octets);
+                self.split(now, arrival, &bytes);
             }
             (Step::Reading(file), _) => {
                 self.effects.push_back(StoreEffect::Close { file: *file }.into());
@@ -243,16 +243,16 @@ impl<B: Below> LayeredEntity<B> {
     }
 
     /// Hands up what came, PDU by PDU: they stand one behind the other.
-    fn split(&mut self, now: Time, arrival: Arrival, octets: &Bytes) {
+    fn split(&mut self, now: Time, arrival: Arrival, bytes: &Bytes) {
         let Some(held) = self.arrivals.held.get(&arrival) else { return };
         let (from, mut at, mut parts) = (held.came.from, 0, Vec::new());
-        while at < octets.len() {
-            let Ok(len) = Pdu::len_of_first(&octets[at..]) else {
+        while at < bytes.len() {
+            let Ok(len) = Pdu::len_of_first(&bytes[at..]) else {
                 self.statistics.malformed += 1;
                 break;
             };
             let refused = self.entity.stats().receptions_refused;
-            let part = self.hand_up_pdu(now, from, &octets[at..at + len]);
+            let part = self.hand_up_pdu(now, from, &bytes[at..at + len]);
             self.pass_effects();
             at += len;
             let Some((id, part)) = part else { continue };
@@ -274,8 +274,8 @@ impl<B: Below> LayeredEntity<B> {
         }
         if let Some(held) = self.arrivals.held.get_mut(&arrival) {
             held.step = Step::Keeping(parts);
-            if let Content::Octets(octets) = &mut held.came.content {
-                *octets = Bytes::new();
+            if let Content::Bytes(bytes) = &mut held.came.content {
+                *bytes = Bytes::new();
             }
         }
         self.go_on(now, arrival);

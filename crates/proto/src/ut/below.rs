@@ -145,6 +145,6 @@ pub trait Below: Engine<Indication = Event> {
     /// How many PDUs may be under way to an entity and fill the way there, if that is known.
     fn window(&self, to: u64) -> Option<usize>;
 
-    /// Octets of memory held on account of others.
+    /// Bytes of memory held on account of others.
     fn memory(&self) -> usize;
 }

@@ -223,7 +223,7 @@ impl Below for BundleLayer {
             priority: Priority::Normal,
             version: self.config.version,
             custody: self.config.custody,
-            payload: Content::Octets(pdu),
+            payload: Content::Bytes(pdu),
             owns_file: false,
         };
         let sent = self.node.with_agent(now, |agent: &mut Agent| agent.send(now, request));

@@ -20,16 +20,16 @@ use crate::{settings, words};
 /// The client service of CFDP (IANA registry of LTP client service identifiers, RFC 7116).
 pub const CFDP_SERVICE: u64 = 3;
 
-/// Octets of the longest block that is taken: several PDUs of the longest, 65,535 and a header.
+/// Bytes of the longest block that is taken: several PDUs of the longest, 65,535 and a header.
 const BLOCK_MAX: usize = 1 << 20;
 
 /// PDUs that may be under way wherever an entity is.
 const WINDOW_MIN: usize = 16;
 
-/// Octets of a segment beside data, with numbers of ten octets and a cookie, and some more.
+/// Bytes of a segment beside data, with numbers of ten bytes and a cookie, and some more.
 const SEGMENT_HEAD: usize = 64;
 
-/// Where the file data flag stands in the first octet of a PDU.
+/// Where the file data flag stands in the first byte of a PDU.
 const FILE_DATA: u8 = 0x10;
 
 /// What of what an entity says is red.
@@ -184,9 +184,9 @@ impl LtpLayer {
     /// [`WINDOW_MIN`] at least.
     fn fills(&self, entity: u64, info: &PathInfo) -> Option<usize> {
         let rate = self.ltp.config().remote(entity).rate_bps.or(info.rate_bps)?;
-        // 10 Mbit/s and 1.25 s: 5 s are 6.25 MB, which are 96 PDUs of 65,535 octets.
-        let octets = 4 * u128::from(rate) * info.owlt?.as_nanos() / 8_000_000_000;
-        let pdus = octets.div_ceil(self.pdu_max.max(1) as u128);
+        // 10 Mbit/s and 1.25 s: 5 s are 6.25 MB, which are 96 PDUs of 65,535 bytes.
+        let bytes = 4 * u128::from(rate) * info.owlt?.as_nanos() / 8_000_000_000;
+        let pdus = bytes.div_ceil(self.pdu_max.max(1) as u128);
         Some(usize::try_from(pdus).unwrap_or(usize::MAX).max(WINDOW_MIN).min(self.window))
     }
 
@@ -202,7 +202,7 @@ impl LtpLayer {
     fn shown(&self, entity: u64, info: &PathInfo) -> PathInfo {
         let rate = self.ltp.config().remote(entity).rate_bps;
         let paced = PathInfo { rate_bps: rate.or(info.rate_bps), ..info.clone() };
-        // 1.25 s of light time, and 96 blocks of 65,535 octets at 10 Mbit/s: 3.75 s + 5.03 s.
+        // 1.25 s of light time, and 96 blocks of 65,535 bytes at 10 Mbit/s: 3.75 s + 5.03 s.
         let window = self.fills(entity, info).unwrap_or(self.window).saturating_mul(self.pdu_max);
         let owlt = info.owlt.map(|owlt| owlt * 3 + paced.transmission_time(window));
         // What is green is lost as a whole where any part of it is: then a PDU is a segment.
@@ -325,7 +325,7 @@ impl LtpLayer {
         let arrival = Arrival(self.number());
         self.arrivals.insert(arrival, id);
         let (content, leaves_file) = match content {
-            BlockContent::Octets(octets) => (Content::Octets(octets), false),
+            BlockContent::Bytes(bytes) => (Content::Bytes(bytes), false),
             BlockContent::File(name, len) => (Content::File { name, offset: 0, len }, true),
         };
         self.events.push_back(Event::Came { arrival, from, content, leaves_file });
@@ -377,7 +377,7 @@ impl Below for LtpLayer {
             Color::GreenData if !is_data => Red::All,
             Color::GreenData | Color::Green => Red::None,
         };
-        let begun = self.ltp.send_octets(now, to, CFDP_SERVICE, pdu, red);
+        let begun = self.ltp.send_bytes(now, to, CFDP_SERVICE, pdu, red);
         let id = begun.map_err(|error| match error {
             ltp::RequestError::TooManySessions | ltp::RequestError::TooManyUnits => {
                 self.is_refused = true;

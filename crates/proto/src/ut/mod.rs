@@ -191,7 +191,7 @@ impl<B: Below> LayeredEntity<B> {
         self.statistics
     }
 
-    /// Octets of memory held on account of others. An estimate from below.
+    /// Bytes of memory held on account of others. An estimate from below.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.entity.memory() + self.below.memory() + self.sending.memory() + self.arrivals.memory()

@@ -31,8 +31,8 @@ pub enum Order {
     Confirm(Arrival),
 }
 
-/// Octets of what came and was not accepted, at most: what is beyond waits in the node.
-const OCTETS_MAX: usize = 16 << 20;
+/// Bytes of what came and was not accepted, at most: what is beyond waits in the node.
+const BYTES_MAX: usize = 16 << 20;
 
 /// The same, counted in bundles: ends of files that came first wait for their beginnings.
 const ARRIVALS_MAX: usize = 960;
@@ -47,13 +47,13 @@ pub struct ServiceLayer {
     pdu_max: usize,
     met: BTreeSet<u64>,
     is_up: bool,
-    /// Units at the node, with their octets.
+    /// Units at the node, with their bytes.
     units: BTreeMap<Unit, usize>,
-    /// What came and was not accepted, with its octets and when it came.
+    /// What came and was not accepted, with its bytes and when it came.
     arrivals: BTreeMap<Arrival, (usize, Time)>,
     /// How long the node keeps what is not confirmed, at most.
     lifetime: Duration,
-    octets: usize,
+    bytes: usize,
     next: u64,
     orders: VecDeque<Order>,
     events: VecDeque<Event>,
@@ -94,7 +94,7 @@ impl ServiceLayer {
             is_up: false,
             units: BTreeMap::new(),
             arrivals: BTreeMap::new(),
-            octets: 0,
+            bytes: 0,
             next: 0,
             orders: VecDeque::new(),
             events: VecDeque::new(),
@@ -120,7 +120,7 @@ impl ServiceLayer {
         for (arrival, _) in std::mem::take(&mut self.arrivals) {
             self.events.push_back(Event::Gone { arrival });
         }
-        self.octets = 0;
+        self.bytes = 0;
         self.orders.retain(|order| !matches!(order, Order::Confirm(_)));
         if std::mem::replace(&mut self.is_up, false) {
             self.events.extend(self.met.iter().map(|entity| Event::Down { entity: *entity }));
@@ -131,8 +131,8 @@ impl ServiceLayer {
     pub fn came(&mut self, now: Time, from: u64, payload: Bytes) -> Arrival {
         let arrival = Arrival(self.number());
         self.arrivals.insert(arrival, (payload.len(), now));
-        self.octets += payload.len();
-        let (content, leaves_file) = (Content::Octets(payload), false);
+        self.bytes += payload.len();
+        let (content, leaves_file) = (Content::Bytes(payload), false);
         self.events.push_back(Event::Came { arrival, from, content, leaves_file });
         arrival
     }
@@ -140,7 +140,7 @@ impl ServiceLayer {
     /// Whether more may come.
     #[must_use]
     pub fn takes_more(&self) -> bool {
-        self.octets < OCTETS_MAX && self.arrivals.len() < ARRIVALS_MAX
+        self.bytes < BYTES_MAX && self.arrivals.len() < ARRIVALS_MAX
     }
 
     /// A bundle is safe in the node's store.
@@ -159,7 +159,7 @@ impl ServiceLayer {
 
     fn drop_arrival(&mut self, arrival: Arrival) -> bool {
         let dropped = self.arrivals.remove(&arrival);
-        self.octets -= dropped.map_or(0, |(octets, _)| octets);
+        self.bytes -= dropped.map_or(0, |(bytes, _)| bytes);
         dropped.is_some()
     }
 
@@ -215,7 +215,7 @@ impl Below for ServiceLayer {
     }
 
     fn memory(&self) -> usize {
-        self.units.values().sum::<usize>() + self.octets
+        self.units.values().sum::<usize>() + self.bytes
     }
 }
 

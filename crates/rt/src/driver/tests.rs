@@ -45,7 +45,7 @@ impl Engine for Toy {
                 self.first.get_or_insert(now);
                 self.last = now;
                 for datagram in receive.datagrams() {
-                    let number = datagram.first_chunk::<8>().expect("eight octets at least");
+                    let number = datagram.first_chunk::<8>().expect("eight bytes at least");
                     assert!(datagram[8..].iter().all(|&byte| byte == number[7]));
                     self.seen.push(u64::from_be_bytes(*number));
                 }

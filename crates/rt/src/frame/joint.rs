@@ -12,11 +12,11 @@ const COUNT_MAX: u16 = 64;
 /// them out had their program sent them as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joint {
-    /// Octets of the headers.
+    /// Bytes of the headers.
     header: usize,
-    /// Octets of the first datagram's payload.
+    /// Bytes of the first datagram's payload.
     segment: usize,
-    /// Octets of all payloads.
+    /// Bytes of all payloads.
     payload: usize,
     count: u16,
     /// Whether the last was shorter: nothing may follow it.
@@ -70,7 +70,7 @@ impl Joint {
     }
 
     /// The headers of all of them as one packet, and what the device is to be told of it; the
-    /// payloads follow, which begin behind as many octets of each packet.
+    /// payloads follow, which begin behind as many bytes of each packet.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
         let start = (self.header - UDP_LEN) as u16;
@@ -86,7 +86,7 @@ impl Joint {
     }
 }
 
-/// Octets of the headers of a datagram whose checksum is still to be made, and that is none of
+/// Bytes of the headers of a datagram whose checksum is still to be made, and that is none of
 /// several, no fragment, and without options.
 fn header_len(shape: &Shape, packet: &[u8]) -> Option<usize> {
     let checksum = shape.checksum().filter(|_| shape.segments() == 1)?;
@@ -102,7 +102,7 @@ mod tests {
     use super::super::shape::{DONT_FRAGMENT, IPV4_LEN, IPV6_LEN};
     use super::*;
 
-    /// Datagrams of these lengths, of one flow; the addresses' last octets are given.
+    /// Datagrams of these lengths, of one flow; the addresses' last bytes are given.
     fn datagrams(v6: bool, lens: &[usize], last: u8) -> Vec<(Shape, Vec<u8>)> {
         let datagram = |(index, &len): (usize, &usize)| {
             let ip = if v6 { IPV6_LEN } else { IPV4_LEN };
@@ -121,7 +121,7 @@ mod tests {
             packet.extend([1, 2, 3, 4]);
             packet.extend(((UDP_LEN + len) as u16).to_be_bytes());
             packet.extend([0, 0]);
-            packet.extend((0..len).map(|octet| (octet + index * 100) as u8));
+            packet.extend((0..len).map(|byte| (byte + index * 100) as u8));
             let checksum = Some(Checksum { start: ip as u16, offset: CHECKSUM });
             let vnet = Vnet { checksum, ..Vnet::default() };
             (Shape::of(&vnet, &packet).unwrap(), packet)

@@ -13,11 +13,11 @@ pub(super) const IPV4_LEN: usize = 20;
 pub(super) const IPV6_LEN: usize = 40;
 pub(super) const TCP_LEN: usize = 20;
 pub(super) const UDP_LEN: usize = 8;
-/// The most octets of an IP packet.
+/// The most bytes of an IP packet.
 pub(super) const LEN_MAX: usize = 65_535;
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
-/// In the octet of IPv4's flags.
+/// In the byte of IPv4's flags.
 pub(super) const DONT_FRAGMENT: u8 = 0x40;
 pub(super) const FIN: u8 = 0x01;
 pub(super) const PSH: u8 = 0x08;
@@ -53,7 +53,7 @@ impl Shape {
     /// # Errors
     /// [`Unreadable`] if it is none of IP, or what it is said to be cut into cannot be.
     pub fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
-        let least = match packet.first().map(|octet| octet >> 4) {
+        let least = match packet.first().map(|byte| byte >> 4) {
             Some(4) => IPV4_LEN,
             Some(6) => IPV6_LEN,
             Some(_) | None => return Err(Unreadable("neither IPv4 nor IPv6")),
@@ -85,7 +85,7 @@ impl Shape {
         self.checksum
     }
 
-    /// Octets of segment `index` as an IP packet of its own.
+    /// Bytes of segment `index` as an IP packet of its own.
     #[must_use]
     pub fn segment_len(&self, index: u16) -> usize {
         let Some(pieces) = &self.cut else { return self.len };
@@ -93,7 +93,7 @@ impl Shape {
         pieces.header + payload.len()
     }
 
-    /// Where the octets are that follow the header in a packet of these segments: all of them, for
+    /// Where the bytes are that follow the header in a packet of these segments: all of them, for
     /// a packet that is not cut.
     #[must_use]
     pub fn payload(&self, segments: Range<u16>) -> Range<usize> {
@@ -170,10 +170,10 @@ impl Pieces {
         match self.how.kind {
             Kind::TcpV4 | Kind::TcpV6 => {
                 let len = header.len() - at + payload;
-                let octets = u32::from(segments.start) * u32::from(self.how.segment);
+                let bytes = u32::from(segments.start) * u32::from(self.how.segment);
                 let word = &mut header[at + 4..at + 8];
                 let sequence = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
-                word.copy_from_slice(&sequence.wrapping_add(octets).to_be_bytes());
+                word.copy_from_slice(&sequence.wrapping_add(bytes).to_be_bytes());
                 if segments.end < self.count {
                     header[at + 13] &= !(FIN | PSH);
                 }
@@ -250,7 +250,7 @@ pub fn complete(packet: &mut [u8], checksum: Checksum) {
     put(packet, at, made);
 }
 
-/// Octets of the IP header of a packet of this protocol that is whole, no fragment, and without
+/// Bytes of the IP header of a packet of this protocol that is whole, no fragment, and without
 /// options of IP.
 pub(super) fn plain_ip(packet: &[u8], protocol: u8) -> Option<usize> {
     let word =
@@ -268,7 +268,7 @@ pub(super) fn plain_ip(packet: &[u8], protocol: u8) -> Option<usize> {
 }
 
 /// Whether the IP header of a packet is that of the `count`-th one behind `first`, with an IP header
-/// of as many octets.
+/// of as many bytes.
 pub(super) fn ip_follows(ip: usize, first: &[u8], packet: &[u8], count: u16) -> bool {
     let same = |range: Range<usize>| first[range.clone()] == packet[range];
     if ip == IPV6_LEN {

@@ -19,13 +19,13 @@ const FLAGS: usize = 13;
 /// kernel would have sent them as one packet, to be cut by its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// Octets of the IP header.
+    /// Bytes of the IP header.
     ip: usize,
-    /// Octets of all headers.
+    /// Bytes of all headers.
     header: usize,
-    /// Octets of the first segment's payload.
+    /// Bytes of the first segment's payload.
     segment: usize,
-    /// Octets of all payloads.
+    /// Bytes of all payloads.
     payload: usize,
     count: u16,
     /// The flags of the last.
@@ -98,7 +98,7 @@ impl Train {
     }
 
     /// The headers of all of them as one packet, and what the device is to be told of it; the
-    /// payloads follow, which begin behind as many octets of each packet. For one segment, whose
+    /// payloads follow, which begin behind as many bytes of each packet. For one segment, whose
     /// checksum is good, that is its own header.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {

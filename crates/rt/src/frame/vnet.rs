@@ -1,13 +1,13 @@
 //! The header that a TUN device puts in front of each packet (`struct virtio_net_hdr`).
 
-/// Octets of the header.
+/// Bytes of the header.
 pub const LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
 /// The packet leaves with congestion window reduced set: only its first segment may.
 const GSO_ECN: u8 = 0x80;
 
-/// What the kernel says of a packet, and wants to be told: in the order of octets of the machine.
+/// What the kernel says of a packet, and wants to be told: in the order of bytes of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vnet {
     /// From where to where the checksum is still to be made; what stands in its place is the sum of
@@ -15,7 +15,7 @@ pub struct Vnet {
     pub checksum: Option<Checksum>,
     /// What the packet is to be cut into.
     pub cut: Option<Cut>,
-    /// Octets of all headers, as far as the kernel knows.
+    /// Bytes of all headers, as far as the kernel knows.
     pub header_len: u16,
 }
 
@@ -33,7 +33,7 @@ pub struct Checksum {
 pub struct Cut {
     /// As segments of which transport.
     pub kind: Kind,
-    /// Octets of payload in each segment but the last.
+    /// Bytes of payload in each segment but the last.
     pub segment: u16,
     /// Whether the first segment says that the congestion window was reduced.
     pub ecn: bool,

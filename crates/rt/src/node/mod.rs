@@ -173,7 +173,7 @@ impl Node {
                 commands,
                 events: events.clone(),
                 untold: Vec::new(),
-                untold_octets: 0,
+                untold_bytes: 0,
                 agent: waker.clone(),
                 now: Time::ZERO,
             };

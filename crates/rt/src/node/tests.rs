@@ -29,9 +29,9 @@ impl Place {
         self.node.listening().next().unwrap().1[0]
     }
 
-    fn send(&self, to: usize, octets: Vec<u8>) -> BundleId {
+    fn send(&self, to: usize, bytes: Vec<u8>) -> BundleId {
         let (answer, answered) = bounded(1);
-        let request = SendRequest::new(endpoint(to), octets);
+        let request = SendRequest::new(endpoint(to), bytes);
         self.node.handle().ask(move |now, agent| {
             assert!(agent.is_ready(), "it was waited for");
             answer.send(agent.send(now, request)).unwrap();
@@ -116,14 +116,14 @@ fn place_as(
     let on = move |now: Time, agent: &mut Agent, indication| match indication {
         Indication::Stored { id } => stores.send(id).unwrap(),
         Indication::Delivered { delivery, id, payload, .. } => {
-            let octets = match payload {
-                Content::Octets(octets) => octets.to_vec(),
+            let bytes = match payload {
+                Content::Bytes(bytes) => bytes.to_vec(),
                 Content::File { name, offset, len } => {
                     let all = std::fs::read(spool.as_ref().unwrap().join(name.path())).unwrap();
                     all[offset as usize..(offset + len) as usize].to_vec()
                 }
             };
-            delivers.send((id, octets)).unwrap();
+            delivers.send((id, bytes)).unwrap();
             agent.confirm(now, delivery).unwrap();
         }
         _ => {}
@@ -146,7 +146,7 @@ fn routes(number: usize) -> Vec<Entry> {
     others.map(route).collect()
 }
 
-fn octets(len: usize, first: u8) -> Vec<u8> {
+fn bytes(len: usize, first: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ first).collect()
 }
 
@@ -158,7 +158,7 @@ fn over_a_relay(folders: [Option<&Path>; 3]) {
     let mut expected: BTreeMap<(usize, BundleId), Vec<u8>> = BTreeMap::new();
     for (turn, len) in [0, 1, 100, 4096, 4097, 65_536, 300_000, 3_000_000].into_iter().enumerate() {
         for (from, to) in [(&first, 3), (&third, 1), (&first, 2)] {
-            let content = octets(len, turn as u8);
+            let content = bytes(len, turn as u8);
             expected.insert((to, from.send(to, content.clone())), content);
         }
     }
@@ -203,7 +203,7 @@ fn bundles_wait_on_disk_for_a_neighbour_that_comes_after_a_restart() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nobody = taken.local_addr().unwrap();
     drop(taken);
-    let content = octets(100_000, 7);
+    let content = bytes(100_000, 7);
     let first = place(1, Some(nobody), Some(folders[0].path()));
     let id = first.send(2, content.clone());
     assert_eq!(first.stored.recv_timeout(Duration::from_secs(10)), Ok(id.clone()));

@@ -11,9 +11,9 @@ use crate::Waker;
 /// What a layer has to say, by its number.
 pub(super) type Events = (usize, Vec<Event>);
 
-/// Events, and octets of what comes, with which the agent begins while the layer goes on.
+/// Events, and bytes of what comes, with which the agent begins while the layer goes on.
 const BATCH: usize = 64;
-const BATCH_OCTETS: usize = 128 << 10;
+const BATCH_BYTES: usize = 128 << 10;
 
 /// A layer as its driver has it: commands come, and events go, over channels.
 pub(super) struct Wired {
@@ -21,9 +21,9 @@ pub(super) struct Wired {
     pub(super) number: usize,
     pub(super) commands: Receiver<Vec<Command>>,
     pub(super) events: Sender<Events>,
-    /// What was not told yet, and the octets of it.
+    /// What was not told yet, and the bytes of it.
     pub(super) untold: Vec<Event>,
-    pub(super) untold_octets: usize,
+    pub(super) untold_bytes: usize,
     /// Wakes the agent.
     pub(super) agent: Waker,
     pub(super) now: Time,
@@ -42,11 +42,11 @@ impl Wired {
     /// Takes what the layer has to say, and tells the agent of it when it is so much.
     fn gather(&mut self) {
         while let Some(event) = self.layer.poll_indication() {
-            if let Event::Piece { octets, .. } = &event {
-                self.untold_octets += octets.len();
+            if let Event::Piece { bytes, .. } = &event {
+                self.untold_bytes += bytes.len();
             }
             self.untold.push(event);
-            if self.untold.len() >= BATCH || self.untold_octets >= BATCH_OCTETS {
+            if self.untold.len() >= BATCH || self.untold_bytes >= BATCH_BYTES {
                 self.tell();
             }
         }
@@ -57,7 +57,7 @@ impl Wired {
         if self.untold.is_empty() {
             return;
         }
-        self.untold_octets = 0;
+        self.untold_bytes = 0;
         let events = std::mem::replace(&mut self.untold, Vec::with_capacity(BATCH));
         match self.events.try_send((self.number, events)) {
             Ok(()) => self.agent.wake(),

@@ -14,10 +14,10 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, params};
 use rustix::fs::FallocateFlags;
 
 use super::disk::reason;
-use super::free_octets;
+use super::free_bytes;
 use super::index::checksum;
 
-/// Octets that are kept free for what makes room, at most: the log (4 MiB) must fit, and what it is copied to.
+/// Bytes that are kept free for what makes room, at most: the log (4 MiB) must fit, and what it is copied to.
 const RESERVE_MAX: u64 = 8 << 20;
 /// Changes of one sync where the disk is full: the log must stay short.
 const FEW: usize = 64;
@@ -42,7 +42,7 @@ struct Inside {
 #[derive(Debug)]
 struct Reserve {
     path: PathBuf,
-    octets: u64,
+    bytes: u64,
     /// When it was given up, or it was looked last whether it can be had.
     missing_since: Option<Instant>,
 }
@@ -72,9 +72,9 @@ impl Database {
             Ok(connection)
         };
         let connection = connect().map_err(io::Error::other)?;
-        let octets = (free_octets(directory)? / 16).min(RESERVE_MAX);
+        let bytes = (free_bytes(directory)? / 16).min(RESERVE_MAX);
         let path = directory.join("reserve");
-        let mut reserve = Reserve { path, octets, missing_since: None };
+        let mut reserve = Reserve { path, bytes, missing_since: None };
         reserve.take();
         Ok(Self { inside: Mutex::new(Inside { connection, reserve, reported: None }) })
     }
@@ -227,8 +227,8 @@ impl Reserve {
     fn take(&mut self) {
         let taken = || -> io::Result<()> {
             let file = std::fs::File::create(&self.path)?;
-            if self.octets > 0 {
-                rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.octets)?;
+            if self.bytes > 0 {
+                rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.bytes)?;
             }
             Ok(())
         };
@@ -254,8 +254,8 @@ impl Reserve {
             return;
         }
         self.missing_since = Some(Instant::now());
-        let free = self.path.parent().and_then(|directory| free_octets(directory).ok());
-        if free.is_some_and(|free| free > 2 * self.octets) {
+        let free = self.path.parent().and_then(|directory| free_bytes(directory).ok());
+        if free.is_some_and(|free| free > 2 * self.bytes) {
             self.take();
         }
     }

@@ -7,7 +7,7 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use super::disk::sync_directory;
 
-/// What every record file begins with; the last octet is the layout's version.
+/// What every record file begins with; the last byte is the layout's version.
 const MAGIC: [u8; 4] = *b"SLR\x01";
 
 /// Where a record is written before it gets its name.

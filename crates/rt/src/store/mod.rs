@@ -234,11 +234,11 @@ impl FileStore {
         Ok(Self::over(Place::Disk(Arc::new(shared)), (bytes_max, effects_max), waker))
     }
 
-    /// A store in memory, for so many octets: what is in it ends with the process.
+    /// A store in memory, for so many bytes: what is in it ends with the process.
     #[must_use]
-    pub fn in_memory(octets: u64, waker: &Waker) -> Self {
+    pub fn in_memory(bytes: u64, waker: &Waker) -> Self {
         let mut store = MemoryStore::new();
-        store.set_capacity(Some(octets));
+        store.set_capacity(Some(bytes));
         let place = Place::Memory(Arc::new(Mutex::new(store)));
         Self::over(place, (usize::MAX, usize::MAX), waker)
     }
@@ -330,7 +330,7 @@ impl FileStore {
             self.files.remove(&file);
         } else {
             self.effects += 1;
-            self.bytes += effect.octets();
+            self.bytes += effect.bytes();
         }
         let job = Job { effect, opens, answers: Arc::clone(&self.answers) };
         // A worker lives as long as its queue has a sender.
@@ -404,11 +404,11 @@ fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<JoinH
     std::thread::Builder::new().name(name).spawn(work)
 }
 
-/// Octets for which there is room in a directory, for those without privileges.
+/// Bytes for which there is room in a directory, for those without privileges.
 ///
 /// # Errors
 /// The directory is not there, or its file system does not say.
-pub fn free_octets(directory: &Path) -> io::Result<u64> {
+pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(directory)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }

@@ -39,7 +39,7 @@ pub(super) struct Done {
     pub(super) failed_to_open: Option<FileId>,
 }
 
-/// Changes of records that share one sync, and their octets.
+/// Changes of records that share one sync, and their bytes.
 const CHANGES_MAX: usize = 4096;
 const CHANGED_MAX: usize = 8 << 20;
 
@@ -73,7 +73,7 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
             next = change(disk, job, queue);
             continue;
         }
-        let size = job.effect.octets();
+        let size = job.effect.bytes();
         let wanted = wanted(&job.effect);
         if let StoreEffect::Sync { ticket, file } = job.effect
             && let Ok(file) = worker.file(file)
@@ -112,7 +112,7 @@ fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
 
 /// Changes a record, and all that wait behind it: they share one sync. What comes after them is left for the next turn.
 fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
-    let mut octets = 0;
+    let mut bytes = 0;
     let mut jobs = Vec::new();
     let mut next = Some(first);
     while let Some(job) = next.take() {
@@ -121,10 +121,10 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
             break;
         };
         if let IndexRequest::Put { value, .. } = request {
-            octets += value.len();
+            bytes += value.len();
         }
         jobs.push(job);
-        if jobs.len() < CHANGES_MAX && octets < CHANGED_MAX {
+        if jobs.len() < CHANGES_MAX && bytes < CHANGED_MAX {
             next = queue.try_recv().ok();
         }
     }

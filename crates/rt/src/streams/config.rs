@@ -85,10 +85,10 @@ pub struct StreamStatistics {
     pub failed: u64,
     /// Times that a listener rested because no descriptor was left.
     pub rests: u64,
-    /// Octets received.
-    pub octets_received: u64,
-    /// Octets sent.
-    pub octets_sent: u64,
-    /// Octets that the engine has sent and wait for room in the kernel.
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes that the engine has sent and wait for room in the kernel.
     pub kept: usize,
 }

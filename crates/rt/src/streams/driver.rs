@@ -442,10 +442,10 @@ impl<E: Engine> StreamDriver<E> {
         }
         let is_left = stream.phase == Phase::Left;
         match stream.read(&mut self.piece) {
-            Got::Octets(len) => {
+            Got::Bytes(len) => {
                 self.streams.enqueue(path);
                 if !is_left {
-                    self.statistics.octets_received += len as u64;
+                    self.statistics.bytes_received += len as u64;
                     let receive = Receive::datagram(path, &self.piece[..len]);
                     self.engine.handle_input(self.clock.now(), Input::Receive(receive));
                     self.effects();
@@ -523,7 +523,7 @@ impl<E: Engine> StreamDriver<E> {
         let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {
             return;
         };
-        self.statistics.octets_sent += bytes.len() as u64;
+        self.statistics.bytes_sent += bytes.len() as u64;
         stream.write(bytes);
         if stream.is_broken() {
             return self.broken(path);

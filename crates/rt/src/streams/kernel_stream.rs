@@ -25,8 +25,8 @@ pub(super) enum Phase {
 pub(super) enum Got {
     /// TLS is established; the nodes that the peer's certificate names.
     Secured(Vec<String>),
-    /// So many octets.
-    Octets(usize),
+    /// So many bytes.
+    Bytes(usize),
     /// Nothing for now.
     Nothing,
     /// The peer sends no more, and TLS has said so where there is TLS.
@@ -92,7 +92,7 @@ impl KernelStream {
         self.phase == Phase::Up
     }
 
-    /// Octets that wait for room in the kernel.
+    /// Bytes that wait for room in the kernel.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() - self.sent
     }
@@ -142,7 +142,7 @@ impl KernelStream {
                 // Writing has taken the error that reading would tell of.
                 Ok(0) if self.broken => Got::Lost,
                 Ok(0) => Got::End,
-                Ok(len) => Got::Octets(len),
+                Ok(len) => Got::Bytes(len),
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted => continue,
                     io::ErrorKind::WouldBlock => Got::Nothing,

@@ -17,16 +17,16 @@ pub struct StreamOptions {
     pub transparent: bool,
     /// The congestion control, as the kernel names it; `None`: the namespace's.
     pub congestion: Option<String>,
-    /// The send buffer, in octets; `None`: it grows by itself. A size that is said does not grow.
+    /// The send buffer, in bytes; `None`: it grows by itself. A size that is said does not grow.
     pub send_buffer: Option<usize>,
-    /// The receive buffer, in octets; `None`: it grows by itself.
+    /// The receive buffer, in bytes; `None`: it grows by itself.
     pub receive_buffer: Option<usize>,
-    /// Octets that may wait in the kernel before they are sent the first time, beyond which a stream
+    /// Bytes that may wait in the kernel before they are sent the first time, beyond which a stream
     /// has no room (`TCP_NOTSENT_LOWAT`); `None`: as many as the send buffer takes.
     pub unsent_max: Option<u32>,
     /// The most that one stream sends, in bit/s (`SO_MAX_PACING_RATE`).
     pub rate_bps: Option<u64>,
-    /// The longest segment to announce and send, in octets; `None`: what the MTU takes.
+    /// The longest segment to announce and send, in bytes; `None`: what the MTU takes.
     pub mss: Option<u16>,
     /// Asking an idle peer after so long whether it is there.
     pub keep_alive: Option<Duration>,
@@ -100,8 +100,8 @@ impl StreamOptions {
         {
             socket.set_recv_buffer_size(size)?;
         }
-        if let Some(octets) = self.unsent_max {
-            socket.set_tcp_notsent_lowat(octets)?;
+        if let Some(bytes) = self.unsent_max {
+            socket.set_tcp_notsent_lowat(bytes)?;
         }
         if let Some(rate) = self.rate_bps {
             // 8 Mbit/s are 1,000,000 bytes per second.

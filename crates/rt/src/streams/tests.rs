@@ -78,13 +78,13 @@ impl Engine for Toy {
         let blocked = &self.blocked;
         let open = |path: &PathId| !blocked.get(path).copied().unwrap_or(false);
         let mut all = self.to_send.iter_mut();
-        let (path, octets) = all.find(|(path, octets)| open(path) && !octets.is_empty())?;
-        let (path, len) = (*path, octets.len().min(tx.longest()));
-        self.most = self.most.max(octets.len());
-        for (place, octet) in tx.push(len)?.iter_mut().zip(octets.drain(..len)) {
-            *place = octet;
+        let (path, bytes) = all.find(|(path, bytes)| open(path) && !bytes.is_empty())?;
+        let (path, len) = (*path, bytes.len().min(tx.longest()));
+        self.most = self.most.max(bytes.len());
+        for (place, byte) in tx.push(len)?.iter_mut().zip(bytes.drain(..len)) {
+            *place = byte;
         }
-        if octets.is_empty() && self.held_back.insert(path, false) == Some(true) {
+        if bytes.is_empty() && self.held_back.insert(path, false) == Some(true) {
             self.effects.push_back(PathEffect::ResumeRead { path }.into());
         }
         self.end_if_sent(path);
@@ -113,8 +113,8 @@ impl Toy {
         }
     }
 
-    fn send(&mut self, path: PathId, octets: &[u8]) {
-        self.to_send.entry(path).or_default().extend(octets);
+    fn send(&mut self, path: PathId, bytes: &[u8]) {
+        self.to_send.entry(path).or_default().extend(bytes);
     }
 
     /// Sends nothing more after what there is.
@@ -187,8 +187,8 @@ fn content(len: usize) -> Vec<u8> {
 #[test]
 fn both_directions_arrive_whole_and_a_slow_reader_holds_the_sender_back() {
     let (mut driver, address) = driver(config(), Toy { echo: true, ..Toy::default() });
-    let octets = content(20_000_000);
-    let sent = octets.clone();
+    let bytes = content(20_000_000);
+    let sent = bytes.clone();
     let peer = std::thread::spawn(move || {
         let mut peer = TcpStream::connect(address).unwrap();
         let mut writer = peer.try_clone().unwrap();
@@ -206,14 +206,14 @@ fn both_directions_arrive_whole_and_a_slow_reader_holds_the_sender_back() {
     });
     let (stuck, back) = run_beside(&mut driver, "the echo is complete", peer);
     assert!(stuck, "20 MB found room though nobody read");
-    assert!(back == octets, "{} octets of {}", back.len(), octets.len());
+    assert!(back == bytes, "{} bytes of {}", back.len(), bytes.len());
     run_until(&mut driver, "it goes down", |toy| toy.down.len() == 1);
     let toy = driver.engine_mut();
     assert_eq!(toy.ended.len(), 1);
     assert!(toy.blocks > 0);
     assert!(toy.most <= engine::Receive::PIECE_MAX, "{}", toy.most);
     let statistics = driver.statistics();
-    assert_eq!((statistics.octets_received, statistics.octets_sent), (20_000_000, 20_000_000));
+    assert_eq!((statistics.bytes_received, statistics.bytes_sent), (20_000_000, 20_000_000));
     assert_eq!((statistics.streams, statistics.kept), (0, 0));
 }
 
@@ -232,7 +232,7 @@ fn hundreds_of_streams_at_once() {
         for (number, mut peer) in peers.iter().enumerate() {
             let mut back = Vec::new();
             peer.read_to_end(&mut back).unwrap();
-            assert!(back == content(2000 + number), "stream {number}: {} octets", back.len());
+            assert!(back == content(2000 + number), "stream {number}: {} bytes", back.len());
         }
     });
     run_beside(&mut driver, "all echoes are complete", peers);
@@ -249,13 +249,13 @@ fn short_answers_do_not_wait_for_each_other() {
         let mut peer = TcpStream::connect(address).unwrap();
         peer.set_nodelay(true).unwrap();
         let begun = Instant::now();
-        let mut octet = [0];
+        let mut byte = [0];
         for _ in 0..100 {
             // Two short writes and an answer: what Nagle's algorithm makes 40 ms of.
             peer.write_all(&[1]).unwrap();
             peer.write_all(&[2]).unwrap();
-            peer.read_exact(&mut octet).unwrap();
-            peer.read_exact(&mut octet).unwrap();
+            peer.read_exact(&mut byte).unwrap();
+            peer.read_exact(&mut byte).unwrap();
         }
         begun.elapsed()
     });
@@ -349,17 +349,17 @@ fn half_a_stream_lives_on() {
     peer.write_all(b"question").unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
     run_until(&mut driver, "the end is told", |toy| toy.ended == [path]);
-    let octets = content(300_000);
+    let bytes = content(300_000);
     let toy = driver.engine_mut();
     assert_eq!(toy.got[&path], b"question");
-    toy.send(path, &octets);
+    toy.send(path, &bytes);
     toy.end(path);
     let reading = std::thread::spawn(move || {
         let mut back = Vec::new();
         peer.read_to_end(&mut back).unwrap();
         back
     });
-    assert!(run_beside(&mut driver, "the answer arrives", reading) == octets);
+    assert!(run_beside(&mut driver, "the answer arrives", reading) == bytes);
     run_until(&mut driver, "it goes down", |toy| toy.down == [path]);
 }
 
@@ -399,8 +399,8 @@ fn who_dies_resets_what_has_not_ended_and_delivers_what_has() {
             ..StreamConfig::default()
         };
         let (mut driver, mut peer, path) = pair(config);
-        let octets = content(100_000);
-        driver.engine_mut().send(path, &octets);
+        let bytes = content(100_000);
+        driver.engine_mut().send(path, &bytes);
         if ends {
             driver.engine_mut().end(path);
         }
@@ -413,8 +413,8 @@ fn who_dies_resets_what_has_not_ended_and_delivers_what_has() {
         if resets && !ends {
             assert_eq!(end, Err(ErrorKind::ConnectionReset));
         } else {
-            assert_eq!(end, Ok(octets.len() - 1000));
-            assert!(got == octets);
+            assert_eq!(end, Ok(bytes.len() - 1000));
+            assert!(got == bytes);
         }
     }
 }
@@ -437,16 +437,16 @@ fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
 #[test]
 fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
     let (mut driver, mut peer, path) = pair(config());
-    let octets = content(6_000_000);
+    let bytes = content(6_000_000);
     let toy = driver.engine_mut();
-    toy.send(path, &octets);
+    toy.send(path, &bytes);
     run_until(&mut driver, "all is pulled", |toy| {
         let left = toy.to_send[&path].len();
         left == 0 || toy.blocked.get(&path) == Some(&true)
     });
-    // The rest of a transmit waits in the driver, and octets of the peer's are on their way.
+    // The rest of a transmit waits in the driver, and bytes of the peer's are on their way.
     peer.write_all(&[0; 1000]).unwrap();
-    let pulled = octets.len() - driver.engine_mut().to_send.remove(&path).unwrap().len();
+    let pulled = bytes.len() - driver.engine_mut().to_send.remove(&path).unwrap().len();
     driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
     let reading = std::thread::spawn(move || {
         let mut back = Vec::new();
@@ -454,7 +454,7 @@ fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
         back
     });
     let back = run_beside(&mut driver, "it arrives", reading);
-    assert!(back == octets[..pulled], "{} octets of {pulled}", back.len());
+    assert!(back == bytes[..pulled], "{} bytes of {pulled}", back.len());
     let toy = driver.engine_mut();
     assert!(!toy.got.contains_key(&path) && toy.down.is_empty(), "who left hears nothing");
     let begun = Instant::now();
@@ -550,7 +550,7 @@ fn options_reach_the_kernel_and_wrong_ones_are_said() {
     options.check(local()).unwrap();
     let socket = options.listen(local(), 1).unwrap();
     assert_eq!(
-        socket.tcp_congestion().unwrap().split(|octet| *octet == 0).next(),
+        socket.tcp_congestion().unwrap().split(|byte| *byte == 0).next(),
         Some(&b"reno"[..])
     );
     // The kernel reports twice the size, the other half being for its own use.

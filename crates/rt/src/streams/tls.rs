@@ -27,7 +27,7 @@ use super::kernel_stream::Got;
 const BUNDLE_SECURITY: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x23];
 /// `id-on-bundleEID`: 1.3.6.1.5.5.7.8.11 (RFC 9174 §4.4.2.1).
 const BUNDLE_EID: &str = "1.3.6.1.5.5.7.8.11";
-/// Octets of TLS that are made before they are given to the kernel.
+/// Bytes of TLS that are made before they are given to the kernel.
 const MADE: usize = 256 << 10;
 
 /// Where certificates and keys are, in PEM.
@@ -185,10 +185,10 @@ impl fmt::Debug for TlsStream {
 }
 
 impl TlsStream {
-    /// Takes octets that came before it began.
-    pub(super) fn early(&mut self, mut octets: &[u8]) -> Result<(), rustls::Error> {
-        while !octets.is_empty() {
-            match self.connection.read_tls(&mut octets) {
+    /// Takes bytes that came before it began.
+    pub(super) fn early(&mut self, mut bytes: &[u8]) -> Result<(), rustls::Error> {
+        while !bytes.is_empty() {
+            match self.connection.read_tls(&mut bytes) {
                 Ok(0) | Err(_) => {
                     return Err(rustls::Error::General("more came than is read".to_owned()));
                 }
@@ -208,7 +208,7 @@ impl TlsStream {
             match self.connection.reader().read(buffer) {
                 Ok(0) if self.is_reported => return Got::End,
                 Ok(0) => return Got::Lost,
-                Ok(len) => return Got::Octets(len),
+                Ok(len) => return Got::Bytes(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // It ended without a word: what is missing is not known.
                 Err(_) => return Got::Lost,
@@ -228,10 +228,10 @@ impl TlsStream {
         }
     }
 
-    /// Takes octets to be sent.
-    pub(super) fn write(&mut self, octets: &[u8]) {
+    /// Takes bytes to be sent.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
         // There is no limit that it could reach.
-        let _ = self.connection.writer().write_all(octets);
+        let _ = self.connection.writer().write_all(bytes);
     }
 
     /// What is to be given to the kernel next; nothing if there is nothing.

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use super::model::{Delivery, Sent};
 use crate::http::{ANSWER_MAX, ClientError, Problem, connect, refused, segment, wrong};
 
-/// Octets of a body that are read at one time.
+/// Bytes of a body that are read at one time.
 const PIECE: usize = 256 << 10;
 
 /// Longest idle time of a connection that is used again. The node closes it after ten seconds,
@@ -92,7 +92,7 @@ impl Connection {
     pub(super) async fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
         let uri = uri("/deliveries", query);
         let response = self.exchange(Method::GET, &uri, Body::empty()).await?;
-        Ok(Coming { body: response.into_body(), octets: BytesMut::new() })
+        Ok(Coming { body: response.into_body(), bytes: BytesMut::new() })
     }
 
     pub(super) async fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
@@ -199,7 +199,7 @@ impl NodeClient {
         mut on: impl FnMut(T) -> bool,
     ) -> Result<(), ClientError> {
         let response = self.exchange(Method::POST, &uri(path, query), Body::empty())?;
-        let mut coming = Coming { body: response.into_body(), octets: BytesMut::new() };
+        let mut coming = Coming { body: response.into_body(), bytes: BytesMut::new() };
         while let Some(line) = self.runtime.block_on(coming.line())? {
             let value = serde_json::from_slice(&line).map_err(|error| {
                 let problem: Result<Problem, _> = serde_json::from_slice(&line);
@@ -231,7 +231,7 @@ impl NodeClient {
         self.runtime.block_on(coming.next())
     }
 
-    /// The next octets of a payload of which `left` are to come.
+    /// The next bytes of a payload of which `left` are to come.
     ///
     /// # Errors
     /// The node has ended.
@@ -244,7 +244,7 @@ impl NodeClient {
 #[derive(Debug)]
 pub struct Coming {
     body: Incoming,
-    octets: BytesMut,
+    bytes: BytesMut,
 }
 
 impl Coming {
@@ -252,8 +252,8 @@ impl Coming {
         match self.body.frame().await {
             None => Ok(false),
             Some(Ok(frame)) => {
-                if let Ok(octets) = frame.into_data() {
-                    self.octets.extend_from_slice(&octets);
+                if let Ok(bytes) = frame.into_data() {
+                    self.bytes.extend_from_slice(&bytes);
                 }
                 Ok(true)
             }
@@ -263,8 +263,8 @@ impl Coming {
 
     async fn line(&mut self) -> Result<Option<BytesMut>, ClientError> {
         loop {
-            if let Some(at) = self.octets.iter().position(|octet| *octet == b'\n') {
-                return Ok(Some(self.octets.split_to(at + 1)));
+            if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                return Ok(Some(self.bytes.split_to(at + 1)));
             }
             if !self.more().await? {
                 return Ok(None);
@@ -278,15 +278,15 @@ impl Coming {
         serde_json::from_slice(&line).map(Some).map_err(|error| wrong(&error))
     }
 
-    /// The next octets of a payload of which `left` are to come.
+    /// The next bytes of a payload of which `left` are to come.
     pub(super) async fn piece(&mut self, left: u64) -> Result<Bytes, ClientError> {
-        while self.octets.is_empty() {
+        while self.bytes.is_empty() {
             if !self.more().await? {
                 return Err(ClientError::Answer("the node has ended".to_owned()));
             }
         }
-        let here = self.octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        Ok(self.octets.split_to(here).freeze())
+        let here = self.bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        Ok(self.bytes.split_to(here).freeze())
     }
 }
 

@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How often an endpoint is asked for that somebody has: it may be what this application was before, which was killed just now.
 const TAKEN_TRIES: u32 = 15;
 
-/// Octets of the longest payload that is taken.
+/// Bytes of the longest payload that is taken.
 const PAYLOAD_MAX: u64 = 1 << 20;
 
 /// Bundles that were read and nobody has taken yet.
@@ -342,7 +342,7 @@ impl Rounds {
         *session += 1;
         self.tell(News::There);
         while let Some(delivery) = coming.next().await? {
-            let payload = payload(&mut coming, delivery.octets).await?;
+            let payload = payload(&mut coming, delivery.bytes).await?;
             // Who is told of them may have gone.
             let _ = self.hands.send(Handed { delivery, payload, session: *session }).await;
             self.waker.wake();
@@ -362,17 +362,17 @@ async fn post(connection: &mut Connection, uri: &str, payload: Bytes) -> Result<
 }
 
 /// A payload, unless it is too long: then it is read and nothing kept.
-async fn payload(coming: &mut Coming, octets: u64) -> Result<Option<Bytes>, ClientError> {
+async fn payload(coming: &mut Coming, bytes: u64) -> Result<Option<Bytes>, ClientError> {
     let mut payload = BytesMut::new();
-    let mut left = octets;
+    let mut left = bytes;
     while left > 0 {
         let piece = coming.piece(left).await?;
         left -= piece.len() as u64;
-        if octets <= PAYLOAD_MAX {
+        if bytes <= PAYLOAD_MAX {
             payload.extend_from_slice(&piece);
         }
     }
-    Ok((octets <= PAYLOAD_MAX).then(|| payload.freeze()))
+    Ok((bytes <= PAYLOAD_MAX).then(|| payload.freeze()))
 }
 
 #[cfg(test)]
@@ -381,7 +381,7 @@ mod tests {
 
     fn handed(session: u64) -> Handed {
         let (id, source) = (format!("bundle of session {session}"), "ipn:1.9".to_owned());
-        let delivery = Delivery { delivery: session, id, source, octets: 0 };
+        let delivery = Delivery { delivery: session, id, source, bytes: 0 };
         Handed { delivery, payload: Some(Bytes::new()), session }
     }
 

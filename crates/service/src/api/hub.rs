@@ -136,12 +136,12 @@ impl Hub {
         let Some(endpoint) = &self.echo else { return };
         // Two echoes would never end.
         let is_echo = id.source.service().is_some_and(|of| endpoint.service() == Some(of));
-        if let Content::Octets(octets) = payload
+        if let Content::Bytes(bytes) = payload
             && !id.source.is_none()
             && !is_echo
         {
             let source = Some(endpoint.clone());
-            let request = SendRequest { source, ..SendRequest::new(id.source.clone(), octets) };
+            let request = SendRequest { source, ..SendRequest::new(id.source.clone(), bytes) };
             if let Err(error) = agent.send(now, request) {
                 tracing::debug!(%error, "an echo is not sent");
             }

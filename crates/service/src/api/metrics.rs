@@ -32,9 +32,9 @@ pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     let neighbours = node.neighbours.len() as u64;
     for (name, help, value) in [
         ("bundles_held", "Bundles in the store", counts.bundles),
-        ("octets_held", "Octets of bundles in the store", counts.octets),
+        ("bytes_held", "Bytes of bundles in the store", counts.bytes),
         ("bundles_held_most", "The most bundles there were in the store", counts.bundles_peak),
-        ("octets_held_most", "The most octets there were in the store", counts.octets_peak),
+        ("bytes_held_most", "The most bytes there were in the store", counts.bytes_peak),
         ("neighbours_up", "Neighbours that can be reached", neighbours),
     ] {
         let gauge = Gauge::<i64>::default();

@@ -53,7 +53,7 @@ pub struct Shared {
 pub struct Limits {
     /// Payloads up to this length are handed to the agent in memory.
     pub inline: usize,
-    /// Octets of one payload.
+    /// Bytes of one payload.
     pub payload: u64,
 }
 

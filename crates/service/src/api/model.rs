@@ -63,12 +63,12 @@ pub struct Counts {
     pub failed: u64,
     /// Bundles that are held.
     pub bundles: u64,
-    /// Octets that they take.
-    pub octets: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
     /// The most bundles that were held.
     pub bundles_peak: u64,
-    /// The most octets that were held.
-    pub octets_peak: u64,
+    /// The most bytes that were held.
+    pub bytes_peak: u64,
 }
 
 /// A bundle that is held.
@@ -78,8 +78,8 @@ pub struct Bundle {
     pub id: String,
     /// For whom it is.
     pub destination: String,
-    /// Octets that it takes.
-    pub octets: u64,
+    /// Bytes that it takes.
+    pub bytes: u64,
     /// Seconds that it has been here.
     pub here: f64,
     /// Seconds until it expires.
@@ -150,8 +150,8 @@ pub struct Delivery {
     pub id: String,
     /// From whom it is.
     pub source: String,
-    /// Octets of the payload, which follow the line.
-    pub octets: u64,
+    /// Bytes of the payload, which follow the line.
+    pub bytes: u64,
 }
 
 /// What a ping asks for.
@@ -168,7 +168,7 @@ pub struct PingRequest {
     pub interval_ms: u64,
     /// Bytes of the payload, 16 at least.
     #[serde(default)]
-    pub octets: usize,
+    pub bytes: usize,
     /// Milliseconds that an answer is waited for.
     #[serde(default = "patience")]
     pub timeout_ms: u64,

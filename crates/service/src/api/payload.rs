@@ -13,7 +13,7 @@ use engine::FileName;
 use futures_util::StreamExt as _;
 use proto::bp::layer::Content;
 
-/// Octets of a file that are read at one time.
+/// Bytes of a file that are read at one time.
 const PIECE: u64 = 256 << 10;
 
 /// How long somebody who is refused may go on sending.
@@ -22,7 +22,7 @@ const SKIPPED: Duration = Duration::from_secs(10);
 /// Why a payload cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    #[error("the payload is longer than {0} octets; send it in parts, as `slowlight bp send` does")]
+    #[error("the payload is longer than {0} bytes; send it in parts, as `slowlight bp send` does")]
     TooLong(u64),
     #[error("the payload ended early: {0}")]
     Cut(axum::Error),
@@ -38,7 +38,7 @@ pub(super) struct Place {
     pub(super) name: FileName,
 }
 
-/// Takes a payload: up to `inline` octets in memory, a longer one in the file that `place` gives.
+/// Takes a payload: up to `inline` bytes in memory, a longer one in the file that `place` gives.
 pub(super) async fn take<F: Future<Output = Option<Place>>>(
     stream: &mut BodyDataStream,
     (inline, most): (usize, u64),
@@ -47,7 +47,7 @@ pub(super) async fn take<F: Future<Output = Option<Place>>>(
     let mut beginning = BytesMut::new();
     while beginning.len() <= inline {
         match stream.next().await {
-            None => return Ok(Content::Octets(beginning.freeze())),
+            None => return Ok(Content::Bytes(beginning.freeze())),
             Some(piece) => beginning.extend_from_slice(&piece.map_err(Fault::Cut)?),
         }
         if beginning.len() as u64 > most {
@@ -111,13 +111,13 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// The octets of a payload, in pieces.
+/// The bytes of a payload, in pieces.
 pub(super) struct Pieces {
     from: From,
 }
 
 enum From {
-    Octets(Option<Bytes>),
+    Bytes(Option<Bytes>),
     File { file: Arc<File>, at: u64, end: u64 },
 }
 
@@ -125,7 +125,7 @@ impl Pieces {
     /// Of a payload; `spool` is where files are.
     pub(super) fn open(payload: Content, spool: Option<&Path>) -> io::Result<Self> {
         let from = match payload {
-            Content::Octets(octets) => From::Octets(Some(octets)),
+            Content::Bytes(bytes) => From::Bytes(Some(bytes)),
             Content::File { name, offset, len } => {
                 let spool = spool.ok_or(io::ErrorKind::NotFound)?;
                 let file = Arc::new(File::open(spool.join(name.path()))?);
@@ -138,16 +138,16 @@ impl Pieces {
     /// The next ones.
     pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         match &mut self.from {
-            From::Octets(octets) => octets.take().map(Ok),
+            From::Bytes(bytes) => bytes.take().map(Ok),
             From::File { at, end, .. } if *at >= *end => None,
             From::File { file, at, end } => {
                 let len = (*end - *at).min(PIECE);
                 let (from, offset) = (Arc::clone(file), *at);
                 *at += len;
                 let read = move || {
-                    let mut octets = vec![0; len as usize];
-                    from.read_exact_at(&mut octets, offset)?;
-                    Ok(Bytes::from(octets))
+                    let mut bytes = vec![0; len as usize];
+                    from.read_exact_at(&mut bytes, offset)?;
+                    Ok(Bytes::from(bytes))
                 };
                 Some(blocking(read).await)
             }

@@ -38,7 +38,7 @@ const LISTED: usize = 10_000;
 const LIFETIME_MS: u64 = 86_400_000;
 /// Bytes of a ping's payload: magic, number, run.
 const PING_MIN: usize = 16;
-/// Octets of a ping.
+/// Bytes of a ping.
 const PING_MAX: usize = 1 << 20;
 
 type Running = State<Arc<Shared>>;
@@ -146,9 +146,9 @@ impl Shared {
                 deleted: counts.deleted,
                 failed: counts.failed,
                 bundles: counts.bundles as u64,
-                octets: counts.octets,
+                bytes: counts.bytes,
                 bundles_peak: counts.bundles_peak as u64,
-                octets_peak: counts.octets_peak,
+                bytes_peak: counts.bytes_peak,
             },
             trouble,
         })
@@ -201,7 +201,7 @@ async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
         let bundles = agent.bundles().take(LISTED).map(|bundle| Bundle {
             id: bundle.id.to_string(),
             destination: bundle.destination.to_string(),
-            octets: bundle.octets,
+            bytes: bundle.bytes,
             here: now.since(bundle.received).as_secs_f64(),
             left: bundle.expires.since(now).as_secs_f64(),
             state: bundle.state.name().to_owned(),
@@ -261,7 +261,7 @@ async fn take(
     })?;
     let file = match &payload {
         Content::File { name, .. } => shared.spool.as_ref().map(|spool| spool.join(name.path())),
-        Content::Octets(_) => None,
+        Content::Bytes(_) => None,
     };
     let lifetime = Duration::from_millis(request.lifetime_ms.unwrap_or(LIFETIME_MS));
     let request = SendRequest {
@@ -381,7 +381,7 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
                 delivery: delivery.0,
                 id: id.to_string(),
                 source: id.source.to_string(),
-                octets: payload.len(),
+                bytes: payload.len(),
             };
             match Pieces::open(payload, over.from.shared.spool.as_deref()) {
                 Ok(pieces) => over.pieces = Some((delivery, pieces)),
@@ -420,8 +420,8 @@ fn own_service(node: &Eid) -> Answer<Eid> {
 async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<Response> {
     let request = query(request)?;
     let to = eid("to", &request.to)?;
-    if request.octets > PING_MAX {
-        return Err(Refusal::wrong(format!("octets: a ping has {PING_MAX} at most")));
+    if request.bytes > PING_MAX {
+        return Err(Refusal::wrong(format!("bytes: a ping has {PING_MAX} at most")));
     }
     let from = register(&shared, own_service(&shared.node)?).await?;
     let failed =
@@ -450,15 +450,15 @@ async fn ping_once(
     to: &Eid,
     (run, number): (u64, u32),
 ) -> Answer<Pong> {
-    let mut octets = vec![0; request.octets.max(PING_MIN)];
-    octets[..4].copy_from_slice(b"ping");
-    octets[4..8].copy_from_slice(&number.to_be_bytes());
+    let mut bytes = vec![0; request.bytes.max(PING_MIN)];
+    bytes[..4].copy_from_slice(b"ping");
+    bytes[4..8].copy_from_slice(&number.to_be_bytes());
     // Echoes of earlier runs, also of a node that has restarted since, may still arrive here.
-    octets[8..PING_MIN].copy_from_slice(&run.to_be_bytes());
-    let expected = octets.clone();
+    bytes[8..PING_MIN].copy_from_slice(&run.to_be_bytes());
+    let expected = bytes.clone();
     let lifetime = Duration::from_millis(request.timeout_ms);
     let source = Some(from.endpoint.clone());
-    let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), octets) };
+    let request = SendRequest { source, lifetime, ..SendRequest::new(to.clone(), bytes) };
     let reply = from.shared.ask(move |now, agent| {
         let started = Instant::now();
         agent.send(now, request).map(|_| started)
@@ -474,7 +474,7 @@ async fn ping_once(
             let _ = agent.confirm(now, delivery);
         });
         // One that comes late answers an earlier one.
-        if payload == Content::Octets(expected.clone().into()) {
+        if payload == Content::Bytes(expected.clone().into()) {
             let rtt = at.saturating_duration_since(started);
             return Ok(Pong { number, rtt_us: Some(rtt.as_secs_f64() * 1e6) });
         }

@@ -98,17 +98,17 @@ impl Drop for Place {
     }
 }
 
-fn octets(len: usize) -> Vec<u8> {
+fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()
 }
 
 fn whole(client: &mut NodeClient, coming: &mut Coming, len: u64) -> Vec<u8> {
-    let mut octets = Vec::new();
-    while (octets.len() as u64) < len {
-        let left = len - octets.len() as u64;
-        octets.extend_from_slice(&client.piece(coming, left).unwrap());
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < len {
+        let left = len - bytes.len() as u64;
+        bytes.extend_from_slice(&client.piece(coming, left).unwrap());
     }
-    octets
+    bytes
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
         let lengths = [0, 5, 4096, 4097, 3_000_000];
         let mut ids = Vec::new();
         for len in lengths {
-            let payload = io::Cursor::new(octets(len));
+            let payload = io::Cursor::new(bytes(len));
             ids.push(client.send(&[("to", "ipn:1.5"), ("from", "9")], payload).unwrap().id);
         }
         let mut first = place.client();
@@ -128,7 +128,7 @@ fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
         for len in lengths {
             let delivery = first.next(&mut coming).unwrap().unwrap();
             assert_eq!(delivery.source, "ipn:1.9");
-            assert_eq!(whole(&mut first, &mut coming, delivery.octets), octets(len));
+            assert_eq!(whole(&mut first, &mut coming, delivery.bytes), bytes(len));
             taken.push(delivery);
         }
         taken.sort_by_key(|delivery| ids.iter().position(|id| *id == delivery.id));
@@ -159,7 +159,7 @@ fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
         for _ in 1..lengths.len() {
             let delivery = second.next(&mut coming).unwrap().unwrap();
             assert_ne!(delivery.id, taken[0].id);
-            whole(&mut second, &mut coming, delivery.octets);
+            whole(&mut second, &mut coming, delivery.bytes);
         }
         let limit = std::time::Instant::now() + Duration::from_secs(10);
         while client.get::<model::Node>("/node", &[]).unwrap().counts.bundles > 0 {
@@ -174,8 +174,8 @@ fn bundles_are_listed_and_cancelled_and_survive() {
     let mut place = Place::new(true);
     let mut client = place.client();
     let far = [("to", "ipn:2.1"), ("lifetime_ms", "60000")];
-    let short = client.send(&far, io::Cursor::new(octets(10))).unwrap().id;
-    let long = client.send(&far, io::Cursor::new(octets(100_000))).unwrap().id;
+    let short = client.send(&far, io::Cursor::new(bytes(10))).unwrap().id;
+    let long = client.send(&far, io::Cursor::new(bytes(100_000))).unwrap().id;
     let held: Vec<Bundle> = client.get("/bundles", &[]).unwrap();
     assert_eq!(held.iter().map(|bundle| &bundle.id).collect::<Vec<_>>(), [&short, &long]);
     assert!(held.iter().all(|bundle| bundle.state == "queued" && bundle.left <= 60.0), "{held:?}");
@@ -196,7 +196,7 @@ fn echoes_are_measured_and_what_answers_nothing_is_told() {
     let place = Place::new(false);
     let mut client = place.client();
     let mut pongs = Vec::new();
-    let asked = [("to", "ipn:1.7"), ("count", "20"), ("octets", "1000")];
+    let asked = [("to", "ipn:1.7"), ("count", "20"), ("bytes", "1000")];
     let on = |pong: Pong| {
         pongs.push(pong);
         true
@@ -244,7 +244,7 @@ fn an_echo_of_an_earlier_run_answers_no_ping() {
         }
     });
     let mut pongs = Vec::new();
-    let request = [("to", "ipn:1.99"), ("octets", "16"), ("timeout_ms", "2000")];
+    let request = [("to", "ipn:1.99"), ("bytes", "16"), ("timeout_ms", "2000")];
     let on = |pong: Pong| {
         pongs.push(pong);
         true
@@ -332,11 +332,11 @@ fn couriers_wait_for_a_node_that_is_away() {
     assert!(matches!(await_some("it is gone", || taker.news()), News::Gone(_)));
     let mut sender = courier(&place, "ipn:1.9", false);
     for number in 0..20 {
-        let payload = octets(1000 * usize::try_from(number).unwrap()).into();
+        let payload = bytes(1000 * usize::try_from(number).unwrap()).into();
         sender.send(Outgoing { number, to: "ipn:1.5".to_owned(), payload });
     }
     // One that the node never takes, and one that is longer than a courier takes.
-    let long = octets((1 << 20) + 1).into();
+    let long = bytes((1 << 20) + 1).into();
     sender.send(Outgoing { number: 20, to: "ipn:1.5".to_owned(), payload: long });
     sender.send(Outgoing { number: 21, to: "nobody".to_owned(), payload: Bytes::new() });
     std::thread::sleep(Duration::from_millis(50));
@@ -359,7 +359,7 @@ fn couriers_wait_for_a_node_that_is_away() {
                 continue;
             };
             assert_eq!(delivery.source, "ipn:1.9");
-            assert!(payload[..] == octets(payload.len())[..]);
+            assert!(payload[..] == bytes(payload.len())[..]);
             lengths.push(payload.len());
             if restarts.is_none() {
                 taker.confirm(delivery);

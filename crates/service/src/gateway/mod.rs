@@ -114,13 +114,13 @@ pub struct KernelTcp {
     /// The receive buffer, which does not grow then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<Size>,
-    /// Octets that may wait in the kernel before they are sent the first time.
+    /// Bytes that may wait in the kernel before they are sent the first time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsent: Option<Size>,
     /// The most that one connection sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// The longest segment, in octets.
+    /// The longest segment, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
     /// Asking an idle peer after so long whether it is there, or `off`; as [`KEEP_ALIVE`] if left out.
@@ -154,13 +154,13 @@ pub struct Intercept {
 pub struct Limits {
     /// Connections at one time; the client of a further one is reset.
     pub connections: usize,
-    /// Octets that are held for each direction of a connection, beside the kernel's buffers.
+    /// Bytes that are held for each direction of a connection, beside the kernel's buffers.
     pub buffer: Size,
-    /// Octets that are held for all together.
+    /// Bytes that are held for all together.
     pub buffer_total: Size,
     /// How long a server may take to accept.
     pub connect_timeout: Span,
-    /// After so long without an octet both ends are reset.
+    /// After so long without a byte both ends are reset.
     pub idle: Span,
     /// How long connections may go on that are there when the end is asked for.
     pub drain: Span,
@@ -348,11 +348,11 @@ impl Gateway {
     #[must_use]
     pub fn proxy(&self) -> proto::pep::Config {
         let limits = &self.limits;
-        let octets = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+        let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
         proto::pep::Config {
             connections: limits.connections,
-            buffer: octets(limits.buffer),
-            buffer_total: octets(limits.buffer_total),
+            buffer: bytes(limits.buffer),
+            buffer_total: bytes(limits.buffer_total),
             connect_timeout: limits.connect_timeout.duration(),
             idle: Some(limits.idle.duration()),
             transparent: true,

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::Problem;
 
-/// Octets of an answer.
+/// Bytes of an answer.
 pub(crate) const ANSWER_MAX: usize = 64 << 20;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);

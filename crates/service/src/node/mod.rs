@@ -124,7 +124,7 @@ pub struct NodeSpec {
 pub struct Store {
     /// The directory; what is in it survives the end of the process.
     pub directory: Option<PathBuf>,
-    /// Memory for so many octets: what is in it ends with the process, also what was acknowledged.
+    /// Memory for so many bytes: what is in it ends with the process, also what was acknowledged.
     pub memory: Option<Size>,
 }
 
@@ -134,13 +134,13 @@ pub struct Store {
 pub struct Limits {
     /// Bundles.
     pub bundles: usize,
-    /// Octets of all bundles on disk.
-    pub octets: Size,
-    /// Octets of one bundle of a neighbour.
+    /// Bytes of all bundles on disk.
+    pub bytes: Size,
+    /// Bytes of one bundle of a neighbour.
     pub bundle: Size,
     /// Payloads up to this length are kept in the records, longer ones are files.
     pub inline: Size,
-    /// Octets of all payloads that are kept in memory.
+    /// Bytes of all payloads that are kept in memory.
     pub inline_total: Size,
     /// Bundles that come at one time.
     pub incoming: usize,
@@ -160,7 +160,7 @@ impl Default for Limits {
         let limits = agent::Limits::default();
         Self {
             bundles: limits.bundles,
-            octets: Size(limits.octets),
+            bytes: Size(limits.bytes),
             bundle: Size(16 << 30),
             inline: Size(limits.inline as u64),
             inline_total: Size(limits.memory as u64),
@@ -486,7 +486,7 @@ impl NodeSpec {
                 custody: self.reports.custody,
             },
             custody: self.custody.agent(),
-            security: security::policy(&self.rules, &self.keys, self.agent_limits().octets)?,
+            security: security::policy(&self.rules, &self.keys, self.agent_limits().bytes)?,
             limits: self.agent_limits(),
             node,
             ..agent::Config::default()
@@ -499,7 +499,7 @@ impl NodeSpec {
         let lifetime_ms = limits.lifetime.duration().as_millis();
         let on_disk = agent::Limits {
             bundles: limits.bundles,
-            octets: limits.octets.bytes(),
+            bytes: limits.bytes.bytes(),
             inline: size(limits.inline),
             memory: size(limits.inline_total),
             incoming: limits.incoming,
@@ -512,7 +512,7 @@ impl NodeSpec {
             None => on_disk,
             // There are no files, so all payloads are where the short ones are.
             Some(memory) => agent::Limits {
-                octets: memory.bytes(),
+                bytes: memory.bytes(),
                 inline: usize::MAX,
                 memory: usize::MAX,
                 ..on_disk
@@ -530,7 +530,7 @@ impl NodeSpec {
         // What a plan opens and closes is not open from the beginning.
         let by_plan = self.contact_plan.is_some();
         let memory = self.store.memory;
-        let longest = self.limits.bundle.min(Size(agent.limits.octets));
+        let longest = self.limits.bundle.min(Size(agent.limits.bytes));
         let mut layers = Vec::new();
         for (number, layer) in self.layers.iter().enumerate() {
             let own = links.iter().filter(|(at, _)| at.layer == number);

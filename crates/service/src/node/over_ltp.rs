@@ -38,7 +38,7 @@ pub struct OverLtp {
         serialize_with = "write_as::<ColorForm, _, _>"
     )]
     pub color: Color,
-    /// How long bundles of a few hundred octets wait for others to share a block with.
+    /// How long bundles of a few hundred bytes wait for others to share a block with.
     pub share: Option<Span>,
     /// How long a neighbour may be away before what is under way to it is given up.
     #[serde(default = "patience")]
@@ -115,8 +115,8 @@ impl OverLtp {
         config.limits.block = longest.bytes();
         if let Some(memory) = memory {
             // There are no files.
-            let octets = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-            (config.limits.units, config.limits.units_total) = (octets(longest), octets(memory));
+            let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+            (config.limits.units, config.limits.units_total) = (bytes(longest), bytes(memory));
         }
         // What others put together is taken.
         config.aggregation = Some(ltp::Aggregation::default());

@@ -43,9 +43,9 @@ pub struct OverStreams {
     /// Bundles under way to a neighbour at one time.
     #[serde(default = "window")]
     pub window: usize,
-    /// Octets of bundles under way to a neighbour, up to which there may be more of them.
-    #[serde(default = "window_octets")]
-    pub window_octets: Size,
+    /// Bytes of bundles under way to a neighbour, up to which there may be more of them.
+    #[serde(default = "window_bytes")]
+    pub window_bytes: Size,
     /// Sessions.
     #[serde(default = "sessions")]
     pub sessions: usize,
@@ -71,7 +71,7 @@ const fn segment() -> Size {
     Size(64 << 10)
 }
 
-const fn window_octets() -> Size {
+const fn window_bytes() -> Size {
     Size(1 << 20)
 }
 
@@ -188,7 +188,7 @@ impl OverStreams {
             limits: tcpcl::Limits {
                 sessions: self.sessions,
                 window: self.window,
-                window_octets: self.window_octets.bytes(),
+                window_bytes: self.window_bytes.bytes(),
                 ..tcpcl::Limits::default()
             },
             ..tcpcl::Config::default()

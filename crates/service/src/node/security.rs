@@ -8,13 +8,13 @@ use proto::bp::agent;
 use proto::bp::security::{self, Key, OnFault, Operation, Policy};
 use serde::{Deserialize, Serialize};
 use transport::quantity::Span;
-use transport::settings::keys::octets_of;
+use transport::settings::keys::bytes_of;
 use transport::text::{SpecError, did_you_mean};
 use wire::bpsec::{AesVariant, Scope, ShaVariant};
 
 use super::pattern;
 
-/// Octets of the longest payload that is protected or checked, which is in memory meanwhile: a part of a file, as `bp send` makes it, and some.
+/// Bytes of the longest payload that is protected or checked, which is in memory meanwhile: a part of a file, as `bp send` makes it, and some.
 const PAYLOAD_MAX: u64 = 80 << 20;
 
 /// Custody of bundles of version 6.
@@ -210,7 +210,7 @@ impl Rule {
         })
     }
 
-    /// Octets of the key, where the operation says how many; a hash takes any.
+    /// Bytes of the key, where the operation says how many; a hash takes any.
     fn key_len(&self) -> Option<usize> {
         match (self.operation, self.bits) {
             (What::Integrity, _) => None,
@@ -223,31 +223,31 @@ impl Rule {
 pub(super) fn policy(
     rules: &[Rule],
     specs: &BTreeMap<String, KeySpec>,
-    octets_max: u64,
+    bytes_max: u64,
 ) -> Result<Policy, SpecError> {
     let mut keys = BTreeMap::new();
     for (name, KeySpec { file, wraps }) in specs {
         let wrong = |why: String| SpecError::invalid(format!("keys.{name}: {why}"));
-        let octets = octets_of(file).map_err(wrong)?;
+        let bytes = bytes_of(file).map_err(wrong)?;
         rt::warn_of_readers(file);
         let wanted = rules.iter().filter(|rule| rule.key == *name && !wraps);
         for len in wanted.filter_map(Rule::key_len) {
-            if octets.len() != len {
-                let have = octets.len();
+            if bytes.len() != len {
+                let have = bytes.len();
                 return Err(wrong(format!(
-                    "it has {have} octets, and is used where {len} are needed"
+                    "it has {have} bytes, and is used where {len} are needed"
                 )));
             }
         }
-        if *wraps && !matches!(octets.len(), 16 | 32) {
-            return Err(wrong("a key that wraps others has 16 or 32 octets".to_owned()));
+        if *wraps && !matches!(bytes.len(), 16 | 32) {
+            return Err(wrong("a key that wraps others has 16 or 32 bytes".to_owned()));
         }
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return Err(wrong("it is empty".to_owned()));
         }
-        let key = if *wraps { Key::wrapping(&octets) } else { Key::new(&octets) };
+        let key = if *wraps { Key::wrapping(&bytes) } else { Key::new(&bytes) };
         keys.insert(name.clone(), key);
     }
     let rules = rules.iter().map(Rule::rule).collect::<Result<_, _>>()?;
-    Ok(Policy { rules, keys, payload_max: PAYLOAD_MAX.min(octets_max) })
+    Ok(Policy { rules, keys, payload_max: PAYLOAD_MAX.min(bytes_max) })
 }

@@ -10,7 +10,7 @@ echo = "7"
 drain = "3 s"
 store.directory = "/var/lib/slowlight"
 limits.bundles = 500
-limits.octets = "2 GB"
+limits.bytes = "2 GB"
 limits.lifetime = "7 d"
 reports.forwarding = true
 
@@ -52,7 +52,7 @@ fn a_whole_configuration_is_what_it_says() {
     assert_eq!(agent.node, Eid::ipn(2, 0));
     assert_eq!(agent.clock, Some(1_000_000));
     assert!(agent.persistent && agent.aliases.contains(&"dtn://two/".parse().unwrap()));
-    assert_eq!((agent.limits.bundles, agent.limits.octets), (500, 2_000_000_000));
+    assert_eq!((agent.limits.bundles, agent.limits.bytes), (500, 2_000_000_000));
     assert_eq!(agent.limits.lifetime_ms, 7 * 86_400_000);
     assert!(agent.reports.forwarding && agent.reports.delivery && !agent.reports.deletion);
     let at = LinkRef { layer: 0, link: LinkId(2) };
@@ -102,8 +102,8 @@ fn mistakes_are_told() {
             "neither `directory` nor `memory`",
         ),
         ("limits.bundles = 500", "store.memory = \"1 GB\"", "store has `directory` and `memory`"),
-        ("limits.octets = \"2 GB\"", "limits.octets = \"2\"", "has no unit"),
-        ("limits.octets = \"2 GB\"", "limits.hops = 0", "limits.hops is 0"),
+        ("limits.bytes = \"2 GB\"", "limits.bytes = \"2\"", "has no unit"),
+        ("limits.bytes = \"2 GB\"", "limits.hops = 0", "limits.hops is 0"),
         ("kind = \"tcpcl4\"", "kind = \"tcpcl5\"", "tcpcl5"),
         ("layer = \"tcp\"", "layer = \"tpc\"", "there is no layer \"tpc\"; did you mean \"tcp\"?"),
         ("address = \"192.0.2.3:4556\"", "", "has no `address`"),
@@ -178,7 +178,7 @@ fn a_store_in_memory_has_no_files() {
         WHOLE.replace("store.directory = \"/var/lib/slowlight\"", "store.memory = \"64 MB\"");
     let config = NodeSpec::parse(&text, "node.toml").unwrap().config(now(), 1).unwrap();
     assert!(!config.agent.persistent);
-    assert_eq!((config.agent.limits.inline, config.agent.limits.octets), (usize::MAX, 64_000_000));
+    assert_eq!((config.agent.limits.inline, config.agent.limits.bytes), (usize::MAX, 64_000_000));
 }
 
 const OVER_LTP: &str = r#"
@@ -336,7 +336,7 @@ fn security_custody_and_copies_are_as_said() {
     std::fs::write(folder.path().join("sign.key"), "0102 03").unwrap();
     std::fs::write(folder.path().join("wrap.key"), "00".repeat(15)).unwrap();
     let error = NodeSpec::read(&path).unwrap().agent(now()).unwrap_err().to_string();
-    assert!(error.contains("keys.wrap: ") && error.contains("16 or 32 octets"), "{error}");
+    assert!(error.contains("keys.wrap: ") && error.contains("16 or 32 bytes"), "{error}");
     std::fs::write(folder.path().join("wrap.key"), "00".repeat(16)).unwrap();
     let agent = NodeSpec::read(&path).unwrap().agent(now()).unwrap();
     assert!(matches!(agent.routing, Routing::Spray { copies: 4 }), "{:?}", agent.routing);

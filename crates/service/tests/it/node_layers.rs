@@ -36,8 +36,8 @@ impl Place {
         let (delivers, delivered) = channel();
         let on = move |now: Time, agent: &mut Agent, indication| {
             if let Indication::Delivered { delivery, id, payload, .. } = indication {
-                let octets = match payload {
-                    Content::Octets(octets) => octets.to_vec(),
+                let bytes = match payload {
+                    Content::Bytes(bytes) => bytes.to_vec(),
                     Content::File { name, offset, len } => {
                         let spool = spool.as_ref().expect("there are no files in memory");
                         let all = std::fs::read(spool.join(name.path())).unwrap();
@@ -45,7 +45,7 @@ impl Place {
                     }
                 };
                 // A test that has failed hears nothing any more.
-                let _ = delivers.send((id, octets));
+                let _ = delivers.send((id, bytes));
                 agent.confirm(now, delivery).unwrap();
             }
         };
@@ -69,13 +69,13 @@ impl Place {
         answered.recv_timeout(PATIENCE).unwrap()
     }
 
-    fn send(&self, to: u32, octets: Vec<u8>) -> BundleId {
-        let request = SendRequest::new(Eid::ipn(to, 1), octets);
+    fn send(&self, to: u32, bytes: Vec<u8>) -> BundleId {
+        let request = SendRequest::new(Eid::ipn(to, 1), bytes);
         self.ask(move |now, agent| agent.send(now, request)).unwrap()
     }
 }
 
-fn octets(len: usize, first: u8) -> Vec<u8> {
+fn bytes(len: usize, first: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ first).collect()
 }
 
@@ -104,10 +104,10 @@ fn cross(layer: &str, folders: [Option<&Path>; 2], lengths: &[usize]) {
     let (first, second) = (place(1), place(2));
     for (turn, len) in lengths.iter().enumerate() {
         for (from, at, to) in [(&first, &second, 2), (&second, &first, 1)] {
-            let content = octets(*len, turn as u8);
+            let content = bytes(*len, turn as u8);
             let id = from.send(to, content.clone());
             let (came, got) = at.delivered.recv_timeout(PATIENCE).unwrap();
-            assert!(came == id && got == content, "{len} octets to {to}: {} came", got.len());
+            assert!(came == id && got == content, "{len} bytes to {to}: {} came", got.len());
         }
     }
     for place in [first, second] {

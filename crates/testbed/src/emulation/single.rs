@@ -120,7 +120,7 @@ fn guest(node: &Node, protocol: Option<&Protocol>, number: u64) -> Node {
 }
 
 /// Carries out the transfer of a [`scenario`] in a world that was made of its base: what became of it,
-/// and how it ended. It takes `limit` at most, and of a file so many octets. All transfers of a world
+/// and how it ended. It takes `limit` at most, and of a file so many bytes. All transfers of a world
 /// share `ports`.
 ///
 /// # Errors

@@ -41,11 +41,11 @@ const RESTS: u32 = 3;
 const GRACE: Duration = Duration::from_secs(1);
 /// How many routers what is sent to a group passes.
 const GROUP_TTL: u32 = 64;
-/// The least buffer of a socket, in octets: within what systems grant to anybody.
+/// The least buffer of a socket, in bytes: within what systems grant to anybody.
 const BUFFER_MIN: usize = 200_000;
 /// How much of their rate hosts make up for that come late, as over any real socket.
 const CATCH_UP: Duration = Duration::from_millis(10);
-/// The datagram by which ways are compared, in octets.
+/// The datagram by which ways are compared, in bytes.
 const DATAGRAM: usize = 1472;
 
 /// How far a world has come.
@@ -57,7 +57,7 @@ pub struct Progress {
     pub ended: u64,
     /// Datagrams that engines were handed.
     pub received: u64,
-    /// Octets in them.
+    /// Bytes in them.
     pub received_bytes: u64,
 }
 

@@ -161,7 +161,7 @@ fn write_line(file: &mut File, value: &impl Serialize) -> io::Result<()> {
     file.write_all(&line)
 }
 
-/// What a file has, and how many of its octets are whole lines.
+/// What a file has, and how many of its bytes are whole lines.
 fn read(mut file: &File, path: &Path) -> Result<(HashMap<String, Arc<Done>>, u64), JournalError> {
     let io = |error| JournalError::Io { path: path.to_owned(), error };
     file.rewind().map_err(io)?;
@@ -224,7 +224,7 @@ mod tests {
         for cut in 0..=text.len() {
             fs::write(&path, &text[..cut]).unwrap();
             let journal = Journal::open(folder.path()).unwrap();
-            let lines = text[..cut].iter().filter(|octet| **octet == b'\n').count();
+            let lines = text[..cut].iter().filter(|byte| **byte == b'\n').count();
             assert_eq!(journal.len(), lines.saturating_sub(1));
             journal.add(&done("c")).unwrap();
             drop(journal);

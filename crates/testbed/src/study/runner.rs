@@ -241,7 +241,7 @@ fn digest(scenario: &Scenario, files: &Files) -> Result<String, SpecError> {
         }
     }
     // 96 bits: in a million worlds two are the same with a probability of 6e-18.
-    Ok(hash.finalize().iter().take(12).map(|octet| format!("{octet:02x}")).collect())
+    Ok(hash.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What tells this world from every other; [`Done::world`] of its run.

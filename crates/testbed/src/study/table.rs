@@ -182,7 +182,7 @@ pub fn table(sheet: &Sheet, all: &Finished<'_>) -> Vec<Column> {
     before.chain(axes).chain(AFTER.iter().filter_map(found)).collect()
 }
 
-/// Writes a table, with what `about` says of it. Tables of the same values are the same octets.
+/// Writes a table, with what `about` says of it. Tables of the same values are the same bytes.
 ///
 /// # Errors
 ///

@@ -217,8 +217,8 @@ fn event(indication: norm::Indication) -> Event {
             Event::Log(format!("sender {node:08x} sends"))
         }
         norm::Indication::LimitReached(limit) => Event::Log(format!("limit reached: {limit:?}")),
-        norm::Indication::Command { node, octets, .. } => {
-            Event::Message { sender: node, content: octets }
+        norm::Indication::Command { node, bytes, .. } => {
+            Event::Message { sender: node, content: bytes }
         }
         norm::Indication::SenderEnded { node, .. } => {
             Event::Notice(format!("sender {node:08x} ended its session"))

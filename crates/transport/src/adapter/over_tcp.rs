@@ -289,7 +289,7 @@ fn served(name: &str, outgoing: bool, result: &Result<(), String>) -> Ended {
 fn all_but(missing: u64) -> Result<(), String> {
     match missing {
         0 => Ok(()),
-        _ => Err(format!("{missing} octets did not come: zeros stand in their place")),
+        _ => Err(format!("{missing} bytes did not come: zeros stand in their place")),
     }
 }
 

@@ -32,8 +32,8 @@ pub(super) fn write(plan: &ContactPlan) -> String {
     }
     for contact in plan.contacts() {
         let (start, end) = (seconds(contact.start), seconds(contact.end));
-        let octets = contact.rate_bps / 8;
-        let _ = write!(text, "a contact +{start} +{end} {} {} {octets}", contact.from, contact.to);
+        let bytes = contact.rate_bps / 8;
+        let _ = write!(text, "a contact +{start} +{end} {} {} {bytes}", contact.from, contact.to);
         if contact.confidence < 1.0 {
             let _ = write!(text, " {}", contact.confidence);
         }
@@ -88,13 +88,12 @@ impl Reader {
         confidence: &str,
     ) -> Result<(), String> {
         let ([start, end], [from, to]) = (self.times(times)?, numbers(nodes)?);
-        let octets: u64 = number(rate, "a rate in octets a second")?;
+        let bytes: u64 = number(rate, "a rate in bytes a second")?;
         let confidence: f64 = number(confidence, "a confidence from 0 to 1")?;
         if !(0.0..=1.0).contains(&confidence) {
             return Err(format!("a confidence is from 0 to 1, not {confidence}"));
         }
-        let rate_bps =
-            octets.checked_mul(8).ok_or_else(|| format!("{octets} is too high a rate"))?;
+        let rate_bps = bytes.checked_mul(8).ok_or_else(|| format!("{bytes} is too high a rate"))?;
         // ION wants a contact of a node with itself where there is loopback, which needs no plan.
         if from != to {
             self.contacts.push(Contact { from, to, start, end, rate_bps, confidence });

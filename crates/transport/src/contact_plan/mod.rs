@@ -21,7 +21,7 @@ use crate::text::SpecError;
 pub enum Format {
     /// TOML: `[[contact]]` and `[[range]]`, quantities with their units.
     Toml,
-    /// ION's `a contact` and `a range` (ionrc): rates in octets a second, light times in seconds.
+    /// ION's `a contact` and `a range` (ionrc): rates in bytes a second, light times in seconds.
     Ion,
     /// HDTN's JSON: rates in bits a second, light times in seconds.
     Hdtn,
@@ -74,7 +74,7 @@ pub fn read(
 }
 
 /// Writes a plan. Times and light times are rounded to what the format knows: seconds in ION's and
-/// HDTN's, ION's rates to whole octets.
+/// HDTN's, ION's rates to whole bytes.
 #[must_use]
 pub fn write(format: Format, plan: &ContactPlan) -> String {
     match format {

@@ -64,7 +64,7 @@ pub struct KeyId(pub Vec<u8>);
 
 impl Serialize for KeyId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let digits: String = self.0.iter().map(|octet| format!("{octet:02x}")).collect();
+        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
         serializer.serialize_str(&digits)
     }
 }
@@ -72,9 +72,9 @@ impl Serialize for KeyId {
 impl<'de> Deserialize<'de> for KeyId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        octets(&text).map(Self).ok_or_else(|| {
+        bytes(&text).map(Self).ok_or_else(|| {
             serde::de::Error::custom(format!(
-                "{text:?} is no id of a key; write its octets in hexadecimal digits, as \"01\""
+                "{text:?} is no id of a key; write its bytes in hexadecimal digits, as \"01\""
             ))
         })
     }
@@ -100,8 +100,8 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The octets of hexadecimal digits, between which may be white space.
-fn octets(digits: &str) -> Option<Vec<u8>> {
+/// The bytes of hexadecimal digits, between which may be white space.
+fn bytes(digits: &str) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = digits
         .chars()
         .filter(|c| !c.is_whitespace())
@@ -112,7 +112,7 @@ fn octets(digits: &str) -> Option<Vec<u8>> {
     pairs.remainder().is_empty().then(|| pairs.map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
-/// The longest key file, in octets.
+/// The longest key file, in bytes.
 const FILE_MAX: u64 = 4096;
 
 fn contents(file: &Path) -> Result<String, String> {
@@ -124,18 +124,18 @@ fn contents(file: &Path) -> Result<String, String> {
     let opened = std::fs::File::open(file).map_err(unreadable)?;
     opened.take(FILE_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_MAX {
-        return Err(format!("{} has more than {FILE_MAX} octets", file.display()));
+        return Err(format!("{} has more than {FILE_MAX} bytes", file.display()));
     }
     Ok(text)
 }
 
-/// The octets of a key that a file holds in hexadecimal digits.
+/// The bytes of a key that a file holds in hexadecimal digits.
 ///
 /// # Errors
 ///
 /// Why it cannot be read.
-pub fn octets_of(file: &Path) -> Result<Vec<u8>, String> {
-    octets(&contents(file)?)
+pub fn bytes_of(file: &Path) -> Result<Vec<u8>, String> {
+    bytes(&contents(file)?)
         .ok_or_else(|| format!("{} does not hold pairs of hexadecimal digits", file.display()))
 }
 
@@ -147,9 +147,9 @@ impl Key {
                 return Err("the suite null has a key that everybody knows; give none".to_owned());
             }
             (_, Some(secret), None) => {
-                octets(&secret.0).ok_or("`secret` is not of pairs of hexadecimal digits")?
+                bytes(&secret.0).ok_or("`secret` is not of pairs of hexadecimal digits")?
             }
-            (_, None, Some(file)) => octets_of(file)?,
+            (_, None, Some(file)) => bytes_of(file)?,
             (_, Some(_), Some(_)) => return Err("give `secret` or `file`, not both".to_owned()),
             (_, None, None) => {
                 return Err("give `secret` or `file`; secrets are not written out".to_owned());

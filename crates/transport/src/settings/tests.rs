@@ -39,7 +39,7 @@ fn strange_ltp(keys: Option<l::Authentication>) -> l::Config {
     l::Config {
         transport: None,
         journal: false,
-        session_octets: 5,
+        session_bytes: 5,
         engine: 915,
         remotes: [(7, l::Remote { rate_bps: Some(0), ..remote.clone() })].into(),
         default_remote: remote,
@@ -374,7 +374,7 @@ fn mistakes_are_named() {
         ("cfdp-ltp", "[ut]\nattempts = 0", "ut.attempts is 0"),
         ("cfdp-ltp", "[ut]\nservice = 65", "ut.service is of bundles"),
         ("cfdp-ltp", "color = \"blue\"", "unknown variant `blue`"),
-        ("cfdp-ltp", "[cfdp]\nsequence_octets = 9", "cfdp.sequence_octets is 9"),
+        ("cfdp-ltp", "[cfdp]\nsequence_bytes = 9", "cfdp.sequence_octets is 9"),
         ("cfdp-ltp", "[ltp.limits]\nsessions = 0", "ltp.limits.sessions is 0"),
         ("bp-tcpcl", "[ut]\nwindow = 3", "of protocols cfdp-bp-"),
         ("cfdp", "[default]\nack_timr = \"1 s\"", "did you mean `ack_timer`?"),

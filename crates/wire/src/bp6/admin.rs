@@ -1,16 +1,16 @@
 //! Administrative records (RFC 5050 §6.1): payloads by which nodes tell of bundles, and hand over custody.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | type, 4 bits; 1 if the bundle is a fragment, 4 bits |
 //! | 1 | status report: flags of what happened |
 //! | 1 | status report: reason; custody signal: 0x80 if it succeeded, and a reason |
-//! | 2 SDNVs | of a fragment: its offset, octets of its payload |
+//! | 2 SDNVs | of a fragment: its offset, bytes of its payload |
 //! | 2 SDNVs each | times of what happened: seconds, nanoseconds; of a custody signal one |
 //! | 2 SDNVs | the bundle's creation time and sequence number |
 //! | SDNV, … | the bundle's source, as text with its length |
 //!
-//! An aggregate custody signal (CCSDS 734.2-B) has, behind the type and an octet as that of a custody signal, pairs of SDNVs, which
+//! An aggregate custody signal (CCSDS 734.2-B) has, behind the type and a byte as that of a custody signal, pairs of SDNVs, which
 //! tell of bundles by the numbers in their custody enhancement blocks. Its layout here is that which the dissector of
 //! Wireshark reads.
 
@@ -38,7 +38,7 @@ pub enum AdministrativeRecord {
     AggregateCustodySignal(AggregateCustodySignal),
     /// A record of another type.
     Other {
-        /// The first octet: type and flags.
+        /// The first byte: type and flags.
         first: u8,
         /// The rest.
         content: Box<[u8]>,
@@ -52,7 +52,7 @@ pub struct Subject {
     pub source: Eid,
     /// When it was made.
     pub creation: CreationTimestamp,
-    /// Of a fragment, its offset and the octets of its payload.
+    /// Of a fragment, its offset and the bytes of its payload.
     pub fragment: Option<(u64, u64)>,
 }
 
@@ -165,7 +165,7 @@ impl AdministrativeRecord {
     /// Reads a record, which is all of a payload.
     ///
     /// # Errors
-    /// The octets are no record of their type, or exceed a bound.
+    /// The bytes are no record of their type, or exceed a bound.
     pub fn decode(payload: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let first = reader.u8()?;
@@ -186,7 +186,7 @@ impl AdministrativeRecord {
         Ok(record)
     }
 
-    /// The octets of the record.
+    /// The bytes of the record.
     ///
     /// # Errors
     /// A source has no text, or a reason does not fit.
@@ -196,7 +196,7 @@ impl AdministrativeRecord {
             Self::CustodySignal(signal) => signal.to_vec(),
             Self::AggregateCustodySignal(signal) => {
                 let first = AGGREGATE_CUSTODY_SIGNAL << 4;
-                let mut out = vec![first, custody_octet(signal.succeeded, signal.reason)?];
+                let mut out = vec![first, custody_byte(signal.succeeded, signal.reason)?];
                 for fill in &signal.fills {
                     sdnv::append(&mut out, fill.start);
                     sdnv::append(&mut out, fill.length);
@@ -309,17 +309,17 @@ impl CustodySignal {
         is_fragment: bool,
         bounds: &Bounds,
     ) -> Result<Self, DecodeError> {
-        let octet = reader.u8()?;
+        let byte = reader.u8()?;
         let fragment = Subject::read_fragment(reader, is_fragment)?;
         let time = DtnTime::read(reader)?;
         let subject = Subject::read(reader, fragment, bounds)?;
-        let reason = CustodyReason::from_code(octet & !SUCCEEDED);
-        Ok(Self { subject, succeeded: octet & SUCCEEDED != 0, reason, time })
+        let reason = CustodyReason::from_code(byte & !SUCCEEDED);
+        Ok(Self { subject, succeeded: byte & SUCCEEDED != 0, reason, time })
     }
 
     fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        let octet = custody_octet(self.succeeded, self.reason)?;
-        let mut out = vec![self.subject.first(CUSTODY_SIGNAL), octet];
+        let byte = custody_byte(self.succeeded, self.reason)?;
+        let mut out = vec![self.subject.first(CUSTODY_SIGNAL), byte];
         self.subject.write_fragment(&mut out);
         self.time.write(&mut out);
         self.subject.write(&mut out)?;
@@ -329,7 +329,7 @@ impl CustodySignal {
 
 impl AggregateCustodySignal {
     fn read(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Self, DecodeError> {
-        let octet = reader.u8()?;
+        let byte = reader.u8()?;
         let mut fills = Vec::new();
         while !reader.is_empty() {
             if fills.len() >= bounds.fills_max {
@@ -339,12 +339,12 @@ impl AggregateCustodySignal {
             let (start, length) = (sdnv::read(reader)?, whole(sdnv::read(reader))?);
             fills.push(Fill { start, length });
         }
-        let reason = CustodyReason::from_code(octet & !SUCCEEDED);
-        Ok(Self { succeeded: octet & SUCCEEDED != 0, reason, fills })
+        let reason = CustodyReason::from_code(byte & !SUCCEEDED);
+        Ok(Self { succeeded: byte & SUCCEEDED != 0, reason, fills })
     }
 }
 
-fn custody_octet(succeeded: bool, reason: CustodyReason) -> Result<u8, EncodeError> {
+fn custody_byte(succeeded: bool, reason: CustodyReason) -> Result<u8, EncodeError> {
     let reason = reason.code();
     if reason & SUCCEEDED != 0 {
         return Err(EncodeError::TooLarge { field: "the reason of a custody signal" });

@@ -1,11 +1,11 @@
 //! Blocks behind the primary block (RFC 5050 §4.5.2).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | block type |
 //! | SDNV | block processing control flags |
 //! | SDNV, … | if flag 0x40: how many endpoints it refers to, and two SDNVs for each |
-//! | SDNV | octets of the data |
+//! | SDNV | bytes of the data |
 //! | … | data |
 
 use std::ops::Range;
@@ -55,14 +55,14 @@ impl Reference {
     }
 }
 
-/// A block that is not the payload's, with the octets it was read from or is written as.
+/// A block that is not the payload's, with the bytes it was read from or is written as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     kind: u8,
     flags: BlockFlags,
     references: Vec<Reference>,
     data: Range<usize>,
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
 }
 
 impl Block {
@@ -84,12 +84,12 @@ impl Block {
 
     fn made(kind: u8, flags: BlockFlags, references: Vec<Reference>, data: &[u8]) -> Self {
         let frame = Frame { kind, flags, references, len: data.len() as u64 };
-        let mut octets = frame.to_vec();
-        let start = octets.len();
-        octets.extend_from_slice(data);
+        let mut bytes = frame.to_vec();
+        let start = bytes.len();
+        bytes.extend_from_slice(data);
         let Frame { references, .. } = frame;
         let flags = frame.flags.with_references(!references.is_empty());
-        Self { kind, flags, references, data: start..octets.len(), octets: octets.into() }
+        Self { kind, flags, references, data: start..bytes.len(), bytes: bytes.into() }
     }
 
     /// The block, as the last of its bundle or not.
@@ -127,13 +127,13 @@ impl Block {
     /// Its data.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        &self.octets[self.data.clone()]
+        &self.bytes[self.data.clone()]
     }
 
-    /// The octets of the block in the bundle.
+    /// The bytes of the block in the bundle.
     #[must_use]
-    pub fn octets(&self) -> &[u8] {
-        &self.octets
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The same block with a flag that says that a node could not process it and forwarded it (§5.6).
@@ -160,7 +160,7 @@ impl Block {
     /// The node that a block of that type names.
     ///
     /// # Errors
-    /// The block is of another type, or names no endpoint; offsets count from the data's first octet.
+    /// The block is of another type, or names no endpoint; offsets count from the data's first byte.
     pub fn to_previous_hop(&self, primary: &Primary) -> Result<Eid, DecodeError> {
         if self.kind != PREVIOUS_HOP {
             return Err(DecodeError::invalid(0, "the block does not name the previous hop"));
@@ -168,7 +168,7 @@ impl Block {
         if let [reference] = self.references[..] {
             return primary.resolve(reference);
         }
-        let texts: Vec<_> = self.data().split(|octet| *octet == 0).map(str::from_utf8).collect();
+        let texts: Vec<_> = self.data().split(|byte| *byte == 0).map(str::from_utf8).collect();
         let [Ok(scheme), Ok(part), Ok("")] = texts[..] else {
             return Err(DecodeError::invalid(0, "the previous hop is not two texts"));
         };
@@ -180,14 +180,14 @@ impl Block {
     pub(super) fn read(
         reader: &mut Reader<'_>,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
         frame: Frame,
     ) -> Result<Self, DecodeError> {
         let start = reader.offset() - offset;
         let len = reader.take(usize::try_from(frame.len).unwrap_or(usize::MAX))?.len();
         let Frame { kind, flags, references, .. } = frame;
-        let octets = octets[..start + len].into();
-        Ok(Self { kind, flags, references, data: start..start + len, octets })
+        let bytes = bytes[..start + len].into();
+        Ok(Self { kind, flags, references, data: start..start + len, bytes })
     }
 }
 
@@ -203,7 +203,7 @@ pub(super) struct Frame {
     pub(super) kind: u8,
     pub(super) flags: BlockFlags,
     pub(super) references: Vec<Reference>,
-    /// Octets of the data.
+    /// Bytes of the data.
     pub(super) len: u64,
 }
 
@@ -254,7 +254,7 @@ impl CustodyEnhancement {
     /// What a block says.
     ///
     /// # Errors
-    /// It is of another type, or no such data; offsets count from the data's first octet.
+    /// It is of another type, or no such data; offsets count from the data's first byte.
     pub fn from_block(block: &Block) -> Result<Self, DecodeError> {
         if block.kind != CUSTODY_ENHANCEMENT {
             return Err(DecodeError::invalid(0, "the block is no custody enhancement"));

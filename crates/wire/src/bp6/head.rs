@@ -12,7 +12,7 @@ pub struct Payload {
     pub flags: BlockFlags,
     /// Endpoints that the payload block refers to.
     pub references: Vec<Reference>,
-    /// Octets of the payload.
+    /// Bytes of the payload.
     pub len: u64,
 }
 
@@ -24,14 +24,14 @@ impl Payload {
     }
 }
 
-/// Everything of a bundle that stands before the payload's first octet.
+/// Everything of a bundle that stands before the payload's first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     primary: Primary,
-    primary_octets: Box<[u8]>,
+    primary_bytes: Box<[u8]>,
     blocks: Vec<Block>,
     payload: Payload,
-    payload_octets: Box<[u8]>,
+    payload_bytes: Box<[u8]>,
 }
 
 impl Head {
@@ -44,15 +44,15 @@ impl Head {
         blocks: Vec<Block>,
         payload: Payload,
     ) -> Result<Self, EncodeError> {
-        let (octets, dictionary) = primary.encode()?;
-        let (primary, primary_octets) = (Primary { dictionary, ..primary }, octets.into());
+        let (bytes, dictionary) = primary.encode()?;
+        let (primary, primary_bytes) = (Primary { dictionary, ..primary }, bytes.into());
         let blocks = blocks.into_iter().map(|block| block.placed(false)).collect();
         let Payload { flags, references, len } = payload;
         let flags = flags.with_references(!references.is_empty());
         let frame = Frame { kind: PAYLOAD, flags, references, len };
-        let payload_octets = frame.to_vec().into();
+        let payload_bytes = frame.to_vec().into();
         let payload = Payload { flags, references: frame.references, len };
-        Ok(Self { primary, primary_octets, blocks, payload, payload_octets })
+        Ok(Self { primary, primary_bytes, blocks, payload, payload_bytes })
     }
 
     /// Reads a head from the beginning of a bundle; `None` if more of it is needed.
@@ -61,7 +61,7 @@ impl Head {
     /// the last time.
     ///
     /// # Errors
-    /// The octets are no bundle of version 6, have no payload, or the head exceeds a bound.
+    /// The bytes are no bundle of version 6, have no payload, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
         match or_more(Self::read(prefix, bounds), bounds)? {
             Some(head) if head.encoded_len() > bounds.head_max => {
@@ -74,16 +74,16 @@ impl Head {
     fn read(prefix: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(prefix);
         let primary = Primary::read(&mut reader, bounds)?;
-        let primary_octets = prefix[..reader.offset()].into();
+        let primary_bytes = prefix[..reader.offset()].into();
         let mut blocks = Vec::new();
         loop {
             let start = reader.offset();
             let frame = Frame::read(&mut reader, bounds)?;
             if frame.kind == PAYLOAD {
                 let Frame { flags, references, len, .. } = frame;
-                let payload_octets = prefix[start..reader.offset()].into();
+                let payload_bytes = prefix[start..reader.offset()].into();
                 let payload = Payload { flags, references, len };
-                return Ok(Self { primary, primary_octets, blocks, payload, payload_octets });
+                return Ok(Self { primary, primary_bytes, blocks, payload, payload_bytes });
             }
             if frame.flags.contains(BlockFlags::LAST) {
                 return Err(DecodeError::invalid(start, "the last block comes before the payload"));
@@ -95,23 +95,23 @@ impl Head {
         }
     }
 
-    /// The octets up to the payload's first one. Blocks that were read are written as they were.
+    /// The bytes up to the payload's first one. Blocks that were read are written as they were.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_len());
-        out.extend_from_slice(&self.primary_octets);
+        out.extend_from_slice(&self.primary_bytes);
         for block in &self.blocks {
-            out.extend_from_slice(block.octets());
+            out.extend_from_slice(block.bytes());
         }
-        out.extend_from_slice(&self.payload_octets);
+        out.extend_from_slice(&self.payload_bytes);
         out
     }
 
-    /// Octets of the head; where the payload begins, both where it was read and where it is written.
+    /// Bytes of the head; where the payload begins, both where it was read and where it is written.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(|block| block.octets().len()).sum();
-        self.primary_octets.len() + blocks + self.payload_octets.len()
+        let blocks: usize = self.blocks.iter().map(|block| block.bytes().len()).sum();
+        self.primary_bytes.len() + blocks + self.payload_bytes.len()
     }
 
     /// The primary block.
@@ -153,8 +153,8 @@ impl Head {
                 "a dictionary begins with that which blocks refer to",
             ));
         }
-        let (octets, dictionary) = primary.encode()?;
-        self.primary_octets = octets.into();
+        let (bytes, dictionary) = primary.encode()?;
+        self.primary_bytes = bytes.into();
         self.primary = Primary { dictionary, ..primary };
         Ok(())
     }
@@ -196,11 +196,11 @@ impl Trailer {
         Self { blocks: placed.map(|(i, block)| block.placed(i + 1 == count)).collect() }
     }
 
-    /// Reads what follows the payload of a bundle, and how many octets it takes; `None` if more are needed. If the payload block is
+    /// Reads what follows the payload of a bundle, and how many bytes it takes; `None` if more are needed. If the payload block is
     /// the last one, nothing follows, and nothing is to be read.
     ///
     /// # Errors
-    /// The octets are no blocks, there is another payload, or they exceed a bound.
+    /// The bytes are no blocks, there is another payload, or they exceed a bound.
     pub fn decode(rest: &[u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
         or_more(Self::read(rest, bounds), bounds)
     }
@@ -234,10 +234,10 @@ impl Trailer {
         &self.blocks
     }
 
-    /// Their octets.
+    /// Their bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        self.blocks.iter().flat_map(|block| block.octets().iter().copied()).collect()
+        self.blocks.iter().flat_map(|block| block.bytes().iter().copied()).collect()
     }
 }
 
@@ -253,14 +253,14 @@ pub struct Bundle<'a> {
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a bundle, which is all of `octets`.
+    /// Reads a bundle, which is all of `bytes`.
     ///
     /// # Errors
-    /// The octets are no bundle of version 6, or exceed a bound.
-    pub fn decode(octets: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
-        let (bundle, len) = Self::decode_first(octets, bounds)?;
-        if len < octets.len() {
-            let kind = DecodeErrorKind::Trailing { count: octets.len() - len };
+    /// The bytes are no bundle of version 6, or exceed a bound.
+    pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
+        let (bundle, len) = Self::decode_first(bytes, bounds)?;
+        if len < bytes.len() {
+            let kind = DecodeErrorKind::Trailing { count: bytes.len() - len };
             return Err(DecodeError { offset: len, kind });
         }
         Ok(bundle)
@@ -270,12 +270,12 @@ impl<'a> Bundle<'a> {
     ///
     /// # Errors
     /// As [`Bundle::decode`].
-    pub fn decode_first(octets: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
+    pub fn decode_first(bytes: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
         let kind = DecodeErrorKind::Truncated { needed: 1, found: 0 };
-        let cut = DecodeError { offset: octets.len(), kind };
-        let head = Head::decode(octets, bounds)?.ok_or(cut)?;
+        let cut = DecodeError { offset: bytes.len(), kind };
+        let head = Head::decode(bytes, bounds)?.ok_or(cut)?;
         let start = head.encoded_len();
-        let mut reader = Reader::at(start, &octets[start..]);
+        let mut reader = Reader::at(start, &bytes[start..]);
         let len = usize::try_from(head.payload.len).unwrap_or(usize::MAX);
         let payload = reader.take(len)?;
         let at = reader.offset();
@@ -288,7 +288,7 @@ impl<'a> Bundle<'a> {
         Ok((Self { head, payload, trailer }, at + len))
     }
 
-    /// The octets of the bundle.
+    /// The bytes of the bundle.
     ///
     /// # Errors
     /// The payload is not as long as the head says, or the head says wrongly whether something follows it.

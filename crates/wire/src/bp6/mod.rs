@@ -1,12 +1,12 @@
 //! The Bundle Protocol, version 6 (RFC 5050), with endpoints as numbers (RFC 6260).
 //!
 //! A bundle is a primary block, blocks, the payload block, and maybe more blocks. What stands before the payload's
-//! first octet is a [`Head`], read from the beginning of a bundle however long its payload is; what follows the payload is a
+//! first byte is a [`Head`], read from the beginning of a bundle however long its payload is; what follows the payload is a
 //! [`Trailer`]. A bundle that is in memory anyway is a [`Bundle`].
 //!
 //! Endpoints stand in a dictionary in the primary block, to which blocks refer. A primary block that is written anew keeps the
 //! dictionary that it was read with and adds to it, so that these references still hold; blocks keep
-//! the octets that they were read from.
+//! the bytes that they were read from.
 
 mod admin;
 mod block;
@@ -27,7 +27,7 @@ pub use crate::eid::Eid;
 
 use crate::eid;
 
-/// The version in the primary block, and the first octet of every bundle.
+/// The version in the primary block, and the first byte of every bundle.
 pub const VERSION: u8 = 6;
 
 /// Block type: the payload.
@@ -40,13 +40,13 @@ pub const CUSTODY_ENHANCEMENT: u8 = 10;
 /// What a decoder accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Octets before the payload's first one, and behind its last one.
+    /// Bytes before the payload's first one, and behind its last one.
     pub head_max: usize,
     /// Blocks before the payload, and behind it.
     pub blocks_max: usize,
     /// Endpoints that a block refers to.
     pub references_max: usize,
-    /// Octets of an endpoint's text.
+    /// Bytes of an endpoint's text.
     pub eid_max: usize,
     /// Fills of an aggregate custody signal.
     pub fills_max: usize,
@@ -64,7 +64,7 @@ impl Default for Bounds {
     }
 }
 
-/// A want of more octets where all are there is an error.
+/// A want of more bytes where all are there is an error.
 fn whole<T>(read: Result<T, crate::DecodeError>) -> Result<T, crate::DecodeError> {
     read.map_err(|error| match error.kind {
         crate::DecodeErrorKind::Truncated { .. } => {

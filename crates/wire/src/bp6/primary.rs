@@ -1,17 +1,17 @@
 //! The primary block (RFC 5050 §4.5.1): who sends what to whom, who has custody, and for how long.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | version, 6 |
 //! | SDNV | bundle processing control flags |
-//! | SDNV | octets of the block behind this field |
+//! | SDNV | bytes of the block behind this field |
 //! | 8 SDNVs | scheme and rest of destination, source, report-to and custodian: places in the dictionary, or node and service |
 //! | SDNV | creation time, seconds since the beginning of 2000 |
 //! | SDNV | creation sequence number |
 //! | SDNV | lifetime, seconds |
-//! | SDNV | octets of the dictionary; 0 if endpoints are numbers (RFC 6260) |
+//! | SDNV | bytes of the dictionary; 0 if endpoints are numbers (RFC 6260) |
 //! | … | dictionary: texts, each with a 0 behind |
-//! | 2 SDNVs | of a fragment: its offset, octets of the whole |
+//! | 2 SDNVs | of a fragment: its offset, bytes of the whole |
 
 use super::{Bounds, Reference, VERSION, whole};
 use crate::codes::flags;
@@ -105,11 +105,11 @@ pub struct CreationTimestamp {
 pub struct Fragment {
     /// Where it begins.
     pub offset: u64,
-    /// Octets of the whole.
+    /// Bytes of the whole.
     pub total: u64,
 }
 
-/// What tells a bundle from all others. Two fragments that begin at the same octet may differ in their lengths, too.
+/// What tells a bundle from all others. Two fragments that begin at the same byte may differ in their lengths, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleId {
     /// Its source.
@@ -144,7 +144,7 @@ pub struct Primary {
     pub fragment: Option<Fragment>,
 }
 
-/// The octets of a primary block, and the dictionary in them.
+/// The bytes of a primary block, and the dictionary in them.
 pub(super) type Encoded = (Vec<u8>, Option<Box<[u8]>>);
 
 impl Primary {
@@ -195,24 +195,24 @@ impl Primary {
     pub fn refer(&mut self, eid: &Eid) -> Result<Reference, EncodeError> {
         match &mut self.dictionary {
             Some(dictionary) => {
-                let mut octets = dictionary.to_vec();
-                let reference = refer(&mut octets, eid)?;
-                *dictionary = octets.into();
+                let mut bytes = dictionary.to_vec();
+                let reference = refer(&mut bytes, eid)?;
+                *dictionary = bytes.into();
                 Ok(reference)
             }
             None => numbers(eid),
         }
     }
 
-    /// The octets of the block, numbers in their shortest form. The dictionary begins with the one that is there.
+    /// The bytes of the block, numbers in their shortest form. The dictionary begins with the one that is there.
     ///
     /// # Errors
     /// Flags contradict the source or each other, a fragment begins beyond its whole, or an endpoint has no form.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
-        self.encode().map(|(octets, _)| octets)
+        self.encode().map(|(bytes, _)| bytes)
     }
 
-    /// The octets, and the dictionary in them.
+    /// The bytes, and the dictionary in them.
     pub(super) fn encode(&self) -> Result<Encoded, EncodeError> {
         if let Some(conflict) = self.conflict() {
             return Err(EncodeError::Conflict(conflict));
@@ -273,8 +273,8 @@ impl Primary {
         let creation = CreationTimestamp::read(reader)?;
         let lifetime_s = sdnv::read(reader)?;
         let len = usize::try_from(sdnv::read(reader)?).unwrap_or(usize::MAX);
-        let octets = reader.take(len)?;
-        let dictionary = (len > 0).then_some(octets);
+        let bytes = reader.take(len)?;
+        let dictionary = (len > 0).then_some(bytes);
         let eid = |(reference, offset): (Reference, usize)| {
             resolve(dictionary, reference, bounds.eid_max)
                 .map_err(|error| DecodeError { offset, ..error })
@@ -349,7 +349,7 @@ fn resolve(
     let text = |place: u64| {
         let place = usize::try_from(place).ok()?;
         let entry = dictionary.get(place..)?;
-        let end = entry.iter().position(|octet| *octet == 0)?;
+        let end = entry.iter().position(|byte| *byte == 0)?;
         str::from_utf8(&entry[..end]).ok()
     };
     let wrong = |what| DecodeError::invalid(usize::try_from(scheme).unwrap_or(usize::MAX), what);

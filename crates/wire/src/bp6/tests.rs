@@ -30,20 +30,20 @@ fn payload(len: u64) -> Payload {
 
 #[test]
 fn a_bundle_of_numbers() {
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp6/cbhe.hex"));
-    let bundle = Bundle::decode(&octets, &BOUNDS).unwrap();
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp6/cbhe.hex"));
+    let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(*bundle.head.primary(), primary());
     assert_eq!(bundle.payload, b"hello");
     let head = Head::new(primary(), Vec::new(), payload(5)).unwrap();
     assert_eq!(bundle.head, head);
-    assert_eq!(bundle.to_vec().as_deref(), Ok(&octets[..]));
+    assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
     assert_eq!(head.to_string(), "ipn:1.1 to ipn:2.1 400000000.1 for 3600 s, 5 B");
 }
 
 #[test]
 fn a_bundle_with_a_dictionary() {
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp6/dictionary.hex"));
-    let bundle = Bundle::decode(&octets, &BOUNDS).unwrap();
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp6/dictionary.hex"));
+    let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     let written = Primary {
         source: "dtn://a/x".parse().unwrap(),
         destination: "dtn://b/y".parse().unwrap(),
@@ -51,7 +51,7 @@ fn a_bundle_with_a_dictionary() {
         ..primary()
     };
     assert_eq!(*bundle.head.primary(), written);
-    assert_eq!(bundle.to_vec().as_deref(), Ok(&octets[..]));
+    assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
     let head = Head::new(written, Vec::new(), payload(5)).unwrap();
     assert_eq!(head.encode(), bundle.head.encode(), "the same places are found again");
     // One of its own, in the order in which endpoints come.
@@ -64,8 +64,8 @@ fn a_bundle_with_a_dictionary() {
 
 #[test]
 fn custody_changes_hands() {
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp6/dictionary.hex"));
-    let mut head = Head::decode(&octets, &BOUNDS).unwrap().unwrap();
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp6/dictionary.hex"));
+    let mut head = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
     let before = head.primary().dictionary.clone().unwrap();
     let block =
         Block::new(200, BlockFlags::REPLICATE, vec![Reference { scheme: 0, part: 4 }], b"?");
@@ -90,7 +90,7 @@ fn custody_changes_hands() {
 fn blocks_on_both_sides_of_the_payload() {
     let node: Eid = "ipn:7.0".parse().unwrap();
     let hop = Block::previous_hop(&node).unwrap();
-    assert_eq!(hop.octets(), b"\x05\x10\x08ipn\x007.0\x00");
+    assert_eq!(hop.bytes(), b"\x05\x10\x08ipn\x007.0\x00");
     assert_eq!(hop.to_previous_hop(&primary()), Ok(node.clone()));
     let number = Reference { scheme: 7, part: 0 };
     let by_number = Block::new(PREVIOUS_HOP, BlockFlags::default(), vec![number], b"").unwrap();
@@ -102,8 +102,8 @@ fn blocks_on_both_sides_of_the_payload() {
     let head = Head::new(primary(), vec![hop], Payload { len: 2, ..Payload::default() }).unwrap();
     let trailer = Trailer::new(vec![by_number.clone(), block]);
     let bundle = Bundle { head, payload: b"hi", trailer };
-    let octets = bundle.to_vec().unwrap();
-    let read = Bundle::decode(&octets, &BOUNDS).unwrap();
+    let bytes = bundle.to_vec().unwrap();
+    let read = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(read, bundle);
     let last = |block: &Block| block.flags().contains(BlockFlags::LAST);
     assert_eq!(read.trailer.blocks().iter().map(last).collect::<Vec<_>>(), [false, true]);
@@ -137,7 +137,7 @@ fn what_is_wrong_is_told_with_its_place() {
         let error = Bundle::decode(&hex::vector(text), &BOUNDS).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
-    // A block of 2^60 octets is refused as soon as its length is read, a payload of as many is not.
+    // A block of 2^60 bytes is refused as soon as its length is read, a payload of as many is not.
     let bomb = format!("{head} 05 00 9080808080808080 00");
     assert!(Head::decode(&hex::vector(&bomb), &BOUNDS).is_err());
     let huge = format!("{head} 01 08 9080808080808080 00");
@@ -215,9 +215,9 @@ fn records() {
         ),
         (other, "70 616263", "record of type 7, 3 B"),
     ] {
-        let octets = hex::vector(text);
-        assert_eq!(record.to_vec().as_deref(), Ok(&octets[..]), "{record}");
-        assert_eq!(AdministrativeRecord::decode(&octets, &BOUNDS), Ok(record.clone()));
+        let bytes = hex::vector(text);
+        assert_eq!(record.to_vec().as_deref(), Ok(&bytes[..]), "{record}");
+        assert_eq!(AdministrativeRecord::decode(&bytes, &BOUNDS), Ok(record.clone()));
         assert_eq!(record.to_string(), line);
     }
     let many = [&[0x40, 0x80][..], &[1, 1].repeat(101)].concat();
@@ -294,29 +294,29 @@ proptest! {
         let carried = Payload { flags, references: Vec::new(), len: payload.len() as u64 };
         let head = Head::new(primary, before, carried).unwrap();
         let bundle = Bundle { head, payload: &payload, trailer: Trailer::new(behind) };
-        let octets = bundle.to_vec().unwrap();
-        prop_assert_eq!(Bundle::decode(&octets, &BOUNDS), Ok(bundle.clone()));
-        let two = [&octets[..], &octets[..]].concat();
-        prop_assert_eq!(Bundle::decode_first(&two, &BOUNDS), Ok((bundle.clone(), octets.len())));
-        for end in 0..octets.len() {
-            let read = Head::decode(&octets[..end], &BOUNDS).unwrap();
+        let bytes = bundle.to_vec().unwrap();
+        prop_assert_eq!(Bundle::decode(&bytes, &BOUNDS), Ok(bundle.clone()));
+        let two = [&bytes[..], &bytes[..]].concat();
+        prop_assert_eq!(Bundle::decode_first(&two, &BOUNDS), Ok((bundle.clone(), bytes.len())));
+        for end in 0..bytes.len() {
+            let read = Head::decode(&bytes[..end], &BOUNDS).unwrap();
             prop_assert_eq!(read.is_some(), end >= bundle.head.encoded_len());
-            prop_assert!(Bundle::decode(&octets[..end], &BOUNDS).is_err());
+            prop_assert!(Bundle::decode(&bytes[..end], &BOUNDS).is_err());
         }
     }
 
     #[test]
     fn damaged_bundles_do_no_harm(
-        primary in any_primary(), blocks in any_blocks(), place in any::<prop::sample::Index>(), octet: u8,
+        primary in any_primary(), blocks in any_blocks(), place in any::<prop::sample::Index>(), byte: u8,
     ) {
         let head = Head::new(primary, blocks, payload(2)).unwrap();
-        let mut octets = head.encode();
-        octets.extend(b"hi");
-        let place = place.index(octets.len());
-        octets[place] = octet;
-        if let Ok((bundle, len)) = Bundle::decode_first(&octets, &BOUNDS) {
+        let mut bytes = head.encode();
+        bytes.extend(b"hi");
+        let place = place.index(bytes.len());
+        bytes[place] = byte;
+        if let Ok((bundle, len)) = Bundle::decode_first(&bytes, &BOUNDS) {
             prop_assert!(!bundle.head.to_string().is_empty());
-            prop_assert_eq!(bundle.to_vec().unwrap(), &octets[..len]);
+            prop_assert_eq!(bundle.to_vec().unwrap(), &bytes[..len]);
             for block in bundle.head.blocks() {
                 let _ = (block.to_previous_hop(bundle.head.primary()), CustodyEnhancement::from_block(block));
             }
@@ -324,9 +324,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-        let _ = Bundle::decode(&[&[6], &octets[..]].concat(), &BOUNDS);
-        if let Ok(record) = AdministrativeRecord::decode(&octets, &BOUNDS) {
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let _ = Bundle::decode(&[&[6], &bytes[..]].concat(), &BOUNDS);
+        if let Ok(record) = AdministrativeRecord::decode(&bytes, &BOUNDS) {
             prop_assert!(!record.to_string().is_empty());
             prop_assert_eq!(AdministrativeRecord::decode(&record.to_vec().unwrap(), &BOUNDS), Ok(record));
         }

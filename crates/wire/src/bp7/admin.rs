@@ -9,7 +9,7 @@
 //! | endpoint | source node of the bundle that is reported on |
 //! | array of 2 | its creation timestamp |
 //! | number | if it was a fragment: its offset |
-//! | number | if it was a fragment: octets of its payload |
+//! | number | if it was a fragment: bytes of its payload |
 
 use super::{Bounds, CreationTimestamp};
 use crate::cbor::{self, Array};
@@ -50,7 +50,7 @@ pub struct StatusReport {
     pub source: Eid,
     /// When the bundle was made.
     pub creation: CreationTimestamp,
-    /// Of a fragment, its offset and the octets of its payload.
+    /// Of a fragment, its offset and the bytes of its payload.
     pub fragment: Option<(u64, u64)>,
 }
 
@@ -185,7 +185,7 @@ impl AdministrativeRecord {
     /// Reads a record, which is all of a payload.
     ///
     /// # Errors
-    /// The octets are no record, or no status report where the type says so.
+    /// The bytes are no record, or no status report where the type says so.
     pub fn decode(payload: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut array = Array::begin(&mut reader)?;
@@ -201,7 +201,7 @@ impl AdministrativeRecord {
         Ok(record)
     }
 
-    /// The octets of the record.
+    /// The bytes of the record.
     ///
     /// # Errors
     /// The source has no form in this version.

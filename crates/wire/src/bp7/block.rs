@@ -39,7 +39,7 @@ impl BlockFlags {
     pub const DISCARD: Self = Self(0x10);
 }
 
-/// An extension block, with the octets it was read from or is written as.
+/// An extension block, with the bytes it was read from or is written as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     kind: u64,
@@ -47,7 +47,7 @@ pub struct Block {
     flags: BlockFlags,
     crc: CrcType,
     data: Range<usize>,
-    octets: Arc<[u8]>,
+    bytes: Arc<[u8]>,
 }
 
 impl Block {
@@ -75,7 +75,7 @@ impl Block {
         let mut check = Check::new(crc);
         check.update(&out);
         crc.write_value(check, &mut out, &[]);
-        Ok(Self { kind, number, flags, crc, data, octets: out.into() })
+        Ok(Self { kind, number, flags, crc, data, bytes: out.into() })
     }
 
     /// The block type.
@@ -105,19 +105,19 @@ impl Block {
     /// The data of its type.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        &self.octets[self.data.clone()]
+        &self.bytes[self.data.clone()]
     }
 
-    /// The octets of the block in the bundle.
+    /// The bytes of the block in the bundle.
     #[must_use]
-    pub fn octets(&self) -> &[u8] {
-        &self.octets
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// What the data say, if RFC 9171 defines the type. Nothing sensible if a security block encrypts it.
     ///
     /// # Errors
-    /// The data are not what the type's are; offsets count from the data's first octet.
+    /// The data are not what the type's are; offsets count from the data's first byte.
     pub fn extension(&self, bounds: &Bounds) -> Result<Extension, DecodeError> {
         let mut reader = Reader::new(self.data());
         let extension = match self.kind {
@@ -134,19 +134,19 @@ impl Block {
     pub(super) fn read(
         reader: &mut Reader<'_>,
         offset: usize,
-        octets: &[u8],
+        bytes: &[u8],
         array: Array,
         frame: Frame,
     ) -> Result<Self, DecodeError> {
         let start = reader.offset() - offset;
         let len = reader.take(usize::try_from(frame.len).unwrap_or(usize::MAX))?.len();
         let crc = read_end(reader, array, frame.crc)?;
-        let octets = &octets[..reader.offset() - offset];
+        let bytes = &bytes[..reader.offset() - offset];
         if let Some((found, place)) = crc {
-            crc::verify(Check::new(frame.crc), found, octets, &place, offset)?;
+            crc::verify(Check::new(frame.crc), found, bytes, &place, offset)?;
         }
         let Frame { kind, number, flags, crc, .. } = frame;
-        Ok(Self { kind, number, flags, crc, data: start..start + len, octets: octets.into() })
+        Ok(Self { kind, number, flags, crc, data: start..start + len, bytes: bytes.into() })
     }
 }
 
@@ -174,12 +174,12 @@ pub(super) struct Frame {
     pub(super) number: u64,
     pub(super) flags: BlockFlags,
     pub(super) crc: CrcType,
-    /// Octets of the data.
+    /// Bytes of the data.
     pub(super) len: u64,
 }
 
 impl Frame {
-    /// Reads up to the first octet of the data.
+    /// Reads up to the first byte of the data.
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<(Array, Self), DecodeError> {
         let mut array = Array::begin(reader)?;
         array.item(reader)?;
@@ -200,7 +200,7 @@ impl Frame {
         Ok((array, Self { kind, number, flags, crc, len }))
     }
 
-    /// The octets before the data.
+    /// The bytes before the data.
     pub(super) fn to_vec(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         cbor::put_array(&mut out, 5 + usize::from(self.crc != CrcType::None));

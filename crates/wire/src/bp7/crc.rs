@@ -33,7 +33,7 @@ impl CrcType {
         }
     }
 
-    /// Octets of the value.
+    /// Bytes of the value.
     pub(super) const fn width(self) -> usize {
         match self {
             Self::None => 0,
@@ -58,7 +58,7 @@ impl CrcType {
         reader: &mut Reader<'_>,
     ) -> Result<(u32, Range<usize>), DecodeError> {
         let at = reader.offset();
-        // Looked at before the octets are, so that a wrong length is no want of more.
+        // Looked at before the bytes are, so that a wrong length is no want of more.
         if cbor::bytes_len(reader)? != self.width() as u64 {
             return Err(DecodeError::invalid(at, "a CRC has not the length of its type"));
         }
@@ -69,7 +69,7 @@ impl CrcType {
 
     /// Writes a value behind what it is a check of, zeros that follow included.
     ///
-    /// `behind` are octets of the block that follow the value.
+    /// `behind` are bytes of the block that follow the value.
     pub(super) fn write_value(self, mut check: Check, out: &mut Vec<u8>, behind: &[u8]) {
         if self == Self::None {
             return;
@@ -101,11 +101,11 @@ impl Check {
         }
     }
 
-    pub(super) fn update(&mut self, octets: &[u8]) {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::None => {}
-            Self::Crc16(digest) => digest.update(octets),
-            Self::Crc32c(value) => *value = crc32c::crc32c_append(*value, octets),
+            Self::Crc16(digest) => digest.update(bytes),
+            Self::Crc32c(value) => *value = crc32c::crc32c_append(*value, bytes),
         }
     }
 
@@ -118,18 +118,18 @@ impl Check {
     }
 }
 
-/// Compares a value at `place` of the octets from `offset` of the input on with what they come to.
+/// Compares a value at `place` of the bytes from `offset` of the input on with what they come to.
 pub(super) fn verify(
     mut check: Check,
     found: u32,
-    octets: &[u8],
+    bytes: &[u8],
     place: &Range<usize>,
     offset: usize,
 ) -> Result<(), DecodeError> {
     let (start, end) = (place.start - offset, place.end - offset);
-    check.update(&octets[..start]);
+    check.update(&bytes[..start]);
     check.update(&[0; 4][..end - start]);
-    check.update(&octets[end..]);
+    check.update(&bytes[end..]);
     let computed = check.finish();
     if computed == found {
         return Ok(());

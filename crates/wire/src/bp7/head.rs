@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::block::{Block, BlockFlags, Frame};
 use super::crc::Check;
-use super::{Bounds, CrcType, FIRST_OCTET, PAYLOAD, PAYLOAD_NUMBER, Primary};
+use super::{Bounds, CrcType, FIRST_BYTE, PAYLOAD, PAYLOAD_NUMBER, Primary};
 use crate::cbor::{Array, BREAK};
 use crate::cursor::Reader;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
@@ -16,19 +16,19 @@ pub struct Payload {
     pub flags: BlockFlags,
     /// Which check the payload block carries.
     pub crc: CrcType,
-    /// Octets of the payload.
+    /// Bytes of the payload.
     pub len: u64,
 }
 
-/// Everything of a bundle that stands before the payload's first octet.
+/// Everything of a bundle that stands before the payload's first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     primary: Primary,
     /// Shared, for a head that is passed on is copied and keeps what its source wrote.
-    primary_octets: Arc<[u8]>,
+    primary_bytes: Arc<[u8]>,
     blocks: Vec<Block>,
     payload: Payload,
-    payload_octets: Arc<[u8]>,
+    payload_bytes: Arc<[u8]>,
     /// A break ends the payload block.
     block_breaks: bool,
     /// A break ends the bundle, as it should. It does in all that is written.
@@ -46,15 +46,15 @@ impl Head {
         blocks: Vec<Block>,
         payload: Payload,
     ) -> Result<Self, EncodeError> {
-        let primary_octets = primary.to_vec()?.into();
+        let primary_bytes = primary.to_vec()?.into();
         let Payload { flags, crc, len } = payload;
         let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
         let mut head = Self {
             primary,
-            primary_octets,
+            primary_bytes,
             blocks: Vec::new(),
             payload,
-            payload_octets: frame.to_vec().into(),
+            payload_bytes: frame.to_vec().into(),
             block_breaks: false,
             bundle_breaks: true,
             payload_offset: 0,
@@ -69,7 +69,7 @@ impl Head {
     /// bundle in small pieces waits until it has twice as much as the last time.
     ///
     /// # Errors
-    /// The octets are no bundle of version 7, a check does not match, or the head exceeds a bound.
+    /// The bytes are no bundle of version 7, a check does not match, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
         match Self::read(prefix, bounds) {
             Ok(head) if head.payload_offset > bounds.head_max => {
@@ -94,7 +94,7 @@ impl Head {
         bundle.item(&mut reader)?;
         let start = reader.offset();
         let primary = Primary::read(&mut reader, bounds)?;
-        let primary_octets = prefix[start..reader.offset()].into();
+        let primary_bytes = prefix[start..reader.offset()].into();
         let mut blocks: Vec<Block> = Vec::new();
         loop {
             bundle.item(&mut reader)?;
@@ -107,10 +107,10 @@ impl Head {
                 let Frame { flags, crc, len, .. } = frame;
                 return Ok(Self {
                     primary,
-                    primary_octets,
+                    primary_bytes,
                     blocks,
                     payload: Payload { flags, crc, len },
-                    payload_octets: prefix[start..reader.offset()].into(),
+                    payload_bytes: prefix[start..reader.offset()].into(),
                     block_breaks: array.is_indefinite(),
                     bundle_breaks,
                     payload_offset: reader.offset(),
@@ -126,27 +126,27 @@ impl Head {
         }
     }
 
-    /// The octets up to the payload's first one. Blocks that were read are written as they were.
+    /// The bytes up to the payload's first one. Blocks that were read are written as they were.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_len());
-        out.push(FIRST_OCTET);
-        out.extend_from_slice(&self.primary_octets);
+        out.push(FIRST_BYTE);
+        out.extend_from_slice(&self.primary_bytes);
         for block in &self.blocks {
-            out.extend_from_slice(block.octets());
+            out.extend_from_slice(block.bytes());
         }
-        out.extend_from_slice(&self.payload_octets);
+        out.extend_from_slice(&self.payload_bytes);
         out
     }
 
-    /// Octets that [`Head::encode`] writes.
+    /// Bytes that [`Head::encode`] writes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        let blocks: usize = self.blocks.iter().map(|block| block.octets().len()).sum();
-        1 + self.primary_octets.len() + blocks + self.payload_octets.len()
+        let blocks: usize = self.blocks.iter().map(|block| block.bytes().len()).sum();
+        1 + self.primary_bytes.len() + blocks + self.payload_bytes.len()
     }
 
-    /// Octets of the whole bundle, as it is written.
+    /// Bytes of the whole bundle, as it is written.
     #[must_use]
     pub fn bundle_len(&self) -> u64 {
         let crc = match self.payload.crc {
@@ -169,10 +169,10 @@ impl Head {
         &self.primary
     }
 
-    /// The octets of the primary block.
+    /// The bytes of the primary block.
     #[must_use]
-    pub fn primary_octets(&self) -> &[u8] {
-        &self.primary_octets
+    pub fn primary_bytes(&self) -> &[u8] {
+        &self.primary_bytes
     }
 
     /// The extension blocks, in the order of the bundle.
@@ -235,7 +235,7 @@ impl Head {
         let Payload { flags, crc, len } = payload;
         let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
         self.payload = payload;
-        self.payload_octets = frame.to_vec().into();
+        self.payload_bytes = frame.to_vec().into();
         self.block_breaks = false;
         self.bundle_breaks = true;
         self.payload_offset = self.encoded_len();
@@ -266,12 +266,12 @@ impl PayloadCrc {
     pub fn new(head: &Head) -> Self {
         let kind = head.payload.crc;
         let mut check = Check::new(kind);
-        check.update(&head.payload_octets);
+        check.update(&head.payload_bytes);
         let Head { block_breaks, bundle_breaks, .. } = *head;
         Self { check, kind, block_breaks, bundle_breaks }
     }
 
-    /// The next octets of the payload.
+    /// The next bytes of the payload.
     pub fn update(&mut self, piece: &[u8]) {
         self.check.update(piece);
     }
@@ -280,7 +280,7 @@ impl PayloadCrc {
     #[must_use]
     pub fn tail(self) -> Vec<u8> {
         let behind: &[u8] = if self.block_breaks { &[BREAK] } else { &[] };
-        // A length of one octet, a value of four at most, and two breaks.
+        // A length of one byte, a value of four at most, and two breaks.
         let mut out = Vec::with_capacity(2 + self.kind.width() + behind.len());
         self.kind.write_value(self.check, &mut out, behind);
         out.extend_from_slice(behind);
@@ -288,7 +288,7 @@ impl PayloadCrc {
         out
     }
 
-    /// Checks what follows the payload in a bundle that is read: how many octets of `rest` belong to the
+    /// Checks what follows the payload in a bundle that is read: how many bytes of `rest` belong to the
     /// bundle, or `None` if more are needed. Seven are always enough, of a bundle in its shortest form.
     ///
     /// # Errors
@@ -341,14 +341,14 @@ pub struct Bundle<'a> {
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a bundle, which is all of `octets`.
+    /// Reads a bundle, which is all of `bytes`.
     ///
     /// # Errors
-    /// The octets are no bundle of version 7, a check does not match, or the head exceeds a bound.
-    pub fn decode(octets: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
-        let (bundle, len) = Self::decode_first(octets, bounds)?;
-        if len < octets.len() {
-            let kind = DecodeErrorKind::Trailing { count: octets.len() - len };
+    /// The bytes are no bundle of version 7, a check does not match, or the head exceeds a bound.
+    pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
+        let (bundle, len) = Self::decode_first(bytes, bounds)?;
+        if len < bytes.len() {
+            let kind = DecodeErrorKind::Trailing { count: bytes.len() - len };
             return Err(DecodeError { offset: len, kind });
         }
         Ok(bundle)
@@ -358,13 +358,13 @@ impl<'a> Bundle<'a> {
     ///
     /// # Errors
     /// As [`Bundle::decode`].
-    pub fn decode_first(octets: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
+    pub fn decode_first(bytes: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
         let cut = |needed| {
             let kind = DecodeErrorKind::Truncated { needed, found: 0 };
-            DecodeError { offset: octets.len(), kind }
+            DecodeError { offset: bytes.len(), kind }
         };
-        let head = Head::decode(octets, bounds)?.ok_or_else(|| cut(1))?;
-        let mut reader = Reader::at(head.payload_offset, &octets[head.payload_offset..]);
+        let head = Head::decode(bytes, bounds)?.ok_or_else(|| cut(1))?;
+        let mut reader = Reader::at(head.payload_offset, &bytes[head.payload_offset..]);
         let payload = reader.take(usize::try_from(head.payload.len).unwrap_or(usize::MAX))?;
         let mut crc = PayloadCrc::new(&head);
         crc.update(payload);
@@ -374,7 +374,7 @@ impl<'a> Bundle<'a> {
         Ok((Self { head, payload }, at + tail))
     }
 
-    /// The octets of the bundle.
+    /// The bytes of the bundle.
     ///
     /// # Errors
     /// The payload is not as long as the head says.

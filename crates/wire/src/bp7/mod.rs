@@ -1,12 +1,12 @@
 //! The Bundle Protocol, version 7 (RFC 9171): bundles.
 //!
 //! A bundle is an array of blocks in CBOR, which a break ends: the primary block, extension blocks, and last the
-//! payload block. What stands before the payload's first octet is a [`Head`]; it is small, and the
+//! payload block. What stands before the payload's first byte is a [`Head`]; it is small, and the
 //! payload may be as long as a disk. So a head is read from the beginning of a bundle, the payload goes where the
 //! reader wants it, and what follows it is checked by [`PayloadCrc`], which is fed the payload in pieces. A bundle
 //! that is in memory anyway is a [`Bundle`].
 //!
-//! Blocks keep the octets that they were read from. A node that forwards a bundle writes them again as they came,
+//! Blocks keep the bytes that they were read from. A node that forwards a bundle writes them again as they came,
 //! so that it needs to understand neither them nor the order in which their sender wrote what.
 //!
 //! Names: [`crate::eid`].
@@ -31,8 +31,8 @@ use crate::eid;
 
 /// The version in the primary block.
 pub const VERSION: u8 = 7;
-/// The first octet of every bundle, which tells it from version 6 (whose first is 6).
-pub const FIRST_OCTET: u8 = 0x9f;
+/// The first byte of every bundle, which tells it from version 6 (whose first is 6).
+pub const FIRST_BYTE: u8 = 0x9f;
 
 /// Block type: the payload.
 pub const PAYLOAD: u64 = 1;
@@ -51,11 +51,11 @@ pub const PAYLOAD_NUMBER: u64 = 1;
 /// What a decoder accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Octets before the payload's first one.
+    /// Bytes before the payload's first one.
     pub head_max: usize,
     /// Extension blocks.
     pub blocks_max: usize,
-    /// Octets of an endpoint's text.
+    /// Bytes of an endpoint's text.
     pub eid_max: usize,
 }
 

@@ -11,7 +11,7 @@
 //! | array of 2 | creation timestamp: time, sequence number |
 //! | number | lifetime, milliseconds |
 //! | number | of a fragment: its offset |
-//! | number | of a fragment: octets of the whole |
+//! | number | of a fragment: bytes of the whole |
 //! | byte string | CRC, if its type is not 0 |
 
 use super::crc::{self, Check};
@@ -65,11 +65,11 @@ pub struct CreationTimestamp {
 pub struct Fragment {
     /// Where it begins.
     pub offset: u64,
-    /// Octets of the whole.
+    /// Bytes of the whole.
     pub total: u64,
 }
 
-/// What tells a bundle from all others (§4.3.1). Two fragments that begin at the same octet may differ in their
+/// What tells a bundle from all others (§4.3.1). Two fragments that begin at the same byte may differ in their
 /// lengths, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleId {
@@ -113,7 +113,7 @@ impl Primary {
         }
     }
 
-    /// The octets of the block, in their shortest form and with their check.
+    /// The bytes of the block, in their shortest form and with their check.
     ///
     /// # Errors
     /// Flags contradict the source or each other (§4.2.3), a fragment begins beyond its whole, or an endpoint has no form
@@ -169,7 +169,7 @@ impl Primary {
     }
 
     pub(super) fn read(reader: &mut Reader<'_>, bounds: &Bounds) -> Result<Self, DecodeError> {
-        let (offset, octets) = (reader.offset(), reader.left());
+        let (offset, bytes) = (reader.offset(), reader.left());
         let mut array = Array::begin(reader)?;
         array.item(reader)?;
         let at = reader.offset();
@@ -208,8 +208,8 @@ impl Primary {
         };
         array.end(reader)?;
         if let Some((found, place)) = value {
-            let octets = &octets[..reader.offset() - offset];
-            crc::verify(Check::new(crc), found, octets, &place, offset)?;
+            let bytes = &bytes[..reader.offset() - offset];
+            crc::verify(Check::new(crc), found, bytes, &place, offset)?;
         }
         Ok(Self { flags, crc, destination, source, report_to, creation, lifetime_ms, fragment })
     }

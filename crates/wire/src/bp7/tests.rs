@@ -23,13 +23,13 @@ fn primary() -> Primary {
 #[test]
 fn a_bundle_with_checks() {
     // Computed by hand from RFC 9171; tshark 4.0.17 finds all three checks good.
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
-    let bundle = Bundle::decode(&octets, &BOUNDS).unwrap();
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
+    let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"hello");
-    assert_eq!(bundle.to_vec().as_deref(), Ok(&octets[..]));
+    assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
     let head = &bundle.head;
     assert_eq!(*head.primary(), Primary { report_to: Eid::None, ..primary() });
-    assert_eq!(head.bundle_len(), octets.len() as u64);
+    assert_eq!(head.bundle_len(), bytes.len() as u64);
     assert_eq!(
         head.to_string(),
         "ipn:1.1 to ipn:2.1 700000000000.3 for 3600000 ms, 5 B, age, hop count"
@@ -44,66 +44,66 @@ fn a_bundle_with_checks() {
         assert_eq!(extension.to_block(number, flags, crc).as_ref(), Ok(block));
     }
     let made = Head::new(head.primary().clone(), head.blocks().to_vec(), head.payload()).unwrap();
-    assert_eq!(Bundle { head: made, payload: b"hello" }.to_vec().as_deref(), Ok(&octets[..]));
+    assert_eq!(Bundle { head: made, payload: b"hello" }.to_vec().as_deref(), Ok(&bytes[..]));
 }
 
 #[test]
 fn a_primary_block_with_the_longer_check() {
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp7/primary_crc32c.hex"));
-    let mut reader = crate::cursor::Reader::new(&octets);
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/primary_crc32c.hex"));
+    let mut reader = crate::cursor::Reader::new(&bytes);
     let read = Primary::read(&mut reader, &BOUNDS).unwrap();
     assert_eq!(read.crc, CrcType::Crc32c);
-    assert_eq!(read.to_vec().as_deref(), Ok(&octets[..]));
+    assert_eq!(read.to_vec().as_deref(), Ok(&bytes[..]));
 }
 
 #[test]
 fn a_bundle_without_checks() {
     // RFC 9173 appendix A.1.1.
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bpsec/a1_original.hex"));
-    let bundle = Bundle::decode(&octets, &BOUNDS).unwrap();
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bpsec/a1_original.hex"));
+    let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"Ready to generate a 32-byte payload");
     assert_eq!(bundle.head.primary().destination, Eid::ipn(1, 2));
     let primary = bundle.head.primary().clone();
     let made = Head::new(primary, Vec::new(), bundle.head.payload()).unwrap();
     assert_eq!(made, bundle.head);
-    assert_eq!(bundle.to_vec().as_deref(), Ok(&octets[..]));
+    assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
 }
 
 #[test]
-fn a_changed_octet_is_found() {
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
+fn a_changed_byte_is_found() {
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
     // The age block carries no check: a changed type, flag or age is a block as good as before.
     let age = 37..46;
-    assert_eq!(octets[age.clone()], [0x85, 0x07, 0x02, 0x00, 0x00, 0x41, 0x00, 0x86, 0x0a]);
+    assert_eq!(bytes[age.clone()], [0x85, 0x07, 0x02, 0x00, 0x00, 0x41, 0x00, 0x86, 0x0a]);
     let unchecked = 38..44;
-    for place in 0..octets.len() {
-        let mut damaged = octets.clone();
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
         damaged[place] ^= 1;
         let read = Bundle::decode(&damaged, &BOUNDS);
-        assert!(read.is_err() || unchecked.contains(&place), "octet {place}");
+        assert!(read.is_err() || unchecked.contains(&place), "byte {place}");
     }
 }
 
 #[test]
 fn forms_that_others_write() {
     // Arrays that a break ends, in blocks and in the payload block, and numbers longer than needed.
-    let octets = hex::vector(
+    let bytes = hex::vector(
         "9f 9f 1807 00 00 9f02 9f0102ff ff 8202820201 8202820201 9f0018 28ff 1a000f4240 ff \
          9f 07 1900 02 00 00 4300 0000 ff 9f 01 01 00 00 42 6869 ff ff",
     );
-    // Octets of the age are no CBOR number: nobody asks.
-    let bundle = Bundle::decode(&octets, &BOUNDS).unwrap();
+    // Bytes of the age are no CBOR number: nobody asks.
+    let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"hi");
     assert!(bundle.head.blocks()[0].extension(&BOUNDS).is_err());
-    assert_eq!(bundle.to_vec().as_deref(), Ok(&octets[..]), "the same octets again");
+    assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]), "the same bytes again");
     // The outer array with a count, which is written with a break.
-    let octets = hex::vector(
+    let bytes = hex::vector(
         "82 88070000820282010282028202018202820201820018281a000f4240 850101000042 6869",
     );
-    let bundle = Bundle::decode(&octets, &BOUNDS).unwrap();
+    let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     let written = bundle.to_vec().unwrap();
-    assert_eq!(written.len(), octets.len() + 1);
-    assert_eq!(written[1..octets.len()], octets[1..]);
+    assert_eq!(written.len(), bytes.len() + 1);
+    assert_eq!(written[1..bytes.len()], bytes[1..]);
 }
 
 #[test]
@@ -111,12 +111,12 @@ fn checks_cover_breaks() {
     for crc in [CrcType::Crc16, CrcType::Crc32c] {
         let payload = Payload { crc, len: 2, ..Payload::default() };
         let head = Head::new(primary(), Vec::new(), payload).unwrap();
-        let octets = Bundle { head, payload: b"hi" }.to_vec().unwrap();
+        let bytes = Bundle { head, payload: b"hi" }.to_vec().unwrap();
         // The payload block's array of 6 becomes one that a break ends; its check comes anew.
-        let at = octets.windows(3).position(|w| w == [0x86, 0x01, 0x01]).unwrap();
-        let mut open = octets.clone();
+        let at = bytes.windows(3).position(|w| w == [0x86, 0x01, 0x01]).unwrap();
+        let mut open = bytes.clone();
         open[at] = 0x9f;
-        open.insert(octets.len() - 1, 0xff);
+        open.insert(bytes.len() - 1, 0xff);
         assert!(matches!(
             Bundle::decode(&open, &BOUNDS).unwrap_err().kind,
             DecodeErrorKind::Checksum { .. }
@@ -130,8 +130,8 @@ fn checks_cover_breaks() {
 
 #[test]
 fn a_forwarder_changes_what_it_must() {
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
-    let mut head = Head::decode(&octets, &BOUNDS).unwrap().unwrap();
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
+    let mut head = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
     let unknown = Block::new(200, 9, BlockFlags::REPLICATE, CrcType::Crc32c, b"what?").unwrap();
     head.put_block(unknown.clone());
     let hops = Extension::HopCount(HopCount { limit: 32, count: 1 });
@@ -143,14 +143,14 @@ fn a_forwarder_changes_what_it_must() {
     let read = Bundle::decode(&written, &BOUNDS).unwrap().head;
     assert_eq!(read.blocks().iter().map(Block::number).collect::<Vec<_>>(), [2, 9]);
     assert_eq!(read.blocks()[1], unknown);
-    let before = Head::decode(&octets, &BOUNDS).unwrap().unwrap();
-    assert_eq!(read.primary_octets(), before.primary_octets());
+    let before = Head::decode(&bytes, &BOUNDS).unwrap().unwrap();
+    assert_eq!(read.primary_bytes(), before.primary_bytes());
     let mut shorter = read.clone();
     shorter.set_payload(Payload { len: 2, ..Payload::default() });
     let shorter = Bundle { head: shorter, payload: b"hi" }.to_vec().unwrap();
     let shorter = Bundle::decode(&shorter, &BOUNDS).unwrap();
     assert_eq!((shorter.payload, shorter.head.payload().crc), (&b"hi"[..], CrcType::None));
-    assert_eq!(shorter.head.primary_octets(), before.primary_octets());
+    assert_eq!(shorter.head.primary_bytes(), before.primary_bytes());
     assert_eq!(shorter.head.blocks(), read.blocks());
     let mut twice = read.blocks().to_vec();
     twice.push(unknown);
@@ -176,8 +176,8 @@ fn what_is_wrong_is_told_with_its_place() {
         (&format!("{head} 85 01 01 00 00 42 6869 ff 00"), 38),
         (&format!("{head} 85 01 01 00 00 42 68"), 35),
     ] {
-        let octets = hex::vector(text);
-        let error = Bundle::decode(&octets, &BOUNDS).unwrap_err();
+        let bytes = hex::vector(text);
+        let error = Bundle::decode(&bytes, &BOUNDS).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
 }
@@ -189,12 +189,12 @@ fn bounds_hold() {
         |number| Block::new(200, number, BlockFlags::default(), CrcType::None, &[7; 90]).unwrap();
     let blocks: Vec<Block> = (2..12).map(block).collect();
     let head = Head::new(primary(), blocks, payload).unwrap();
-    let octets = Bundle { head, payload: b"hi" }.to_vec().unwrap();
-    assert!(Bundle::decode(&octets, &Bounds { blocks_max: 10, ..BOUNDS }).is_ok());
-    assert!(Bundle::decode(&octets, &Bounds { blocks_max: 9, ..BOUNDS }).is_err());
-    assert!(Bundle::decode(&octets, &Bounds { head_max: 1100, ..BOUNDS }).is_ok());
-    assert!(Bundle::decode(&octets, &Bounds { head_max: 1000, ..BOUNDS }).is_err());
-    // A block of 2^63 octets is refused as soon as its length is read.
+    let bytes = Bundle { head, payload: b"hi" }.to_vec().unwrap();
+    assert!(Bundle::decode(&bytes, &Bounds { blocks_max: 10, ..BOUNDS }).is_ok());
+    assert!(Bundle::decode(&bytes, &Bounds { blocks_max: 9, ..BOUNDS }).is_err());
+    assert!(Bundle::decode(&bytes, &Bounds { head_max: 1100, ..BOUNDS }).is_ok());
+    assert!(Bundle::decode(&bytes, &Bounds { head_max: 1000, ..BOUNDS }).is_err());
+    // A block of 2^63 bytes is refused as soon as its length is read.
     let bomb = hex::vector(
         "9f 88 07 00 00 8202820102 8202820201 8202820201 82001828 1a000f4240 85 07 02 00 00 5b 8000000000000000",
     );
@@ -238,7 +238,7 @@ fn flags_that_contradict() {
 #[test]
 fn status_reports() {
     // Laid out by hand from RFC 9171 §6.1.1.
-    let octets = hex::vector(include_str!("../../../../testdata/vectors/bp7/status_report.hex"));
+    let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/status_report.hex"));
     let report = StatusReport {
         received: Status::At(700_000_001_000),
         deleted: Status::Asserted,
@@ -249,8 +249,8 @@ fn status_reports() {
         ..StatusReport::default()
     };
     let record = AdministrativeRecord::StatusReport(report);
-    assert_eq!(record.to_vec().as_deref(), Ok(&octets[..]));
-    assert_eq!(AdministrativeRecord::decode(&octets, &BOUNDS), Ok(record.clone()));
+    assert_eq!(record.to_vec().as_deref(), Ok(&bytes[..]));
+    assert_eq!(AdministrativeRecord::decode(&bytes, &BOUNDS), Ok(record.clone()));
     assert_eq!(
         record.to_string(),
         "ipn:1.1 700000000000.3 50 B from 100 received at 700000001000 deleted: hop limit exceeded"
@@ -316,24 +316,24 @@ proptest! {
         let carried = Payload { flags: BlockFlags(flags), crc, len };
         let head = Head::new(primary, blocks, carried).unwrap();
         let bundle = Bundle { head: head.clone(), payload: &payload };
-        let octets = bundle.to_vec().unwrap();
-        prop_assert_eq!(octets.len() as u64, head.bundle_len());
-        prop_assert_eq!(Bundle::decode(&octets, &BOUNDS), Ok(bundle.clone()));
+        let bytes = bundle.to_vec().unwrap();
+        prop_assert_eq!(bytes.len() as u64, head.bundle_len());
+        prop_assert_eq!(Bundle::decode(&bytes, &BOUNDS), Ok(bundle.clone()));
         // Another one behind it is left alone.
-        let two = [&octets[..], &octets[..]].concat();
-        prop_assert_eq!(Bundle::decode_first(&two, &BOUNDS), Ok((bundle, octets.len())));
-        prop_assert_eq!(head.encode(), &octets[..head.payload_offset()]);
-        for end in 0..octets.len() {
-            let read = Head::decode(&octets[..end], &BOUNDS).unwrap();
+        let two = [&bytes[..], &bytes[..]].concat();
+        prop_assert_eq!(Bundle::decode_first(&two, &BOUNDS), Ok((bundle, bytes.len())));
+        prop_assert_eq!(head.encode(), &bytes[..head.payload_offset()]);
+        for end in 0..bytes.len() {
+            let read = Head::decode(&bytes[..end], &BOUNDS).unwrap();
             prop_assert_eq!(read.is_some(), end >= head.payload_offset());
-            prop_assert!(Bundle::decode(&octets[..end], &BOUNDS).is_err());
+            prop_assert!(Bundle::decode(&bytes[..end], &BOUNDS).is_err());
         }
         // The check comes piece by piece, whatever the pieces.
         let mut check = PayloadCrc::new(&head);
         let cut = cut.index(payload.len() + 1);
         check.update(&payload[..cut]);
         check.update(&payload[cut..]);
-        let tail = &octets[head.payload_offset() + payload.len()..];
+        let tail = &bytes[head.payload_offset() + payload.len()..];
         for end in 0..tail.len() {
             prop_assert_eq!(check.verify(&tail[..end]), Ok(None));
         }
@@ -342,25 +342,25 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(bundle) = Bundle::decode(&octets, &BOUNDS) {
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(bundle) = Bundle::decode(&bytes, &BOUNDS) {
             prop_assert!(bundle.to_vec().is_ok());
         }
-        if let Ok(record) = AdministrativeRecord::decode(&octets, &BOUNDS) {
+        if let Ok(record) = AdministrativeRecord::decode(&bytes, &BOUNDS) {
             prop_assert_eq!(AdministrativeRecord::decode(&record.to_vec().unwrap(), &BOUNDS), Ok(record));
         }
     }
 
     #[test]
     fn damaged_bundles_do_no_harm(
-        primary in any_primary(), blocks in any_blocks(), place in any::<prop::sample::Index>(), octet: u8,
+        primary in any_primary(), blocks in any_blocks(), place in any::<prop::sample::Index>(), byte: u8,
     ) {
         let head = Head::new(primary, blocks, Payload { len: 2, ..Payload::default() }).unwrap();
-        let mut octets = Bundle { head, payload: b"hi" }.to_vec().unwrap();
-        let place = place.index(octets.len());
-        octets[place] = octet;
-        if let Ok((bundle, len)) = Bundle::decode_first(&octets, &BOUNDS) {
-            prop_assert!(len <= octets.len());
+        let mut bytes = Bundle { head, payload: b"hi" }.to_vec().unwrap();
+        let place = place.index(bytes.len());
+        bytes[place] = byte;
+        if let Ok((bundle, len)) = Bundle::decode_first(&bytes, &BOUNDS) {
+            prop_assert!(len <= bytes.len());
             prop_assert!(!bundle.head.to_string().is_empty());
             let again = bundle.to_vec().unwrap();
             prop_assert_eq!(Bundle::decode(&again, &BOUNDS).unwrap().to_vec().unwrap(), again);

@@ -5,7 +5,7 @@
 //! | 1, BIB-HMAC-SHA2 | 1 | SHA variant: 5, 6 or 7; 6 if it is not there |
 //! | | 2 | wrapped key |
 //! | | 3 | integrity scope flags; 7 if they are not there |
-//! | 2, BCB-AES-GCM | 1 | initialization vector of 8 to 16 octets, 12 as a rule |
+//! | 2, BCB-AES-GCM | 1 | initialization vector of 8 to 16 bytes, 12 as a rule |
 //! | | 2 | AES variant: 1 or 3; 3 if it is not there |
 //! | | 3 | wrapped key |
 //! | | 4 | AAD scope flags; 7 if they are not there |
@@ -20,7 +20,7 @@ use crate::{DecodeError, EncodeError};
 pub const HMAC_SHA2: i64 = 1;
 /// The context of AES in GCM (§5.1).
 pub const AES_GCM: i64 = 2;
-/// Octets of the tag of AES in GCM (§4.4.1).
+/// Bytes of the tag of AES in GCM (§4.4.1).
 pub const TAG_LEN: usize = 16;
 
 const RESULT: u64 = 1;
@@ -78,7 +78,7 @@ pub enum ShaVariant {
 }
 
 impl ShaVariant {
-    /// Octets of the code.
+    /// Bytes of the code.
     #[must_use]
     pub const fn mac_len(self) -> usize {
         match self {
@@ -108,7 +108,7 @@ pub enum AesVariant {
 }
 
 impl AesVariant {
-    /// Octets of the key.
+    /// Bytes of the key.
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -197,7 +197,7 @@ impl HmacSha2 {
 /// Parameters of BCB-AES-GCM (§4.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AesGcm {
-    /// The initialization vector, 8 to 16 octets.
+    /// The initialization vector, 8 to 16 bytes.
     pub iv: Box<[u8]>,
     /// The length of the key.
     pub variant: AesVariant,
@@ -239,7 +239,7 @@ impl AesGcm {
             }
         }
         if !matches!(parameters.iv.len(), 8..=16) {
-            let what = "the initialization vector has not 8 to 16 octets";
+            let what = "the initialization vector has not 8 to 16 bytes";
             return Err(DecodeError::invalid(0, what));
         }
         Ok(parameters)
@@ -248,10 +248,10 @@ impl AesGcm {
     /// The parameters as a block carries them, all that have a value.
     ///
     /// # Errors
-    /// The initialization vector has not 8 to 16 octets.
+    /// The initialization vector has not 8 to 16 bytes.
     pub fn items(&self) -> Result<Vec<Item>, EncodeError> {
         if !matches!(self.iv.len(), 8..=16) {
-            return Err(EncodeError::Conflict("an initialization vector has 8 to 16 octets"));
+            return Err(EncodeError::Conflict("an initialization vector has 8 to 16 bytes"));
         }
         let mut items = vec![Item::bytes(1, &self.iv), Item::uint(2, self.variant.code())];
         items.extend(self.wrapped_key.as_deref().map(|key| Item::bytes(3, key)));
@@ -266,7 +266,7 @@ impl AesGcm {
     pub fn tag(block: &SecurityBlock, target: u64) -> Result<Option<&[u8; TAG_LEN]>, DecodeError> {
         let Some(tag) = the_result(block, target)? else { return Ok(None) };
         let tag = tag.try_into();
-        tag.map(Some).map_err(|_| DecodeError::invalid(0, "a tag has not 16 octets"))
+        tag.map(Some).map_err(|_| DecodeError::invalid(0, "a tag has not 16 bytes"))
     }
 
     /// A tag as a block carries it.

@@ -39,13 +39,13 @@ impl From<&Block> for BlockHeader {
 /// What a BIB protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The primary block, the octets of which are its data.
+    /// The primary block, the bytes of which are its data.
     Primary,
     /// Another block.
     Block {
         /// What it is.
         header: BlockHeader,
-        /// Octets of its data.
+        /// Bytes of its data.
         len: u64,
     },
 }

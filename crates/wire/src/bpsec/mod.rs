@@ -41,7 +41,7 @@ pub struct Bounds {
     pub targets_max: usize,
     /// Parameters, and results of a target.
     pub items_max: usize,
-    /// Octets of the security source's text.
+    /// Bytes of the security source's text.
     pub eid_max: usize,
 }
 
@@ -86,7 +86,7 @@ impl SecurityBlock {
     /// Reads the data of a block.
     ///
     /// # Errors
-    /// The octets are no such data, or exceed a bound.
+    /// The bytes are no such data, or exceed a bound.
     pub fn decode(data: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(data);
         let targets = read_targets(&mut reader, bounds)?;
@@ -207,9 +207,9 @@ impl Item {
 
     /// A byte string.
     #[must_use]
-    pub fn bytes(id: u64, octets: &[u8]) -> Self {
+    pub fn bytes(id: u64, bytes: &[u8]) -> Self {
         let mut out = Vec::new();
-        cbor::put_bytes(&mut out, octets);
+        cbor::put_bytes(&mut out, bytes);
         Self { id, value: out.into() }
     }
 
@@ -230,8 +230,8 @@ impl Item {
     /// It is something else; offsets count from the beginning of the value.
     pub fn to_bytes(&self) -> Result<&[u8], DecodeError> {
         let mut reader = Reader::new(&self.value);
-        let octets = cbor::bytes(&mut reader)?;
+        let bytes = cbor::bytes(&mut reader)?;
         reader.finish()?;
-        Ok(octets)
+        Ok(bytes)
     }
 }

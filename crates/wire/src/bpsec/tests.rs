@@ -20,16 +20,16 @@ fn security(bundle: &Bundle<'_>, kind: u64) -> (BlockHeader, Vec<u8>) {
     (block.into(), block.data().to_vec())
 }
 
-fn both_ways(octets: &[u8]) -> SecurityBlock {
-    let block = SecurityBlock::decode(octets, &BOUNDS).unwrap();
-    assert_eq!(block.to_vec().as_deref(), Ok(octets));
+fn both_ways(bytes: &[u8]) -> SecurityBlock {
+    let block = SecurityBlock::decode(bytes, &BOUNDS).unwrap();
+    assert_eq!(block.to_vec().as_deref(), Ok(bytes));
     block
 }
 
 #[test]
 fn example_1_integrity() {
-    let octets = example!("a1_bundle");
-    let bundle = Bundle::decode(&octets, &bp7::Bounds::default()).unwrap();
+    let bytes = example!("a1_bundle");
+    let bundle = Bundle::decode(&bytes, &bp7::Bounds::default()).unwrap();
     let (header, data) = security(&bundle, INTEGRITY);
     assert_eq!(data, example!("a1_asb"));
     let block = both_ways(&data);
@@ -43,15 +43,15 @@ fn example_1_integrity() {
     assert_eq!(block.results(1), Some(&[HmacSha2::result(mac)][..]));
     let payload = BlockHeader::of_payload(&bundle.head.payload());
     let target = Target::Block { header: payload, len: bundle.payload.len() as u64 };
-    let mut input = integrity_input(parameters.scope, bundle.head.primary_octets(), target, header);
+    let mut input = integrity_input(parameters.scope, bundle.head.primary_bytes(), target, header);
     input.extend_from_slice(bundle.payload);
     assert_eq!(input, example!("a1_ippt"));
 }
 
 #[test]
 fn example_2_confidentiality() {
-    let octets = example!("a2_bundle");
-    let bundle = Bundle::decode(&octets, &bp7::Bounds::default()).unwrap();
+    let bytes = example!("a2_bundle");
+    let bundle = Bundle::decode(&bytes, &bp7::Bounds::default()).unwrap();
     let (header, data) = security(&bundle, CONFIDENTIALITY);
     assert_eq!(data, example!("a2_asb"));
     let block = both_ways(&data);
@@ -64,14 +64,14 @@ fn example_2_confidentiality() {
     assert_eq!(tag[..4], [0xef, 0xa4, 0xb5, 0xac]);
     assert_eq!(block.results(1), Some(&[AesGcm::result(tag)][..]));
     let payload = BlockHeader::of_payload(&bundle.head.payload());
-    let primary = bundle.head.primary_octets();
+    let primary = bundle.head.primary_bytes();
     assert_eq!(additional_data(parameters.scope, primary, payload, header), example!("a2_aad"));
 }
 
 #[test]
 fn example_3_two_sources() {
-    let octets = example!("a3_bundle");
-    let bundle = Bundle::decode(&octets, &bp7::Bounds::default()).unwrap();
+    let bytes = example!("a3_bundle");
+    let bundle = Bundle::decode(&bytes, &bp7::Bounds::default()).unwrap();
     let (header, data) = security(&bundle, INTEGRITY);
     assert_eq!(data, example!("a3_bib_asb"));
     let block = both_ways(&data);
@@ -81,7 +81,7 @@ fn example_3_two_sources() {
     assert_eq!(parameters.mac(&block, 0).unwrap()[..2], [0xca, 0xc6]);
     assert_eq!(parameters.mac(&block, 2).unwrap()[..2], [0x3e, 0xd6]);
     assert!(parameters.mac(&block, 1).is_err());
-    let primary = bundle.head.primary_octets();
+    let primary = bundle.head.primary_bytes();
     let input = integrity_input(parameters.scope, primary, Target::Primary, header);
     assert_eq!(input, example!("a3_ippt_primary"));
     let age = bundle.head.block_of(bp7::BUNDLE_AGE).unwrap();
@@ -102,9 +102,9 @@ fn example_3_two_sources() {
 
 #[test]
 fn example_4_full_scope() {
-    let octets = example!("a4_bundle");
-    let bundle = Bundle::decode(&octets, &bp7::Bounds::default()).unwrap();
-    let primary = bundle.head.primary_octets();
+    let bytes = example!("a4_bundle");
+    let bundle = Bundle::decode(&bytes, &bp7::Bounds::default()).unwrap();
+    let primary = bundle.head.primary_bytes();
     let (integrity, encrypted) = security(&bundle, INTEGRITY);
     assert!(SecurityBlock::decode(&encrypted, &BOUNDS).is_err(), "it is encrypted");
     let block = both_ways(&example!("a4_bib_asb"));
@@ -192,8 +192,8 @@ fn items() -> impl Strategy<Value = Vec<Item>> {
     let item =
         (any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..20), any::<bool>());
     let item = item.prop_map(
-        |(id, value, octets, number)| {
-            if number { Item::uint(id, value) } else { Item::bytes(id, &octets) }
+        |(id, value, bytes, number)| {
+            if number { Item::uint(id, value) } else { Item::bytes(id, &bytes) }
         },
     );
     prop::collection::vec(item, 0..4)
@@ -208,16 +208,16 @@ proptest! {
         let targets = targets.into_iter().map(|(target, results)| TargetResults { target, results });
         let source = Eid::Ipn { node, service: 0 };
         let block = SecurityBlock { targets: targets.collect(), context, source, parameters };
-        let octets = block.to_vec().unwrap();
-        prop_assert_eq!(SecurityBlock::decode(&octets, &BOUNDS), Ok(block));
-        for end in 0..octets.len() {
-            prop_assert!(SecurityBlock::decode(&octets[..end], &BOUNDS).is_err());
+        let bytes = block.to_vec().unwrap();
+        prop_assert_eq!(SecurityBlock::decode(&bytes, &BOUNDS), Ok(block));
+        for end in 0..bytes.len() {
+            prop_assert!(SecurityBlock::decode(&bytes[..end], &BOUNDS).is_err());
         }
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-        if let Ok(block) = SecurityBlock::decode(&octets, &BOUNDS) {
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        if let Ok(block) = SecurityBlock::decode(&bytes, &BOUNDS) {
             prop_assert_eq!(SecurityBlock::decode(&block.to_vec().unwrap(), &BOUNDS), Ok(block));
         }
     }

@@ -170,9 +170,9 @@ pub enum DeliveryCode {
 pub enum RecordContinuation {
     /// Neither the start nor the end of a record is in the data.
     Middle,
-    /// The first octet starts a record that does not end here.
+    /// The first byte starts a record that does not end here.
     Start,
-    /// The last octet ends a record that began earlier.
+    /// The last byte ends a record that began earlier.
     End,
     /// The data starts with a record's start and ends with a record's end.
     StartAndEnd,

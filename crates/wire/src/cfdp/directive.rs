@@ -19,7 +19,7 @@ pub struct FileData<'a> {
     pub segment_metadata: Option<SegmentMetadata<'a>>,
     /// Where in the file the data begins.
     pub offset: u64,
-    /// The octets.
+    /// The bytes.
     pub data: &'a [u8],
 }
 
@@ -28,7 +28,7 @@ pub struct FileData<'a> {
 pub struct SegmentMetadata<'a> {
     /// Where records begin and end.
     pub continuation: RecordContinuation,
-    /// Up to 63 octets.
+    /// Up to 63 bytes.
     pub metadata: &'a [u8],
 }
 
@@ -38,9 +38,9 @@ impl<'a> SegmentMetadata<'a> {
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let octet = reader.u8()?;
-        let metadata = reader.take(usize::from(octet & 0x3f))?;
-        Ok(Self { continuation: RecordContinuation::from_bits(octet >> 6), metadata })
+        let byte = reader.u8()?;
+        let metadata = reader.take(usize::from(byte & 0x3f))?;
+        Ok(Self { continuation: RecordContinuation::from_bits(byte >> 6), metadata })
     }
 
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
@@ -72,9 +72,9 @@ impl<'a> FileData<'a> {
 pub struct Eof {
     /// Why.
     pub condition: ConditionCode,
-    /// Checksum over all file octets, of the type the Metadata named.
+    /// Checksum over all file bytes, of the type the Metadata named.
     pub checksum: u32,
-    /// Octets of the file; of a cancelled one, those sent so far.
+    /// Bytes of the file; of a cancelled one, those sent so far.
     pub file_size: u64,
     /// Where the fault arose; none without an error, and older implementations leave it out.
     pub fault_location: Option<IdField>,
@@ -141,9 +141,9 @@ impl<'a> Finished<'a> {
     }
 
     pub(super) fn read(header: &Header, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let octet = reader.u8()?;
-        let (condition, delivery, file_status) = outcome_from_octet(octet);
-        let end_system = header.version == Version::V1 || octet & 0x08 != 0;
+        let byte = reader.u8()?;
+        let (condition, delivery, file_status) = outcome_from_byte(byte);
+        let end_system = header.version == Version::V1 || byte & 0x08 != 0;
         let tlvs = Tlvs::read(reader)?;
         Ok(Self { condition, end_system, delivery, file_status, tlvs })
     }
@@ -153,23 +153,22 @@ impl<'a> Finished<'a> {
         header: &Header,
         writer: &mut Writer<'_>,
     ) -> Result<(), EncodeError> {
-        let octet = outcome_octet(self.condition, self.delivery, self.file_status)?;
+        let byte = outcome_byte(self.condition, self.delivery, self.file_status)?;
         let end_system = header.version == Version::V0 && self.end_system;
-        writer.u8(octet | u8::from(end_system) << 3)?;
+        writer.u8(byte | u8::from(end_system) << 3)?;
         self.tlvs.write(writer)
     }
 }
 
-/// Condition, delivery code and file status share an octet in Finished PDUs and in some user
+/// Condition, delivery code and file status share a byte in Finished PDUs and in some user
 /// operations.
-pub(super) fn outcome_from_octet(octet: u8) -> (ConditionCode, DeliveryCode, FileStatus) {
-    let delivery =
-        if octet & 0x04 == 0 { DeliveryCode::Complete } else { DeliveryCode::Incomplete };
-    (ConditionCode::from_code(octet >> 4), delivery, FileStatus::from_code(octet & 3))
+pub(super) fn outcome_from_byte(byte: u8) -> (ConditionCode, DeliveryCode, FileStatus) {
+    let delivery = if byte & 0x04 == 0 { DeliveryCode::Complete } else { DeliveryCode::Incomplete };
+    (ConditionCode::from_code(byte >> 4), delivery, FileStatus::from_code(byte & 3))
 }
 
-/// The reverse of [`outcome_from_octet`].
-pub(super) fn outcome_octet(
+/// The reverse of [`outcome_from_byte`].
+pub(super) fn outcome_byte(
     condition: ConditionCode,
     delivery: DeliveryCode,
     file_status: FileStatus,
@@ -224,7 +223,7 @@ pub struct Metadata<'a> {
     pub closure_requested: bool,
     /// Checksum type of the file.
     pub checksum_type: ChecksumType,
-    /// Octets of the file; 0 for a file without a known end.
+    /// Bytes of the file; 0 for a file without a known end.
     pub file_size: u64,
     /// The file's name at the sender; empty if no file goes along.
     pub source_name: Lv<'a>,
@@ -237,13 +236,13 @@ pub struct Metadata<'a> {
 impl<'a> Metadata<'a> {
     /// Reads the body; version 0 puts the segmentation control here, and it goes to the header.
     pub(super) fn read(header: &mut Header, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let octet = reader.u8()?;
+        let byte = reader.u8()?;
         if header.version == Version::V0 {
-            header.segmentation_control = octet & 0x80 == 0;
+            header.segmentation_control = byte & 0x80 == 0;
         }
         Ok(Self {
-            closure_requested: octet & 0x40 != 0,
-            checksum_type: ChecksumType::from_code(octet & 0x0f),
+            closure_requested: byte & 0x40 != 0,
+            checksum_type: ChecksumType::from_code(byte & 0x0f),
             file_size: reader.uint(header.file_size_len())?,
             source_name: Lv::read(reader)?,
             destination_name: Lv::read(reader)?,
@@ -257,10 +256,10 @@ impl<'a> Metadata<'a> {
         writer: &mut Writer<'_>,
     ) -> Result<(), EncodeError> {
         let not_respected = header.version == Version::V0 && !header.segmentation_control;
-        let octet = nibbles(0, self.checksum_type.code())?
+        let byte = nibbles(0, self.checksum_type.code())?
             | u8::from(not_respected) << 7
             | u8::from(self.closure_requested) << 6;
-        writer.u8(octet)?;
+        writer.u8(byte)?;
         writer.uint(self.file_size, header.file_size_len(), "file size")?;
         self.source_name.write(writer, "source file name")?;
         self.destination_name.write(writer, "destination file name")?;
@@ -276,9 +275,9 @@ impl<'a> Metadata<'a> {
 /// What the receiver misses (§5.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nak<'a> {
-    /// First octet of the file that this PDU speaks about.
+    /// First byte of the file that this PDU speaks about.
     pub scope_start: u64,
-    /// One more than the last octet that this PDU speaks about.
+    /// One more than the last byte that this PDU speaks about.
     pub scope_end: u64,
     /// The missing parts within the scope.
     pub requests: SegmentRequests<'a>,
@@ -290,9 +289,9 @@ impl<'a> Nak<'a> {
         let scope_start = reader.uint(width)?;
         let scope_end = reader.uint(width)?;
         let whole = reader.remaining() / (2 * width) * (2 * width);
-        let octets = reader.take(whole)?;
+        let bytes = reader.take(whole)?;
         reader.finish()?;
-        let requests = SegmentRequests(Requests::Wire { octets, width });
+        let requests = SegmentRequests(Requests::Wire { bytes, width });
         Ok(Self { scope_start, scope_end, requests })
     }
 
@@ -316,12 +315,12 @@ impl<'a> Nak<'a> {
     }
 }
 
-/// One missing part: `start..end`, in octets of the file; 0..0 asks for the Metadata.
+/// One missing part: `start..end`, in bytes of the file; 0..0 asks for the Metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRequest {
-    /// First octet missing.
+    /// First byte missing.
     pub start: u64,
-    /// One more than the last octet missing.
+    /// One more than the last byte missing.
     pub end: u64,
 }
 
@@ -336,9 +335,9 @@ pub struct SegmentRequests<'a>(Requests<'a>);
 
 #[derive(Clone, Copy)]
 enum Requests<'a> {
-    /// A whole number of pairs of `width` octets each.
+    /// A whole number of pairs of `width` bytes each.
     Wire {
-        octets: &'a [u8],
+        bytes: &'a [u8],
         width: usize,
     },
     Fields(&'a [SegmentRequest]),
@@ -355,7 +354,7 @@ impl<'a> SegmentRequests<'a> {
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
-            Requests::Wire { octets, width } => octets.len() / (2 * width),
+            Requests::Wire { bytes, width } => bytes.len() / (2 * width),
             Requests::Fields(fields) => fields.len(),
         }
     }
@@ -420,11 +419,11 @@ impl Iterator for SegmentRequestIter<'_> {
 
     fn next(&mut self) -> Option<SegmentRequest> {
         match &mut self.0 {
-            Requests::Wire { octets, width } => {
-                let mut reader = Reader::new(octets);
+            Requests::Wire { bytes, width } => {
+                let mut reader = Reader::new(bytes);
                 let start = reader.uint(*width).ok()?;
                 let end = reader.uint(*width).ok()?;
-                *octets = reader.rest();
+                *bytes = reader.rest();
                 Some(SegmentRequest { start, end })
             }
             Requests::Fields(fields) => {
@@ -446,6 +445,6 @@ pub struct Prompt {
 /// The receiver tells how far it is (§5.2.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// One more than the last octet received.
+    /// One more than the last byte received.
     pub progress: u64,
 }

@@ -1,6 +1,6 @@
 //! The fixed PDU header (CCSDS 727.0-B-5 §5.1).
 //!
-//! | octet | bits | field |
+//! | byte | bits | field |
 //! |---|---|---|
 //! | 0 | 7-5 | version: 001 is issue 5, 000 are issues 1 to 4 |
 //! |   | 4 | PDU type: 0 file directive, 1 file data |
@@ -8,7 +8,7 @@
 //! |   | 2 | transmission mode: 0 acknowledged, 1 unacknowledged |
 //! |   | 1 | CRC present |
 //! |   | 0 | large file: file sizes and offsets have 64 bits (version 1 only) |
-//! | 1-2 | | data field length: all octets after the header, CRC included |
+//! | 1-2 | | data field length: all bytes after the header, CRC included |
 //! | 3 | 7 | segmentation control: 1 record boundaries are preserved (version 1 only) |
 //! |   | 6-4 | length of entity identifiers, less one |
 //! |   | 3 | segment metadata present (file data, version 1 only) |
@@ -21,40 +21,40 @@ use super::codes::{Direction, TransmissionMode, Version};
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Octets of the header before the identifiers.
+/// Bytes of the header before the identifiers.
 const FIXED_LEN: usize = 4;
 
-/// How many octets an identifier takes on the wire: 1 to 8.
+/// How many bytes an identifier takes on the wire: 1 to 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Width(u8);
 
 impl Width {
-    /// One octet.
+    /// One byte.
     pub const ONE: Self = Self(1);
-    /// Two octets.
+    /// Two bytes.
     pub const TWO: Self = Self(2);
-    /// Four octets.
+    /// Four bytes.
     pub const FOUR: Self = Self(4);
-    /// Eight octets.
+    /// Eight bytes.
     pub const EIGHT: Self = Self(8);
 
-    /// A width of 1 to 8 octets, or `None`.
+    /// A width of 1 to 8 bytes, or `None`.
     #[must_use]
-    pub const fn new(octets: u8) -> Option<Self> {
-        if octets >= 1 && octets <= 8 { Some(Self(octets)) } else { None }
+    pub const fn new(bytes: u8) -> Option<Self> {
+        if bytes >= 1 && bytes <= 8 { Some(Self(bytes)) } else { None }
     }
 
     /// The least width that holds a value: 1 for 0, 2 for 256.
     #[must_use]
     pub const fn fitting(value: u64) -> Self {
-        // 0 and 1..=255 need 1 octet: (64 − leading zeros + 7) / 8 octets.
-        let octets = (64 - value.leading_zeros()).div_ceil(8);
-        if octets == 0 { Self(1) } else { Self(octets as u8) }
+        // 0 and 1..=255 need 1 byte: (64 − leading zeros + 7) / 8 bytes.
+        let bytes = (64 - value.leading_zeros()).div_ceil(8);
+        if bytes == 0 { Self(1) } else { Self(bytes as u8) }
     }
 
-    /// Number of octets.
+    /// Number of bytes.
     #[must_use]
-    pub const fn octets(self) -> usize {
+    pub const fn bytes(self) -> usize {
         self.0 as usize
     }
 
@@ -127,7 +127,7 @@ pub struct Header {
     pub destination: EntityId,
 }
 
-/// What the header says about the octets that follow it.
+/// What the header says about the bytes that follow it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contents {
     pub(super) file_data: bool,
@@ -142,19 +142,19 @@ impl Header {
         TransactionId { source: self.source, sequence: self.sequence }
     }
 
-    /// Octets of the header.
+    /// Bytes of the header.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
-        FIXED_LEN + 2 * self.entity_width.octets() + self.sequence_width.octets()
+        FIXED_LEN + 2 * self.entity_width.bytes() + self.sequence_width.bytes()
     }
 
-    /// Octets of a file-size-sensitive field: 4, or 8 with the large-file flag.
+    /// Bytes of a file-size-sensitive field: 4, or 8 with the large-file flag.
     #[must_use]
     pub const fn file_size_len(&self) -> usize {
         if self.large_file { 8 } else { 4 }
     }
 
-    /// Octets of the PDU's own CRC: 2 or none.
+    /// Bytes of the PDU's own CRC: 2 or none.
     #[must_use]
     pub const fn crc_len(&self) -> usize {
         if self.crc { 2 } else { 0 }
@@ -182,9 +182,9 @@ impl Header {
         let fourth = reader.u8()?;
         let entity_width = Width::from_bits(fourth >> 4);
         let sequence_width = Width::from_bits(fourth);
-        let source = EntityId(reader.uint(entity_width.octets())?);
-        let sequence = reader.uint(sequence_width.octets())?;
-        let destination = EntityId(reader.uint(entity_width.octets())?);
+        let source = EntityId(reader.uint(entity_width.bytes())?);
+        let sequence = reader.uint(sequence_width.bytes())?;
+        let destination = EntityId(reader.uint(entity_width.bytes())?);
         let header = Self {
             version,
             direction: match first & 0x08 {
@@ -236,8 +236,8 @@ impl Header {
             | self.sequence_width.bits();
         let [high, low] = data_field_len.to_be_bytes();
         writer.put(&[first, high, low, fourth])?;
-        writer.uint(self.source.0, self.entity_width.octets(), "source entity id")?;
-        writer.uint(self.sequence, self.sequence_width.octets(), "transaction sequence number")?;
-        writer.uint(self.destination.0, self.entity_width.octets(), "destination entity id")
+        writer.uint(self.source.0, self.entity_width.bytes(), "source entity id")?;
+        writer.uint(self.sequence, self.sequence_width.bytes(), "transaction sequence number")?;
+        writer.uint(self.destination.0, self.entity_width.bytes(), "destination entity id")
     }
 }

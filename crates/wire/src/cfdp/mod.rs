@@ -54,7 +54,7 @@ const PDU_CRC_ALGORITHM: Algorithm<u16> = Algorithm {
 
 static PDU_CRC: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&PDU_CRC_ALGORITHM);
 
-/// Octets of a directive code.
+/// Bytes of a directive code.
 const DIRECTIVE_CODE_LEN: usize = 1;
 
 /// One protocol data unit.
@@ -120,7 +120,7 @@ impl<'a> Pdu<'a> {
         Ok(Self { header, body })
     }
 
-    /// Octets of the PDU with which `bytes` begins, by its header: where several stand one behind the other, the next begins there.
+    /// Bytes of the PDU with which `bytes` begins, by its header: where several stand one behind the other, the next begins there.
     ///
     /// # Errors
     /// An unknown version, or an input that ends before the PDU does.
@@ -131,7 +131,7 @@ impl<'a> Pdu<'a> {
         Ok(reader.offset())
     }
 
-    /// Octets of the whole PDU.
+    /// Bytes of the whole PDU.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.header.encoded_len() + self.body.encoded_len(&self.header) + self.header.crc_len()
@@ -165,7 +165,7 @@ impl<'a> Pdu<'a> {
         Ok(needed)
     }
 
-    /// The PDU in octets of its own.
+    /// The PDU in bytes of its own.
     ///
     /// # Errors
     /// A value does not fit its field.
@@ -310,7 +310,7 @@ pub struct FileDataHeader<'a> {
 }
 
 impl FileDataHeader<'_> {
-    /// Octets of the PDU around the data, the CRC included.
+    /// Bytes of the PDU around the data, the CRC included.
     #[must_use]
     pub fn overhead(&self) -> usize {
         self.header.encoded_len()
@@ -319,7 +319,7 @@ impl FileDataHeader<'_> {
             + self.header.crc_len()
     }
 
-    /// Octets of the PDU with `data_len` octets of data.
+    /// Bytes of the PDU with `data_len` bytes of data.
     #[must_use]
     pub fn encoded_len(&self, data_len: usize) -> usize {
         self.overhead() + data_len

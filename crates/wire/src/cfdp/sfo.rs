@@ -1,7 +1,7 @@
 //! Layout of the store-and-forward overlay's request and report (CCSDS 727.0-B-5 §6.7).
 //!
 //! **Profile with medium confidence.** The fields and their order are those of the book as far as
-//! they are known; the places of single bits in the two flag octets below have not been checked
+//! they are known; the places of single bits in the two flag bytes below have not been checked
 //! against another implementation. All of them are in this file and nowhere else.
 //!
 //! Request: flags · prior waypoints count (8) · request label LV · source entity LV · destination
@@ -14,7 +14,7 @@
 //! Outcome: condition code (bits 7-4) · direction (3) · delivery code (2) · file status (1-0).
 
 use super::codes::{ConditionCode, DeliveryCode, Direction, FileStatus, TransmissionMode};
-use super::directive::{outcome_from_octet, outcome_octet};
+use super::directive::{outcome_byte, outcome_from_byte};
 use super::tlv::{IdField, Lv};
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
@@ -173,9 +173,9 @@ impl<'a> SfoReport<'a> {
         let reporter = IdField::read_lv(reader)?;
         let prior_waypoints = reader.u8()?;
         let report_code = reader.u8()?;
-        let octet = reader.u8()?;
-        let (condition, delivery, file_status) = outcome_from_octet(octet);
-        let direction = match octet & TOWARD_SENDER {
+        let byte = reader.u8()?;
+        let (condition, delivery, file_status) = outcome_from_byte(byte);
+        let direction = match byte & TOWARD_SENDER {
             0 => Direction::TowardReceiver,
             _ => Direction::TowardSender,
         };
@@ -198,7 +198,7 @@ impl<'a> SfoReport<'a> {
         self.source.write_lv(writer, "SFO source entity id")?;
         self.destination.write_lv(writer, "SFO destination entity id")?;
         self.reporter.write_lv(writer, "SFO reporting entity id")?;
-        let mut outcome = outcome_octet(self.condition, self.delivery, self.file_status)?;
+        let mut outcome = outcome_byte(self.condition, self.delivery, self.file_status)?;
         if self.direction == Direction::TowardSender {
             outcome |= TOWARD_SENDER;
         }

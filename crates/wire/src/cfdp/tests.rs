@@ -45,14 +45,14 @@ const GAP: SegmentRequest = SegmentRequest { start: 997, end: 1994 };
 const NAK: Nak<'_> =
     Nak { scope_start: 0, scope_end: 10_000, requests: SegmentRequests::new(&[GAP]) };
 
-/// The octets of a vector file: hexadecimal, comments behind `#`.
-fn octets(vector: &str) -> Vec<u8> {
+/// The bytes of a vector file: hexadecimal, comments behind `#`.
+fn bytes(vector: &str) -> Vec<u8> {
     let digits: String = vector
         .lines()
         .filter(|line| !line.starts_with('#'))
         .flat_map(|line| line.chars().filter(|c| !c.is_whitespace()))
         .collect();
-    assert!(digits.len().is_multiple_of(2), "whole octets");
+    assert!(digits.len().is_multiple_of(2), "whole bytes");
     (0..digits.len() / 2)
         .map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap())
         .collect()
@@ -72,14 +72,14 @@ macro_rules! vector {
     ($name:ident, $header:expr, $body:expr) => {
         #[test]
         fn $name() {
-            let octets = octets(include_str!(concat!(
+            let bytes = bytes(include_str!(concat!(
                 "../../../../testdata/vectors/cfdp/",
                 stringify!($name),
                 ".hex"
             )));
             let pdu = Pdu { header: $header, body: $body };
-            assert_eq!(Pdu::decode(&octets), Ok(pdu));
-            assert_eq!(encoded(&pdu), octets);
+            assert_eq!(Pdu::decode(&bytes), Ok(pdu));
+            assert_eq!(encoded(&pdu), bytes);
         }
     };
 }
@@ -149,8 +149,8 @@ fn file_data_in_place_is_the_same_pdu() {
 #[test]
 fn pdus_that_stand_one_behind_the_other_are_told_apart() {
     // An EOF and its ACK: each header says how long its PDU is.
-    let eof = octets("20000a11 0065 0001 0066 0400 00000000 00002710");
-    let ack = octets("28000311 0065 0001 0066 064001");
+    let eof = bytes("20000a11 0065 0001 0066 0400 00000000 00002710");
+    let ack = bytes("28000311 0065 0001 0066 064001");
     let both = [eof.clone(), ack.clone()].concat();
     assert_eq!(Pdu::len_of_first(&both), Ok(eof.len()));
     assert_eq!(Pdu::len_of_first(&both[eof.len()..]), Ok(ack.len()));
@@ -167,48 +167,48 @@ fn record_continuation_states_have_the_bits_of_the_book() {
         (RecordContinuation::End, 0x82),
         (RecordContinuation::StartAndEnd, 0xc2),
     ];
-    for (continuation, octet) in states {
+    for (continuation, byte) in states {
         let segment_metadata = Some(SegmentMetadata { continuation, metadata: b"me" });
         let data = FileData { segment_metadata, offset: 1, data: b"d" };
         let pdu = Pdu { header: HEADER, body: Body::FileData(data) };
-        let octets = encoded(&pdu);
-        assert_eq!(octets[3], 0x19);
-        assert_eq!(octets[10..], [octet, b'm', b'e', 0, 0, 0, 1, b'd']);
-        assert_eq!(Pdu::decode(&octets), Ok(pdu));
+        let bytes = encoded(&pdu);
+        assert_eq!(bytes[3], 0x19);
+        assert_eq!(bytes[10..], [byte, b'm', b'e', 0, 0, 0, 1, b'd']);
+        assert_eq!(Pdu::decode(&bytes), Ok(pdu));
     }
 }
 
 #[test]
 fn version_0_carries_segmentation_control_in_the_metadata() {
     let header = Header { version: Version::V0, segmentation_control: true, ..HEADER };
-    let octets = encoded(&Pdu { header, body: Body::Metadata(METADATA) });
-    assert_eq!((octets[0], octets[3], octets[11]), (0x00, 0x11, 0x00));
-    assert!(Pdu::decode(&octets).unwrap().header.segmentation_control);
+    let bytes = encoded(&Pdu { header, body: Body::Metadata(METADATA) });
+    assert_eq!((bytes[0], bytes[3], bytes[11]), (0x00, 0x11, 0x00));
+    assert!(Pdu::decode(&bytes).unwrap().header.segmentation_control);
 
     let header = Header { version: Version::V1, ..header };
-    let octets = encoded(&Pdu { header, body: Body::Metadata(METADATA) });
-    assert_eq!((octets[0], octets[3], octets[11]), (0x20, 0x91, 0x00));
-    assert!(Pdu::decode(&octets).unwrap().header.segmentation_control);
+    let bytes = encoded(&Pdu { header, body: Body::Metadata(METADATA) });
+    assert_eq!((bytes[0], bytes[3], bytes[11]), (0x20, 0x91, 0x00));
+    assert!(Pdu::decode(&bytes).unwrap().header.segmentation_control);
 }
 
 #[test]
 fn version_0_tells_a_waypoint_from_the_end_system() {
     let header = Header { version: Version::V0, ..BACK };
     let waypoint = Finished { end_system: false, ..FINISHED };
-    let octets = encoded(&Pdu { header, body: Body::Finished(waypoint) });
-    assert_eq!(octets[11], 0x02);
-    assert_eq!(Pdu::decode(&octets).unwrap().body, Body::Finished(waypoint));
+    let bytes = encoded(&Pdu { header, body: Body::Finished(waypoint) });
+    assert_eq!(bytes[11], 0x02);
+    assert_eq!(Pdu::decode(&bytes).unwrap().body, Body::Finished(waypoint));
 }
 
 #[test]
 fn version_0_ignores_bits_that_it_reserves() {
-    let mut octets = encoded(&Pdu {
+    let mut bytes = encoded(&Pdu {
         header: Header { version: Version::V0, ..HEADER },
         body: Body::FileData(FileData { segment_metadata: None, offset: 9, data: b"x" }),
     });
-    octets[0] |= 0x01;
-    octets[3] |= 0x88;
-    let pdu = Pdu::decode(&octets).unwrap();
+    bytes[0] |= 0x01;
+    bytes[3] |= 0x88;
+    let pdu = Pdu::decode(&bytes).unwrap();
     assert!(!pdu.header.large_file && !pdu.header.segmentation_control);
     assert_eq!(
         pdu.body,
@@ -219,8 +219,8 @@ fn version_0_ignores_bits_that_it_reserves() {
 #[test]
 fn faults_have_a_place_and_a_kind() {
     let eof = encoded(&Pdu { header: HEADER, body: Body::Eof(EOF) });
-    let error = |octets: &[u8]| {
-        let error = Pdu::decode(octets).unwrap_err();
+    let error = |bytes: &[u8]| {
+        let error = Pdu::decode(bytes).unwrap_err();
         (error.offset, error.kind)
     };
     let truncated = |needed, found| DecodeErrorKind::Truncated { needed, found };
@@ -239,7 +239,7 @@ fn faults_have_a_place_and_a_kind() {
 
 /// The datagram and the length field agree; the fields inside do not.
 #[test]
-fn octets_behind_the_last_field_are_refused() {
+fn bytes_behind_the_last_field_are_refused() {
     let bodies = [
         (
             Body::Eof(Eof { fault_location: Some(IdField { value: 1, width: Width::ONE }), ..EOF }),
@@ -252,21 +252,21 @@ fn octets_behind_the_last_field_are_refused() {
         (Body::KeepAlive(KeepAlive { progress: 1 }), 1),
     ];
     for (body, extra) in bodies {
-        let mut octets = encoded(&Pdu { header: HEADER, body });
-        let end = octets.len();
-        octets.extend(vec![0; extra]);
-        octets[2] += extra as u8;
+        let mut bytes = encoded(&Pdu { header: HEADER, body });
+        let end = bytes.len();
+        bytes.extend(vec![0; extra]);
+        bytes[2] += extra as u8;
         let kind = DecodeErrorKind::Trailing { count: extra };
-        assert_eq!(Pdu::decode(&octets), Err(DecodeError { offset: end, kind }), "{body}");
+        assert_eq!(Pdu::decode(&bytes), Err(DecodeError { offset: end, kind }), "{body}");
     }
-    // A fault handler override (type 4) has one octet of value; here it has two.
-    let two_octets = [Tlv::Other { code: 99, value: Lv(&[0x71, 0x00]) }];
-    let metadata = Metadata { tlvs: Tlvs::new(&two_octets), ..METADATA };
-    let mut octets = encoded(&Pdu { header: HEADER, body: Body::Metadata(metadata) });
-    assert_eq!(octets[42..], [99, 2, 0x71, 0x00]);
-    octets[42] = 4;
+    // A fault handler override (type 4) has one byte of value; here it has two.
+    let two_bytes = [Tlv::Other { code: 99, value: Lv(&[0x71, 0x00]) }];
+    let metadata = Metadata { tlvs: Tlvs::new(&two_bytes), ..METADATA };
+    let mut bytes = encoded(&Pdu { header: HEADER, body: Body::Metadata(metadata) });
+    assert_eq!(bytes[42..], [99, 2, 0x71, 0x00]);
+    bytes[42] = 4;
     let kind = DecodeErrorKind::Trailing { count: 1 };
-    assert_eq!(Pdu::decode(&octets), Err(DecodeError { offset: 45, kind }));
+    assert_eq!(Pdu::decode(&bytes), Err(DecodeError { offset: 45, kind }));
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn a_fault_location_must_be_an_entity_id() {
         fault_location: Some(location),
         ..EOF
     };
-    let mut octets = encoded(&Pdu { header: HEADER, body: Body::Eof(eof) });
-    assert_eq!(octets[20..], [0x06, 0x02, 0x00, 0x66]);
-    assert_eq!(Pdu::decode(&octets).unwrap().body, Body::Eof(eof));
-    octets[20] = 5;
-    let error = Pdu::decode(&octets).unwrap_err();
+    let mut bytes = encoded(&Pdu { header: HEADER, body: Body::Eof(eof) });
+    assert_eq!(bytes[20..], [0x06, 0x02, 0x00, 0x66]);
+    assert_eq!(Pdu::decode(&bytes).unwrap().body, Body::Eof(eof));
+    bytes[20] = 5;
+    let error = Pdu::decode(&bytes).unwrap_err();
     assert!(matches!(error, DecodeError { offset: 20, kind: DecodeErrorKind::Invalid(_) }));
 }
 
@@ -311,8 +311,8 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn widths() {
-    for (value, octets) in [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3), (u64::MAX, 8)] {
-        assert_eq!(Width::fitting(value).octets(), octets, "{value}");
+    for (value, bytes) in [(0, 1), (255, 1), (256, 2), (65_535, 2), (65_536, 3), (u64::MAX, 8)] {
+        assert_eq!(Width::fitting(value).bytes(), bytes, "{value}");
     }
     assert_eq!((Width::new(0), Width::new(9)), (None, None));
     assert_eq!((Width::ONE.max_value(), Width::EIGHT.max_value()), (255, u64::MAX));
@@ -324,7 +324,7 @@ fn the_crc_of_a_pdu_of_a_known_string() {
 }
 
 #[test]
-fn user_operations_have_the_octets_of_the_book() {
+fn user_operations_have_the_bytes_of_the_book() {
     let id = |value, width| IdField { value, width };
     let name = |text: &'static str| Lv(text.as_bytes());
     let transaction = TransactionField { source: id(5, Width::TWO), sequence: id(9, Width::ONE) };
@@ -364,9 +364,9 @@ fn user_operations_have_the_octets_of_the_book() {
             b"cfdp\x07\x45",
         ),
     ];
-    for (operation, octets) in cases {
-        assert_eq!(operation.to_vec().unwrap(), octets);
-        assert_eq!(UserOperation::decode(octets), Ok(Some(operation)));
+    for (operation, bytes) in cases {
+        assert_eq!(operation.to_vec().unwrap(), bytes);
+        assert_eq!(UserOperation::decode(bytes), Ok(Some(operation)));
     }
     assert_eq!(UserOperation::decode(b"hello"), Ok(None));
     assert_eq!(UserOperation::decode(b"cfd"), Ok(None));
@@ -375,7 +375,7 @@ fn user_operations_have_the_octets_of_the_book() {
 
 /// Pins the profile of `sfo.rs`, so that a change of a bit is a change of this test.
 #[test]
-fn sfo_messages_have_the_octets_of_the_profile() {
+fn sfo_messages_have_the_bytes_of_the_profile() {
     let id = |value| IdField { value, width: Width::ONE };
     let request = SfoRequest {
         trace: TraceControl::Destination,
@@ -389,10 +389,10 @@ fn sfo_messages_have_the_octets_of_the_profile() {
         source_name: Lv(b"s"),
         destination_name: Lv(b"d"),
     };
-    let octets = b"cfdp\x40\xa8\x03\x01l\x01\x01\x01\x02\x01s\x01d";
+    let bytes = b"cfdp\x40\xa8\x03\x01l\x01\x01\x01\x02\x01s\x01d";
     let operation = UserOperation::SfoRequest(request);
-    assert_eq!(operation.to_vec().unwrap(), octets);
-    assert_eq!(UserOperation::decode(octets), Ok(Some(operation)));
+    assert_eq!(operation.to_vec().unwrap(), bytes);
+    assert_eq!(UserOperation::decode(bytes), Ok(Some(operation)));
 
     let report = SfoReport {
         label: Lv(b"l"),
@@ -406,10 +406,10 @@ fn sfo_messages_have_the_octets_of_the_profile() {
         delivery: DeliveryCode::Incomplete,
         file_status: FileStatus::Unreported,
     };
-    let octets = b"cfdp\x45\x01l\x01\x01\x01\x02\x01\x09\x03\x01\x8f";
+    let bytes = b"cfdp\x45\x01l\x01\x01\x01\x02\x01\x09\x03\x01\x8f";
     let operation = UserOperation::SfoReport(report);
-    assert_eq!(operation.to_vec().unwrap(), octets);
-    assert_eq!(UserOperation::decode(octets), Ok(Some(operation)));
+    assert_eq!(operation.to_vec().unwrap(), bytes);
+    assert_eq!(UserOperation::decode(bytes), Ok(Some(operation)));
 }
 
 #[test]

@@ -8,19 +8,19 @@ use super::header::{EntityId, Width};
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 
-/// A string of up to 255 octets behind its length: file names and messages. The book does not
+/// A string of up to 255 bytes behind its length: file names and messages. The book does not
 /// say in which character set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lv<'a>(pub &'a [u8]);
 
 impl<'a> Lv<'a> {
-    /// The octets as text; what is not UTF-8 becomes U+FFFD.
+    /// The bytes as text; what is not UTF-8 becomes U+FFFD.
     #[must_use]
     pub fn to_str_lossy(self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.0)
     }
 
-    /// The octets as text, if they are UTF-8.
+    /// The bytes as text, if they are UTF-8.
     #[must_use]
     pub fn to_str(self) -> Option<&'a str> {
         std::str::from_utf8(self.0).ok()
@@ -32,7 +32,7 @@ impl<'a> Lv<'a> {
         self.0.is_empty()
     }
 
-    /// Octets on the wire, with the length.
+    /// Bytes on the wire, with the length.
     #[must_use]
     pub const fn encoded_len(self) -> usize {
         1 + self.0.len()
@@ -76,12 +76,12 @@ impl fmt::Display for Lv<'_> {
     }
 }
 
-/// An identifier together with the octets it takes on the wire, where no header says so.
+/// An identifier together with the bytes it takes on the wire, where no header says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdField {
     /// The identifier.
     pub value: u64,
-    /// Its octets.
+    /// Its bytes.
     pub width: Width,
 }
 
@@ -98,25 +98,25 @@ impl IdField {
         EntityId(self.value)
     }
 
-    /// Reads all octets of a part as one identifier.
+    /// Reads all bytes of a part as one identifier.
     pub(super) fn read_all(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
         let offset = reader.offset();
         let width = u8::try_from(reader.remaining())
             .ok()
             .and_then(Width::new)
-            .ok_or(DecodeError::invalid(offset, "an identifier has 1 to 8 octets"))?;
-        Ok(Self { value: reader.uint(width.octets())?, width })
+            .ok_or(DecodeError::invalid(offset, "an identifier has 1 to 8 bytes"))?;
+        Ok(Self { value: reader.uint(width.bytes())?, width })
     }
 
-    /// Reads an identifier behind its length octet.
+    /// Reads an identifier behind its length byte.
     pub(super) fn read_lv(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let len = usize::from(reader.u8()?);
         Self::read_all(reader.part(len)?)
     }
 
-    /// Octets of the identifier behind its length octet.
+    /// Bytes of the identifier behind its length byte.
     pub(super) const fn lv_len(self) -> usize {
-        1 + self.width.octets()
+        1 + self.width.bytes()
     }
 
     pub(super) fn write_lv(
@@ -124,8 +124,8 @@ impl IdField {
         writer: &mut Writer<'_>,
         field: &'static str,
     ) -> Result<(), EncodeError> {
-        writer.u8(self.width.octets() as u8)?;
-        writer.uint(self.value, self.width.octets(), field)
+        writer.u8(self.width.bytes() as u8)?;
+        writer.uint(self.value, self.width.bytes(), field)
     }
 }
 
@@ -147,7 +147,7 @@ pub struct FilestoreRequest<'a> {
 }
 
 impl<'a> FilestoreRequest<'a> {
-    /// Octets on the wire, without type and length.
+    /// Bytes on the wire, without type and length.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let second = if self.action.has_second_name() { self.second.encoded_len() } else { 0 };
@@ -256,7 +256,7 @@ pub struct FilestoreResponse<'a> {
 }
 
 impl<'a> FilestoreResponse<'a> {
-    /// Octets on the wire, without type and length.
+    /// Bytes on the wire, without type and length.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let second = if self.action.has_second_name() { self.second.encoded_len() } else { 0 };
@@ -313,11 +313,11 @@ pub enum Tlv<'a> {
     },
 }
 
-/// Octets before the value: type and length.
+/// Bytes before the value: type and length.
 const TLV_OVERHEAD: usize = 2;
 
 impl<'a> Tlv<'a> {
-    /// The type octet.
+    /// The type byte.
     #[must_use]
     pub const fn code(&self) -> u8 {
         match self {
@@ -331,7 +331,7 @@ impl<'a> Tlv<'a> {
         }
     }
 
-    /// Octets on the wire, with type and length.
+    /// Bytes on the wire, with type and length.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         TLV_OVERHEAD + self.value_len()
@@ -345,7 +345,7 @@ impl<'a> Tlv<'a> {
                 value.0.len()
             }
             Self::FaultHandlerOverride { .. } => 1,
-            Self::EntityId(id) => id.width.octets(),
+            Self::EntityId(id) => id.width.bytes(),
         }
     }
 
@@ -358,10 +358,10 @@ impl<'a> Tlv<'a> {
             1 => Self::FilestoreResponse(FilestoreResponse::read(&mut value)?),
             2 => Self::MessageToUser(Lv(value.rest())),
             4 => {
-                let octet = value.u8()?;
+                let byte = value.u8()?;
                 Self::FaultHandlerOverride {
-                    condition: ConditionCode::from_code(octet >> 4),
-                    handler: FaultHandler::from_code(octet & 0x0f),
+                    condition: ConditionCode::from_code(byte >> 4),
+                    handler: FaultHandler::from_code(byte & 0x0f),
                 }
             }
             5 => Self::FlowLabel(Lv(value.rest())),
@@ -385,12 +385,12 @@ impl<'a> Tlv<'a> {
             Self::FaultHandlerOverride { condition, handler } => {
                 writer.u8(nibbles(condition.code(), handler.code())?)
             }
-            Self::EntityId(id) => writer.uint(id.value, id.width.octets(), "entity id"),
+            Self::EntityId(id) => writer.uint(id.value, id.width.bytes(), "entity id"),
         }
     }
 }
 
-/// Two four-bit codes in an octet.
+/// Two four-bit codes in a byte.
 pub(super) fn nibbles(high: u8, low: u8) -> Result<u8, EncodeError> {
     if high > 0x0f || low > 0x0f {
         return Err(EncodeError::TooLarge { field: "four-bit code" });
@@ -404,7 +404,7 @@ pub struct Tlvs<'a>(Source<'a>);
 
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// Octets that the decoder has walked through without an error.
+    /// Bytes that the decoder has walked through without an error.
     Wire(&'a [u8]),
     Fields(&'a [Tlv<'a>]),
 }
@@ -429,16 +429,16 @@ impl<'a> Tlvs<'a> {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         match self.0 {
-            Source::Wire(octets) => octets.is_empty(),
+            Source::Wire(bytes) => bytes.is_empty(),
             Source::Fields(fields) => fields.is_empty(),
         }
     }
 
-    /// Octets on the wire.
+    /// Bytes on the wire.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self.0 {
-            Source::Wire(octets) => octets.len(),
+            Source::Wire(bytes) => bytes.len(),
             Source::Fields(fields) => fields.iter().map(Tlv::encoded_len).sum(),
         }
     }
@@ -454,7 +454,7 @@ impl<'a> Tlvs<'a> {
 
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
         match self.0 {
-            Source::Wire(octets) => writer.put(octets),
+            Source::Wire(bytes) => writer.put(bytes),
             Source::Fields(fields) => fields.iter().try_for_each(|tlv| tlv.write(writer)),
         }
     }
@@ -501,13 +501,13 @@ impl<'a> Iterator for TlvIter<'a> {
 
     fn next(&mut self) -> Option<Tlv<'a>> {
         match &mut self.0 {
-            Source::Wire(octets) => {
-                let mut reader = Reader::new(octets);
+            Source::Wire(bytes) => {
+                let mut reader = Reader::new(bytes);
                 if reader.is_empty() {
                     return None;
                 }
-                let tlv = Tlv::read(&mut reader).expect("the decoder has read these octets before");
-                *octets = reader.rest();
+                let tlv = Tlv::read(&mut reader).expect("the decoder has read these bytes before");
+                *bytes = reader.rest();
                 Some(tlv)
             }
             Source::Fields(fields) => {

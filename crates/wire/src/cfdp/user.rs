@@ -1,11 +1,11 @@
 //! User operations: messages to user that CFDP entities understand (CCSDS 727.0-B-5 §6).
 //!
-//! Each begins with the four letters "cfdp" and a type octet.
+//! Each begins with the four letters "cfdp" and a type byte.
 
 use super::codes::{
     ConditionCode, DeliveryCode, FaultHandler, FileStatus, TransactionStatus, TransmissionMode,
 };
-use super::directive::{outcome_from_octet, outcome_octet, two_bits};
+use super::directive::{outcome_byte, outcome_from_byte, two_bits};
 use super::header::{EntityId, TransactionId, Width};
 use super::sfo::{SfoReport, SfoRequest};
 use super::tlv::{FilestoreRequest, FilestoreResponse, IdField, Lv, nibbles};
@@ -41,7 +41,7 @@ impl TransactionField {
     }
 
     const fn encoded_len(&self) -> usize {
-        1 + self.source.width.octets() + self.sequence.width.octets()
+        1 + self.source.width.bytes() + self.sequence.width.bytes()
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -55,8 +55,8 @@ impl TransactionField {
     }
 
     fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        let source = self.source.width.octets();
-        let sequence = self.sequence.width.octets();
+        let source = self.source.width.bytes();
+        let sequence = self.sequence.width.bytes();
         writer.u8((source as u8 - 1) << 4 | (sequence as u8 - 1))?;
         writer.uint(self.source.value, source, "source entity id")?;
         writer.uint(self.sequence.value, sequence, "transaction sequence number")
@@ -232,7 +232,7 @@ impl<'a> UserOperation<'a> {
             0x05 => Self::ProxyFlowLabel(Lv::read(reader)?),
             0x06 => Self::ProxySegmentationControl(reader.u8()? & 1 != 0),
             0x07 => {
-                let (condition, delivery, file_status) = outcome_from_octet(reader.u8()?);
+                let (condition, delivery, file_status) = outcome_from_byte(reader.u8()?);
                 Self::ProxyPutResponse { condition, delivery, file_status }
             }
             0x08 => Self::ProxyFilestoreResponse(read_filestore_response(reader)?),
@@ -259,10 +259,10 @@ impl<'a> UserOperation<'a> {
                 file: Lv::read(reader)?,
             },
             0x21 => {
-                let octet = reader.u8()?;
+                let byte = reader.u8()?;
                 Self::RemoteStatusReportResponse {
-                    status: TransactionStatus::from_code(octet >> 6),
-                    success: octet & 1 == 0,
+                    status: TransactionStatus::from_code(byte >> 6),
+                    success: byte & 1 == 0,
                     transaction: TransactionField::read(reader)?,
                 }
             }
@@ -298,7 +298,7 @@ impl<'a> UserOperation<'a> {
         })
     }
 
-    /// The type octet.
+    /// The type byte.
     #[must_use]
     pub const fn code(&self) -> u8 {
         match self {
@@ -333,7 +333,7 @@ impl<'a> UserOperation<'a> {
         }
     }
 
-    /// Octets of the whole message.
+    /// Bytes of the whole message.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let rest = match self {
@@ -391,7 +391,7 @@ impl<'a> UserOperation<'a> {
         Ok(writer.position())
     }
 
-    /// The message in octets of its own.
+    /// The message in bytes of its own.
     ///
     /// # Errors
     /// A value does not fit its field.
@@ -433,7 +433,7 @@ impl<'a> UserOperation<'a> {
                 writer.u8(u8::from(*flag))
             }
             Self::ProxyPutResponse { condition, delivery, file_status } => {
-                writer.u8(outcome_octet(*condition, *delivery, *file_status)?)
+                writer.u8(outcome_byte(*condition, *delivery, *file_status)?)
             }
             Self::ProxyPutCancel => Ok(()),
             Self::OriginatingTransactionId(transaction)
@@ -471,12 +471,12 @@ impl<'a> UserOperation<'a> {
 }
 
 /// Suspension indicator (bit 7) and transaction status (bits 6-5) of §6.5.3 and §6.6.3.
-fn suspension(octet: u8) -> (bool, TransactionStatus) {
-    (octet & 0x80 != 0, TransactionStatus::from_code(octet >> 5 & 3))
+fn suspension(byte: u8) -> (bool, TransactionStatus) {
+    (byte & 0x80 != 0, TransactionStatus::from_code(byte >> 5 & 3))
 }
 
-fn fault_handler_override(octet: u8) -> (ConditionCode, FaultHandler) {
-    (ConditionCode::from_code(octet >> 4), FaultHandler::from_code(octet & 0x0f))
+fn fault_handler_override(byte: u8) -> (ConditionCode, FaultHandler) {
+    (ConditionCode::from_code(byte >> 4), FaultHandler::from_code(byte & 0x0f))
 }
 
 fn write_len(len: usize, writer: &mut Writer<'_>) -> Result<(), EncodeError> {

@@ -26,15 +26,15 @@ impl FromStr for HostPort {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         const FORM: AddressError = AddressError::Form("h1,h2,h3,h4,p1,p2");
-        let mut octets = [0; 6];
+        let mut bytes = [0; 6];
         let mut parts = text.trim().split(',');
-        for octet in &mut octets {
-            *octet = parts.next().and_then(|part| part.trim().parse().ok()).ok_or(FORM)?;
+        for byte in &mut bytes {
+            *byte = parts.next().and_then(|part| part.trim().parse().ok()).ok_or(FORM)?;
         }
         if parts.next().is_some() {
             return Err(FORM);
         }
-        let [a, b, c, d, high, low] = octets;
+        let [a, b, c, d, high, low] = bytes;
         let port = u16::from_be_bytes([high, low]);
         Ok(Self(SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), port)))
     }
@@ -75,7 +75,7 @@ impl fmt::Display for ExtendedPort {
     }
 }
 
-/// The three fields between four delimiters, of which the first octet is one.
+/// The three fields between four delimiters, of which the first byte is one.
 fn fields(text: &str) -> Option<(&str, &str, &str)> {
     let delimiter = text.chars().next().filter(|c| matches!(c, '!'..='~'))?;
     let mut parts = text.split(delimiter);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::{AddressError, ExtendedPort, HostPort};
 use crate::DecodeError;
 
-/// How octets of a file stand on the data connection (RFC 959 §3.1.1).
+/// How bytes of a file stand on the data connection (RFC 959 §3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representation {
     /// Lines ended by CR LF (TYPE A).
@@ -27,7 +27,7 @@ pub enum Command<'a> {
     Cdup,
     Rein,
     Quit,
-    /// RFC 959 §4.1.2 and RFC 2428: the transfer's parameters. The octets of PORT and EPRT are one
+    /// RFC 959 §4.1.2 and RFC 2428: the transfer's parameters. The bytes of PORT and EPRT are one
     /// address here.
     Port(SocketAddr),
     Eprt(SocketAddr),
@@ -160,7 +160,7 @@ fn address(found: Result<SocketAddr, AddressError>, at: usize) -> Result<SocketA
     })
 }
 
-/// `A`, `A N`, `I` or `L 8`, which is the same where octets have eight bits.
+/// `A`, `A N`, `I` or `L 8`, which is the same where bytes have eight bits.
 fn representation(argument: &str, at: usize) -> Result<Representation, DecodeError> {
     let argument = argument.to_ascii_uppercase();
     match argument.split_whitespace().collect::<Vec<_>>()[..] {

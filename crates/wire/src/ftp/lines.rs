@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Octets of a line, its end not counted. RFC 959 sets no bound; names have at most 4,096.
+/// Bytes of a line, its end not counted. RFC 959 sets no bound; names have at most 4,096.
 pub const LINE_MAX: usize = 8_192;
 
 const IAC: u8 = 255;
@@ -14,8 +14,8 @@ const LF: u8 = b'\n';
 /// Why a line is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LineError {
-    /// It has more than [`LINE_MAX`] octets; they are gone.
-    #[error("a line is longer than {LINE_MAX} octets")]
+    /// It has more than [`LINE_MAX`] bytes; they are gone.
+    #[error("a line is longer than {LINE_MAX} bytes")]
     TooLong,
     /// It is not UTF-8 (RFC 2640 §2.1).
     #[error("a line is not UTF-8")]
@@ -40,9 +40,9 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes octets up to the end of a line: how many were taken, and the line without its end.
+    /// Takes bytes up to the end of a line: how many were taken, and the line without its end.
     ///
-    /// A line that ends with LF alone is taken, too. All octets are taken when there is no line.
+    /// A line that ends with LF alone is taken, too. All bytes are taken when there is no line.
     ///
     /// # Errors
     /// Inside the line, when it is too long or no text; what follows it can still be read.

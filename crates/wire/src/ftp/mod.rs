@@ -6,7 +6,7 @@
 //! | client | verb [space argument] | [`Command`] |
 //! | server | code space text; or code `-` text, any lines, code space text | [`ReplyLine`] |
 //!
-//! Verbs are read in any case and written in capitals. A line has at most [`LINE_MAX`] octets; Telnet
+//! Verbs are read in any case and written in capitals. A line has at most [`LINE_MAX`] bytes; Telnet
 //! commands within (RFC 959 §3.1.1.5.2: those around ABOR) are left out by [`Lines`].
 
 mod address;

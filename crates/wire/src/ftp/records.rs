@@ -1,17 +1,17 @@
-//! Control files of SCPS-FP: which octets of a file are read (READ), and how a file is changed (UPDT).
+//! Control files of SCPS-FP: which bytes of a file are read (READ), and how a file is changed (UPDT).
 //!
 //! | READ | |
 //! |---|---|
 //! | path LF | the file |
 //! | `Y` or `N` LF | whether what is missing is left out |
-//! | count, 2 octets; LF | of ranges |
+//! | count, 2 bytes; LF | of ranges |
 //! | first `-` last LF | each range, both included; 4294967295 is the end |
 //!
 //! | UPDT | |
 //! |---|---|
 //! | path LF, path LF | the original, and the file to be made of it |
 //! | CRC LF | of the original, decimal |
-//! | command, offset (4), length (2), octets | each change, as [`Change`] has it |
+//! | command, offset (4), length (2), bytes | each change, as [`Change`] has it |
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub const CONTROL_FILE: &str = "roSCPSFP";
 /// The offset that stands for a file's end.
 pub const TO_END: u32 = u32::MAX;
 
-/// Octets that a file's records are compared by when a change is looked for.
+/// Bytes that a file's records are compared by when a change is looked for.
 const BLOCK: usize = 16;
 
 /// The cyclic redundancy check of SCPS-FP: that of IEEE 802.3 begun with zero.
@@ -38,17 +38,17 @@ impl Default for Crc {
 }
 
 impl Crc {
-    /// That of octets.
+    /// That of bytes.
     #[must_use]
-    pub fn of(octets: &[u8]) -> u32 {
+    pub fn of(bytes: &[u8]) -> u32 {
         let mut crc = Self::default();
-        crc.update(octets);
+        crc.update(bytes);
         crc.value()
     }
 
-    /// Goes on with octets.
-    pub fn update(&mut self, octets: &[u8]) {
-        self.0.update(octets);
+    /// Goes on with bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
     }
 
     /// Of everything so far.
@@ -58,7 +58,7 @@ impl Crc {
     }
 }
 
-/// Octets of a file, both ends included.
+/// Bytes of a file, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// The first.
@@ -91,7 +91,7 @@ impl ReadControl {
             "N" => false,
             _ => return Err(DecodeError::invalid(at, "neither Y nor N")),
         };
-        // Ten ranges make an LF of the count: it has two octets, whatever they are.
+        // Ten ranges make an LF of the count: it has two bytes, whatever they are.
         let Some([high, low, b'\n']) = bytes.get(at..at + 3) else {
             return Err(DecodeError::invalid(at, "the count of ranges"));
         };
@@ -148,44 +148,44 @@ impl ReadControl {
 /// One change. Offsets are those of the original, and ascend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `d`: so many octets are left out.
+    /// `d`: so many bytes are left out.
     Delete {
         /// The first.
         offset: u32,
         /// How many.
         length: u16,
     },
-    /// `a`: octets come behind the one at the offset.
+    /// `a`: bytes come behind the one at the offset.
     Append {
         /// Where that is.
         offset: u32,
-        /// The octets.
-        octets: Vec<u8>,
+        /// The bytes.
+        bytes: Vec<u8>,
     },
-    /// `i`: octets come before the one at the offset, or at the end.
+    /// `i`: bytes come before the one at the offset, or at the end.
     Insert {
         /// Where that is.
         offset: u32,
-        /// The octets.
-        octets: Vec<u8>,
+        /// The bytes.
+        bytes: Vec<u8>,
     },
-    /// `w`: octets take the place of as many.
+    /// `w`: bytes take the place of as many.
     Overwrite {
         /// The first.
         offset: u32,
-        /// The octets.
-        octets: Vec<u8>,
+        /// The bytes.
+        bytes: Vec<u8>,
     },
 }
 
 impl Change {
-    /// Where the original's octets end that come before it, how many it takes, and what it gives.
+    /// Where the original's bytes end that come before it, how many it takes, and what it gives.
     fn parts(&self) -> (u64, u64, &[u8]) {
         match self {
             Self::Delete { offset, length } => ((*offset).into(), (*length).into(), &[]),
-            Self::Append { offset, octets } => (u64::from(*offset) + 1, 0, octets),
-            Self::Insert { offset, octets } => ((*offset).into(), 0, octets),
-            Self::Overwrite { offset, octets } => ((*offset).into(), octets.len() as u64, octets),
+            Self::Append { offset, bytes } => (u64::from(*offset) + 1, 0, bytes),
+            Self::Insert { offset, bytes } => ((*offset).into(), 0, bytes),
+            Self::Overwrite { offset, bytes } => ((*offset).into(), bytes.len() as u64, bytes),
         }
     }
 }
@@ -235,16 +235,15 @@ impl UpdateControl {
             };
             let (offset, length) =
                 (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
-            let has_octets = command != b'd';
-            let end = at + 7 + if has_octets { usize::from(length) } else { 0 };
-            let octets = bytes.get(at + 7..end).map(<[u8]>::to_vec);
-            let octets =
-                octets.ok_or_else(|| DecodeError::invalid(at, "octets that are cut off"))?;
+            let has_bytes = command != b'd';
+            let end = at + 7 + if has_bytes { usize::from(length) } else { 0 };
+            let bytes = bytes.get(at + 7..end).map(<[u8]>::to_vec);
+            let bytes = bytes.ok_or_else(|| DecodeError::invalid(at, "bytes that are cut off"))?;
             changes.push(match command {
                 b'd' => Change::Delete { offset, length },
-                b'a' => Change::Append { offset, octets },
-                b'i' => Change::Insert { offset, octets },
-                b'w' => Change::Overwrite { offset, octets },
+                b'a' => Change::Append { offset, bytes },
+                b'i' => Change::Insert { offset, bytes },
+                b'w' => Change::Overwrite { offset, bytes },
                 _ => return Err(DecodeError::invalid(at, "a change is d, a, i or w")),
             });
             at = end;
@@ -259,16 +258,16 @@ impl UpdateControl {
         file.extend_from_slice(&named(&self.new)?);
         file.extend_from_slice(format!("{}\n", self.crc).as_bytes());
         for change in &self.changes {
-            let (command, offset, length, octets): (_, _, _, &[u8]) = match change {
+            let (command, offset, length, bytes): (_, _, _, &[u8]) = match change {
                 Change::Delete { offset, length } => (b'd', offset, usize::from(*length), &[]),
-                Change::Append { offset, octets } => (b'a', offset, octets.len(), octets),
-                Change::Insert { offset, octets } => (b'i', offset, octets.len(), octets),
-                Change::Overwrite { offset, octets } => (b'w', offset, octets.len(), octets),
+                Change::Append { offset, bytes } => (b'a', offset, bytes.len(), bytes),
+                Change::Insert { offset, bytes } => (b'i', offset, bytes.len(), bytes),
+                Change::Overwrite { offset, bytes } => (b'w', offset, bytes.len(), bytes),
             };
             file.push(command);
             file.extend_from_slice(&offset.to_be_bytes());
             file.extend_from_slice(&u16::try_from(length).ok()?.to_be_bytes());
-            file.extend_from_slice(octets);
+            file.extend_from_slice(bytes);
         }
         Some(file)
     }
@@ -286,10 +285,10 @@ impl UpdateControl {
         let mut copied = 0;
         for (index, change) in self.changes.iter().enumerate() {
             let wrong = UpdateError::Change(index);
-            let (from, taken, octets) = change.parts();
+            let (from, taken, bytes) = change.parts();
             let from = usize::try_from(from).map_err(|_| wrong)?;
             new.extend_from_slice(original.get(copied..from).ok_or(wrong)?);
-            new.extend_from_slice(octets);
+            new.extend_from_slice(bytes);
             copied = from + taken as usize;
             if copied > original.len() {
                 return Err(wrong);
@@ -322,7 +321,7 @@ fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
     let (mut changes, mut old_at, mut new_at) = (Vec::new(), 0, 0);
     let mut at = 0;
     while at < new.len() {
-        // A run of octets where they were stays, even if it is no whole block.
+        // A run of bytes where they were stays, even if it is no whole block.
         let stays = at == new_at && old.get(old_at) == Some(&new[at]);
         let block = new.get(at..at + BLOCK).and_then(|block| places.get(block));
         let ahead = |places: &Vec<usize>| {
@@ -347,17 +346,17 @@ fn changes(old: &[u8], new: &[u8]) -> Vec<Change> {
     changes
 }
 
-/// Has octets of the original replaced, in pieces whose length can be said.
+/// Has bytes of the original replaced, in pieces whose length can be said.
 fn change(changes: &mut Vec<Change>, old: std::ops::Range<usize>, new: &[u8]) {
     const MOST: usize = u16::MAX as usize;
     let both = old.len().min(new.len());
     let (over, rest) = new.split_at(both);
-    for (index, octets) in over.chunks(MOST).enumerate() {
+    for (index, bytes) in over.chunks(MOST).enumerate() {
         let offset = (old.start + index * MOST) as u32;
-        changes.push(Change::Overwrite { offset, octets: octets.to_vec() });
+        changes.push(Change::Overwrite { offset, bytes: bytes.to_vec() });
     }
-    for octets in rest.chunks(MOST) {
-        changes.push(Change::Insert { offset: old.end as u32, octets: octets.to_vec() });
+    for bytes in rest.chunks(MOST) {
+        changes.push(Change::Insert { offset: old.end as u32, bytes: bytes.to_vec() });
     }
     let mut start = old.start + both;
     while start < old.end {
@@ -371,7 +370,7 @@ fn change(changes: &mut Vec<Change>, old: std::ops::Range<usize>, new: &[u8]) {
 fn text<'a>(bytes: &'a [u8], at: &mut usize) -> Result<&'a str, DecodeError> {
     let start = *at;
     let rest = &bytes[start..];
-    let end = rest.iter().position(|octet| *octet == b'\n');
+    let end = rest.iter().position(|byte| *byte == b'\n');
     let end = end.ok_or_else(|| DecodeError::invalid(start, "a line without an end"))?;
     *at = start + end + 1;
     std::str::from_utf8(&rest[..end]).map_err(|_| DecodeError::invalid(start, "not UTF-8"))
@@ -454,9 +453,9 @@ mod tests {
             crc: Crc::of(b"0123456789"),
             changes: vec![
                 Change::Delete { offset: 0, length: 2 },
-                Change::Append { offset: 3, octets: b"X".to_vec() },
-                Change::Insert { offset: 5, octets: b"\n".to_vec() },
-                Change::Overwrite { offset: 6, octets: b"abc".to_vec() },
+                Change::Append { offset: 3, bytes: b"X".to_vec() },
+                Change::Insert { offset: 5, bytes: b"\n".to_vec() },
+                Change::Overwrite { offset: 6, bytes: b"abc".to_vec() },
             ],
         };
         assert_eq!(control.apply(b"0123456789").unwrap(), b"23X4\n5abc9");
@@ -485,9 +484,9 @@ mod tests {
         let back = of(vec![delete(2, 1), delete(1, 1)]);
         assert_eq!(back.apply(b"0123"), Err(UpdateError::Change(1)));
         assert_eq!(of(vec![delete(3, 2)]).apply(b"0123"), Err(UpdateError::Change(0)));
-        let far = Change::Append { offset: 4, octets: b"x".to_vec() };
+        let far = Change::Append { offset: 4, bytes: b"x".to_vec() };
         assert_eq!(of(vec![far]).apply(b"0123"), Err(UpdateError::Change(0)));
-        let end = Change::Insert { offset: 4, octets: b"x".to_vec() };
+        let end = Change::Insert { offset: 4, bytes: b"x".to_vec() };
         assert_eq!(of(vec![end]).apply(b"0123").unwrap(), b"0123x");
     }
 
@@ -496,7 +495,7 @@ mod tests {
         let old: Vec<u8> =
             (0..100_000u32).map(|at| (at.wrapping_mul(at) >> 7) as u8 ^ (at >> 3) as u8).collect();
         let mut new = old.clone();
-        new.splice(50_000..50_010, *b"a few octets that were not there");
+        new.splice(50_000..50_010, *b"a few bytes that were not there");
         new.remove(70_000);
         let control = UpdateControl::between(("o", &old), ("n", &new)).unwrap();
         assert!(control.apply(&old).unwrap() == new);
@@ -509,10 +508,10 @@ mod tests {
             (any::<prop::sample::Index>(), 0..40usize, proptest::collection::vec(0..4u8, 0..40));
         (old, proptest::collection::vec(edit, 0..5)).prop_map(|(old, edits)| {
             let mut new = old.clone();
-            for (place, taken, octets) in edits {
+            for (place, taken, bytes) in edits {
                 let start = place.index(new.len() + 1);
                 let end = (start + taken).min(new.len());
-                new.splice(start..end, octets);
+                new.splice(start..end, bytes);
             }
             (old, new)
         })
@@ -528,11 +527,11 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_are_read_or_refused(octets in proptest::collection::vec(any::<u8>(), 0..80)) {
-            if let Ok(control) = ReadControl::decode(&octets) {
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(control) = ReadControl::decode(&bytes) {
                 prop_assert_eq!(ReadControl::decode(&control.encode().unwrap()).unwrap(), control);
             }
-            if let Ok(control) = UpdateControl::decode(&octets) {
+            if let Ok(control) = UpdateControl::decode(&bytes) {
                 prop_assert_eq!(UpdateControl::decode(&control.encode().unwrap()).unwrap(), control);
             }
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// All lines of some octets, handed in by pieces.
+/// All lines of some bytes, handed in by pieces.
 fn lines(bytes: &[u8], piece: usize) -> Vec<Result<String, LineError>> {
     let mut reader = Lines::default();
     let mut found = Vec::new();

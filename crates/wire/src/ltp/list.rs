@@ -11,7 +11,7 @@ use crate::{DecodeError, EncodeError};
 pub struct Claim {
     /// Where it begins, counted from the report's lower bound.
     pub offset: u64,
-    /// Its octets, at least one.
+    /// Its bytes, at least one.
     pub length: u64,
 }
 
@@ -32,11 +32,11 @@ pub struct Extension<'a> {
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a, Extension<'a>>);
 
-/// Fields to be written, or octets that were read through without an error.
+/// Fields to be written, or bytes that were read through without an error.
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
     Fields(&'a [T]),
-    Octets { octets: &'a [u8], count: usize },
+    Bytes { bytes: &'a [u8], count: usize },
 }
 
 impl<'a> Claims<'a> {
@@ -51,7 +51,7 @@ impl<'a> Claims<'a> {
     pub const fn len(&self) -> usize {
         match self.0 {
             Source::Fields(fields) => fields.len(),
-            Source::Octets { count, .. } => count,
+            Source::Bytes { count, .. } => count,
         }
     }
 
@@ -63,11 +63,11 @@ impl<'a> Claims<'a> {
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Claim> + 'a {
-        let (fields, octets) = match self.0 {
+        let (fields, bytes) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
-            Source::Octets { octets, .. } => (&[][..], octets),
+            Source::Bytes { bytes, .. } => (&[][..], bytes),
         };
-        let mut reader = Reader::new(octets);
+        let mut reader = Reader::new(bytes);
         let read = std::iter::from_fn(move || {
             let offset = sdnv::read(&mut reader).ok()?;
             Some(Claim { offset, length: sdnv::read(&mut reader).ok()? })
@@ -78,10 +78,10 @@ impl<'a> Claims<'a> {
     pub(super) fn read(reader: &mut Reader<'a>, scope: u64) -> Result<Self, DecodeError> {
         let at = reader.offset();
         let count = sdnv::read(reader)?;
-        // Two octets a claim is the least.
+        // Two bytes a claim is the least.
         let count = usize::try_from(count).ok().filter(|count| *count <= reader.remaining() / 2);
         let Some(count) = count else {
-            return Err(DecodeError::invalid(at, "a report has more claims than octets for them"));
+            return Err(DecodeError::invalid(at, "a report has more claims than bytes for them"));
         };
         let mut walk = *reader;
         let mut free = 0;
@@ -96,8 +96,8 @@ impl<'a> Claims<'a> {
                 }
             }
         }
-        let octets = reader.take(walk.offset() - reader.offset())?;
-        Ok(Self(Source::Octets { octets, count }))
+        let bytes = reader.take(walk.offset() - reader.offset())?;
+        Ok(Self(Source::Bytes { bytes, count }))
     }
 
     pub(super) fn encoded_len(&self) -> usize {
@@ -144,7 +144,7 @@ impl<'a> Extensions<'a> {
     pub const fn len(&self) -> usize {
         match self.0 {
             Source::Fields(fields) => fields.len(),
-            Source::Octets { count, .. } => count,
+            Source::Bytes { count, .. } => count,
         }
     }
 
@@ -156,11 +156,11 @@ impl<'a> Extensions<'a> {
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + 'a {
-        let (fields, octets) = match self.0 {
+        let (fields, bytes) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
-            Source::Octets { octets, .. } => (&[][..], octets),
+            Source::Bytes { bytes, .. } => (&[][..], bytes),
         };
-        let mut reader = Reader::new(octets);
+        let mut reader = Reader::new(bytes);
         let read = std::iter::from_fn(move || Extension::read(&mut reader).ok());
         fields.iter().copied().chain(read)
     }
@@ -171,8 +171,8 @@ impl<'a> Extensions<'a> {
         for _ in 0..count {
             Extension::read(&mut walk)?;
         }
-        let octets = reader.take(walk.offset() - reader.offset())?;
-        Ok(Self(Source::Octets { octets, count }))
+        let bytes = reader.take(walk.offset() - reader.offset())?;
+        Ok(Self(Source::Bytes { bytes, count }))
     }
 
     /// The count as the segment header has it.
@@ -198,7 +198,7 @@ impl<'a> Extensions<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Octets on the wire.
+    /// Bytes on the wire.
     #[must_use]
     pub const fn encoded_len(self) -> usize {
         1 + sdnv::len(self.value.len() as u64) + self.value.len()

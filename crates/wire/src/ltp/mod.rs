@@ -190,7 +190,7 @@ pub struct Data<'a> {
     pub offset: u64,
     /// The serial numbers of a checkpoint; `Some` if and only if the kind is one.
     pub checkpoint: Option<Checkpoint>,
-    /// The octets.
+    /// The bytes.
     pub data: &'a [u8],
 }
 
@@ -204,7 +204,7 @@ pub struct Checkpoint {
 }
 
 impl Data<'_> {
-    /// Octets of a data segment without its data and without extensions, for data of `len` octets.
+    /// Bytes of a data segment without its data and without extensions, for data of `len` bytes.
     #[must_use]
     pub const fn overhead(
         session: SessionId,
@@ -263,7 +263,7 @@ impl<'a> Segment<'a> {
     /// Reads a segment, which is all of `bytes`.
     ///
     /// # Errors
-    /// The octets are no segment of version 0; the error says where.
+    /// The bytes are no segment of version 0; the error says where.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let control = reader.u8()?;
@@ -281,7 +281,7 @@ impl<'a> Segment<'a> {
         Ok(Self { session: SessionId { originator, number }, header, body, trailer })
     }
 
-    /// Octets on the wire.
+    /// Bytes on the wire.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let session = sdnv::len(self.session.originator) + sdnv::len(self.session.number);
@@ -311,7 +311,7 @@ impl<'a> Segment<'a> {
         Ok(())
     }
 
-    /// The octets of the segment.
+    /// The bytes of the segment.
     ///
     /// # Errors
     /// A field has no form on the wire.
@@ -401,7 +401,7 @@ impl<'a> Data<'a> {
         let at = reader.offset();
         let len = sdnv::read(reader)?;
         if offset.checked_add(len).is_none() {
-            return Err(DecodeError::invalid(at, "the data ends beyond 2^64 octets"));
+            return Err(DecodeError::invalid(at, "the data ends beyond 2^64 bytes"));
         }
         let checkpoint = if kind.is_checkpoint() {
             let at = reader.offset();

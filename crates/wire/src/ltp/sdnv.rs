@@ -1,13 +1,13 @@
-//! Self-delimiting numeric values (RFC 5326 §2.1, RFC 6256): seven bits an octet, the highest bit
+//! Self-delimiting numeric values (RFC 5326 §2.1, RFC 6256): seven bits a byte, the highest bit
 //! set on all but the last.
 
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Octets of the longest value of 64 bits.
+/// Bytes of the longest value of 64 bits.
 pub const LEN_MAX: usize = 10;
 
-/// Octets of a value in its shortest form.
+/// Bytes of a value in its shortest form.
 #[must_use]
 pub const fn len(value: u64) -> usize {
     let bits = (u64::BITS - value.leading_zeros()) as usize;
@@ -20,32 +20,32 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let start = reader.offset();
     let mut value = 0_u64;
     for _ in 0..LEN_MAX {
-        let octet = reader.u8()?;
+        let byte = reader.u8()?;
         if value >> 57 != 0 {
             return Err(DecodeError::invalid(start, "an SDNV exceeds 64 bits"));
         }
-        value = value << 7 | u64::from(octet & 0x7f);
-        if octet & 0x80 == 0 {
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
             return Ok(value);
         }
     }
-    Err(DecodeError::invalid(start, "an SDNV is longer than 10 octets"))
+    Err(DecodeError::invalid(start, "an SDNV is longer than 10 bytes"))
 }
 
 /// Writes a value in its shortest form.
 #[inline]
 pub(crate) fn write(writer: &mut Writer<'_>, value: u64) -> Result<(), EncodeError> {
-    octets(value).try_for_each(|octet| writer.u8(octet))
+    bytes(value).try_for_each(|byte| writer.u8(byte))
 }
 
 /// Appends a value in its shortest form.
 pub(crate) fn append(out: &mut Vec<u8>, value: u64) {
-    out.extend(octets(value));
+    out.extend(bytes(value));
 }
 
-/// The octets of a value in its shortest form.
+/// The bytes of a value in its shortest form.
 #[inline]
-fn octets(value: u64) -> impl Iterator<Item = u8> {
+fn bytes(value: u64) -> impl Iterator<Item = u8> {
     let more = |i: usize| if i > 0 { 0x80 } else { 0 };
     (0..len(value)).rev().map(move |i| more(i) | (value >> (7 * i)) as u8 & 0x7f)
 }

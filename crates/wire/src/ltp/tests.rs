@@ -7,7 +7,7 @@ use super::*;
 
 const SESSION: SessionId = SessionId { originator: 101, number: 300 };
 
-fn octets(text: &str) -> Vec<u8> {
+fn bytes(text: &str) -> Vec<u8> {
     text.split(' ').map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
 }
 
@@ -35,16 +35,16 @@ fn numbers() {
         (u64::from(u32::MAX), "8f ff ff ff 7f"),
         (u64::MAX, "81 ff ff ff ff ff ff ff ff 7f"),
     ] {
-        let expected = octets(text);
+        let expected = bytes(text);
         assert_eq!(sdnv::len(value), expected.len());
         let mut out = vec![0; expected.len()];
         sdnv::write(&mut Writer::new(&mut out), value).unwrap();
         assert_eq!(out, expected);
         assert_eq!(sdnv::read(&mut Reader::new(&expected)), Ok(value));
     }
-    assert_eq!(sdnv::read(&mut Reader::new(&octets("80 80 05"))), Ok(5), "leading zeros");
+    assert_eq!(sdnv::read(&mut Reader::new(&bytes("80 80 05"))), Ok(5), "leading zeros");
     for bad in ["82 80 80 80 80 80 80 80 80 00", "80 80 80 80 80 80 80 80 80 80 01", "ff"] {
-        assert!(sdnv::read(&mut Reader::new(&octets(bad))).is_err(), "{bad}");
+        assert!(sdnv::read(&mut Reader::new(&bytes(bad))).is_err(), "{bad}");
     }
 }
 
@@ -67,8 +67,8 @@ fn segments() {
     ];
     for (body, text) in cases {
         let segment = Segment::new(SESSION, body);
-        assert_eq!(segment.to_vec().unwrap(), octets(text), "{segment}");
-        assert_eq!(Segment::decode(&octets(text)), Ok(segment));
+        assert_eq!(segment.to_vec().unwrap(), bytes(text), "{segment}");
+        assert_eq!(Segment::decode(&bytes(text)), Ok(segment));
     }
 }
 
@@ -77,7 +77,7 @@ fn extensions_stand_where_they_belong() {
     // The NULL cipher suite of RFC 5327 §2.1.3.
     let text = "03 65 82 2c 11 00 01 ff 01 00 05 11 00 68 65 6c 6c 6f 00 0a \
                 32 2b e3 29 71 50 05 25 aa 7f";
-    let value = octets("32 2b e3 29 71 50 05 25 aa 7f");
+    let value = bytes("32 2b e3 29 71 50 05 25 aa 7f");
     let trailer = [Extension { tag: 0, value: &value }];
     let segment = Segment {
         session: SESSION,
@@ -85,8 +85,8 @@ fn extensions_stand_where_they_belong() {
         body: hello(),
         trailer: Extensions::new(&trailer),
     };
-    assert_eq!(segment.to_vec().unwrap(), octets(text));
-    assert_eq!(Segment::decode(&octets(text)), Ok(segment));
+    assert_eq!(segment.to_vec().unwrap(), bytes(text));
+    assert_eq!(Segment::decode(&bytes(text)), Ok(segment));
     let many = [Extension { tag: 9, value: &[] }; 16];
     let segment = Segment { header: Extensions::new(&many), ..segment };
     assert!(segment.to_vec().is_err());
@@ -94,7 +94,7 @@ fn extensions_stand_where_they_belong() {
 
 #[test]
 fn sizes_of_a_capture_of_2011() {
-    // Engine and session numbers of 11 octets together; 992 octets of the block a segment; a file
+    // Engine and session numbers of 11 bytes together; 992 bytes of the block a segment; a file
     // of 10,000 bytes.
     let session = SessionId { originator: 1 << 62, number: 100 };
     assert_eq!(sdnv::len(session.originator) + sdnv::len(session.number), 10);
@@ -131,7 +131,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("08 65 82 2c 00 2a 11 05 00 01 00 00", 10),
         ("08 65 82 2c 00 2a 11 09 00 02 02 02 03 01", 12),
     ] {
-        let error = Segment::decode(&octets(text)).unwrap_err();
+        let error = Segment::decode(&bytes(text)).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
 }
@@ -183,15 +183,15 @@ proptest! {
             extensions.iter().map(|(tag, value)| Extension { tag: *tag, value }).collect();
         let (header, trailer) = (Extensions::new(&list), Extensions::new(&list[..list.len() / 2]));
         let segment = Segment { session, header, body, trailer };
-        let octets = segment.to_vec().unwrap();
-        prop_assert_eq!(Segment::decode(&octets), Ok(segment));
+        let bytes = segment.to_vec().unwrap();
+        prop_assert_eq!(Segment::decode(&bytes), Ok(segment));
         let overhead = Data::overhead(session, service, offset, data.len() as u64, checkpoint);
         prop_assert_eq!(
             overhead + data.len(),
             Segment::new(session, body).encoded_len()
         );
-        for end in 0..octets.len() {
-            prop_assert!(Segment::decode(&octets[..end]).is_err());
+        for end in 0..bytes.len() {
+            prop_assert!(Segment::decode(&bytes[..end]).is_err());
         }
     }
 
@@ -204,15 +204,15 @@ proptest! {
         let upper = lower + last + more;
         let report = Report { serial, checkpoint, upper, lower, claims: Claims::new(&claims) };
         let segment = Segment::new(SESSION, Body::Report(report));
-        let octets = segment.to_vec().unwrap();
-        prop_assert_eq!(Segment::decode(&octets), Ok(segment));
+        let bytes = segment.to_vec().unwrap();
+        prop_assert_eq!(Segment::decode(&bytes), Ok(segment));
         let ranges: Vec<_> = report.received().collect();
         prop_assert!(ranges.iter().all(|(start, end)| lower <= *start && start < end && *end <= upper));
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-        if let Ok(segment) = Segment::decode(&octets) {
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        if let Ok(segment) = Segment::decode(&bytes) {
             let again = segment.to_vec().unwrap();
             prop_assert_eq!(Segment::decode(&again), Ok(segment));
             prop_assert!(!segment.to_string().is_empty());

@@ -1,9 +1,9 @@
 //! Units of client data that share a block (CCSDS 734.1-B, service data aggregation).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | SDNV | client service the unit is for |
-//! | SDNV | octets of the unit |
+//! | SDNV | bytes of the unit |
 //! | … | the unit |
 //!
 //! CCSDS 734.1-B leaves it to the client service to say where a unit ends. Here all units begin with
@@ -21,7 +21,7 @@ pub const AGGREGATION_SERVICE: u64 = 2;
 pub struct Unit<'a> {
     /// The client service it is for.
     pub service: u64,
-    /// Its octets.
+    /// Its bytes.
     pub data: &'a [u8],
 }
 
@@ -42,7 +42,7 @@ impl<'a> Unit<'a> {
         Ok(units)
     }
 
-    /// Octets in the block.
+    /// Bytes in the block.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         sdnv::len(self.service) + sdnv::len(self.data.len() as u64) + self.data.len()
@@ -97,9 +97,9 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-            if let Ok(units) = Unit::decode_all(&octets) {
-                prop_assert!(units.iter().map(|unit| unit.data.len()).sum::<usize>() <= octets.len());
+        fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            if let Ok(units) = Unit::decode_all(&bytes) {
+                prop_assert!(units.iter().map(|unit| unit.data.len()).sum::<usize>() <= bytes.len());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! A sender's commands (RFC 5740 §4.2.3).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | the sender's instance, GRTT, back-off and group size |
 //! | 1 | sub-type |
@@ -33,11 +33,11 @@ const REPAIR_ADV: u8 = 5;
 const ACK_REQ: u8 = 6;
 const APPLICATION: u8 = 7;
 
-/// Octets of a header up to the fourth octet of what the sub-type says.
+/// Bytes of a header up to the fourth byte of what the sub-type says.
 const BASE: usize = 16;
-/// Octets of the sending time of CC.
+/// Bytes of the sending time of CC.
 const SEND_TIME_LEN: usize = 8;
-/// Octets of EXT_RATE.
+/// Bytes of EXT_RATE.
 const RATE_LEN: usize = 4;
 
 /// A sender's command. `others` are header extensions without a field of their own.
@@ -138,7 +138,7 @@ pub enum Command<'a> {
         sender: Sender,
         /// The sub-type.
         subtype: u8,
-        /// The rest of the header behind the sub-type, 3 octets and whole words.
+        /// The rest of the header behind the sub-type, 3 bytes and whole words.
         header: &'a [u8],
         /// What follows the header.
         payload: &'a [u8],
@@ -270,7 +270,7 @@ impl<'a> Command<'a> {
             Self::Eot { .. } => 0,
             Self::Squelch { invalid, .. } => invalid.encoded_len(),
             Self::Cc { nodes, .. } => nodes.encoded_len(),
-            Self::RepairAdv { requests, .. } => requests.octets().len(),
+            Self::RepairAdv { requests, .. } => requests.bytes().len(),
             Self::Application { payload, .. } | Self::Other { payload, .. } => payload.len(),
         }
     }

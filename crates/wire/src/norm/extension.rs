@@ -1,10 +1,10 @@
 //! Header extensions (RFC 5740 §4.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | `het`, what it is |
-//! | 1 | below 128: `hel`, the length of the whole extension in words of 4 octets |
-//! | … | below 128: content, 2 octets less than those words; from 128 on: 3 octets |
+//! | 1 | below 128: `hel`, the length of the whole extension in words of 4 bytes |
+//! | … | below 128: content, 2 bytes less than those words; from 128 on: 3 bytes |
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ const FIXED_LENGTH: u8 = 128;
 pub struct Extension<'a> {
     /// `het`, what it is.
     pub kind: u8,
-    /// What it says: below type 128 so many octets that 2 more are whole words of 4, at most 1018;
-    /// from 128 on 3 octets, of which the first is reserved.
+    /// What it says: below type 128 so many bytes that 2 more are whole words of 4, at most 1018;
+    /// from 128 on 3 bytes, of which the first is reserved.
     pub value: &'a [u8],
 }
 
@@ -35,12 +35,12 @@ pub struct Extension<'a> {
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a>);
 
-/// Fields to be written, or octets that were read through without an error and may hold, besides,
+/// Fields to be written, or bytes that were read through without an error and may hold, besides,
 /// extensions of a type that the message has a field for.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Fields(&'a [Extension<'a>]),
-    Octets { octets: &'a [u8], known: Option<u8> },
+    Bytes { bytes: &'a [u8], known: Option<u8> },
 }
 
 impl<'a> Extensions<'a> {
@@ -61,11 +61,11 @@ impl<'a> Extensions<'a> {
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + use<'a> {
-        let (fields, octets, known) = match self.0 {
+        let (fields, bytes, known) = match self.0 {
             Source::Fields(fields) => (fields, &[][..], None),
-            Source::Octets { octets, known } => (&[][..], octets, known),
+            Source::Bytes { bytes, known } => (&[][..], bytes, known),
         };
-        let mut reader = Reader::new(octets);
+        let mut reader = Reader::new(bytes);
         let read = std::iter::from_fn(move || {
             loop {
                 let (extension, _) = Extension::read(&mut reader).ok()?;
@@ -86,7 +86,7 @@ impl<'a> Extensions<'a> {
         if reader.is_empty() {
             return Ok((None, Self::NONE));
         }
-        let octets = reader.left();
+        let bytes = reader.left();
         let mut found = None;
         while !reader.is_empty() {
             let (extension, content) = Extension::read(&mut reader)?;
@@ -94,10 +94,10 @@ impl<'a> Extensions<'a> {
                 found = Some(content);
             }
         }
-        Ok((found, Self(Source::Octets { octets, known })))
+        Ok((found, Self(Source::Bytes { bytes, known })))
     }
 
-    /// Octets on the wire.
+    /// Bytes on the wire.
     pub(super) fn encoded_len(&self) -> usize {
         self.iter().map(|extension| extension.encoded_len()).sum()
     }
@@ -152,7 +152,7 @@ impl<'a> Extension<'a> {
     }
 }
 
-/// Writes the type of an extension of `len` octets, and the length if the type has one.
+/// Writes the type of an extension of `len` bytes, and the length if the type has one.
 pub(super) fn write_head(writer: &mut Writer<'_>, kind: u8, len: usize) -> Result<(), EncodeError> {
     writer.u8(kind)?;
     if kind < FIXED_LENGTH {

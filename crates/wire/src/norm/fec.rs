@@ -12,7 +12,7 @@ pub const FIELD_BITS_DEFAULT: u8 = 8;
 /// blocks that need 16 bits.
 pub const FIELD_BITS_ASSUMED: u8 = 16;
 
-/// Octets of the longest object (the 48 bits of `object_size`).
+/// Bytes of the longest object (the 48 bits of `object_size`).
 pub const OBJECT_SIZE_MAX: u64 = (1 << 48) - 1;
 
 /// A FEC scheme, the meaning of `fec_id` (RFC 5052; the registry is RFC 5052's too).
@@ -71,9 +71,9 @@ pub struct Position {
 /// A field that the scheme does not carry is 0 after decoding and is not looked at in encoding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fti {
-    /// Octets of the object; of a stream, octets of the sender's buffer. At most [`OBJECT_SIZE_MAX`].
+    /// Bytes of the object; of a stream, bytes of the sender's buffer. At most [`OBJECT_SIZE_MAX`].
     pub object_size: u64,
-    /// Octets of a symbol: the sender's NormSegmentSize.
+    /// Bytes of a symbol: the sender's NormSegmentSize.
     pub segment_size: u16,
     /// Source symbols of the longest block.
     pub block_len: u16,
@@ -110,7 +110,7 @@ impl Scheme {
         }
     }
 
-    /// Octets of a payload id; `None` if the layout is not known.
+    /// Bytes of a payload id; `None` if the layout is not known.
     #[must_use]
     pub const fn payload_id_len(self) -> Option<usize> {
         match self {
@@ -120,7 +120,7 @@ impl Scheme {
         }
     }
 
-    /// Octets of EXT_FTI; `None` if the layout is not known.
+    /// Bytes of EXT_FTI; `None` if the layout is not known.
     #[must_use]
     pub const fn fti_len(self) -> Option<usize> {
         match self {
@@ -223,7 +223,7 @@ impl Position {
     /// Reads a position, which is all of `bytes`: the payload of an acknowledgement of a flush.
     ///
     /// # Errors
-    /// The octets are no position, or the scheme is not known; the error says where.
+    /// The bytes are no position, or the scheme is not known; the error says where.
     pub fn decode(bytes: &[u8], field_bits: u8) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let position = Self::read(&mut reader, field_bits)?;
@@ -231,7 +231,7 @@ impl Position {
         Ok(position)
     }
 
-    /// Octets on the wire; 4 if the scheme is not known.
+    /// Bytes on the wire; 4 if the scheme is not known.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         match self.fec.payload_id_len() {

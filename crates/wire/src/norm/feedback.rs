@@ -1,6 +1,6 @@
 //! What receivers say: NACK and ACK (RFC 5740 §4.3), and congestion control feedback (§4.2.3.5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 4 | `server_id`, the sender it is for |
 //! | 2 | `instance_id` of that sender |
@@ -16,7 +16,7 @@ use super::{Area, NodeId};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Octets of EXT_CC.
+/// Bytes of EXT_CC.
 const CC_LEN: usize = 12;
 
 /// A time of the sender's clock, which receivers send back.
@@ -176,7 +176,7 @@ impl Ack<'_> {
     pub const APPLICATION: u8 = 16;
 }
 
-/// Octets of the header of NACK and of ACK without extensions.
+/// Bytes of the header of NACK and of ACK without extensions.
 const BASE: usize = 24;
 
 impl<'a> Nack<'a> {

@@ -28,18 +28,18 @@ pub struct CcNode {
     pub rate: u16,
 }
 
-/// Octets of the longest entry.
+/// Bytes of the longest entry.
 const ENTRY_LEN_MAX: usize = 8;
 
 /// Entries of a fixed length, to be written or read.
 #[derive(Clone, Copy)]
 pub struct List<'a, T>(Source<'a, T>);
 
-/// Entries to be written, or octets of whole entries.
+/// Entries to be written, or bytes of whole entries.
 #[derive(Clone, Copy)]
 enum Source<'a, T> {
     Fields(&'a [T]),
-    Octets(&'a [u8]),
+    Bytes(&'a [u8]),
 }
 
 /// An entry of a list: a node, an object, or a receiver's state.
@@ -48,16 +48,16 @@ pub trait Entry: private::Fixed {}
 impl<T: private::Fixed> Entry for T {}
 
 mod private {
-    /// A value in a fixed number of octets.
+    /// A value in a fixed number of bytes.
     pub trait Fixed: Copy + PartialEq + std::fmt::Debug {
         /// How many.
         const LEN: usize;
 
-        /// The value of so many octets.
-        fn from_octets(octets: &[u8]) -> Self;
+        /// The value of so many bytes.
+        fn from_bytes(bytes: &[u8]) -> Self;
 
-        /// Writes it to so many octets.
-        fn put(self, octets: &mut [u8]);
+        /// Writes it to so many bytes.
+        fn put(self, bytes: &mut [u8]);
     }
 }
 
@@ -76,7 +76,7 @@ impl<'a, T: Entry> List<'a, T> {
     pub const fn len(&self) -> usize {
         match self.0 {
             Source::Fields(fields) => fields.len(),
-            Source::Octets(octets) => octets.len() / T::LEN,
+            Source::Bytes(bytes) => bytes.len() / T::LEN,
         }
     }
 
@@ -88,19 +88,19 @@ impl<'a, T: Entry> List<'a, T> {
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = T> + use<'a, T> {
-        let (fields, octets) = match self.0 {
+        let (fields, bytes) = match self.0 {
             Source::Fields(fields) => (fields, &[][..]),
-            Source::Octets(octets) => (&[][..], octets),
+            Source::Bytes(bytes) => (&[][..], bytes),
         };
-        fields.iter().copied().chain(octets.chunks_exact(T::LEN).map(T::from_octets))
+        fields.iter().copied().chain(bytes.chunks_exact(T::LEN).map(T::from_bytes))
     }
 
     /// Reads all that is left.
     pub(super) fn read(mut reader: Reader<'a>) -> Result<Self, DecodeError> {
         let whole = reader.remaining() / T::LEN * T::LEN;
-        let octets = reader.take(whole)?;
+        let bytes = reader.take(whole)?;
         reader.finish()?;
-        Ok(Self(Source::Octets(octets)))
+        Ok(Self(Source::Bytes(bytes)))
     }
 
     pub(super) const fn encoded_len(&self) -> usize {
@@ -109,9 +109,9 @@ impl<'a, T: Entry> List<'a, T> {
 
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
         self.iter().try_for_each(|entry| {
-            let mut octets = [0; ENTRY_LEN_MAX];
-            entry.put(&mut octets[..T::LEN]);
-            writer.put(&octets[..T::LEN])
+            let mut bytes = [0; ENTRY_LEN_MAX];
+            entry.put(&mut bytes[..T::LEN]);
+            writer.put(&bytes[..T::LEN])
         })
     }
 }
@@ -133,44 +133,39 @@ impl<T: Entry> fmt::Debug for List<'_, T> {
 impl private::Fixed for NodeId {
     const LEN: usize = 4;
 
-    fn from_octets(octets: &[u8]) -> Self {
-        Self(u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]]))
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    fn put(self, octets: &mut [u8]) {
-        octets.copy_from_slice(&self.0.to_be_bytes());
+    fn put(self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.0.to_be_bytes());
     }
 }
 
 impl private::Fixed for u16 {
     const LEN: usize = 2;
 
-    fn from_octets(octets: &[u8]) -> Self {
-        Self::from_be_bytes([octets[0], octets[1]])
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self::from_be_bytes([bytes[0], bytes[1]])
     }
 
-    fn put(self, octets: &mut [u8]) {
-        octets.copy_from_slice(&self.to_be_bytes());
+    fn put(self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.to_be_bytes());
     }
 }
 
 impl private::Fixed for CcNode {
     const LEN: usize = ENTRY_LEN_MAX;
 
-    fn from_octets(octets: &[u8]) -> Self {
-        let node = NodeId::from_octets(octets);
-        Self {
-            node,
-            flags: CcFlags(octets[4]),
-            rtt: octets[5],
-            rate: u16::from_octets(&octets[6..]),
-        }
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let node = NodeId::from_bytes(bytes);
+        Self { node, flags: CcFlags(bytes[4]), rtt: bytes[5], rate: u16::from_bytes(&bytes[6..]) }
     }
 
-    fn put(self, octets: &mut [u8]) {
-        self.node.put(&mut octets[..4]);
-        octets[4] = self.flags.0;
-        octets[5] = self.rtt;
-        self.rate.put(&mut octets[6..]);
+    fn put(self, bytes: &mut [u8]) {
+        self.node.put(&mut bytes[..4]);
+        bytes[4] = self.flags.0;
+        bytes[5] = self.rtt;
+        self.rate.put(&mut bytes[6..]);
     }
 }

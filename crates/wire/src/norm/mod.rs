@@ -3,10 +3,10 @@
 //! A sender transmits objects as blocks of symbols, source and parity, to any number of receivers, who
 //! ask for what they miss.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | version 4 bits, 1; type 4 bits |
-//! | 1 | length of the header, with its extensions, in words of 4 octets |
+//! | 1 | length of the header, with its extensions, in words of 4 bytes |
 //! | 2 | sequence |
 //! | 4 | node that sent the message |
 //! | … | what the type says |
@@ -52,12 +52,12 @@ const NACK: u8 = 4;
 const ACK: u8 = 5;
 const REPORT: u8 = 6;
 
-/// Octets of the common header.
+/// Bytes of the common header.
 const COMMON_LEN: usize = 8;
-/// Octets of the header of INFO without extensions, and of DATA without its payload id.
+/// Bytes of the header of INFO without extensions, and of DATA without its payload id.
 const OBJECT_LEN: usize = 16;
 
-/// Declares a set of flags in one octet, with a name for each. Unknown ones are kept.
+/// Declares a set of flags in one byte, with a name for each. Unknown ones are kept.
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident { $($(#[$item:meta])* $flag:ident = $value:literal, $text:literal;)* }) => {
         $(#[$doc])*
@@ -233,7 +233,7 @@ impl<'a> Message<'a> {
     /// is [`FIELD_BITS_ASSUMED`] without one.
     ///
     /// # Errors
-    /// The octets are no message of version 1; the error says where.
+    /// The bytes are no message of version 1; the error says where.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Self::decode_with(bytes, FIELD_BITS_ASSUMED)
@@ -243,7 +243,7 @@ impl<'a> Message<'a> {
     /// does not say it.
     ///
     /// # Errors
-    /// The octets are no message of version 1; the error says where.
+    /// The bytes are no message of version 1; the error says where.
     pub fn decode_with(bytes: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let first = reader.u8()?;
@@ -262,7 +262,7 @@ impl<'a> Message<'a> {
         Ok(Self { sequence, source, body })
     }
 
-    /// Octets on the wire.
+    /// Bytes on the wire.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.body.header_len() + self.body.payload_len()
@@ -299,7 +299,7 @@ impl<'a> Message<'a> {
         Ok(writer.position())
     }
 
-    /// The octets of the message; m of scheme 2 as in [`Message::decode`].
+    /// The bytes of the message; m of scheme 2 as in [`Message::decode`].
     ///
     /// # Errors
     /// A field has no form on the wire.
@@ -351,7 +351,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Octets of the header, with the common part and extensions.
+    /// Bytes of the header, with the common part and extensions.
     #[inline]
     fn header_len(&self) -> usize {
         match self {
@@ -376,7 +376,7 @@ impl<'a> Body<'a> {
             Self::Info(info) => info.payload.len(),
             Self::Data(data) => data.payload.len(),
             Self::Command(command) => command.payload_len(),
-            Self::Nack(nack) => nack.requests.octets().len(),
+            Self::Nack(nack) => nack.requests.bytes().len(),
             Self::Ack(ack) => ack.payload.len(),
             Self::Report(report) => report.payload.len(),
         }

@@ -1,6 +1,6 @@
 //! Numbers in a few bits: round-trip times, group sizes, rates and loss.
 //!
-//! Nothing here calls a function of the C library, so every machine gets the same octets.
+//! Nothing here calls a function of the C library, so every machine gets the same bytes.
 
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ const RTT_NANOS: [u64; 256] = {
 const POWERS_OF_TEN: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// A round-trip time as one octet (RFC 5401 §3.7.4): below 33 µs the microseconds less 1, rounded
+/// A round-trip time as one byte (RFC 5401 §3.7.4): below 33 µs the microseconds less 1, rounded
 /// down; above, rounded up to the next of steps of 8 %; at most [`RTT_MAX`]. A value that
-/// [`rtt`] gave comes back as the octet it came from.
+/// [`rtt`] gave comes back as the byte it came from.
 #[must_use]
 pub fn quantise_rtt(rtt: Duration) -> u8 {
     let rtt = rtt.clamp(RTT_MIN, RTT_MAX);
@@ -52,7 +52,7 @@ pub fn quantise_rtt(rtt: Duration) -> u8 {
     u8::try_from(q).unwrap_or(u8::MAX)
 }
 
-/// The round-trip time that an octet means (RFC 5401 §3.7.4).
+/// The round-trip time that a byte means (RFC 5401 §3.7.4).
 #[must_use]
 pub const fn rtt(quantised: u8) -> Duration {
     Duration::from_nanos(RTT_NANOS[quantised as usize])
@@ -73,26 +73,26 @@ pub const fn group_size(quantised: u8) -> u32 {
     mantissa * 10_u32.pow((quantised & 0x07) as u32 + 1)
 }
 
-/// A rate in octets a second as 16 bits (RFC 5740 §4.2.3.4): 12 bits of mantissa, 4 of a decimal
+/// A rate in bytes a second as 16 bits (RFC 5740 §4.2.3.4): 12 bits of mantissa, 4 of a decimal
 /// exponent. 32,000 B/s is 0x51f4. What is not above 0 becomes 0, and what is below 1 loses digits.
 ///
 /// The formula of the RFC leaves the 12 bits for a mantissa above 9.9988; here such a one is the
 /// greatest.
 #[must_use]
-pub fn quantise_rate(octets_per_second: f64) -> u16 {
+pub fn quantise_rate(bytes_per_second: f64) -> u16 {
     // Also a rate that is not a number.
-    if octets_per_second.is_nan() || octets_per_second <= 0.0 {
+    if bytes_per_second.is_nan() || bytes_per_second <= 0.0 {
         return 0;
     }
-    let above = POWERS_OF_TEN.iter().position(|power| *power > octets_per_second);
+    let above = POWERS_OF_TEN.iter().position(|power| *power > bytes_per_second);
     let exponent = above.unwrap_or(POWERS_OF_TEN.len()).saturating_sub(1);
-    let mantissa = octets_per_second / POWERS_OF_TEN[exponent] * (4096.0 / 10.0) + 0.5;
+    let mantissa = bytes_per_second / POWERS_OF_TEN[exponent] * (4096.0 / 10.0) + 0.5;
     // A cast from floating point saturates.
     let mantissa = (mantissa as u16).min(0x0fff);
     mantissa << 4 | exponent as u16
 }
 
-/// The rate in octets a second that 16 bits mean.
+/// The rate in bytes a second that 16 bits mean.
 #[must_use]
 pub fn rate(quantised: u16) -> f64 {
     let mantissa = f64::from(quantised >> 4) * (10.0 / 4096.0);

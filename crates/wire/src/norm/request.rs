@@ -1,11 +1,11 @@
 //! Requests for repair, the payload of NACK and of CMD(REPAIR_ADV) (RFC 5740 §4.3.1).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | form: 1 items, 2 ranges, 3 erasures |
 //! | 1 | flags: what is needed of what the items name |
-//! | 2 | octets of the items |
-//! | … | items, each `fec_id`, a reserved octet, the object, the payload id |
+//! | 2 | bytes of the items |
+//! | … | items, each `fec_id`, a reserved byte, the object, the payload id |
 //!
 //! Several may follow each other, in the order of what they name.
 
@@ -15,7 +15,7 @@ use super::fec::{FIELD_BITS_ASSUMED, Position};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Octets before the items.
+/// Bytes before the items.
 const HEAD_LEN: usize = 4;
 
 /// How the items of a request are meant.
@@ -48,7 +48,7 @@ super::flags! {
 /// The requests of a message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Requests<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     field_bits: u8,
 }
 
@@ -99,36 +99,36 @@ impl Form {
 
 impl<'a> Requests<'a> {
     /// None.
-    pub const NONE: Self = Self { octets: &[], field_bits: FIELD_BITS_ASSUMED };
+    pub const NONE: Self = Self { bytes: &[], field_bits: FIELD_BITS_ASSUMED };
 
-    /// Reads requests, which are all of `octets`. m of scheme 2 is `field_bits`.
+    /// Reads requests, which are all of `bytes`. m of scheme 2 is `field_bits`.
     ///
     /// # Errors
-    /// The octets are no requests; the error says where.
-    pub fn decode(octets: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
-        Self::read(Reader::new(octets), field_bits)
+    /// The bytes are no requests; the error says where.
+    pub fn decode(bytes: &'a [u8], field_bits: u8) -> Result<Self, DecodeError> {
+        Self::read(Reader::new(bytes), field_bits)
     }
 
-    /// The octets on the wire.
+    /// The bytes on the wire.
     #[must_use]
-    pub const fn octets(&self) -> &'a [u8] {
-        self.octets
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// Whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.octets.is_empty()
+        self.bytes.is_empty()
     }
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Request<'a>> + use<'a> {
-        let (mut reader, field_bits) = (Reader::new(self.octets), self.field_bits);
+        let (mut reader, field_bits) = (Reader::new(self.bytes), self.field_bits);
         std::iter::from_fn(move || Some(Request::read(&mut reader, field_bits).ok()?.0))
     }
 
     pub(super) fn read(mut reader: Reader<'a>, field_bits: u8) -> Result<Self, DecodeError> {
-        let octets = reader.left();
+        let bytes = reader.left();
         while !reader.is_empty() {
             let (request, mut items) = Request::read(&mut reader, field_bits)?;
             match request.form {
@@ -142,11 +142,11 @@ impl<'a> Requests<'a> {
                 }
             }
         }
-        Ok(Self { octets, field_bits })
+        Ok(Self { bytes, field_bits })
     }
 
     pub(super) fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.put(self.octets)
+        writer.put(self.bytes)
     }
 }
 
@@ -197,7 +197,7 @@ impl<'a> RequestWriter<'a> {
         Self { out, field_bits, len: 0, last: None }
     }
 
-    /// Octets written.
+    /// Bytes written.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
@@ -241,7 +241,7 @@ impl<'a> RequestWriter<'a> {
     /// The requests written.
     #[must_use]
     pub fn finish(self) -> Requests<'a> {
-        Requests { octets: &self.out[..self.len], field_bits: self.field_bits }
+        Requests { bytes: &self.out[..self.len], field_bits: self.field_bits }
     }
 
     fn append(

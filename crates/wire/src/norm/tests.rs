@@ -6,7 +6,7 @@ use super::*;
 
 const SENDER: Sender = Sender { instance: 0x1234, grtt: 0xb2, backoff: 4, group_size: 3 };
 
-fn octets(text: &str) -> Vec<u8> {
+fn bytes(text: &str) -> Vec<u8> {
     text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
 }
 
@@ -31,7 +31,7 @@ fn data(payload: &[u8]) -> Data<'_> {
     }
 }
 
-/// Encodes over octets that are not zero, and decodes again.
+/// Encodes over bytes that are not zero, and decodes again.
 fn comes_back(message: Message<'_>, field_bits: u8) -> Vec<u8> {
     let mut out = vec![0xa5; message.encoded_len() + 3];
     let len = message.encode_with(&mut out, field_bits).expect("it has a form");
@@ -97,7 +97,7 @@ fn sizes_of_a_capture_of_2011() {
 fn fields_stand_where_they_belong() {
     let text = "12 08 01 02 7f 00 00 01 12 34 b2 43 14 05 00 07 00 00 03 05 \
                 40 03 00 00 00 00 27 10 04 00 20 08 68 69";
-    assert_eq!(comes_back(message(Body::Data(data(b"hi"))), 8), octets(text));
+    assert_eq!(comes_back(message(Body::Data(data(b"hi"))), 8), bytes(text));
     let fti = Fti { instance: 0x0708, field_bits: 16, block_len: 300, parity: 100, ..fti5() };
     for (fec, id, text) in [
         (
@@ -125,7 +125,7 @@ fn fields_stand_where_they_belong() {
         let body = Body::Data(Data { fec, id, fti: Some(fti), ..data(b"hi") });
         let out = comes_back(message(body), 8);
         let words = (out.len() - 2) / 4;
-        assert_eq!((out[1], &out[13..out.len() - 2]), (words as u8, &*octets(text)), "{body}");
+        assert_eq!((out[1], &out[13..out.len() - 2]), (words as u8, &*bytes(text)), "{body}");
     }
 }
 
@@ -146,7 +146,7 @@ fn requests_of_the_specification() {
     let requests = writer.finish();
     let text = "01 01 00 24 81 00 00 0c 00 00 00 03 00 20 00 02 \
                 81 00 00 0c 00 00 00 03 00 20 00 05 81 00 00 0c 00 00 00 03 00 20 00 08";
-    assert_eq!(requests.octets(), octets(text));
+    assert_eq!(requests.bytes(), bytes(text));
 
     let mut room = [0xa5; 100];
     let mut writer = RequestWriter::new(&mut room, 8);
@@ -157,8 +157,8 @@ fn requests_of_the_specification() {
     let text = "02 01 00 18 81 00 00 12 00 00 00 06 00 20 00 05 \
                 81 00 00 12 00 00 00 06 00 20 00 0a \
                 01 05 00 0c 81 00 00 13 00 00 00 01 00 20 00 03";
-    assert_eq!(requests.octets(), octets(text));
-    let text = octets(text);
+    assert_eq!(requests.bytes(), bytes(text));
+    let text = bytes(text);
     let read = Requests::decode(&text, 8).expect("requests");
     assert_eq!(read, requests);
     let all: Vec<_> =
@@ -173,27 +173,27 @@ fn requests_of_the_specification() {
 }
 
 #[test]
-fn round_trip_times_in_an_octet() {
+fn round_trip_times_in_an_byte() {
     // The values that were seen in 2011, to the millisecond.
-    for (octet, millis) in [(0xae, 1968), (0xb1, 2479), (0xb2, 2677), (0xb3, 2891)] {
-        let exact = rtt(octet).as_secs_f64() * 1e3;
-        assert!((exact - f64::from(millis)).abs() < 0.6, "{octet:#04x} is {exact} ms");
+    for (byte, millis) in [(0xae, 1968), (0xb1, 2479), (0xb2, 2677), (0xb3, 2891)] {
+        let exact = rtt(byte).as_secs_f64() * 1e3;
+        assert!((exact - f64::from(millis)).abs() < 0.6, "{byte:#04x} is {exact} ms");
     }
     assert_eq!(rtt(0), RTT_MIN);
     assert_eq!(rtt(31), Duration::from_micros(32));
     assert_eq!(rtt(255), RTT_MAX);
-    for octet in 0..=255_u8 {
-        assert_eq!(quantise_rtt(rtt(octet)), octet);
-        let formula = if octet <= 31 {
-            f64::from(octet + 1) * 1e-6
+    for byte in 0..=255_u8 {
+        assert_eq!(quantise_rtt(rtt(byte)), byte);
+        let formula = if byte <= 31 {
+            f64::from(byte + 1) * 1e-6
         } else {
-            1000.0 / (f64::from(255 - octet) / 13.0).exp()
+            1000.0 / (f64::from(255 - byte) / 13.0).exp()
         };
-        assert!((rtt(octet).as_secs_f64() - formula).abs() < 2e-9, "{octet}");
+        assert!((rtt(byte).as_secs_f64() - formula).abs() < 2e-9, "{byte}");
     }
     // Halfway between two values, where rounding cannot matter, the formula of RFC 5401.
-    for octet in 32..=254_u8 {
-        let between = (rtt(octet) + rtt(octet + 1)) / 2;
+    for byte in 32..=254_u8 {
+        let between = (rtt(byte) + rtt(byte + 1)) / 2;
         let formula = (255.0 - 13.0 * (1000.0 / between.as_secs_f64()).ln()).ceil();
         assert_eq!(f64::from(quantise_rtt(between)), formula);
     }
@@ -249,7 +249,7 @@ fn rates_and_loss_in_sixteen_bits() {
 fn heads_of_streams() {
     let header = StreamHeader { len: 2, message_start: 1, offset: 0x0001_0203 };
     let mut symbol = header.encode().to_vec();
-    assert_eq!(symbol, octets("00 02 00 01 00 01 02 03"));
+    assert_eq!(symbol, bytes("00 02 00 01 00 01 02 03"));
     symbol.extend(b"hi and padding");
     assert_eq!(StreamHeader::decode(&symbol), Ok((header, &b"hi"[..])));
     assert!(StreamHeader::decode(&symbol[..9]).is_err());
@@ -260,18 +260,18 @@ fn heads_of_streams() {
     assert_eq!(StreamHeader::decode(&end), Ok((StreamHeader::end(7), &[][..])));
 }
 
-/// Messages of the reference implementation: what they mean, and the same octets again.
+/// Messages of the reference implementation: what they mean, and the same bytes again.
 mod vectors {
-    use super::{Message, octets};
+    use super::{Message, bytes};
 
     fn reads(text: &str) {
         let told = |what| text.lines().find_map(|line| line.strip_prefix(what));
         let digits: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        let octets = octets(&digits.join(" "));
+        let bytes = bytes(&digits.join(" "));
         let field_bits = told("# m: ").expect("it has m").parse().expect("a number");
-        let message = Message::decode_with(&octets, field_bits).expect("it is a message");
+        let message = Message::decode_with(&bytes, field_bits).expect("it is a message");
         assert_eq!(Some(&*message.to_string()), told("# reads: "));
-        assert_eq!(super::comes_back(message, field_bits), octets);
+        assert_eq!(super::comes_back(message, field_bits), bytes);
     }
 
     macro_rules! vectors {
@@ -324,7 +324,7 @@ fn what_the_reference_implementation_does_not_send() {
         (Body::Report(report), "16 03 01 02 7f 00 00 01 01 02 03 04 3f"),
     ] {
         let head = "01 02 7f 00 00 01 12 34 b2 43";
-        assert_eq!(comes_back(message(body), 8), octets(&text.replace('S', head)), "{body}");
+        assert_eq!(comes_back(message(body), 8), bytes(&text.replace('S', head)), "{body}");
     }
 }
 
@@ -452,19 +452,19 @@ fn what_is_wrong_is_told_with_its_place() {
         // EXT_CC of two words.
         ("15 08 F 03 02 00 00 00 00 00 00", 26),
     ] {
-        let octets = octets(&text.replace('S', head).replace('F', feedback));
-        let error = Message::decode(&octets).map(|message| message.to_string()).unwrap_err();
+        let bytes = bytes(&text.replace('S', head).replace('F', feedback));
+        let error = Message::decode(&bytes).map(|message| message.to_string()).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
     // A form that is not known is passed over.
     let text = "14 06 F 09 01 00 03 05 00 00 01 01 00 08 05 00 00 00 00 00 00 00";
-    let octets = octets(&text.replace('F', feedback));
-    let message = Message::decode(&octets).expect("a message");
+    let bytes = bytes(&text.replace('F', feedback));
+    let message = Message::decode(&bytes).expect("a message");
     let Body::Nack(nack) = message.body else { panic!("{message}") };
     let forms: Vec<_> =
         nack.requests.iter().map(|request| (request.form, request.ranges().count())).collect();
     assert_eq!(forms, [(Form::Other(9), 0), (Form::Items, 1)]);
-    assert_eq!(message.to_vec(), Ok(octets.clone()));
+    assert_eq!(message.to_vec(), Ok(bytes.clone()));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Packets of LCP and of the protocols that configure network layers (RFC 1661 §5 and §6, RFC 1332).
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 1 | code | [`Code`] |
 //! | 1 | identifier: which request an answer is to | [`Packet::id`] |
@@ -14,7 +14,7 @@ use crate::cursor::{Reader, Writer};
 use crate::vj::Slots;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Octets in front of the data.
+/// Bytes in front of the data.
 pub const HEADER_LEN: usize = 4;
 
 /// What a packet is.
@@ -96,12 +96,12 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet; octets behind its length are padding.
+    /// Reads a packet; bytes behind its length are padding.
     ///
     /// # Errors
     /// When it is cut short, or its length is below the header's.
-    pub fn decode(octets: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(octets);
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
         let (code, id) = (Code::from(reader.u8()?), reader.u8()?);
         let len = usize::from(reader.u16()?);
         let data = len.checked_sub(HEADER_LEN);
@@ -186,7 +186,7 @@ impl<'a> RawOption<'a> {
 
 /// Appends an option.
 fn put(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
-    let len = u8::try_from(2 + value.len()).expect("a value has at most 253 octets");
+    let len = u8::try_from(2 + value.len()).expect("a value has at most 253 bytes");
     out.extend([kind, len]);
     out.extend_from_slice(value);
 }
@@ -200,7 +200,7 @@ pub enum LcpOption<'a> {
     Accm(u32),
     /// 5: a random number, to find out a line that is looped back.
     Magic(u32),
-    /// 7: protocols may take one octet.
+    /// 7: protocols may take one byte.
     CompressProtocol,
     /// 8: address and control may be left out.
     CompressAddress,
@@ -230,7 +230,7 @@ impl<'a> LcpOption<'a> {
     /// Appends it.
     ///
     /// # Panics
-    /// If the value of another option is longer than 253 octets.
+    /// If the value of another option is longer than 253 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Mru(mru) => put(out, 1, &mru.to_be_bytes()),
@@ -273,7 +273,7 @@ impl<'a> IpcpOption<'a> {
     /// Appends it.
     ///
     /// # Panics
-    /// If the value of another option is longer than 253 octets.
+    /// If the value of another option is longer than 253 bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::VjCompression(slots) => {
@@ -337,22 +337,22 @@ mod tests {
 
     #[test]
     fn errors_name_the_place() {
-        let error = |octets: &[u8]| Packet::decode(octets).unwrap_err().to_string();
-        assert_eq!(error(&[1, 1, 0]), "octet 2: 2 octets are needed and 1 are left");
-        assert_eq!(error(&[1, 1, 0, 3]), "octet 2: the length is below the header's");
-        assert_eq!(error(&[1, 1, 0, 6, 9]), "octet 4: 2 octets are needed and 1 are left");
+        let error = |bytes: &[u8]| Packet::decode(bytes).unwrap_err().to_string();
+        assert_eq!(error(&[1, 1, 0]), "byte 2: 2 bytes are needed and 1 are left");
+        assert_eq!(error(&[1, 1, 0, 3]), "byte 2: the length is below the header's");
+        assert_eq!(error(&[1, 1, 0, 6, 9]), "byte 4: 2 bytes are needed and 1 are left");
         let packet = Packet { code: Code::ConfigureRequest, id: 0, data: &[8, 2, 7, 1, 8, 2] };
         let options: Vec<String> = packet
             .options()
             .map(|option| option.map_or_else(|error| error.to_string(), |_| "read".to_owned()))
             .collect();
-        assert_eq!(options, ["read", "octet 7: the length of an option is below 2"]);
+        assert_eq!(options, ["read", "byte 7: the length of an option is below 2"]);
         let short = RawOption { kind: 1, value: &[5] };
         let error = LcpOption::decode(short).unwrap_err().to_string();
-        assert_eq!(error, "octet 0: 2 octets are needed and 1 are left");
+        assert_eq!(error, "byte 0: 2 bytes are needed and 1 are left");
         let long = RawOption { kind: 7, value: &[5] };
         let error = LcpOption::decode(long).unwrap_err().to_string();
-        assert_eq!(error, "octet 0: 1 octets follow the last field");
+        assert_eq!(error, "byte 0: 1 bytes follow the last field");
     }
 
     proptest! {

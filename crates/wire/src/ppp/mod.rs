@@ -1,16 +1,16 @@
-//! PPP in HDLC-like framing over octets (RFC 1661 §2, RFC 1662 §3 and §4).
+//! PPP in HDLC-like framing over bytes (RFC 1661 §2, RFC 1662 §3 and §4).
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 1 | flag, 0x7e; one between two frames is enough | [`FLAG`] |
 //! | 2 | address 0xff and control 0x03 | left out by [`Framing::compresses_address`] |
-//! | 1–2 | protocol | one octet by [`Framing::compresses_protocol`], if the upper one is zero |
+//! | 1–2 | protocol | one byte by [`Framing::compresses_protocol`], if the upper one is zero |
 //! | – | information | [`Frame::information`] |
-//! | 2 or 4 | frame check sequence, the low octet first | [`Fcs`] |
+//! | 2 or 4 | frame check sequence, the low byte first | [`Fcs`] |
 //! | 1 | flag | |
 //!
 //! Between flags, 0x7e, 0x7d and the control characters of a map ([`Framing::accm`]) go as 0x7d and the
-//! octet with bit 0x20 turned. LCP's frames go as if nothing had been agreed on.
+//! byte with bit 0x20 turned. LCP's frames go as if nothing had been agreed on.
 
 pub mod control;
 
@@ -24,7 +24,7 @@ mod tests;
 
 /// Begins and ends a frame.
 pub const FLAG: u8 = 0x7e;
-/// Says that the next octet has its bit 0x20 turned.
+/// Says that the next byte has its bit 0x20 turned.
 pub const ESCAPE: u8 = 0x7d;
 /// The maximum receive unit while nothing else was agreed on (RFC 1661 §6.1).
 pub const MRU_DEFAULT: usize = 1500;
@@ -57,7 +57,7 @@ pub enum Fcs {
 }
 
 impl Fcs {
-    /// Its octets, as they go: the low one first.
+    /// Its bytes, as they go: the low one first.
     #[must_use]
     pub const fn len(self) -> usize {
         match self {
@@ -89,14 +89,14 @@ impl Check {
         }
     }
 
-    fn update(&mut self, octets: &[u8]) {
+    fn update(&mut self, bytes: &[u8]) {
         match self {
-            Self::Bits16(digest) => digest.update(octets),
-            Self::Bits32(hasher) => hasher.update(octets),
+            Self::Bits16(digest) => digest.update(bytes),
+            Self::Bits32(hasher) => hasher.update(bytes),
         }
     }
 
-    /// The octets that go on the line, and how many.
+    /// The bytes that go on the line, and how many.
     fn finish(self) -> ([u8; 4], usize) {
         match self {
             Self::Bits16(digest) => {
@@ -108,10 +108,10 @@ impl Check {
     }
 }
 
-/// The check sequence over `octets`, as it goes on the line.
-fn check_sequence(fcs: Fcs, octets: &[u8]) -> ([u8; 4], usize) {
+/// The check sequence over `bytes`, as it goes on the line.
+fn check_sequence(fcs: Fcs, bytes: &[u8]) -> ([u8; 4], usize) {
     let mut check = Check::new(fcs);
-    check.update(octets);
+    check.update(bytes);
     check.finish()
 }
 
@@ -125,7 +125,7 @@ pub struct Framing {
     pub fcs: Fcs,
     /// Address and control are left out (RFC 1661 §6.6).
     pub compresses_address: bool,
-    /// A protocol below 256 takes one octet (RFC 1661 §6.5).
+    /// A protocol below 256 takes one byte (RFC 1661 §6.5).
     pub compresses_protocol: bool,
 }
 
@@ -149,15 +149,15 @@ impl Framing {
         if protocol == LCP { Self::default() } else { *self }
     }
 
-    /// Whether this octet is escaped.
-    fn escapes(&self, octet: u8) -> bool {
-        octet == FLAG || octet == ESCAPE || octet < 0x20 && self.accm >> octet & 1 != 0
+    /// Whether this byte is escaped.
+    fn escapes(&self, byte: u8) -> bool {
+        byte == FLAG || byte == ESCAPE || byte < 0x20 && self.accm >> byte & 1 != 0
     }
 
     /// Address, control and protocol, as far as they go.
     fn head(&self, protocol: u16) -> ([u8; 4], usize) {
         let [high, low] = protocol.to_be_bytes();
-        // 0x00ff stays as it is: its one octet would look like an address.
+        // 0x00ff stays as it is: its one byte would look like an address.
         let is_short = self.compresses_protocol && high == 0 && low & 1 == 1 && low != ADDRESS;
         match (self.compresses_address, is_short) {
             (false, false) => ([ADDRESS, CONTROL, high, low], 4),
@@ -176,7 +176,7 @@ impl Framing {
         ((head, head_len), check.finish())
     }
 
-    /// Appends a frame. Its first flag is the last octet of `out`, if that is one.
+    /// Appends a frame. Its first flag is the last byte of `out`, if that is one.
     pub fn encode(&self, protocol: u16, information: &[u8], out: &mut Vec<u8>) {
         let framing = self.of(protocol);
         let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
@@ -189,24 +189,24 @@ impl Framing {
         out.push(FLAG);
     }
 
-    fn stuff(&self, octets: &[u8], out: &mut Vec<u8>) {
-        out.reserve(octets.len());
-        for octet in octets {
-            if self.escapes(*octet) {
-                out.extend([ESCAPE, octet ^ 0x20]);
+    fn stuff(&self, bytes: &[u8], out: &mut Vec<u8>) {
+        out.reserve(bytes.len());
+        for byte in bytes {
+            if self.escapes(*byte) {
+                out.extend([ESCAPE, byte ^ 0x20]);
             } else {
-                out.push(*octet);
+                out.push(*byte);
             }
         }
     }
 
-    /// Octets that [`encode`](Self::encode) appends behind a flag, without writing them.
+    /// Bytes that [`encode`](Self::encode) appends behind a flag, without writing them.
     #[must_use]
     pub fn encoded_len(&self, protocol: u16, information: &[u8]) -> usize {
         let framing = self.of(protocol);
         let ((head, head_len), (fcs, fcs_len)) = framing.around(protocol, information);
-        let stuffed = |octets: &[u8]| {
-            octets.len() + octets.iter().filter(|octet| framing.escapes(**octet)).count()
+        let stuffed = |bytes: &[u8]| {
+            bytes.len() + bytes.iter().filter(|byte| framing.escapes(**byte)).count()
         };
         stuffed(&head[..head_len]) + stuffed(information) + stuffed(&fcs[..fcs_len]) + 1
     }
@@ -242,7 +242,7 @@ pub enum FrameError {
     /// The check sequence does not match.
     #[error("the check sequence does not match")]
     Check,
-    /// The protocol's low octet is even, or its high octet odd (RFC 1661 §2).
+    /// The protocol's low byte is even, or its high byte odd (RFC 1661 §2).
     #[error("no protocol")]
     Protocol,
 }
@@ -252,11 +252,11 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// When it is no frame, or was damaged.
-    pub fn decode(octets: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
-        let body = match checked(octets, framing.fcs) {
+    pub fn decode(bytes: &'a [u8], framing: &Framing) -> Result<Self, FrameError> {
+        let body = match checked(bytes, framing.fcs) {
             // LCP's check sequence is the default's, whatever was agreed on.
             Err(FrameError::Check) if framing.fcs != Fcs::Bits16 => {
-                let body = checked(octets, Fcs::Bits16)?;
+                let body = checked(bytes, Fcs::Bits16)?;
                 let is_lcp = body.starts_with(&[ADDRESS, CONTROL, 0xc0, 0x21]);
                 if is_lcp { body } else { return Err(FrameError::Check) }
             }
@@ -278,14 +278,14 @@ impl<'a> Frame<'a> {
 }
 
 /// What the check sequence covers, if it matches.
-fn checked(octets: &[u8], fcs: Fcs) -> Result<&[u8], FrameError> {
-    let end = octets.len().checked_sub(fcs.len()).ok_or(FrameError::Short)?;
-    let (body, found) = octets.split_at(end);
+fn checked(bytes: &[u8], fcs: Fcs) -> Result<&[u8], FrameError> {
+    let end = bytes.len().checked_sub(fcs.len()).ok_or(FrameError::Short)?;
+    let (body, found) = bytes.split_at(end);
     let (expected, len) = check_sequence(fcs, body);
     if found == &expected[..len] { Ok(body) } else { Err(FrameError::Check) }
 }
 
-/// Finds frames in the octets that a line delivers, whatever pieces they come in.
+/// Finds frames in the bytes that a line delivers, whatever pieces they come in.
 #[derive(Debug)]
 pub struct Deframer {
     framing: Framing,
@@ -308,22 +308,22 @@ enum State {
 }
 
 impl Deframer {
-    /// For frames with up to `mru` octets of information.
+    /// For frames with up to `mru` bytes of information.
     #[must_use]
     pub fn new(framing: Framing, mru: usize) -> Self {
         let most = mru.saturating_add(4 + framing.fcs.len());
         Self { framing, most, frame: Vec::new(), is_returned: false, state: State::Hunting }
     }
 
-    /// Takes octets from the front of `line` until a frame ends, and returns it; `None` when `line` is
+    /// Takes bytes from the front of `line` until a frame ends, and returns it; `None` when `line` is
     /// used up.
     pub fn next<'a>(&'a mut self, line: &mut &[u8]) -> Option<Result<Frame<'a>, FrameError>> {
         if std::mem::take(&mut self.is_returned) {
             self.frame.clear();
         }
-        while let Some((octet, rest)) = line.split_first() {
+        while let Some((byte, rest)) = line.split_first() {
             *line = rest;
-            if let Some(end) = self.take(*octet) {
+            if let Some(end) = self.take(*byte) {
                 self.is_returned = true;
                 return Some(end.and_then(|()| Frame::decode(&self.frame, &self.framing)));
             }
@@ -331,9 +331,9 @@ impl Deframer {
         None
     }
 
-    /// Takes an octet; `Some` if it ends a frame.
-    fn take(&mut self, octet: u8) -> Option<Result<(), FrameError>> {
-        if octet == FLAG {
+    /// Takes a byte; `Some` if it ends a frame.
+    fn take(&mut self, byte: u8) -> Option<Result<(), FrameError>> {
+        if byte == FLAG {
             return match std::mem::replace(&mut self.state, State::Inside) {
                 State::Hunting => None,
                 State::Inside => (!self.frame.is_empty()).then_some(Ok(())),
@@ -343,13 +343,13 @@ impl Deframer {
         }
         let turned = match self.state {
             State::Hunting | State::Overlong => return None,
-            State::Inside | State::Escaped if self.is_foreign(octet) => return None,
-            State::Inside if octet == ESCAPE => {
+            State::Inside | State::Escaped if self.is_foreign(byte) => return None,
+            State::Inside if byte == ESCAPE => {
                 self.state = State::Escaped;
                 return None;
             }
-            State::Inside => octet,
-            State::Escaped => octet ^ 0x20,
+            State::Inside => byte,
+            State::Escaped => byte ^ 0x20,
         };
         if self.frame.len() == self.most {
             self.state = State::Overlong;
@@ -360,8 +360,8 @@ impl Deframer {
         None
     }
 
-    /// Whether the line put this octet in.
-    fn is_foreign(&self, octet: u8) -> bool {
-        octet < 0x20 && self.framing.accm >> octet & 1 != 0
+    /// Whether the line put this byte in.
+    fn is_foreign(&self, byte: u8) -> bool {
+        byte < 0x20 && self.framing.accm >> byte & 1 != 0
     }
 }

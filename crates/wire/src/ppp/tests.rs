@@ -65,7 +65,7 @@ fn what_is_agreed_on_makes_frames_shorter() {
     assert_eq!(len(Framing { compresses_address: true, ..base }), 100 + 2 + 2 + 2);
     assert_eq!(len(Framing { compresses_protocol: true, ..base }), 100 + 3 + 2 + 2);
     assert_eq!(len(tight()), 100 + 1 + 4 + 2);
-    // A protocol of two octets stays one.
+    // A protocol of two bytes stays one.
     let line = sent(tight(), IPCP, &[1, 1, 0, 4]);
     assert_eq!(line[1..3], [0x80, 0x21]);
 }
@@ -77,8 +77,8 @@ fn the_map_says_which_control_characters_are_escaped() {
     assert_eq!(line[1..11], [0x21, 0x7d, 0x31, 0x12, 0x7d, 0x33, 0x7d, 0x5d, 0x7d, 0x5e]);
     // What the line puts in is dropped, also behind an escape.
     let mut noisy = Vec::new();
-    for octet in &line {
-        noisy.extend([*octet, 0x11, 0x13]);
+    for byte in &line {
+        noisy.extend([*byte, 0x11, 0x13]);
     }
     assert_eq!(received(framing, &noisy), received(framing, &line));
     assert!(received(framing, &line)[0].is_ok());
@@ -90,12 +90,12 @@ fn frames_share_flags_and_pieces_do_not_matter() {
     for (protocol, information) in [(IPV4, &b"one"[..]), (IPV6, b"two"), (VJ_COMPRESSED, b"")] {
         Framing::default().encode(protocol, information, &mut line);
     }
-    assert_eq!(line.iter().filter(|octet| **octet == FLAG).count(), 5);
+    assert_eq!(line.iter().filter(|byte| **byte == FLAG).count(), 5);
     let expected =
         [Ok((IPV4, b"one".to_vec())), Ok((IPV6, b"two".to_vec())), Ok((VJ_COMPRESSED, Vec::new()))];
     assert_eq!(received(Framing::default(), &line), expected);
     let mut deframer = Deframer::new(Framing::default(), MRU_DEFAULT);
-    let pieces: Vec<_> = line.iter().flat_map(|octet| frames(&mut deframer, &[*octet])).collect();
+    let pieces: Vec<_> = line.iter().flat_map(|byte| frames(&mut deframer, &[*byte])).collect();
     assert_eq!(pieces, expected);
 }
 
@@ -144,20 +144,20 @@ proptest! {
     #[test]
     fn any_information_round_trips(
         framing in framings(),
-        // The upper octet even, the lower odd, and not the address.
+        // The upper byte even, the lower odd, and not the address.
         protocol in (0_u16..0x7f, 0_u16..0x80).prop_map(|(high, low)| high << 9 | low << 1 | 1),
         information in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let line = sent(framing, protocol, &information);
         prop_assert_eq!(line.len() - 1, framing.encoded_len(protocol, &information));
         let inside = &line[1..line.len() - 1];
-        let escapes = |octet: &u8| framing.of(protocol).escapes(*octet) && *octet != ESCAPE;
+        let escapes = |byte: &u8| framing.of(protocol).escapes(*byte) && *byte != ESCAPE;
         prop_assert!(!inside.iter().any(escapes));
         prop_assert_eq!(received(framing, &line), [Ok((protocol, information))]);
     }
 
     #[test]
-    fn one_damaged_octet_of_data_never_passes(
+    fn one_damaged_byte_of_data_never_passes(
         framing in framings(),
         information in prop::collection::vec(any::<u8>(), 0..60),
         place: prop::sample::Index,
@@ -165,7 +165,7 @@ proptest! {
     ) {
         let mut line = sent(framing, IPV4, &information);
         let at = 1 + place.index(line.len() - 2);
-        let is_data = |octet: u8| octet >= 0x20 && octet != FLAG && octet != ESCAPE;
+        let is_data = |byte: u8| byte >= 0x20 && byte != FLAG && byte != ESCAPE;
         prop_assume!(is_data(line[at]) && is_data(line[at] ^ flip));
         line[at] ^= flip;
         // Eight bits in a row at most, which both polynomials find.

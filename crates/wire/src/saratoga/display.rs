@@ -33,7 +33,7 @@ impl fmt::Display for Beacon<'_> {
             f,
             "BEACON \"{}\" {} bits, sends: {}, receives: {}",
             self.eid.escape_ascii(),
-            8 * self.descriptor.octets(),
+            8 * self.descriptor.bytes(),
             ability(self.sends),
             ability(self.receives)
         )?;

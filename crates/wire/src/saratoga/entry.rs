@@ -26,7 +26,7 @@ pub struct Entry<'a> {
     pub udp_lite: bool,
     /// The width of the size.
     pub width: Width,
-    /// The file's octets; 0 for directories and streams.
+    /// The file's bytes; 0 for directories and streams.
     pub size: u64,
     /// When its content last changed, in seconds since 2000-01-01 UTC, leap seconds counted.
     pub modified: u32,
@@ -38,16 +38,16 @@ pub struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     pub(super) fn encoded_len(&self) -> usize {
-        2 + self.width.octets() + 8 + self.path.len() + 1
+        2 + self.width.bytes() + 8 + self.path.len() + 1
     }
 
     /// Reads the record of a directory: its entries, each padded with as many NULs as its writer
     /// liked.
     ///
     /// # Errors
-    /// The octets are no such record; the error says where.
-    pub fn decode_record(octets: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
-        let mut reader = Reader::new(octets);
+    /// The bytes are no such record; the error says where.
+    pub fn decode_record(bytes: &'a [u8]) -> Result<Vec<Self>, DecodeError> {
+        let mut reader = Reader::new(bytes);
         let mut entries = Vec::new();
         loop {
             while reader.clone().rest().first() == Some(&0) {
@@ -65,9 +65,9 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// A field has no form on the wire; nothing is appended.
     pub fn append_to(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let mut octets = vec![0; self.encoded_len()];
-        self.write(&mut Writer::new(&mut octets))?;
-        out.append(&mut octets);
+        let mut bytes = vec![0; self.encoded_len()];
+        self.write(&mut Writer::new(&mut bytes))?;
+        out.append(&mut bytes);
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl<'a> Entry<'a> {
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let entry = Self::read_one(reader)?;
         let at = reader.offset();
-        if reader.rest().iter().any(|octet| *octet != 0) {
+        if reader.rest().iter().any(|byte| *byte != 0) {
             return Err(DecodeError::invalid(at, "something follows the path"));
         }
         Ok(entry)

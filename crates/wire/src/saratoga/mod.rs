@@ -20,12 +20,12 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 /// The UDP port of Saratoga.
 pub const PORT: u16 = 7542;
 
-/// Octets of the longest path, with the NUL behind it.
+/// Bytes of the longest path, with the NUL behind it.
 pub const PATH_MAX: usize = 1024;
 
 const VERSION: u8 = 1;
 
-/// Octets of a timestamp.
+/// Bytes of a timestamp.
 pub const TIMESTAMP_LEN: usize = 16;
 
 /// A timestamp, which a receiver sends back as it came.
@@ -46,7 +46,7 @@ pub enum Packet<'a> {
     Status(Status<'a>),
 }
 
-/// Octets of the offsets and lengths of a transfer: the width of its descriptor.
+/// Bytes of the offsets and lengths of a transfer: the width of its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Width {
     /// 16 bits.
@@ -70,9 +70,9 @@ impl Width {
         }
     }
 
-    /// How many octets it has.
+    /// How many bytes it has.
     #[must_use]
-    pub const fn octets(self) -> usize {
+    pub const fn bytes(self) -> usize {
         2 << self as usize
     }
 
@@ -87,7 +87,7 @@ impl Width {
 
     fn read(self, reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
         if self != Self::W128 {
-            return reader.uint(self.octets());
+            return reader.uint(self.bytes());
         }
         let at = reader.offset();
         if reader.uint(8)? != 0 {
@@ -106,7 +106,7 @@ impl Width {
             writer.put(&[0; 8])?;
             return writer.uint(value, 8, field);
         }
-        writer.uint(value, self.octets(), field)
+        writer.uint(value, self.bytes(), field)
     }
 }
 
@@ -270,19 +270,19 @@ pub enum FileChecksum<'a> {
     Other {
         /// The type, 4 bits.
         kind: u8,
-        /// Its octets, a multiple of four.
-        octets: &'a [u8],
+        /// Its bytes, a multiple of four.
+        bytes: &'a [u8],
     },
 }
 
 impl<'a> FileChecksum<'a> {
-    fn read(kind: u8, octets: &'a [u8]) -> Self {
-        match (kind, octets.len()) {
+    fn read(kind: u8, bytes: &'a [u8]) -> Self {
+        match (kind, bytes.len()) {
             (0, 0) => Self::None,
-            (1, 4) => Self::Crc32(u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])),
-            (2, 16) => octets.try_into().map_or(Self::Other { kind, octets }, Self::Md5),
-            (3, 20) => octets.try_into().map_or(Self::Other { kind, octets }, Self::Sha1),
-            _ => Self::Other { kind, octets },
+            (1, 4) => Self::Crc32(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+            (2, 16) => bytes.try_into().map_or(Self::Other { kind, bytes }, Self::Md5),
+            (3, 20) => bytes.try_into().map_or(Self::Other { kind, bytes }, Self::Sha1),
+            _ => Self::Other { kind, bytes },
         }
     }
 
@@ -302,7 +302,7 @@ impl<'a> FileChecksum<'a> {
             Self::Crc32(_) => 4,
             Self::Md5(_) => 16,
             Self::Sha1(_) => 20,
-            Self::Other { octets, .. } => octets.len(),
+            Self::Other { bytes, .. } => bytes.len(),
         }
     }
 
@@ -310,9 +310,9 @@ impl<'a> FileChecksum<'a> {
         match self {
             Self::None => Ok(()),
             Self::Crc32(crc) => writer.put(&crc.to_be_bytes()),
-            Self::Md5(octets) => writer.put(octets),
-            Self::Sha1(octets) => writer.put(octets),
-            Self::Other { octets, .. } => writer.put(octets),
+            Self::Md5(bytes) => writer.put(bytes),
+            Self::Sha1(bytes) => writer.put(bytes),
+            Self::Other { bytes, .. } => writer.put(bytes),
         }
     }
 }
@@ -351,17 +351,17 @@ pub struct Data<'a> {
     pub is_end: bool,
     /// The number of the session.
     pub session: u32,
-    /// Where the octets belong.
+    /// Where the bytes belong.
     pub offset: u64,
-    /// The octets.
+    /// The bytes.
     pub data: &'a [u8],
 }
 
 impl Data<'_> {
-    /// Octets of a DATA packet without its data.
+    /// Bytes of a DATA packet without its data.
     #[must_use]
     pub const fn overhead(descriptor: Width, timestamp: bool) -> usize {
-        8 + descriptor.octets() + if timestamp { TIMESTAMP_LEN } else { 0 }
+        8 + descriptor.bytes() + if timestamp { TIMESTAMP_LEN } else { 0 }
     }
 }
 
@@ -391,8 +391,8 @@ impl Flags {
         Self(self.0 | (value & 3) << (30 - number))
     }
 
-    const fn with_last(self, octet: u8) -> Self {
-        Self(self.0 | octet as u32)
+    const fn with_last(self, byte: u8) -> Self {
+        Self(self.0 | byte as u32)
     }
 
     const fn last(self) -> u8 {
@@ -401,12 +401,12 @@ impl Flags {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet, which is all of `octets`.
+    /// Reads a packet, which is all of `bytes`.
     ///
     /// # Errors
-    /// The octets are no packet of version 1; the error says where.
-    pub fn decode(octets: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(octets);
+    /// The bytes are no packet of version 1; the error says where.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
         let flags = Flags(reader.u32()?);
         let version = (flags.0 >> 29) as u8;
         if version != VERSION {
@@ -422,12 +422,12 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Octets on the wire.
+    /// Bytes on the wire.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
             Self::Beacon(beacon) => {
-                let space = beacon.free_space.map_or(0, |(width, _)| width.octets());
+                let space = beacon.free_space.map_or(0, |(width, _)| width.bytes());
                 4 + space + beacon.eid.len()
             }
             Self::Request(request) => 8 + request.path.len() + 1 + request.authentication.len(),
@@ -459,7 +459,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// The octets of the packet.
+    /// The bytes of the packet.
     ///
     /// # Errors
     /// A field has no form on the wire.
@@ -542,8 +542,8 @@ impl<'a> Request<'a> {
 impl<'a> Metadata<'a> {
     fn read(flags: Flags, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let session = reader.u32()?;
-        let octets = reader.take(4 * usize::from(flags.last() >> 4))?;
-        let checksum = FileChecksum::read(flags.last() & 0x0f, octets);
+        let bytes = reader.take(4 * usize::from(flags.last() >> 4))?;
+        let checksum = FileChecksum::read(flags.last() & 0x0f, bytes);
         Ok(Self {
             descriptor: Width::from_code(flags.two(8)),
             content: Content::from_code(flags.two(10)),
@@ -584,7 +584,7 @@ impl<'a> Data<'a> {
         let offset = descriptor.read(reader)?;
         let data = reader.rest();
         if offset.checked_add(data.len() as u64).is_none() {
-            return Err(DecodeError::invalid(at, "the data ends beyond 2^64 octets"));
+            return Err(DecodeError::invalid(at, "the data ends beyond 2^64 bytes"));
         }
         Ok(Self {
             descriptor,
@@ -619,16 +619,16 @@ fn read_timestamp(flags: Flags, reader: &mut Reader<'_>) -> Result<Option<Timest
     if !flags.bit(12) {
         return Ok(None);
     }
-    let octets = reader.take(TIMESTAMP_LEN)?;
-    Ok(octets.try_into().ok())
+    let bytes = reader.take(TIMESTAMP_LEN)?;
+    Ok(bytes.try_into().ok())
 }
 
 /// Reads a path and the NUL behind it.
 fn read_path<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let at = reader.offset();
     let rest = reader.clone().rest();
-    let Some(len) = rest.iter().take(PATH_MAX).position(|octet| *octet == 0) else {
-        return Err(DecodeError::invalid(at, "a path has no end within 1024 octets"));
+    let Some(len) = rest.iter().take(PATH_MAX).position(|byte| *byte == 0) else {
+        return Err(DecodeError::invalid(at, "a path has no end within 1024 bytes"));
     };
     let path = reader.take(len)?;
     reader.u8()?;

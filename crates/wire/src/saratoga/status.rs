@@ -6,12 +6,12 @@ use super::{Flags, Timestamp, Width, read_timestamp};
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// What is missing: from the first octet to the last one, inclusive.
+/// What is missing: from the first byte to the last one, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// The first missing octet.
+    /// The first missing byte.
     pub start: u64,
-    /// The last missing octet.
+    /// The last missing byte.
     pub last: u64,
 }
 
@@ -22,8 +22,8 @@ pub struct Holes<'a>(Source<'a>);
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Fields(&'a [Hole]),
-    /// Octets that were read through without an error.
-    Octets(&'a [u8], Width),
+    /// Bytes that were read through without an error.
+    Bytes(&'a [u8], Width),
 }
 
 /// How it goes, or why it does not.
@@ -127,9 +127,9 @@ pub struct Status<'a> {
     pub code: StatusCode,
     /// The number of the session.
     pub session: u32,
-    /// The first octet that has not arrived.
+    /// The first byte that has not arrived.
     pub progress: u64,
-    /// The octet behind the DATA packet that brought this about, or behind all that has arrived.
+    /// The byte behind the DATA packet that brought this about, or behind all that has arrived.
     pub in_response_to: u64,
     /// What is missing before that.
     pub holes: Holes<'a>,
@@ -139,7 +139,7 @@ impl<'a> Status<'a> {
     pub(super) fn encoded_len(&self) -> usize {
         let offsets = 2 + 2 * self.holes.len();
         8 + self.timestamp.map_or(0, |timestamp| timestamp.len())
-            + offsets * self.descriptor.octets()
+            + offsets * self.descriptor.bytes()
     }
 
     pub(super) fn read(flags: Flags, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -196,7 +196,7 @@ impl<'a> Holes<'a> {
     pub const fn len(&self) -> usize {
         match self.0 {
             Source::Fields(fields) => fields.len(),
-            Source::Octets(octets, width) => octets.len() / (2 * width.octets()),
+            Source::Bytes(bytes, width) => bytes.len() / (2 * width.bytes()),
         }
     }
 
@@ -208,11 +208,11 @@ impl<'a> Holes<'a> {
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Hole> + 'a {
-        let (fields, octets, width) = match self.0 {
+        let (fields, bytes, width) = match self.0 {
             Source::Fields(fields) => (fields, &[][..], Width::W16),
-            Source::Octets(octets, width) => (&[][..], octets, width),
+            Source::Bytes(bytes, width) => (&[][..], bytes, width),
         };
-        let mut reader = Reader::new(octets);
+        let mut reader = Reader::new(bytes);
         let read = std::iter::from_fn(move || {
             let start = width.read(&mut reader).ok()?;
             Some(Hole { start, last: width.read(&mut reader).ok()? })
@@ -229,7 +229,7 @@ impl<'a> Holes<'a> {
                 return Err(DecodeError::invalid(at, "a hole ends before it begins"));
             }
         }
-        Ok(Self(Source::Octets(reader.rest(), width)))
+        Ok(Self(Source::Bytes(reader.rest(), width)))
     }
 
     pub(super) fn write(&self, writer: &mut Writer<'_>, width: Width) -> Result<(), EncodeError> {

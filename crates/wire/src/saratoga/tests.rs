@@ -6,7 +6,7 @@ use super::*;
 
 const SESSION: u32 = 0x1122_3344;
 
-fn octets(text: &str) -> Vec<u8> {
+fn bytes(text: &str) -> Vec<u8> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let pair = |i: usize| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).expect("two digits");
     (0..digits.len() / 2).map(pair).collect()
@@ -28,7 +28,7 @@ fn status(progress: u64, in_response_to: u64, is_voluntary: bool, holes: Holes<'
 }
 
 fn metadata() -> Metadata<'static> {
-    let md5 = octets("5d41402abc4b2a76b9719d911017c592").try_into().expect("16 octets");
+    let md5 = bytes("5d41402abc4b2a76b9719d911017c592").try_into().expect("16 bytes");
     Metadata {
         descriptor: Width::W32,
         content: Content::File,
@@ -97,8 +97,8 @@ fn packets() {
         (beacon, "20ae5000 00000400 6e6f6465"),
     ];
     for (packet, text) in cases {
-        assert_eq!(packet.to_vec().unwrap(), octets(text), "{packet}");
-        assert_eq!(Packet::decode(&octets(text)), Ok(packet));
+        assert_eq!(packet.to_vec().unwrap(), bytes(text), "{packet}");
+        assert_eq!(Packet::decode(&bytes(text)), Ok(packet));
     }
 }
 
@@ -137,7 +137,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("24400000 11223344 00000400 00002710 00000400 0000", 20),
         ("24c00000 11223344 00000000000000010000000000000000 00000000000000000000000000000000", 8),
     ] {
-        let error = Packet::decode(&octets(text)).unwrap_err();
+        let error = Packet::decode(&bytes(text)).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
 }
@@ -178,9 +178,9 @@ proptest! {
             in_response_to: offsets[1],
             holes: Holes::new(&holes),
         });
-        let octets = packet.to_vec().unwrap();
-        prop_assert_eq!(octets.len(), packet.encoded_len());
-        prop_assert_eq!(Packet::decode(&octets), Ok(packet));
+        let bytes = packet.to_vec().unwrap();
+        prop_assert_eq!(bytes.len(), packet.encoded_len());
+        prop_assert_eq!(Packet::decode(&bytes), Ok(packet));
         prop_assert_eq!(StatusCode::from_code(code).code(), code);
     }
 
@@ -200,21 +200,21 @@ proptest! {
             offset,
             data: &data,
         });
-        let octets = packet.to_vec().unwrap();
-        prop_assert_eq!(octets.len(), packet.encoded_len());
-        prop_assert_eq!(Packet::decode(&octets), Ok(packet));
+        let bytes = packet.to_vec().unwrap();
+        prop_assert_eq!(bytes.len(), packet.encoded_len());
+        prop_assert_eq!(Packet::decode(&bytes), Ok(packet));
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(
+    fn arbitrary_bytes_do_no_harm(
         first in prop::sample::select(vec![0x20_u8, 0x21, 0x22, 0x23, 0x24]),
-        octets in prop::collection::vec(any::<u8>(), 0..100),
+        bytes in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let octets: Vec<u8> = std::iter::once(first).chain(octets).collect();
-        if let Ok(packet) = Packet::decode(&octets) {
+        let bytes: Vec<u8> = std::iter::once(first).chain(bytes).collect();
+        if let Ok(packet) = Packet::decode(&bytes) {
             prop_assert!(!packet.to_string().is_empty());
             let again = packet.to_vec().unwrap();
-            prop_assert!(again.len() <= octets.len());
+            prop_assert!(again.len() <= bytes.len());
             prop_assert_eq!(Packet::decode(&again), Ok(packet));
         }
     }

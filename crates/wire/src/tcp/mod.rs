@@ -1,6 +1,6 @@
 //! The TCP segment and its checksum (RFC 9293 §3.1).
 //!
-//! | octets | field | here |
+//! | bytes | field | here |
 //! |---|---|---|
 //! | 0–1 | source port | [`Header::source`] |
 //! | 2–3 | destination port | [`Header::destination`] |
@@ -117,9 +117,9 @@ pub struct Header {
     pub source: u16,
     /// The receiver's port.
     pub destination: u16,
-    /// The number of the first octet of data, or of the SYN.
+    /// The number of the first byte of data, or of the SYN.
     pub sequence: u32,
-    /// The number of the octet expected next.
+    /// The number of the byte expected next.
     pub acknowledgment: u32,
     /// The control bits.
     pub flags: Flags,
@@ -248,7 +248,7 @@ impl fmt::Display for Segment<'_> {
 /// `segment[HEADER_LEN + options_len(options)..]`, with the checksum over it all.
 ///
 /// # Errors
-/// When the options take more than [`OPTIONS_MAX`] octets, one of them has no form on the wire, or
+/// When the options take more than [`OPTIONS_MAX`] bytes, one of them has no form on the wire, or
 /// `segment` is too short for them.
 pub fn encode(
     header: &Header,

@@ -140,7 +140,7 @@ impl fmt::Debug for SackBlocks {
 }
 
 impl TcpOption<'_> {
-    /// Octets it takes.
+    /// Bytes it takes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -251,19 +251,19 @@ impl fmt::Display for TcpOption<'_> {
             Self::ScpsCapabilities(Capabilities { bits, connection }) => {
                 write!(f, "scps {bits:#04x} id {connection}")
             }
-            Self::ScpsExtended(data) => write!(f, "scps-extended {} octets", data.len()),
+            Self::ScpsExtended(data) => write!(f, "scps-extended {} bytes", data.len()),
             Self::Snack { offset, size, bits } => {
                 write!(f, "snack {offset}+{size}")?;
                 if bits.is_empty() { Ok(()) } else { write!(f, " and {} bits", bits.len() * 8) }
             }
             Self::RecordBoundary => f.write_str("eor"),
             Self::CorruptionExperienced => f.write_str("corruption"),
-            Self::Unknown { kind, data } => write!(f, "option {kind} of {} octets", data.len()),
+            Self::Unknown { kind, data } => write!(f, "option {kind} of {} bytes", data.len()),
         }
     }
 }
 
-/// Octets the options take, filled up to a multiple of four.
+/// Bytes the options take, filled up to a multiple of four.
 #[must_use]
 pub fn options_len(options: &[TcpOption<'_>]) -> usize {
     options.iter().map(TcpOption::encoded_len).sum::<usize>().next_multiple_of(4)
@@ -354,7 +354,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// An option of this kind with these octets behind its length.
+/// An option of this kind with these bytes behind its length.
 #[inline]
 fn read(kind: u8, data: &[u8]) -> TcpOption<'_> {
     match (kind, data) {

@@ -65,7 +65,7 @@ fn the_pseudo_header_of_ipv6_covers_whole_addresses() {
     assert_eq!(u32::from(!u16::from_be_bytes([bytes[16], bytes[17]])), words.iter().sum::<u32>());
 }
 
-/// Packets of a kernel: what they say, and the same octets again.
+/// Packets of a kernel: what they say, and the same bytes again.
 mod vectors {
     use super::*;
     use crate::ip::{self, Ipv4};
@@ -74,18 +74,18 @@ mod vectors {
     fn reads(text: &str) {
         let told = text.lines().find_map(|line| line.strip_prefix("# reads: "));
         let digits = text.lines().filter(|line| !line.starts_with('#'));
-        let octets: Vec<u8> = digits
+        let packet: Vec<u8> = digits
             .flat_map(|line| line.split(' '))
             .map(|pair| u8::from_str_radix(pair, 16).expect("two digits"))
             .collect();
-        let mut again = vec![0xa5; octets.len()];
-        let (bytes, pseudo, head) = if octets[0] >> 4 == 6 {
-            let (ip, bytes) = Ipv6::decode(&octets).expect("a packet");
+        let mut again = vec![0xa5; packet.len()];
+        let (bytes, pseudo, head) = if packet[0] >> 4 == 6 {
+            let (ip, bytes) = Ipv6::decode(&packet).expect("a packet");
             ip.encode(again.first_chunk_mut().expect("a header"));
             let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
             (bytes, pseudo, ipv6::HEADER_LEN)
         } else {
-            let (ip, bytes) = Ipv4::decode(&octets).expect("a packet");
+            let (ip, bytes) = Ipv4::decode(&packet).expect("a packet");
             ip.encode(again.first_chunk_mut().expect("a header"));
             let pseudo = PseudoHeader::new(ip.source.into(), ip.destination.into(), PROTOCOL);
             (bytes, pseudo, ip::HEADER_LEN)
@@ -96,7 +96,7 @@ mod vectors {
         let start = head + HEADER_LEN + options_len(&options);
         again[start..].copy_from_slice(segment.payload);
         encode(&segment.header, &options, pseudo, &mut again[head..]).expect("it was decoded");
-        assert_eq!(again, octets);
+        assert_eq!(again, packet);
     }
 
     macro_rules! vectors {
@@ -140,7 +140,7 @@ fn options_have_the_bytes_of_their_documents() {
     ] {
         let bytes = built(&header(), &[option], b"");
         assert_eq!(&bytes[20..20 + expected.len()], expected, "{option}");
-        assert!(bytes[20 + expected.len()..].iter().all(|octet| *octet == 0));
+        assert!(bytes[20 + expected.len()..].iter().all(|byte| *byte == 0));
         let segment = Segment::decode(&bytes, pseudo()).unwrap();
         assert_eq!(segment.options.collect::<Vec<_>>(), [Ok(option)]);
     }
@@ -162,7 +162,7 @@ fn what_has_no_form_is_refused() {
     }
     let long = TcpOption::Unknown { kind: 254, data: &[0; 39] };
     assert_eq!(try_encode(&[long], 100), Err("options does not fit its field".to_owned()));
-    let error = "the output has room for 23 octets and 24 are needed";
+    let error = "the output has room for 23 bytes and 24 are needed";
     assert_eq!(try_encode(&[TcpOption::WindowScale(1)], 23), Err(error.to_owned()));
 }
 
@@ -170,15 +170,15 @@ fn what_has_no_form_is_refused() {
 fn errors_name_the_place() {
     let bytes = built(&header(), &[TcpOption::WindowScale(3)], b"data");
     let error = |bytes: &[u8]| Segment::decode(bytes, pseudo()).unwrap_err().to_string();
-    assert_eq!(error(&bytes[..19]), "octet 0: 20 octets are needed and 19 are left");
-    assert_eq!(error(&bytes[..22]), "octet 0: 24 octets are needed and 22 are left");
+    assert_eq!(error(&bytes[..19]), "byte 0: 20 bytes are needed and 19 are left");
+    assert_eq!(error(&bytes[..22]), "byte 0: 24 bytes are needed and 22 are left");
     let mut short = bytes.clone();
     short[12] = 0x40;
-    assert_eq!(error(&short), "octet 12: the data offset is below 5");
+    assert_eq!(error(&short), "byte 12: the data offset is below 5");
     let options = |bytes: &[u8]| Options::new(bytes).last().unwrap().unwrap_err().to_string();
-    assert_eq!(options(&[1, 8]), "octet 21: 2 octets are needed and 1 are left");
-    assert_eq!(options(&[8, 10, 0]), "octet 20: 10 octets are needed and 3 are left");
-    assert_eq!(options(&[1, 1, 3, 1]), "octet 23: the option's length is below 2");
+    assert_eq!(options(&[1, 8]), "byte 21: 2 bytes are needed and 1 are left");
+    assert_eq!(options(&[8, 10, 0]), "byte 20: 10 bytes are needed and 3 are left");
+    assert_eq!(options(&[1, 1, 3, 1]), "byte 23: the option's length is below 2");
     assert_eq!(Options::new(&[1, 0, 3, 1]).count(), 1, "nothing is read behind the end");
 }
 

@@ -1,17 +1,17 @@
 //! TCPCL, version 3 (RFC 7242): bundles over TCP.
 //!
 //! Both sides send a [`ContactHeader`] and then messages. Here a message is everything but the data of a
-//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many octets of data
-//! follow. The first octet of a message is its type, 4 bits, and flags:
+//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many bytes of data
+//! follow. The first byte of a message is its type, 4 bits, and flags:
 //!
-//! | octet | message | fields |
+//! | byte | message | fields |
 //! |---|---|---|
-//! | 0x10 to 0x13 | DATA_SEGMENT, flags start 2 and end 1 | octets of data SDNV, the data |
-//! | 0x20 | ACK_SEGMENT | octets of the bundle that have arrived SDNV |
+//! | 0x10 to 0x13 | DATA_SEGMENT, flags start 2 and end 1 | bytes of data SDNV, the data |
+//! | 0x20 | ACK_SEGMENT | bytes of the bundle that have arrived SDNV |
 //! | 0x30 to 0x3f | REFUSE_BUNDLE, reason in the flags | |
 //! | 0x40 | KEEPALIVE | |
 //! | 0x50 to 0x53 | SHUTDOWN, flags reason 2 and delay 1 | reason u8 if flagged, seconds SDNV if flagged |
-//! | 0x60 | LENGTH | octets of the bundle SDNV |
+//! | 0x60 | LENGTH | bytes of the bundle SDNV |
 
 use std::fmt;
 
@@ -64,16 +64,16 @@ pub struct ContactHeader<'a> {
 }
 
 impl Flags {
-    const fn from_octet(octet: u8) -> Self {
+    const fn from_byte(byte: u8) -> Self {
         Self {
-            acks: octet & ACKS != 0,
-            reactive_fragmentation: octet & REACTIVE_FRAGMENTATION != 0,
-            refusals: octet & REFUSALS != 0,
-            lengths: octet & LENGTHS != 0,
+            acks: byte & ACKS != 0,
+            reactive_fragmentation: byte & REACTIVE_FRAGMENTATION != 0,
+            refusals: byte & REFUSALS != 0,
+            lengths: byte & LENGTHS != 0,
         }
     }
 
-    fn octet(self) -> u8 {
+    fn byte(self) -> u8 {
         let bits = [
             (self.acks, ACKS),
             (self.reactive_fragmentation, REACTIVE_FRAGMENTATION),
@@ -85,25 +85,25 @@ impl Flags {
 }
 
 impl<'a> ContactHeader<'a> {
-    /// Reads a contact header, and how many octets it takes, from the beginning of a stream; `None` if more of it are
+    /// Reads a contact header, and how many bytes it takes, from the beginning of a stream; `None` if more of it are
     /// needed.
     ///
     /// # Errors
-    /// The octets do not begin a contact header, its version is lower than 3, or its endpoint is longer than `eid_max` or no text.
-    pub fn decode(octets: &'a [u8], eid_max: usize) -> Result<Option<(Self, usize)>, DecodeError> {
-        let Some(version) = tcpcl::version(octets)? else { return Ok(None) };
+    /// The bytes do not begin a contact header, its version is lower than 3, or its endpoint is longer than `eid_max` or no text.
+    pub fn decode(bytes: &'a [u8], eid_max: usize) -> Result<Option<(Self, usize)>, DecodeError> {
+        let Some(version) = tcpcl::version(bytes)? else { return Ok(None) };
         if version < VERSION {
             let kind = DecodeErrorKind::Version(version);
             return Err(DecodeError { offset: MAGIC.len(), kind });
         }
         let max = eid_max.saturating_add(8 + sdnv::LEN_MAX);
-        tcpcl::or_more(Self::read(octets, version, eid_max), max)
+        tcpcl::or_more(Self::read(bytes, version, eid_max), max)
     }
 
-    fn read(octets: &'a [u8], version: u8, eid_max: usize) -> Result<(Self, usize), DecodeError> {
-        let mut reader = Reader::new(octets);
+    fn read(bytes: &'a [u8], version: u8, eid_max: usize) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
         reader.take(MAGIC.len() + 1)?;
-        let flags = Flags::from_octet(reader.u8()?);
+        let flags = Flags::from_byte(reader.u8()?);
         let keepalive_s = reader.u16()?;
         let at = reader.offset();
         let len = sdnv::read(&mut reader)?;
@@ -117,11 +117,11 @@ impl<'a> ContactHeader<'a> {
         Ok((Self { version, flags, keepalive_s, eid }, reader.offset()))
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.extend([self.version, self.flags.octet()]);
+        out.extend([self.version, self.flags.byte()]);
         out.extend(self.keepalive_s.to_be_bytes());
         sdnv::append(&mut out, self.eid.len() as u64);
         out.extend_from_slice(self.eid.as_bytes());
@@ -132,18 +132,18 @@ impl<'a> ContactHeader<'a> {
 /// A message without the data of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// A part of a bundle (§5.2). So many octets of data follow it in the stream.
+    /// A part of a bundle (§5.2). So many bytes of data follow it in the stream.
     Segment {
         /// It is the first part.
         start: bool,
         /// It is the last part.
         end: bool,
-        /// Octets of data.
+        /// Bytes of data.
         length: u64,
     },
     /// A segment arrived (§5.3).
     Ack {
-        /// Octets of the bundle that have arrived.
+        /// Bytes of the bundle that have arrived.
         length: u64,
     },
     /// A bundle is not wanted (§5.4).
@@ -162,12 +162,12 @@ pub enum Message {
     },
     /// How long the bundle is that comes next (§5.5).
     Length {
-        /// Its octets.
+        /// Its bytes.
         length: u64,
     },
     /// A message of an unknown type. Where it ends cannot be known.
     Unknown {
-        /// Its first octet.
+        /// Its first byte.
         first: u8,
     },
 }
@@ -199,17 +199,17 @@ codes! {
 }
 
 impl Message {
-    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its octets. `None` if
+    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its bytes. `None` if
     /// more of it are needed; twelve are always enough.
     ///
     /// # Errors
     /// A number exceeds 64 bits.
-    pub fn decode(octets: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        tcpcl::or_more(Self::read(octets), usize::MAX)
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        tcpcl::or_more(Self::read(bytes), usize::MAX)
     }
 
-    fn read(octets: &[u8]) -> Result<(Self, usize), DecodeError> {
-        let mut reader = Reader::new(octets);
+    fn read(bytes: &[u8]) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
         let first = reader.u8()?;
         let flags = first & 0x0f;
         let message = match first >> 4 {
@@ -238,7 +238,7 @@ impl Message {
         Ok((message, reader.offset()))
     }
 
-    /// The octets of the message, without the data of a segment.
+    /// The bytes of the message, without the data of a segment.
     ///
     /// # Errors
     /// The reason of a refusal exceeds 15.

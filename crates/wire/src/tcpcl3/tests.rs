@@ -14,14 +14,14 @@ fn header() -> ContactHeader<'static> {
 
 #[test]
 fn contact_headers() {
-    let octets = hex::vector("64746e21 03 0b 001e 07 64746e3a2f2f61");
-    assert_eq!(header().to_vec(), octets);
-    let more = [&octets[..], &[0x40]].concat();
-    assert_eq!(ContactHeader::decode(&more, EID_MAX), Ok(Some((header(), octets.len()))));
-    for end in 0..octets.len() {
-        assert_eq!(ContactHeader::decode(&octets[..end], EID_MAX), Ok(None));
+    let bytes = hex::vector("64746e21 03 0b 001e 07 64746e3a2f2f61");
+    assert_eq!(header().to_vec(), bytes);
+    let more = [&bytes[..], &[0x40]].concat();
+    assert_eq!(ContactHeader::decode(&more, EID_MAX), Ok(Some((header(), bytes.len()))));
+    for end in 0..bytes.len() {
+        assert_eq!(ContactHeader::decode(&bytes[..end], EID_MAX), Ok(None));
     }
-    let later = [b"dtn!\x05", &octets[5..]].concat();
+    let later = [b"dtn!\x05", &bytes[5..]].concat();
     let read = ContactHeader::decode(&later, EID_MAX).unwrap().unwrap().0;
     assert_eq!(read, ContactHeader { version: 5, ..header() });
     for (text, offset) in [
@@ -67,12 +67,12 @@ fn messages() {
         (Message::Length { length: 300 }, "60 82 2c", "LENGTH 300 B"),
         (Message::Unknown { first: 0x7f }, "7f", "message 0x7f"),
     ] {
-        let octets = hex::vector(text);
-        assert_eq!(message.to_vec().as_deref(), Ok(&octets[..]), "{message}");
-        let more = [&octets[..], b"hello"].concat();
-        assert_eq!(Message::decode(&more), Ok(Some((message, octets.len()))));
-        for end in 0..octets.len() {
-            assert_eq!(Message::decode(&octets[..end]), Ok(None), "{message}");
+        let bytes = hex::vector(text);
+        assert_eq!(message.to_vec().as_deref(), Ok(&bytes[..]), "{message}");
+        let more = [&bytes[..], b"hello"].concat();
+        assert_eq!(Message::decode(&more), Ok(Some((message, bytes.len()))));
+        for end in 0..bytes.len() {
+            assert_eq!(Message::decode(&bytes[..end]), Ok(None), "{message}");
         }
         assert_eq!(message.to_string(), line);
     }
@@ -85,34 +85,34 @@ fn messages() {
 proptest! {
     #[test]
     fn messages_come_back(
-        kind in 0..7_u8, octet: u8, length: u64, (start, end) in any::<(bool, bool)>(), delay: Option<u64>,
+        kind in 0..7_u8, byte: u8, length: u64, (start, end) in any::<(bool, bool)>(), delay: Option<u64>,
     ) {
         let message = match kind {
             0 => Message::Segment { start, end, length },
             1 => Message::Ack { length },
-            2 => Message::Refuse { reason: RefuseReason::from_code(octet & 0x0f) },
+            2 => Message::Refuse { reason: RefuseReason::from_code(byte & 0x0f) },
             3 => Message::Keepalive,
             4 => {
-                let reason = start.then_some(ShutdownReason::from_code(octet));
+                let reason = start.then_some(ShutdownReason::from_code(byte));
                 Message::Shutdown { reason, reconnect_s: delay }
             }
             5 => Message::Length { length },
-            _ => Message::Unknown { first: octet | 0x80 },
+            _ => Message::Unknown { first: byte | 0x80 },
         };
-        let octets = message.to_vec().unwrap();
-        prop_assert_eq!(Message::decode(&octets), Ok(Some((message, octets.len()))));
+        let bytes = message.to_vec().unwrap();
+        prop_assert_eq!(Message::decode(&bytes), Ok(Some((message, bytes.len()))));
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..60)) {
-        if let Ok(Some((message, len))) = Message::decode(&octets) {
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        if let Ok(Some((message, len))) = Message::decode(&bytes) {
             prop_assert!(len <= 12 && !message.to_string().is_empty());
             let again = message.to_vec().unwrap();
             prop_assert_eq!(Message::decode(&again), Ok(Some((message, again.len()))));
         }
-        let octets = [b"dtn!\x03", &octets[..]].concat();
-        if let Ok(Some((header, len))) = ContactHeader::decode(&octets, EID_MAX) {
-            prop_assert!(len <= octets.len());
+        let bytes = [b"dtn!\x03", &bytes[..]].concat();
+        if let Ok(Some((header, len))) = ContactHeader::decode(&bytes, EID_MAX) {
+            prop_assert!(len <= bytes.len());
             let again = header.to_vec();
             prop_assert_eq!(ContactHeader::decode(&again, EID_MAX), Ok(Some((header, again.len()))));
         }

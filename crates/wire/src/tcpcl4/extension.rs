@@ -1,10 +1,10 @@
 //! Extension items of sessions and transfers (RFC 9174 §4.8 and §5.2.5).
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | flags: 0x01 critical |
 //! | 2 | type |
-//! | 2 | octets of the value |
+//! | 2 | bytes of the value |
 //! | … | value |
 
 use std::fmt;
@@ -12,7 +12,7 @@ use std::fmt;
 use crate::cursor::{Reader, Writer};
 use crate::{DecodeError, EncodeError};
 
-/// Type of a transfer extension: octets of the whole bundle, as an integer of 8 octets (§5.2.5.1).
+/// Type of a transfer extension: bytes of the whole bundle, as an integer of 8 bytes (§5.2.5.1).
 pub const TRANSFER_LENGTH: u16 = 1;
 
 const CRITICAL: u8 = 0x01;
@@ -32,18 +32,18 @@ pub struct Extension<'a> {
 #[derive(Clone, Copy)]
 pub struct Extensions<'a>(Source<'a>);
 
-/// Items to be written, or octets that were read through without an error.
+/// Items to be written, or bytes that were read through without an error.
 #[derive(Clone, Copy)]
 enum Source<'a> {
     Items(&'a [Extension<'a>]),
-    Octets(&'a [u8]),
+    Bytes(&'a [u8]),
 }
 
 impl<'a> Extension<'a> {
-    /// The length of a transfer, of which `octets` are the length's.
+    /// The length of a transfer, of which `bytes` are the length's.
     #[must_use]
-    pub const fn transfer_length(octets: &'a [u8; 8]) -> Self {
-        Self { is_critical: true, kind: TRANSFER_LENGTH, value: octets }
+    pub const fn transfer_length(bytes: &'a [u8; 8]) -> Self {
+        Self { is_critical: true, kind: TRANSFER_LENGTH, value: bytes }
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -69,21 +69,21 @@ impl<'a> Extensions<'a> {
     pub const fn is_empty(&self) -> bool {
         match self.0 {
             Source::Items(items) => items.is_empty(),
-            Source::Octets(octets) => octets.is_empty(),
+            Source::Bytes(bytes) => bytes.is_empty(),
         }
     }
 
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = Extension<'a>> + 'a {
-        let (items, octets) = match self.0 {
+        let (items, bytes) = match self.0 {
             Source::Items(items) => (items, &[][..]),
-            Source::Octets(octets) => (&[][..], octets),
+            Source::Bytes(bytes) => (&[][..], bytes),
         };
-        let mut reader = Reader::new(octets);
+        let mut reader = Reader::new(bytes);
         items.iter().copied().chain(std::iter::from_fn(move || Extension::read(&mut reader).ok()))
     }
 
-    /// Octets of the whole bundle, if the first segment says it.
+    /// Bytes of the whole bundle, if the first segment says it.
     #[must_use]
     pub fn transfer_length(&self) -> Option<u64> {
         let item = self.iter().find(|item| item.kind == TRANSFER_LENGTH)?;
@@ -97,7 +97,7 @@ impl<'a> Extensions<'a> {
             return Err(DecodeError::invalid(at, "extension items are longer than the bound"));
         }
         let mut items = reader.part(len)?;
-        let octets = items.left();
+        let bytes = items.left();
         while !items.is_empty() {
             let at = items.offset();
             // All of the list is there: an item that goes beyond it lacks nothing that is still to come.
@@ -105,10 +105,10 @@ impl<'a> Extensions<'a> {
                 DecodeError::invalid(at, "an extension item is longer than all items together")
             })?;
         }
-        Ok(Self(Source::Octets(octets)))
+        Ok(Self(Source::Bytes(bytes)))
     }
 
-    /// Octets of the items, without their length.
+    /// Bytes of the items, without their length.
     pub(super) fn encoded_len(&self) -> usize {
         self.iter().map(|item| 5 + item.value.len()).sum()
     }

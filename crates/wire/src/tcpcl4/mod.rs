@@ -1,18 +1,18 @@
 //! TCPCL, version 4 (RFC 9174): bundles over TCP.
 //!
 //! Both sides send a [`ContactHeader`] and then messages. Here a message is everything but the data of a
-//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many octets of data
+//! segment, which may be as long as a disk: [`Message::decode`] reads its header, which tells how many bytes of data
 //! follow.
 //!
 //! | type | message | fields |
 //! |---|---|---|
-//! | 1 | XFER_SEGMENT | flags u8, transfer id u64, if it begins a transfer the octets of its extension items u32 and these, octets of data u64, the data |
-//! | 2 | XFER_ACK | flags u8, transfer id u64, octets acknowledged u64 |
+//! | 1 | XFER_SEGMENT | flags u8, transfer id u64, if it begins a transfer the bytes of its extension items u32 and these, bytes of data u64, the data |
+//! | 2 | XFER_ACK | flags u8, transfer id u64, bytes acknowledged u64 |
 //! | 3 | XFER_REFUSE | reason u8, transfer id u64 |
 //! | 4 | KEEPALIVE | |
 //! | 5 | SESS_TERM | flags u8, reason u8 |
-//! | 6 | MSG_REJECT | reason u8, first octet of the message u8 |
-//! | 7 | SESS_INIT | keepalive interval u16, segment MRU u64, transfer MRU u64, octets of the node ID u16 and these, octets of extension items u32 and these |
+//! | 6 | MSG_REJECT | reason u8, first byte of the message u8 |
+//! | 7 | SESS_INIT | keepalive interval u16, segment MRU u64, transfer MRU u64, bytes of the node ID u16 and these, bytes of extension items u32 and these |
 
 mod display;
 mod extension;
@@ -28,15 +28,15 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError, tcpcl};
 
 /// The version in the contact header.
 pub const VERSION: u8 = 4;
-/// Octets of a contact header.
+/// Bytes of a contact header.
 pub const CONTACT_LEN: usize = 6;
 
 /// What a decoder accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Octets of a node ID.
+    /// Bytes of a node ID.
     pub node_id_max: usize,
-    /// Octets of all extension items of a message.
+    /// Bytes of all extension items of a message.
     pub extensions_max: usize,
 }
 
@@ -57,9 +57,9 @@ impl ContactHeader {
     /// Reads a contact header from the beginning of a stream; `None` if more of it is needed.
     ///
     /// # Errors
-    /// The octets do not begin a contact header, or one of another version.
-    pub fn decode(octets: &[u8]) -> Result<Option<Self>, DecodeError> {
-        match tcpcl::version(octets)? {
+    /// The bytes do not begin a contact header, or one of another version.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
+        match tcpcl::version(bytes)? {
             None => return Ok(None),
             Some(VERSION) => {}
             Some(other) => {
@@ -67,10 +67,10 @@ impl ContactHeader {
                 return Err(DecodeError { offset: MAGIC.len(), kind });
             }
         }
-        Ok(octets.get(MAGIC.len() + 1).map(|flags| Self { can_tls: flags & 1 != 0 }))
+        Ok(bytes.get(MAGIC.len() + 1).map(|flags| Self { can_tls: flags & 1 != 0 }))
     }
 
-    /// Its octets.
+    /// Its bytes.
     #[must_use]
     pub const fn encode(self) -> [u8; CONTACT_LEN] {
         let [d, t, n, mark] = MAGIC;
@@ -81,7 +81,7 @@ impl ContactHeader {
 /// A message without the data of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A part of a bundle (§5.2.2). So many octets of data follow it in the stream.
+    /// A part of a bundle (§5.2.2). So many bytes of data follow it in the stream.
     Segment(Segment<'a>),
     /// A segment arrived (§5.2.3).
     Ack {
@@ -89,7 +89,7 @@ pub enum Message<'a> {
         flags: SegmentFlags,
         /// The transfer.
         transfer: u64,
-        /// Octets of the transfer that have arrived.
+        /// Bytes of the transfer that have arrived.
         length: u64,
     },
     /// A transfer is not wanted (§5.2.4).
@@ -112,7 +112,7 @@ pub enum Message<'a> {
     Reject {
         /// Why.
         reason: RejectReason,
-        /// Its first octet.
+        /// Its first byte.
         header: u8,
     },
     /// What each side asks for (§4.6).
@@ -142,7 +142,7 @@ pub struct Segment<'a> {
     pub transfer: u64,
     /// Extensions of the transfer; only its first segment has some.
     pub extensions: Extensions<'a>,
-    /// Octets of data that follow.
+    /// Bytes of data that follow.
     pub length: u64,
 }
 
@@ -151,9 +151,9 @@ pub struct Segment<'a> {
 pub struct SessionInit<'a> {
     /// Seconds between signs of life; 0 for none.
     pub keepalive_s: u16,
-    /// Octets of data that a segment to this side may have.
+    /// Bytes of data that a segment to this side may have.
     pub segment_mru: u64,
-    /// Octets that a bundle to this side may have.
+    /// Bytes that a bundle to this side may have.
     pub transfer_mru: u64,
     /// This side's node, as text; empty if it does not say.
     pub node_id: &'a str,
@@ -216,33 +216,33 @@ const END: u8 = 0x01;
 const REPLY: u8 = 0x01;
 
 impl SegmentFlags {
-    const fn from_octet(octet: u8) -> Self {
-        Self { start: octet & START != 0, end: octet & END != 0 }
+    const fn from_byte(byte: u8) -> Self {
+        Self { start: byte & START != 0, end: byte & END != 0 }
     }
 
-    const fn octet(self) -> u8 {
+    const fn byte(self) -> u8 {
         (if self.start { START } else { 0 }) | (if self.end { END } else { 0 })
     }
 }
 
 impl<'a> Message<'a> {
-    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its octets. `None` if
+    /// Reads a message, without the data of a segment, from the beginning of a stream: the message and its bytes. `None` if
     /// more of it are needed.
     ///
     /// # Errors
     /// A field holds what it must not, or the message exceeds a bound.
-    pub fn decode(octets: &'a [u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
+    pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Option<(Self, usize)>, DecodeError> {
         // The longest message is a SESS_INIT.
         let max = 25 + bounds.node_id_max.saturating_add(bounds.extensions_max);
-        tcpcl::or_more(Self::read(octets, bounds), max)
+        tcpcl::or_more(Self::read(bytes, bounds), max)
     }
 
-    fn read(octets: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
-        let mut reader = Reader::new(octets);
+    fn read(bytes: &'a [u8], bounds: &Bounds) -> Result<(Self, usize), DecodeError> {
+        let mut reader = Reader::new(bytes);
         let message = match reader.u8()? {
             1 => Self::Segment(Segment::read(&mut reader, bounds)?),
             2 => Self::Ack {
-                flags: SegmentFlags::from_octet(reader.u8()?),
+                flags: SegmentFlags::from_byte(reader.u8()?),
                 transfer: reader.uint(8)?,
                 length: reader.uint(8)?,
             },
@@ -264,7 +264,7 @@ impl<'a> Message<'a> {
         Ok((message, reader.offset()))
     }
 
-    /// The octets of the message, without the data of a segment.
+    /// The bytes of the message, without the data of a segment.
     ///
     /// # Errors
     /// A field does not fit, or extensions stand behind a segment that is not the first.
@@ -275,7 +275,7 @@ impl<'a> Message<'a> {
         Ok(out)
     }
 
-    /// Octets on the wire, without the data of a segment.
+    /// Bytes on the wire, without the data of a segment.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -298,7 +298,7 @@ impl<'a> Message<'a> {
                 segment.write(writer)
             }
             Self::Ack { flags, transfer, length } => {
-                writer.put(&[2, flags.octet()])?;
+                writer.put(&[2, flags.byte()])?;
                 writer.uint(transfer, 8, "the transfer ID")?;
                 writer.uint(length, 8, "the acknowledged length")
             }
@@ -322,7 +322,7 @@ impl<'a> Message<'a> {
 
 impl<'a> Segment<'a> {
     fn read(reader: &mut Reader<'a>, bounds: &Bounds) -> Result<Self, DecodeError> {
-        let flags = SegmentFlags::from_octet(reader.u8()?);
+        let flags = SegmentFlags::from_byte(reader.u8()?);
         let transfer = reader.uint(8)?;
         let extensions = if flags.start {
             Extensions::read(reader, bounds.extensions_max)?
@@ -333,7 +333,7 @@ impl<'a> Segment<'a> {
     }
 
     fn write(&self, writer: &mut Writer<'_>) -> Result<(), EncodeError> {
-        writer.u8(self.flags.octet())?;
+        writer.u8(self.flags.byte())?;
         writer.uint(self.transfer, 8, "the transfer ID")?;
         if self.flags.start {
             self.extensions.write(writer)?;

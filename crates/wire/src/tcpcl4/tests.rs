@@ -67,13 +67,13 @@ fn messages() {
         (Message::Reject { reason: RejectReason::TypeUnknown, header: 0x2a }, "06 01 2a"),
         (Message::Unknown { kind: 0x2a }, "2a"),
     ] {
-        let octets = hex::vector(text);
-        assert_eq!(message.to_vec().as_deref(), Ok(&octets[..]), "{message}");
+        let bytes = hex::vector(text);
+        assert_eq!(message.to_vec().as_deref(), Ok(&bytes[..]), "{message}");
         // Data, or the next message, stand behind.
-        let more = [&octets[..], b"hello"].concat();
-        assert_eq!(Message::decode(&more, &BOUNDS), Ok(Some((message, octets.len()))));
-        for end in 0..octets.len() {
-            assert_eq!(Message::decode(&octets[..end], &BOUNDS), Ok(None), "{message}");
+        let more = [&bytes[..], b"hello"].concat();
+        assert_eq!(Message::decode(&more, &BOUNDS), Ok(Some((message, bytes.len()))));
+        for end in 0..bytes.len() {
+            assert_eq!(Message::decode(&bytes[..end], &BOUNDS), Ok(None), "{message}");
         }
     }
     assert_eq!(Message::Segment(first).to_string(), "XFER_SEGMENT 0 START END 5 B of 5");
@@ -109,7 +109,7 @@ fn what_is_wrong_is_told_with_its_place() {
 proptest! {
     #[test]
     fn messages_come_back(
-        kind in 0..8_u8, octet: u8, (a, b) in any::<(u64, u64)>(), keepalive_s: u16,
+        kind in 0..8_u8, byte: u8, (a, b) in any::<(u64, u64)>(), keepalive_s: u16,
         (start, end) in any::<(bool, bool)>(),
         node_id in "[ -~]{0,40}",
         items in prop::collection::vec((any::<bool>(), any::<u16>(), prop::collection::vec(any::<u8>(), 0..20)), 0..5),
@@ -126,27 +126,27 @@ proptest! {
                 Message::Segment(Segment { flags, transfer: a, extensions, length: b })
             }
             1 => Message::Ack { flags, transfer: a, length: b },
-            2 => Message::Refuse { reason: RefuseReason::from_code(octet), transfer: a },
+            2 => Message::Refuse { reason: RefuseReason::from_code(byte), transfer: a },
             3 => Message::Keepalive,
-            4 => Message::Terminate { is_reply: start, reason: TermReason::from_code(octet) },
-            5 => Message::Reject { reason: RejectReason::from_code(octet), header: octet },
-            6 => Message::Unknown { kind: octet | 8 },
+            4 => Message::Terminate { is_reply: start, reason: TermReason::from_code(byte) },
+            5 => Message::Reject { reason: RejectReason::from_code(byte), header: byte },
+            6 => Message::Unknown { kind: byte | 8 },
             _ => Message::Init(SessionInit {
                 keepalive_s, segment_mru: a, transfer_mru: b, node_id: &node_id, extensions,
             }),
         };
-        let octets = message.to_vec().unwrap();
-        prop_assert_eq!(Message::decode(&octets, &BOUNDS), Ok(Some((message, octets.len()))));
-        for end in 0..octets.len() {
-            prop_assert_eq!(Message::decode(&octets[..end], &BOUNDS), Ok(None));
+        let bytes = message.to_vec().unwrap();
+        prop_assert_eq!(Message::decode(&bytes, &BOUNDS), Ok(Some((message, bytes.len()))));
+        for end in 0..bytes.len() {
+            prop_assert_eq!(Message::decode(&bytes[..end], &BOUNDS), Ok(None));
         }
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(octets in prop::collection::vec(any::<u8>(), 0..100)) {
-        let _ = ContactHeader::decode(&octets);
-        if let Ok(Some((message, len))) = Message::decode(&octets, &BOUNDS) {
-            prop_assert!(len <= octets.len() && !message.to_string().is_empty());
+    fn arbitrary_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let _ = ContactHeader::decode(&bytes);
+        if let Ok(Some((message, len))) = Message::decode(&bytes, &BOUNDS) {
+            prop_assert!(len <= bytes.len() && !message.to_string().is_empty());
             let again = message.to_vec().unwrap();
             prop_assert_eq!(Message::decode(&again, &BOUNDS), Ok(Some((message, again.len()))));
         }

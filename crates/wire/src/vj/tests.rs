@@ -106,7 +106,7 @@ impl Line {
 }
 
 #[test]
-fn bulk_data_takes_three_octets_and_its_acks_four() {
+fn bulk_data_takes_three_bytes_and_its_acks_four() {
     let mut line = Line::new(Slots::default());
     let mut segment = Segment { data: vec![7; 512], ..Segment::default() };
     let (kind, frame) = line.carry(&segment);
@@ -124,7 +124,7 @@ fn bulk_data_takes_three_octets_and_its_acks_four() {
     ack.ack += 1_024;
     ack.id += 1;
     let checksum = ack.packet()[36..38].to_vec();
-    // 1,024 takes three octets, 200 one.
+    // 1,024 takes three bytes, 200 one.
     assert_eq!(line.carry(&ack).1, [A, checksum[0], checksum[1], 0, 4, 0]);
     ack.ack += 200;
     ack.id += 1;
@@ -159,11 +159,11 @@ fn fields_come_in_their_order() {
 }
 
 #[test]
-fn a_keystroke_and_its_echo_take_three_octets() {
+fn a_keystroke_and_its_echo_take_three_bytes() {
     let mut line = Line::new(Slots::default());
     let mut key = Segment { data: vec![b'a'], flags: ACK | PSH, ..Segment::default() };
     line.carry(&key);
-    // The echo of the former acknowledged it, and was one octet.
+    // The echo of the former acknowledged it, and was one byte.
     key.seq += 1;
     key.ack += 1;
     key.id += 1;
@@ -299,7 +299,7 @@ fn what_cannot_be_restored_is_refused_with_its_reason() {
 #[derive(Clone, Debug)]
 enum Op {
     Data { len: usize, push: bool },
-    Ack { octets: u32 },
+    Ack { bytes: u32 },
     Echo { len: usize },
     Window { change: u16 },
     Again,
@@ -312,7 +312,7 @@ enum Op {
 fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (0..600_usize, any::<bool>()).prop_map(|(len, push)| Op::Data { len, push }),
-        4 => (0..70_000_u32).prop_map(|octets| Op::Ack { octets }),
+        4 => (0..70_000_u32).prop_map(|bytes| Op::Ack { bytes }),
         2 => (0..3_usize).prop_map(|len| Op::Echo { len }),
         1 => any::<u16>().prop_map(|change| Op::Window { change }),
         1 => Just(Op::Again),
@@ -338,7 +338,7 @@ fn step(segment: &mut Segment, op: &Op) {
             segment.data = vec![0x7e; *len];
             segment.flags |= if *push { PSH } else { 0 };
         }
-        Op::Ack { octets } => segment.ack = segment.ack.wrapping_add(*octets),
+        Op::Ack { bytes } => segment.ack = segment.ack.wrapping_add(*bytes),
         Op::Echo { len } => {
             segment.ack = segment.ack.wrapping_add(sent);
             segment.data = vec![b'k'; *len];

@@ -7,7 +7,7 @@ use wire::cfdp::*;
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    pub(crate) octets: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// A header of the corpus: entities 101 and 102, sequence number 1.
@@ -55,8 +55,8 @@ pub(crate) fn corpus() -> Vec<Case> {
 }
 
 fn case(name: String, pdu: &Pdu<'_>) -> Case {
-    let octets = pdu.to_vec().expect("the corpus can be encoded");
-    Case { name, octets }
+    let bytes = pdu.to_vec().expect("the corpus can be encoded");
+    Case { name, bytes }
 }
 
 fn headers() -> Vec<(&'static str, Header)> {
@@ -113,7 +113,7 @@ fn bodies() -> Vec<(&'static str, Body<'static>)> {
     };
     let requests = SegmentRequests::new(&GAPS);
     let nak = Nak { scope_start: 0, scope_end: 10_000, requests };
-    let data = FileData { segment_metadata: None, offset: 997, data: b"some octets of a file" };
+    let data = FileData { segment_metadata: None, offset: 997, data: b"some bytes of a file" };
     vec![
         ("file data", Body::FileData(data)),
         ("EOF", Body::Eof(eof)),
@@ -232,7 +232,7 @@ fn add_segment_metadata(cases: &mut Vec<Case>) {
         continuation: RecordContinuation::StartAndEnd,
         metadata: b"about this",
     });
-    let data = FileData { segment_metadata, offset: 997, data: b"some octets of a file" };
+    let data = FileData { segment_metadata, offset: 997, data: b"some bytes of a file" };
     let header = Header { segmentation_control: true, ..HEADER };
     let pdu = Pdu { header, body: Body::FileData(data) };
     cases.push(case("file data with segment metadata".to_owned(), &pdu));

@@ -28,7 +28,7 @@ fn spacepackets_agrees() {
     assert_eq!(answers.len(), cases.len(), "one answer a PDU");
     let mut disagreements = Vec::new();
     for (case, answer) in cases.iter().zip(&answers) {
-        let pdu = Pdu::decode(&case.octets).expect("our own PDU");
+        let pdu = Pdu::decode(&case.bytes).expect("our own PDU");
         for (name, expected) in expectations(&pdu, case) {
             let found = answer.pointer(name).unwrap_or(&Value::Null);
             if *found != expected {
@@ -43,7 +43,7 @@ fn spacepackets_agrees() {
 }
 
 fn is_current(case: &Case) -> bool {
-    Pdu::decode(&case.octets).expect("our own PDU").header.version == Version::V1
+    Pdu::decode(&case.bytes).expect("our own PDU").header.version == Version::V1
 }
 
 /// JSON pointers into the answer, with the values they must show.
@@ -59,7 +59,7 @@ fn expectations(pdu: &Pdu<'_>, case: &Case) -> Vec<(&'static str, Value)> {
     ];
     // Release 0.32 forgets the data in the length it writes behind segment metadata.
     if !matches!(pdu.body, Body::FileData(data) if data.segment_metadata.is_some()) {
-        fields.push(("/hex", json!(hexadecimal(&case.octets))));
+        fields.push(("/hex", json!(hexadecimal(&case.bytes))));
     }
     fields.extend(body_expectations(&pdu.body));
     fields
@@ -168,8 +168,8 @@ fn operation_expectations(operation: &UserOperation<'_>) -> Vec<(&'static str, V
     }
 }
 
-fn hexadecimal(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// One JSON object a PDU; `None`, and a word why, if the package is not there.
@@ -191,7 +191,7 @@ fn ask_spacepackets(cases: &[Case]) -> Option<Vec<Value>> {
         .spawn()
         .expect("the interpreter ran a moment ago");
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    let lines: String = cases.iter().map(|case| hexadecimal(&case.octets) + "\n").collect();
+    let lines: String = cases.iter().map(|case| hexadecimal(&case.bytes) + "\n").collect();
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = child.wait_with_output().expect("the script ends");
     writer.join().expect("the writer does not panic").expect("the script reads all lines");

@@ -20,13 +20,13 @@ use crate::session::state_home;
 
 /// Where it is kept, below the user's directory for such things.
 const FILE: &str = "emulator.json";
-/// Octets of a datagram, and of its headers.
+/// Bytes of a datagram, and of its headers.
 const DATAGRAM: usize = 1_024;
 const HEADERS: usize = 28;
 /// The link: so long a delay that packets are held, and not so long that they fill the memory.
 const DELAY: Duration = Duration::from_millis(10);
 const MEMORY: u64 = 1 << 30;
-/// What lateness is measured with: 1,000 octets each 400 us on a line of 100 Mbit/s.
+/// What lateness is measured with: 1,000 bytes each 400 us on a line of 100 Mbit/s.
 const PACKET: usize = 1_000;
 const LINE_BPS: u64 = 100_000_000;
 const GAP: Duration = Duration::from_micros(400);
@@ -134,8 +134,8 @@ impl Baseline {
     /// What a world may ask for.
     pub(super) fn capacity(&self) -> Capacity {
         let Figures { batched_datagrams_s, single_datagrams_s, tcp_bps } = self.link;
-        let octets = batched_datagrams_s * (DATAGRAM + HEADERS) as f64;
-        Capacity { packets: single_datagrams_s, octets: octets.max(tcp_bps / 8.0) }
+        let bytes = batched_datagrams_s * (DATAGRAM + HEADERS) as f64;
+        Capacity { packets: single_datagrams_s, bytes: bytes.max(tcp_bps / 8.0) }
     }
 
     fn measure(time: Duration) -> anyhow::Result<Self> {

@@ -403,7 +403,7 @@ impl Kept {
     fn open(plan: &Plan<'_>) -> anyhow::Result<Self> {
         let Some(folder) = &plan.args.out else { return Ok(Self { done: Vec::new(), file: None }) };
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let sha256 = plan.sha256.iter().map(|octet| format!("{octet:02x}")).collect();
+        let sha256 = plan.sha256.iter().map(|byte| format!("{byte:02x}")).collect();
         let bytes = plan.content.len() as u64;
         let tcp_buffers =
             Some(plan.args.tcp_buffers).filter(|buffers| *buffers != TcpBuffers::default());

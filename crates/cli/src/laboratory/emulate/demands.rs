@@ -68,7 +68,7 @@ impl Demands {
                     let (from, to) = scenario.links[*link].ends();
                     format!("{from} -> {to}: ")
                 }
-                Misfit::Packets { .. } | Misfit::Octets { .. } | Misfit::Machine { .. } => {
+                Misfit::Packets { .. } | Misfit::Bytes { .. } | Misfit::Machine { .. } => {
                     String::new()
                 }
             };
@@ -125,7 +125,7 @@ impl Demands {
     }
 }
 
-/// The memory that the machine has to spare, in octets.
+/// The memory that the machine has to spare, in bytes.
 fn available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -415,7 +415,7 @@ fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(NOT_FOUND))
 }
 
-/// The exit code of a process, which is an octet.
+/// The exit code of a process, which is a byte.
 pub(crate) fn ended(code: i32) -> ExitCode {
     ExitCode::from(code.clamp(0, 255) as u8)
 }

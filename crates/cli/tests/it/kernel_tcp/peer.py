@@ -1,4 +1,4 @@
-"""The kernel's side of tests of `slowlight tcp`: PROGRAM FOLDER WHAT OCTETS [OPTION ...]."""
+"""The kernel's side of tests of `slowlight tcp`: PROGRAM FOLDER WHAT BYTES [OPTION ...]."""
 
 import errno
 import json
@@ -10,14 +10,14 @@ import sys
 import threading
 import time
 
-PROGRAM, FOLDER, WHAT, OCTETS, *OPTIONS = sys.argv[1:]
+PROGRAM, FOLDER, WHAT, SIZE, *OPTIONS = sys.argv[1:]
 V6 = "fd00:9::2/64" in OPTIONS
 OURS, KERNELS = ("fd00:9::2", "fd00:9::1") if V6 else ("10.9.0.2", "10.9.0.1")
 DATA = bytes((i * 7 + i // 256 * 13 + i // 65536) % 251 for i in range(1 << 16))
-DATA = (DATA * (int(OCTETS) // len(DATA) + 1))[: int(OCTETS)]
+DATA = (DATA * (int(SIZE) // len(DATA) + 1))[: int(SIZE)]
 FAR = "10.0.0.1"
 REPORT = os.path.join(FOLDER, "report.json")
-LIMIT = 40 + int(OCTETS) // 5_000_000
+LIMIT = 40 + int(SIZE) // 5_000_000
 
 
 def path(name: str, content: bytes | None = None) -> str:
@@ -85,7 +85,7 @@ def everything(connection: socket.socket) -> bytes:
 
 def same(got: bytes) -> None:
     """Whether what came is what was sent."""
-    assert got == DATA, f"{len(got)} octets of {len(DATA)}, or others"
+    assert got == DATA, f"{len(got)} bytes of {len(DATA)}, or others"
 
 
 def content(name: str) -> bytes:
@@ -111,7 +111,7 @@ def send() -> None:
     same(everything(connection))
     connection.close()
     report = ended(process, 0, "graceful")
-    assert report["octets_sent"] == len(DATA), report
+    assert report["bytes_sent"] == len(DATA), report
     tell(report)
 
 
@@ -150,7 +150,7 @@ def connect_receives() -> None:
 
 def refused_by_kernel() -> None:
     report = ended(start("send", path("data", DATA), to(5999)), 1, "refused")
-    assert report["octets_sent"] == 0, report
+    assert report["bytes_sent"] == 0, report
     assert report["goodput_bps"] is None, report
 
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
+use super::row::{Row, SLOWLIGHT, bytes, text, wait_for};
 use crate::bounded::output;
 use crate::guard::{Guarded, guarded};
 
@@ -28,7 +28,7 @@ impl Entities {
 
     fn make(&self, name: &str, len: usize) -> PathBuf {
         let path = self.row.folder.path().join("here").join(name);
-        fs::write(&path, octets(len, len as u64)).unwrap();
+        fs::write(&path, bytes(len, len as u64)).unwrap();
         path
     }
 
@@ -65,7 +65,7 @@ impl Entities {
     }
 
     fn has(&self, name: &str, len: usize) -> bool {
-        fs::read(self.inbox(name)).is_ok_and(|found| found == octets(len, len as u64))
+        fs::read(self.inbox(name)).is_ok_and(|found| found == bytes(len, len as u64))
     }
 
     /// Waits until no node holds anything.

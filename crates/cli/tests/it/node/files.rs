@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use wire::file_part::FilePart;
 
-use super::row::{Row, SLOWLIGHT, octets, text, wait_for};
+use super::row::{Row, SLOWLIGHT, bytes, text, wait_for};
 use crate::guard::guarded;
 
-/// Octets of a part here, and of a file that has seven of them and a rest.
+/// Bytes of a part here, and of a file that has seven of them and a rest.
 const PART: &str = "100 kB";
 const LONG: usize = 750_001;
 
@@ -24,7 +24,7 @@ struct Files {
 impl Files {
     fn new(nodes: usize) -> Self {
         let row = Row::new(nodes);
-        let content = octets(LONG, 5);
+        let content = bytes(LONG, 5);
         let file = row.folder.path().join("image.raw");
         fs::write(&file, &content).unwrap();
         let inbox = row.folder.path().join("inbox");
@@ -63,7 +63,7 @@ fn a_long_file_goes_in_several_bundles_and_is_one_again() {
     let files = Files::new(3);
     let sent = files.row.bp(1, &files.asked("ipn:3.1"));
     assert!(sent.status.success(), "{}", text(&sent));
-    assert!(text(&sent).contains("750001 octets in 8 bundles"), "{}", text(&sent));
+    assert!(text(&sent).contains("750001 bytes in 8 bundles"), "{}", text(&sent));
     assert!(files.remembered().is_empty(), "it is over");
     files.receive(3, "1");
     let place = files.inbox.join("image.raw");
@@ -161,7 +161,7 @@ fn what_only_looks_like_a_part_is_a_payload() {
 #[test]
 fn a_file_that_is_longer_than_the_store_crosses() {
     let mut files = Files::new(1);
-    files.row.change(1, "limits.octets = \"300 kB\"", "");
+    files.row.change(1, "limits.bytes = \"300 kB\"", "");
     let mut receiver = files.row.receiver(1, &files.inbox);
     let sent = files.row.bp(1, &files.asked("ipn:1.1"));
     assert!(sent.status.success(), "{}", text(&sent));

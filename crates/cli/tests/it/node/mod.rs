@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use self::row::{Row, SLOWLIGHT, octets, text, wait_for};
+use self::row::{Row, SLOWLIGHT, bytes, text, wait_for};
 use crate::guard::guarded;
 
 #[test]
@@ -27,7 +27,7 @@ fn files_cross_a_relay_and_nodes_end_in_order() {
     let inbox = row.folder.path().join("inbox");
     fs::create_dir(&outbox).unwrap();
     for (name, len) in [("empty", 0), ("short", 100), ("long", 3_000_000)] {
-        fs::write(outbox.join(name), octets(len, 1)).unwrap();
+        fs::write(outbox.join(name), bytes(len, 1)).unwrap();
         let path = outbox.join(name);
         let sent = row.bp(1, &["send", "ipn:3.1", path.to_str().unwrap()]);
         assert!(sent.status.success(), "{}", text(&sent));
@@ -71,7 +71,7 @@ fn a_node_removes_what_its_layers_worked_on_when_it_was_killed() {
     let spool = row.place(1).join("store/.slowlight/spool");
     let left = ["sar-00000007", "norm-0000000000000007", "bp/bundle-0000000000000007-1"];
     for name in left {
-        fs::write(spool.join(name), octets(1000, 1)).unwrap();
+        fs::write(spool.join(name), bytes(1000, 1)).unwrap();
     }
     row.start(1);
     wait_for("the files are gone", || left.iter().all(|name| !spool.join(name).exists()));
@@ -84,7 +84,7 @@ fn what_is_acknowledged_arrives_whole_whatever_is_killed() {
         Ok(text) => text.parse().expect("SLOWLIGHT_NODE_KILLS is a number"),
         Err(_) => 6,
     };
-    let content = |round: u64| octets(100 + (round as usize * 7919) % 300_000, round + 1);
+    let content = |round: u64| bytes(100 + (round as usize * 7919) % 300_000, round + 1);
     let mut row = Row::new(3);
     let inbox = row.folder.path().join("inbox");
     let mut receiver = row.receiver(3, &inbox);
@@ -178,7 +178,7 @@ fn crosses_to_a_full_disk(has_reserve: bool) {
     let mut row = Row::new(2);
     start_with_small_store(&mut row);
     let path = row.folder.path().join("payload");
-    fs::write(&path, octets(500_000, 3)).unwrap();
+    fs::write(&path, bytes(500_000, 3)).unwrap();
     let sent = row.bp(1, &["send", "ipn:2.1", &path.to_string_lossy(), &path.to_string_lossy()]);
     assert!(sent.status.success(), "{}", text(&sent));
     for _ in 0..4 {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use super::row::{Row, octets, text, wait_for};
+use super::row::{Row, bytes, text, wait_for};
 use crate::other_ports::OtherPorts;
 
 /// Bytes of the files: one segment, several, and one that is collected in a file.
@@ -27,7 +27,7 @@ fn bundles_cross_between_engines_that_send_from_other_ports() {
         for (from, to) in [(1, 2), (2, 1)] {
             for len in SIZES {
                 let name = format!("{from}-{len}");
-                let (file, content) = (row.folder.path().join(&name), octets(len, 3));
+                let (file, content) = (row.folder.path().join(&name), bytes(len, 3));
                 fs::write(&file, &content).unwrap();
                 let endpoint = format!("ipn:{to}.1");
                 let sent = row.bp(from, &["send", &endpoint, file.to_str().unwrap()]);

@@ -165,7 +165,7 @@ pub(super) fn text(output: &Output) -> String {
     )
 }
 
-pub(super) fn octets(len: usize, seed: u64) -> Vec<u8> {
+pub(super) fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::row::{Row, octets, text, wait_for};
+use super::row::{Row, bytes, text, wait_for};
 
 /// Rules of a node that adds, or checks and takes off, a signature and then encryption of payloads for the third node.
 fn rules(row: &Row, n: usize, role: &str, key: &str) -> String {
@@ -29,7 +29,7 @@ fn payloads_are_hidden_on_their_way_and_checked_at_its_end() {
     // It stays at the second node.
     row.kill(3);
     let path = row.folder.path().join("payload");
-    let content = [octets(50_000, 1), b"a word that is seen in the clear".repeat(10)].concat();
+    let content = [bytes(50_000, 1), b"a word that is seen in the clear".repeat(10)].concat();
     fs::write(&path, &content).unwrap();
     let sent = row.bp(1, &["send", "ipn:3.1", path.to_str().unwrap()]);
     assert!(sent.status.success(), "{}", text(&sent));
@@ -42,7 +42,7 @@ fn payloads_are_hidden_on_their_way_and_checked_at_its_end() {
     assert_eq!(spool.len(), 1);
     for file in spool {
         let kept = fs::read(file).unwrap();
-        assert!(!kept.windows(15).any(|octets| octets == b"seen in the cle"), "it is hidden");
+        assert!(!kept.windows(15).any(|bytes| bytes == b"seen in the cle"), "it is hidden");
     }
     row.change(3, "", &third);
     let inbox = row.folder.path().join("inbox");
@@ -60,7 +60,7 @@ fn a_payload_that_another_key_signed_is_deleted() {
     row.change(1, "", &first);
     row.change(3, "", &third);
     let path = row.folder.path().join("payload");
-    fs::write(&path, octets(1000, 1)).unwrap();
+    fs::write(&path, bytes(1000, 1)).unwrap();
     let sent = row.bp(1, &["send", "ipn:3.1", path.to_str().unwrap()]);
     assert!(sent.status.success(), "{}", text(&sent));
     wait_for("it is deleted", || {
@@ -82,7 +82,7 @@ fn custody_stays_with_who_has_it_until_another_has() {
     row.change(1, "custody.retransmit_after = \"300 ms\"", "");
     row.kill(3);
     let path = row.folder.path().join("payload");
-    fs::write(&path, octets(20_000, 1)).unwrap();
+    fs::write(&path, bytes(20_000, 1)).unwrap();
     let path = path.to_str().unwrap();
     // The second node declines: the first keeps it though its neighbour has it.
     row.change(2, "custody.accept = false", "");
@@ -115,7 +115,7 @@ fn a_bundle_that_is_sprayed_waits_for_its_destination() {
     row.change(1, "spray = 2", "");
     row.change(2, "spray = 2", "");
     let path = row.folder.path().join("payload");
-    fs::write(&path, octets(5000, 1)).unwrap();
+    fs::write(&path, bytes(5000, 1)).unwrap();
     let path = path.to_str().unwrap();
     let sent = row.bp(1, &["send", "ipn:9.1", path]);
     assert!(sent.status.success(), "{}", text(&sent));

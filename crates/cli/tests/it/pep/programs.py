@@ -14,10 +14,10 @@ NAME, *ARGUMENTS = sys.argv[1:]
 LIMIT = 40
 
 
-def content(octets: int, seed: int = 0) -> bytes:
+def content(size: int, seed: int = 0) -> bytes:
     """What is sent."""
     block = hashlib.shake_256(str(seed).encode()).digest(1 << 16)
-    return (block * (octets // len(block) + 1))[:octets]
+    return (block * (size // len(block) + 1))[:size]
 
 
 def everything(stream: socket.socket) -> bytes:
@@ -89,7 +89,7 @@ def echo(port: str) -> None:
         threading.Thread(target=serve, args=[stream], daemon=True).start()
 
 
-def many(port: str, count: str, octets: str) -> None:
+def many(port: str, count: str, size: str) -> None:
     """Many connections at one time, all of which carry something there and back."""
     begun = time.monotonic()
     streams: list[socket.socket] = []
@@ -106,11 +106,11 @@ def many(port: str, count: str, octets: str) -> None:
             finally:
                 # The others need not do without who is turned away so soon.
                 ready.wait(LIMIT)
-            data = content(int(octets), number)
+            data = content(int(size), number)
             stream.sendall(data)
             stream.shutdown(socket.SHUT_WR)
             if everything(stream) != data:
-                raise ValueError("other octets")
+                raise ValueError("other bytes")
         except Exception as error:
             with lock:
                 faults.append(f"{number}: {error!r}")
@@ -138,7 +138,7 @@ def closed(port: str) -> None:
 
 
 def odd_server(port: str) -> None:
-    """Does with each connection what its first octet asks for."""
+    """Does with each connection what its first byte asks for."""
     listening = listener(int(port))
     print("listens", flush=True)
     while True:

@@ -70,7 +70,7 @@ fn a_sender_that_is_stopped_or_gives_up_says_so() {
 }
 
 #[test]
-fn a_stream_arrives_octet_by_octet_and_both_ends_are_over_with_it() {
+fn a_stream_arrives_byte_by_byte_and_both_ends_are_over_with_it() {
     let place = Place::new();
     make(&place.here("file"), 3_000_000);
     let out = place.here("out");

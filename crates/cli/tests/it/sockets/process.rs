@@ -189,22 +189,22 @@ impl Place {
     }
 }
 
-/// `len` octets that differ from place to place.
+/// `len` bytes that differ from place to place.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     let mut content = vec![0; len];
     engine::Rng::new(len as u64, "content").fill(&mut content);
     content
 }
 
-/// A file of `len` octets.
+/// A file of `len` bytes.
 pub(crate) fn make(path: &Path, len: usize) {
     std::fs::write(path, content(len)).unwrap();
 }
 
-/// Whether it is the file of `len` octets.
+/// Whether it is the file of `len` bytes.
 pub(crate) fn check(path: &Path, len: usize) {
     let found = std::fs::read(path).unwrap();
-    assert!(found == content(len), "{} has {} other octets", path.display(), found.len());
+    assert!(found == content(len), "{} has {} other bytes", path.display(), found.len());
 }
 
 /// A socket that takes datagrams and never answers, and its address.

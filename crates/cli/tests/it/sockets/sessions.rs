@@ -31,7 +31,7 @@ impl Server {
     }
 }
 
-/// Sends a file of `len` octets; the outcomes at the sender and at the receiver.
+/// Sends a file of `len` bytes; the outcomes at the sender and at the receiver.
 fn sent(protocol: &str, len: usize, more: &[&str]) -> [Value; 2] {
     let place = Place::new();
     make(&place.here("file"), len);
@@ -100,7 +100,7 @@ fn what_nobody_answers_is_sent_all_the_same() {
             let [sender, receiver] = sent(protocol, len, &["--rate", "20 Mbit/s"]);
             let wanted =
                 if protocol == "ltp-1k-red" && len == 1 { "complete" } else { "unreported" };
-            assert_eq!(sender["delivery"], wanted, "{protocol}, {len} octets: {sender}");
+            assert_eq!(sender["delivery"], wanted, "{protocol}, {len} bytes: {sender}");
             assert_eq!(receiver["delivery"], "complete", "{receiver}");
         }
     }
@@ -427,7 +427,7 @@ fn await_record(root: &Path) {
     });
 }
 
-/// Waits until `root` has `len` octets of a file that comes.
+/// Waits until `root` has `len` bytes of a file that comes.
 fn await_spool(root: &Path, len: u64) {
     let longest = || working_files(root, "spool").iter().map(|(_, len)| *len).max();
     await_that("the file comes", || longest() >= Some(len));

@@ -37,7 +37,7 @@ impl Kept {
         Recorders { pcap: Some(Box::new(self.clone())), trace: None }
     }
 
-    fn octets(&self) -> Vec<u8> {
+    fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -77,7 +77,7 @@ const GEO: &str = "rate = \"2 Mbit/s\"\ndelay = \"300 ms\"";
 
 #[test]
 fn a_window_bounds_what_crosses_in_a_round_trip() {
-    // 54,750 octets each 600 ms and what the link needs for a segment and its acknowledgment: the
+    // 54,750 bytes each 600 ms and what the link needs for a segment and its acknowledgment: the
     // window of the study, 730 kbit/s.
     let window = "tcp.receive_buffer = \"54750 B\"\ntcp.window_scale = false";
     let run = completed(&world("ftp", "5 MB", GEO, window));
@@ -254,7 +254,7 @@ fn the_same_seed_gives_the_same_packets() {
     let captures = [0, 1].map(|_| {
         let sink = Kept::default();
         assert!(run_once(&text, sink.recorders()).succeeded());
-        sink.octets()
+        sink.bytes()
     });
     assert!(captures[0].len() > 300_000);
     assert!(captures[0] == captures[1]);
@@ -267,7 +267,7 @@ fn other_programs_read_its_captures() {
     let run = run_once(&world("ftp", "300 kB", &lossy, ""), sink.recorders());
     assert!(run.succeeded() && run.transfers[0].traffic.repairs_str.unwrap() > 0);
     let path = std::env::temp_dir().join(format!("slowlight-ftp-{}.pcapng", std::process::id()));
-    std::fs::write(&path, sink.octets()).unwrap();
+    std::fs::write(&path, sink.bytes()).unwrap();
     let tshark = |filter: &str, fields: &[&str]| {
         let mut command = Command::new("tshark");
         command.args(["-n", "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]);
@@ -336,7 +336,7 @@ fn traces_say_what_packets_are() {
     let trace = Kept::default();
     let recorders = Recorders { trace: Some(Box::new(trace.clone())), pcap: None };
     assert!(run_once(&world("ftp", "20 kB", GEO, ""), recorders).succeeded());
-    let text = String::from_utf8(trace.octets()).unwrap();
+    let text = String::from_utf8(trace.bytes()).unwrap();
     for kind in ["SYN", "SYN ACK", "data", "FIN", "ACK"] {
         assert!(text.contains(&format!("\t{kind}\t")), "{kind} is missing:\n{text}");
     }

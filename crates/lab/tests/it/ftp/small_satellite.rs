@@ -84,7 +84,7 @@ impl Cell {
     fn packets(self, seed: u64) -> Vec<Packet> {
         let trace = Kept::default();
         self.run(seed, Recorders { trace: Some(Box::new(trace.clone())), pcap: None });
-        let text = String::from_utf8(trace.octets()).unwrap();
+        let text = String::from_utf8(trace.bytes()).unwrap();
         let mut packets = Vec::new();
         for line in text.lines().skip(1) {
             let cells: Vec<_> = line.split('\t').collect();

@@ -12,7 +12,7 @@ fn packets(seen: &Observations, by_a: bool) -> impl Iterator<Item = (f64, Packet
     sent.map(|sent| (sent.at, Packet::decode(&sent.data).unwrap()))
 }
 
-/// When packets with data left, with how many octets of the file, and whether they ask for a STATUS.
+/// When packets with data left, with how many bytes of the file, and whether they ask for a STATUS.
 fn data(seen: &Observations) -> Vec<(f64, usize, bool)> {
     let data = packets(seen, true).filter_map(|(at, packet)| match packet {
         Packet::Data(data) => Some((at, data.data.len(), data.wants_status)),

@@ -190,7 +190,7 @@ settings! {
         /// Bundles in the store.
         pub bundles: usize as Number [Least(1)] = 1_000_000,
         /// Bytes of all payloads in the store.
-        pub octets: u64 as Size = 1 << 40,
+        pub bytes: u64 as Size = 1 << 40,
         /// Bytes of a payload up to which it is held in memory and in a record; longer ones are files.
         pub inline: usize = 4096,
         /// Bytes of all payloads in memory; beyond that, shorter ones are files, too.

@@ -122,20 +122,20 @@ impl Agent {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
         let from = held.head.source().clone();
-        let (octets, head) = match &held.payload {
-            Content::Octets(octets) => (octets.clone(), held.head.clone()),
+        let (bytes, head) = match &held.payload {
+            Content::Bytes(bytes) => (bytes.clone(), held.head.clone()),
             // No record is so long.
             Content::File { .. } => return self.no_record(number),
         };
         match head {
-            Head::Seven(_) => match AdministrativeRecord::decode(&octets, &bounds) {
+            Head::Seven(_) => match AdministrativeRecord::decode(&bytes, &bounds) {
                 Ok(AdministrativeRecord::StatusReport(report)) => {
                     self.user.indicate(Indication::Report { from, report });
                 }
                 Ok(AdministrativeRecord::Other { .. }) | Err(_) => return self.no_record(number),
             },
             Head::Six(_) => {
-                match bp6::AdministrativeRecord::decode(&octets, &bounds_of_six(&bounds)) {
+                match bp6::AdministrativeRecord::decode(&bytes, &bounds_of_six(&bounds)) {
                     Ok(bp6::AdministrativeRecord::StatusReport(report)) => {
                         let report = super::reports::of_six(&report);
                         self.user.indicate(Indication::Report { from, report });

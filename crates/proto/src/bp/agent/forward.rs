@@ -27,13 +27,13 @@ fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Optio
                 }
                 let wanted = Wanted {
                     destination: *node,
-                    octets: held.octets(),
+                    bytes: held.bytes(),
                     priority: held.priority,
                     expires: held.expires,
                     excluded: &excluded,
                 };
                 if let Some(route) = router.best(now, &wanted) {
-                    router.promise(&route, held.octets(), held.priority);
+                    router.promise(&route, held.bytes(), held.priority);
                     let via = Eid::Ipn { node: route.next_hop, service: 0 };
                     return Some((via, Some(route)));
                 }
@@ -138,9 +138,9 @@ impl Agent {
         self.forwarder.wait_no_longer(number);
         // Its parts may have failed one after the other.
         if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
-            let (octets, priority) = (held.octets(), held.priority);
+            let (bytes, priority) = (held.bytes(), held.priority);
             if let Routing::ContactGraph(router, _) = &mut self.config.routing {
-                router.release(&before, octets, priority);
+                router.release(&before, bytes, priority);
             }
         }
         let Some(held) = self.bundles.get(&number) else { return };
@@ -148,10 +148,10 @@ impl Agent {
         self.pump(now, node);
     }
 
-    /// Gives back what contacts were promised to a bundle of so many octets.
-    pub(super) fn give_back(&mut self, route: Option<&Route>, (octets, priority): (u64, Priority)) {
+    /// Gives back what contacts were promised to a bundle of so many bytes.
+    pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
-            router.release(route, octets, priority);
+            router.release(route, bytes, priority);
         }
     }
 
@@ -197,7 +197,7 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let (part, head_len) = (load.part, load.head.encoded_len());
         let (start, end) = part.unwrap_or((0, held.payload.len()));
-        let octets = (end - start).saturating_add(head_len as u64);
+        let bytes = (end - start).saturating_add(head_len as u64);
         let sending = Sending { to: node.clone(), route: None, part, head_len };
         held.sending.insert((at, tag), sending);
         if part.is_none() || held.gap(copy_for.as_ref()).is_none() {
@@ -207,7 +207,7 @@ impl Agent {
             }
             self.forwarder.dequeue(node, place);
         }
-        self.forwarder.begin(at, tag, number, octets);
+        self.forwarder.begin(at, tag, number, bytes);
         self.give(number, node, load.copies);
         self.load_up(at, tag, number, load);
     }
@@ -300,7 +300,7 @@ impl Agent {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some(sending) = held.sending.remove(&(at, tag)) else { return };
-        let promised = (held.octets(), held.priority);
+        let promised = (held.bytes(), held.priority);
         self.give_back(sending.route.as_ref(), promised);
         self.take_again(number, &sending.to);
         if again {
@@ -318,7 +318,7 @@ impl Agent {
         for (_, number) in self.forwarder.take_queue(node) {
             let Some(held) = self.bundles.get_mut(&number) else { continue };
             let Some(route) = held.queued.remove(node) else { continue };
-            let promised = (held.octets(), held.priority);
+            let promised = (held.bytes(), held.priority);
             self.give_back(route.as_ref(), promised);
             self.route(now, number);
         }

@@ -36,25 +36,25 @@ struct Link {
 struct UnderWay {
     /// Their numbers and bytes.
     bundles: BTreeMap<Tag, (u64, u64)>,
-    octets: u64,
+    bytes: u64,
 }
 
 impl UnderWay {
-    fn insert(&mut self, tag: Tag, number: u64, octets: u64) {
-        self.octets = self.octets.saturating_add(octets);
-        self.bundles.insert(tag, (number, octets));
+    fn insert(&mut self, tag: Tag, number: u64, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.bundles.insert(tag, (number, bytes));
     }
 
     /// Returns the number of the bundle.
     fn remove(&mut self, tag: Tag) -> Option<u64> {
-        let (number, octets) = self.bundles.remove(&tag)?;
-        self.octets = self.octets.saturating_sub(octets);
+        let (number, bytes) = self.bundles.remove(&tag)?;
+        self.bytes = self.bytes.saturating_sub(bytes);
         Some(number)
     }
 
     /// Whether one more may be on its way.
     fn has_room(&self, up: &Neighbour) -> bool {
-        self.bundles.len() < up.window || self.octets < up.window_octets
+        self.bundles.len() < up.window || self.bytes < up.window_bytes
     }
 }
 
@@ -182,9 +182,9 @@ impl Forwarder {
     }
 
     /// Notes that a bundle is on its way, with so many bytes.
-    pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, octets: u64) {
+    pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, bytes: u64) {
         if let Some(link) = self.links.get_mut(&at) {
-            link.sending.insert(tag, number, octets);
+            link.sending.insert(tag, number, bytes);
         }
     }
 

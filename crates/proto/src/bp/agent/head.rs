@@ -20,7 +20,7 @@ const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFID
 /// Those of version 6: security (RFC 6257), the previous hop, custody under a number.
 const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
 
-/// Octets behind a payload of version 7: a check and the ends of block and bundle are seven, in their longest form a
+/// Bytes behind a payload of version 7: a check and the ends of block and bundle are seven, in their longest form a
 /// few more.
 const TAIL_MAX: usize = 32;
 
@@ -526,14 +526,14 @@ impl Check {
         }
     }
 
-    pub(super) fn update(&mut self, octets: &[u8]) {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Six { .. } => {}
-            Self::Seven(crc) => crc.update(octets),
+            Self::Seven(crc) => crc.update(bytes),
         }
     }
 
-    /// Octets that can follow.
+    /// Bytes that can follow.
     pub(super) const fn tail_max(&self, bounds: &Bounds) -> usize {
         match self {
             Self::Six { is_last: true } => 0,

@@ -59,7 +59,7 @@ pub(super) struct Sending {
     pub(super) route: Option<Route>,
     /// Where the part begins and ends that goes, if it is not all of the payload.
     pub(super) part: Option<(u64, u64)>,
-    /// Octets before the payload.
+    /// Bytes before the payload.
     pub(super) head_len: usize,
 }
 
@@ -111,7 +111,7 @@ impl Held {
     pub(super) fn own_file(&self) -> Option<&FileName> {
         match &self.payload {
             Content::File { name, .. } if self.owns_file => Some(name),
-            Content::File { .. } | Content::Octets(_) => None,
+            Content::File { .. } | Content::Bytes(_) => None,
         }
     }
 
@@ -123,8 +123,8 @@ impl Held {
         self.head.flags().contains(flag)
     }
 
-    /// Octets that it takes in the store.
-    pub(super) fn octets(&self) -> u64 {
+    /// Bytes that it takes in the store.
+    pub(super) fn bytes(&self) -> u64 {
         self.payload.len().saturating_add(self.head.encoded_len() as u64)
     }
 

@@ -87,8 +87,8 @@ impl From<Limit> for Indication {
 pub enum Limit {
     /// [`Limits::bundles`](super::Limits::bundles).
     Bundles,
-    /// [`Limits::octets`](super::Limits::octets), or the store itself is full.
-    Octets,
+    /// [`Limits::bytes`](super::Limits::bytes), or the store itself is full.
+    Bytes,
     /// [`Limits::incoming`](super::Limits::incoming).
     Incoming,
     /// [`Limits::fragments`](super::Limits::fragments).
@@ -102,11 +102,9 @@ pub enum RequestError {
     #[error("the store is full; wait until bundles have gone, or raise its limits")]
     Full,
     /// It would be refused however much room there is.
-    #[error(
-        "no bundle here may have more than {most} octets; send it in parts, or raise the limit"
-    )]
+    #[error("no bundle here may have more than {most} bytes; send it in parts, or raise the limit")]
     TooLong {
-        /// Octets of the longest payload.
+        /// Bytes of the longest payload.
         most: u64,
     },
     /// What an earlier run left is not known yet, and so not which bundles there were.
@@ -159,10 +157,10 @@ pub struct Statistics {
     pub failed: u64,
     /// Bundles that are held.
     pub bundles: usize,
-    /// Octets that they take.
-    pub octets: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
     /// The most bundles that were held.
     pub bundles_peak: usize,
-    /// The most octets that were held.
-    pub octets_peak: u64,
+    /// The most bytes that were held.
+    pub bytes_peak: u64,
 }

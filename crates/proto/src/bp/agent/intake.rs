@@ -10,7 +10,7 @@ use super::super::layer::{Content, LinkId, TransferId};
 use super::super::routes::Priority;
 use super::head::{Check, Head};
 
-/// Octets of a working file that are read at one time.
+/// Bytes of a working file that are read at one time.
 pub(super) const READ: usize = 256 << 10;
 
 /// Who waits for the answer.
@@ -147,7 +147,7 @@ pub(super) struct Filing {
     pub(super) file: Option<FileId>,
     /// Pieces that wait for the file to be open.
     pub(super) waiting: VecDeque<(u64, Bytes)>,
-    /// Octets of pieces that the store has not confirmed.
+    /// Bytes of pieces that the store has not confirmed.
     pub(super) unwritten: usize,
     pub(super) syncing: bool,
 }
@@ -202,14 +202,14 @@ pub(super) struct Join {
     pub(super) asks: bool,
 }
 
-/// What the last octets made clear.
+/// What the last bytes made clear.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fed {
     /// Nothing that has to be done.
     Nothing,
-    /// How long the payload is, and its first octets, if they have come.
+    /// How long the payload is, and its first bytes, if they have come.
     Begins(Option<(u64, Bytes)>),
-    /// These octets are of the payload, from the offset on.
+    /// These bytes are of the payload, from the offset on.
     Payload(Option<(u64, Bytes)>),
     /// It is no bundle.
     Malformed,
@@ -251,7 +251,7 @@ impl Intake {
     pub(super) fn cut(&mut self) -> bool {
         let cut = match &self.head {
             Some((head @ Head::Six(_), _)) if head.may_be_cut() && self.payload > 0 => {
-                // Of one that lacks nothing but what follows the payload, that is asked for again with the last octet.
+                // Of one that lacks nothing but what follows the payload, that is asked for again with the last byte.
                 let end = self.payload.min(head.payload_len() - 1);
                 (end > 0).then(|| head.of_part(0, end).ok()).flatten().zip(Some(end))
             }
@@ -260,8 +260,8 @@ impl Intake {
         let Some((head, end)) = cut else { return false };
         let most = usize::try_from(end).unwrap_or(usize::MAX);
         match &mut self.body {
-            Body::Memory(octets) => octets.truncate(most),
-            Body::Whole(octets) => octets.truncate(most),
+            Body::Memory(bytes) => bytes.truncate(most),
+            Body::Whole(bytes) => bytes.truncate(most),
             Body::File(_) | Body::There(_) => {}
         }
         let check = Check::new(&head);
@@ -272,7 +272,7 @@ impl Intake {
         true
     }
 
-    /// Octets that the store has not written.
+    /// Bytes that the store has not written.
     pub(super) fn unwritten(&self) -> usize {
         match &self.body {
             Body::File(filing) => filing.unwritten,
@@ -280,7 +280,7 @@ impl Intake {
         }
     }
 
-    /// Whether its peer is to be held back, or may go on, if that is not so already; with so many octets that wait.
+    /// Whether its peer is to be held back, or may go on, if that is not so already; with so many bytes that wait.
     pub(super) fn flow(&mut self, write_ahead: usize) -> Option<bool> {
         let Body::File(filing) = &self.body else { return None };
         let holds_back = match self.is_paused {
@@ -303,15 +303,15 @@ impl Intake {
         self.head.as_ref().map(|(head, _)| head)
     }
 
-    /// Takes the next octets of the bundle.
-    pub(super) fn feed(&mut self, octets: &Bytes, bounds: &Bounds) -> Fed {
+    /// Takes the next bytes of the bundle.
+    pub(super) fn feed(&mut self, bytes: &Bytes, bounds: &Bounds) -> Fed {
         if self.head.is_some() {
-            return self.feed_payload(octets.clone(), bounds).map_or(Fed::Malformed, Fed::Payload);
+            return self.feed_payload(bytes.clone(), bounds).map_or(Fed::Malformed, Fed::Payload);
         }
         // What begins a head is gathered; one that comes whole is read where it is.
-        let mut beginning = octets.clone();
+        let mut beginning = bytes.clone();
         if !self.beginning.is_empty() {
-            self.beginning.extend_from_slice(octets);
+            self.beginning.extend_from_slice(bytes);
             if self.beginning.len() < self.next_look {
                 return Fed::Nothing;
             }
@@ -326,7 +326,7 @@ impl Intake {
             }
             Ok(None) => {
                 self.beginning = beginning.to_vec();
-                // Reading begins anew each time, so what comes octet by octet costs no square of it.
+                // Reading begins anew each time, so what comes byte by byte costs no square of it.
                 self.next_look = self.beginning.len().saturating_mul(2).min(bounds.head_max + 1);
                 Fed::Nothing
             }
@@ -344,15 +344,15 @@ impl Intake {
         self.feed(&Bytes::new(), bounds)
     }
 
-    fn feed_payload(&mut self, mut octets: Bytes, bounds: &Bounds) -> Option<Option<(u64, Bytes)>> {
+    fn feed_payload(&mut self, mut bytes: Bytes, bounds: &Bounds) -> Option<Option<(u64, Bytes)>> {
         let (head, check) = self.head.as_mut()?;
         let left = head.payload_len() - self.payload;
-        let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        let rest = octets.split_off(here);
+        let here = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let rest = bytes.split_off(here);
         let mut piece = None;
-        if !octets.is_empty() {
-            check.update(&octets);
-            piece = Some((self.payload, octets));
+        if !bytes.is_empty() {
+            check.update(&bytes);
+            piece = Some((self.payload, bytes));
             self.payload += here as u64;
         }
         if !rest.is_empty() && self.tail.len() + rest.len() > check.tail_max(bounds) {
@@ -385,8 +385,8 @@ impl Intake {
     pub(super) fn content(&mut self, head: &Head) -> (Content, bool) {
         let len = head.payload_len();
         match &mut self.body {
-            Body::Memory(octets) => (Content::Octets(std::mem::take(octets).freeze()), false),
-            Body::Whole(octets) => (Content::Octets(std::mem::take(octets)), false),
+            Body::Memory(bytes) => (Content::Bytes(std::mem::take(bytes).freeze()), false),
+            Body::Whole(bytes) => (Content::Bytes(std::mem::take(bytes)), false),
             Body::File(filing) => {
                 (Content::File { name: filing.name.clone(), offset: 0, len }, true)
             }

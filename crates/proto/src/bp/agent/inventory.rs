@@ -13,8 +13,8 @@ pub struct Summary {
     pub id: BundleId,
     /// For whom.
     pub destination: Eid,
-    /// Octets that it takes.
-    pub octets: u64,
+    /// Bytes that it takes.
+    pub bytes: u64,
     /// When it came.
     pub received: Time,
     /// When it expires.
@@ -58,7 +58,7 @@ impl Agent {
         self.bundles.values().map(|held| Summary {
             id: held.id(),
             destination: held.destination().clone(),
-            octets: held.octets(),
+            bytes: held.bytes(),
             received: held.received,
             expires: held.expires,
             state: if held.storing {

@@ -30,7 +30,7 @@ struct Fragments {
     joining: Option<u64>,
 }
 
-/// The whole, and its octets.
+/// The whole, and its bytes.
 type Whole = (Key, u64);
 
 fn whole_of(held: &Held) -> Option<Whole> {
@@ -106,7 +106,7 @@ impl Agent {
             return;
         }
         // One may exceed the bound, or what fills the store with its own fragments would stay there for ever.
-        let fits = self.octets.saturating_add(whole.1) <= self.config.limits.octets;
+        let fits = self.bytes.saturating_add(whole.1) <= self.config.limits.bytes;
         let is_full = !fits || self.intakes.len() >= self.config.limits.incoming;
         if is_full && self.joins.fragments.values().any(|others| others.joining.is_some()) {
             self.joins.later.insert(whole.clone());
@@ -155,13 +155,13 @@ impl Agent {
             if join.asks || is_behind {
                 return;
             }
-            let octets = match join.parts.front() {
+            let bytes = match join.parts.front() {
                 None => {
                     intake.is_whole = true;
                     intake.join = None;
                     return self.finish_if_written(now, number);
                 }
-                Some(Content::Octets(octets)) => octets.clone(),
+                Some(Content::Bytes(bytes)) => bytes.clone(),
                 Some(Content::File { name, offset, len }) => {
                     join.asks = true;
                     match join.reading {
@@ -180,7 +180,7 @@ impl Agent {
                 }
             };
             join.parts.pop_front();
-            if let Fed::Payload(Some((offset, piece))) = intake.feed(&octets, &bounds) {
+            if let Fed::Payload(Some((offset, piece))) = intake.feed(&bytes, &bounds) {
                 self.keep(number, offset, piece);
             }
         }
@@ -205,11 +205,11 @@ impl Agent {
         let Some(Content::File { offset, len, .. }) = join.parts.front() else { return };
         match answer {
             Ok(Completion::Opened { file, .. }) => join.reading = Some((file, *offset)),
-            Ok(Completion::Read(octets)) => {
+            Ok(Completion::Read(bytes)) => {
                 let Some((file, at)) = &mut join.reading else { return };
-                *at += octets.len() as u64;
+                *at += bytes.len() as u64;
                 let (file, is_read) = (*file, *at >= offset + len);
-                if octets.is_empty() && !is_read {
+                if bytes.is_empty() && !is_read {
                     return self.fail_intake(now, number, EffectError::NotFound);
                 }
                 if is_read {
@@ -218,7 +218,7 @@ impl Agent {
                     self.store.close(file);
                 }
                 let bounds = self.config.limits.head;
-                if let Fed::Payload(Some((offset, piece))) = intake.feed(&octets, &bounds) {
+                if let Fed::Payload(Some((offset, piece))) = intake.feed(&bytes, &bounds) {
                     self.keep(number, offset, piece);
                 }
             }
@@ -297,13 +297,13 @@ impl Agent {
     }
 }
 
-/// A part of octets.
+/// A part of bytes.
 pub(super) fn part(content: &Content, start: u64, len: u64) -> Content {
     match content {
-        Content::Octets(octets) => {
-            let start = usize::try_from(start).unwrap_or(usize::MAX).min(octets.len());
+        Content::Bytes(bytes) => {
+            let start = usize::try_from(start).unwrap_or(usize::MAX).min(bytes.len());
             let end = start.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
-            Content::Octets(octets.slice(start..end.min(octets.len())))
+            Content::Bytes(bytes.slice(start..end.min(bytes.len())))
         }
         Content::File { name, offset, .. } => {
             Content::File { name: name.clone(), offset: offset + start, len }

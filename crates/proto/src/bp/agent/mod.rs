@@ -118,8 +118,8 @@ pub struct Agent {
     vectors: Vectors,
     forwarder: Forwarder,
     users: Users,
-    /// Octets in the store; octets in memory.
-    octets: u64,
+    /// Bytes in the store; bytes in memory.
+    bytes: u64,
     memory: usize,
     numbers: Numbers,
     commands: VecDeque<(usize, Command)>,
@@ -155,7 +155,7 @@ impl Agent {
             vectors: Vectors::new(&mut rng),
             forwarder: Forwarder::default(),
             users: Users::default(),
-            octets: 0,
+            bytes: 0,
             memory: 0,
             numbers: Numbers::new(first),
             commands: VecDeque::new(),
@@ -174,7 +174,7 @@ impl Agent {
     /// What was counted.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        Statistics { bundles: self.bundles.len(), octets: self.octets, ..self.statistics }
+        Statistics { bundles: self.bundles.len(), bytes: self.bytes, ..self.statistics }
     }
 
     /// Whether what an earlier run left is known, so that bundles are taken.
@@ -251,14 +251,14 @@ impl Agent {
     }
 
     /// Whether so much more has room.
-    fn has_room(&mut self, octets: u64) -> bool {
+    fn has_room(&mut self, bytes: u64) -> bool {
         let limits = self.config.limits;
         if self.kept() >= limits.bundles {
             self.user.limit_reached(Limit::Bundles);
             return false;
         }
-        if self.octets.saturating_add(octets) > limits.octets {
-            self.user.limit_reached(Limit::Octets);
+        if self.bytes.saturating_add(bytes) > limits.bytes {
+            self.user.limit_reached(Limit::Bytes);
             return false;
         }
         true
@@ -271,9 +271,9 @@ impl Agent {
         }
         held.copies = self.copies_of(&held, giver.is_here());
         held.storing = self.config.persistent;
-        self.octets = self.octets.saturating_add(held.octets());
-        if let Content::Octets(octets) = &held.payload {
-            self.memory += octets.len();
+        self.bytes = self.bytes.saturating_add(held.bytes());
+        if let Content::Bytes(bytes) = &held.payload {
+            self.memory += bytes.len();
         }
         self.by_key.insert(held.key(), number);
         self.by_expiry.insert((held.expires, number));
@@ -285,7 +285,7 @@ impl Agent {
         }
         self.bundles.insert(number, held);
         self.statistics.bundles_peak = self.statistics.bundles_peak.max(self.bundles.len());
-        self.statistics.octets_peak = self.statistics.octets_peak.max(self.octets);
+        self.statistics.bytes_peak = self.statistics.bytes_peak.max(self.bytes);
         self.arm_expiry();
         if is_safe {
             self.safe_for(now, number, &[giver]);
@@ -389,20 +389,20 @@ impl Agent {
         }
         self.by_expiry.remove(&(held.expires, number));
         self.forwarder.wait_no_longer(number);
-        self.octets = self.octets.saturating_sub(held.octets());
-        if let Content::Octets(octets) = &held.payload {
-            self.memory = self.memory.saturating_sub(octets.len());
+        self.bytes = self.bytes.saturating_sub(held.bytes());
+        if let Content::Bytes(bytes) = &held.payload {
+            self.memory = self.memory.saturating_sub(bytes.len());
         }
         for (node, route) in &held.queued {
             self.forwarder.dequeue(node, (Reverse(held.priority), number));
-            self.give_back(route.as_ref(), (held.octets(), held.priority));
+            self.give_back(route.as_ref(), (held.bytes(), held.priority));
         }
         for (link, tag) in held.sending.keys() {
             self.forwarder.abort(*link, *tag);
         }
         self.users.forget(held.destination(), number);
         self.user.limit_left(Limit::Bundles);
-        self.user.limit_left(Limit::Octets);
+        self.user.limit_left(Limit::Bytes);
         Some(held)
     }
 
@@ -484,7 +484,7 @@ impl Agent {
         match *job {
             Job::Load | Job::List => self.found(now, job, answer),
             Job::Open { intake } => self.intake_opened(now, intake, answer),
-            Job::Write { intake, octets } => self.intake_written(now, intake, octets, answer),
+            Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, answer),
             Job::Sync { intake } => self.intake_synced(now, intake, answer),
             Job::Read { intake } => self.intake_read(now, intake, answer),
             Job::Part { intake } => self.part_answered(now, intake, answer),

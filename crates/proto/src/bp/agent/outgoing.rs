@@ -35,11 +35,11 @@ pub(super) struct Summing {
     file: Option<FileId>,
     read: u64,
     /// What was read, if it is not much.
-    octets: Option<BytesMut>,
+    bytes: Option<BytesMut>,
 }
 
 impl Agent {
-    /// What goes of a bundle to a neighbour that takes so many octets; nothing if it has no use for any part.
+    /// What goes of a bundle to a neighbour that takes so many bytes; nothing if it has no use for any part.
     pub(super) fn load(&self, now: Time, number: u64, node: &Eid, most: u64) -> Option<Load> {
         let held = self.bundles.get(&number)?;
         let may_be_cut = held.head.may_be_cut() && !held.payload.is_empty();
@@ -162,16 +162,16 @@ impl Agent {
             (Content::File { name, len, .. }, Head::Seven(of))
                 if of.payload().crc != CrcType::None =>
             {
-                let octets = (*len <= READ as u64).then(BytesMut::new);
+                let bytes = (*len <= READ as u64).then(BytesMut::new);
                 let name = name.clone();
                 let summing =
-                    Summing { at, number, head, check, part: payload, file: None, read: 0, octets };
+                    Summing { at, number, head, check, part: payload, file: None, read: 0, bytes };
                 self.summing.insert(tag, summing);
                 self.store.open(Job::Sum { tag }, name, OpenMode::Read);
             }
-            (Content::File { .. } | Content::Octets(_), Head::Six(_) | Head::Seven(_)) => {
-                if let Content::Octets(octets) = &payload {
-                    check.update(octets);
+            (Content::File { .. } | Content::Bytes(_), Head::Six(_) | Head::Seven(_)) => {
+                if let Content::Bytes(bytes) = &payload {
+                    check.update(bytes);
                 }
                 let blocks = if is_last { held.tail.to_vec() } else { Vec::new() };
                 self.hand_over(at, tag, &head, payload, check.tail(blocks));
@@ -194,12 +194,12 @@ impl Agent {
         let mut has_failed = false;
         match answer {
             Ok(Completion::Opened { file, .. }) => summing.file = Some(file),
-            Ok(Completion::Read(octets)) => {
-                has_failed = octets.is_empty();
-                summing.check.update(&octets);
-                summing.read += octets.len() as u64;
-                if let Some(all) = &mut summing.octets {
-                    all.extend_from_slice(&octets);
+            Ok(Completion::Read(bytes)) => {
+                has_failed = bytes.is_empty();
+                summing.check.update(&bytes);
+                summing.read += bytes.len() as u64;
+                if let Some(all) = &mut summing.bytes {
+                    all.extend_from_slice(&bytes);
                 }
             }
             Ok(_) | Err(_) => has_failed = true,
@@ -217,13 +217,13 @@ impl Agent {
         if !is_wanted {
             return;
         }
-        let Summing { at, number, head, check, part, octets, .. } = summing;
+        let Summing { at, number, head, check, part, bytes, .. } = summing;
         if has_failed {
             self.forwarder.abort(at, tag);
             self.not_sent(now, at, tag, number, false);
             return self.pump_freed(now);
         }
-        let part = octets.map_or(part, |octets| Content::Octets(octets.freeze()));
+        let part = bytes.map_or(part, |bytes| Content::Bytes(bytes.freeze()));
         self.hand_over(at, tag, &head, part, check.tail(Vec::new()));
     }
 
@@ -234,7 +234,7 @@ impl Agent {
         let may_be_cut = matches!(held.head, Head::Six(_)) && held.head.may_be_cut();
         let Some(sending) = held.sending.get(&(at, tag)).filter(|_| may_be_cut) else { return };
         let (start, end) = sending.part.unwrap_or((0, len));
-        // Of one that lacks nothing but what follows the payload, that goes with the last octet.
+        // Of one that lacks nothing but what follows the payload, that goes with the last byte.
         let kept = acknowledged.saturating_sub(sending.head_len as u64);
         let kept = kept.min((end - start).saturating_sub(1));
         if kept > 0 {

@@ -13,13 +13,13 @@ use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
 use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
-/// Octets of memory that are taken for a payload before it comes, at most: nobody has shown that it will.
+/// Bytes of memory that are taken for a payload before it comes, at most: nobody has shown that it will.
 const AT_ONCE: usize = 16 << 20;
 
-/// Octets of a payload from which on it stays in the memory in which it came, if it came at once: half of what layers hand in, so
+/// Bytes of a payload from which on it stays in the memory in which it came, if it came at once: half of what layers hand in, so
 /// that no more than twice as much is held.
 const LONG: usize = Receive::PIECE_MAX / 2;
-/// Octets of a piece from which on it waits for the store in the memory in which it came.
+/// Bytes of a piece from which on it waits for the store in the memory in which it came.
 const SHORT: usize = 4 << 10;
 
 /// Where a bundle comes from.
@@ -36,11 +36,11 @@ impl Agent {
         match event {
             Event::Up { link, neighbour } => self.link_up(now, LinkRef { layer, link }, neighbour),
             Event::Down { link, why } => self.link_down(now, LinkRef { layer, link }, why),
-            Event::Begins { link, transfer, octets } => {
-                self.begins(Origin { layer, link, transfer }, octets);
+            Event::Begins { link, transfer, bytes } => {
+                self.begins(Origin { layer, link, transfer }, bytes);
             }
-            Event::Piece { link, transfer, octets } => {
-                self.piece(Origin { layer, link, transfer }, &octets);
+            Event::Piece { link, transfer, bytes } => {
+                self.piece(Origin { layer, link, transfer }, &bytes);
             }
             Event::Whole { link, transfer, file } => {
                 self.whole(now, Origin { layer, link, transfer }, file);
@@ -57,13 +57,13 @@ impl Agent {
         }
     }
 
-    fn begins(&mut self, origin: Origin, octets: Option<u64>) {
+    fn begins(&mut self, origin: Origin, bytes: Option<u64>) {
         let Origin { layer, link, transfer } = origin;
         let is_full = self.intakes.len() >= self.config.limits.incoming;
         if is_full {
             self.user.limit_reached(Limit::Incoming);
         }
-        if !self.restart.is_ready() || is_full || !self.has_room(octets.unwrap_or(0)) {
+        if !self.restart.is_ready() || is_full || !self.has_room(bytes.unwrap_or(0)) {
             self.refuse(origin, Refusal::NoResources);
             return;
         }
@@ -79,13 +79,13 @@ impl Agent {
         self.answer(Giver::Layer { layer, link, transfer }, None, Answer::Refused(why));
     }
 
-    fn piece(&mut self, origin: Origin, octets: &Bytes) {
+    fn piece(&mut self, origin: Origin, bytes: &Bytes) {
         let Some(number) = self.intakes.of_transfer((origin.layer, origin.transfer)) else {
             return;
         };
         let bounds = self.config.limits.head;
         let Some(intake) = self.intakes.get_mut(number) else { return };
-        let fed = intake.feed(octets, &bounds);
+        let fed = intake.feed(bytes, &bounds);
         if !self.take(number, fed) {
             self.is_malformed(number);
         }
@@ -122,8 +122,8 @@ impl Agent {
                 piece
             }
         };
-        if let Some((offset, octets)) = piece {
-            self.keep(number, offset, octets);
+        if let Some((offset, bytes)) = piece {
+            self.keep(number, offset, bytes);
         }
         true
     }
@@ -156,16 +156,16 @@ impl Agent {
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let len = intake.head().map_or(0, Head::payload_len);
         match &mut intake.body {
-            Body::Memory(octets) => {
+            Body::Memory(bytes) => {
                 if piece.len() as u64 == len && piece.len() >= LONG {
                     intake.body = Body::Whole(piece);
                     return;
                 }
-                if octets.is_empty() {
+                if bytes.is_empty() {
                     // Else all of it would move each time that it grows.
-                    octets.reserve(usize::try_from(len).map_or(AT_ONCE, |len| len.min(AT_ONCE)));
+                    bytes.reserve(usize::try_from(len).map_or(AT_ONCE, |len| len.min(AT_ONCE)));
                 }
-                octets.extend_from_slice(&piece);
+                bytes.extend_from_slice(&piece);
             }
             Body::File(filing) => {
                 // A short one may be a part of memory that is long, and waits here.
@@ -293,7 +293,7 @@ impl Agent {
         &mut self,
         now: Time,
         number: u64,
-        octets: usize,
+        bytes: usize,
         answer: Result<Completion, EffectError>,
     ) {
         if let Err(error) = answer {
@@ -301,7 +301,7 @@ impl Agent {
         }
         let Some(intake) = self.intakes.get_mut(number) else { return };
         if let Body::File(filing) = &mut intake.body {
-            filing.unwritten = filing.unwritten.saturating_sub(octets);
+            filing.unwritten = filing.unwritten.saturating_sub(bytes);
             self.throttle(number);
         }
         self.join_on(now, number);
@@ -341,21 +341,21 @@ impl Agent {
         number: u64,
         answer: Result<Completion, EffectError>,
     ) {
-        let octets = match answer {
-            Ok(Completion::Read(octets)) => octets,
+        let bytes = match answer {
+            Ok(Completion::Read(bytes)) => bytes,
             Ok(_) => return,
             Err(error) => return self.fail_intake(now, number, error),
         };
         let Some(intake) = self.intakes.get_mut(number) else { return };
         if let Body::There(reading) = &mut intake.body {
-            reading.at += octets.len() as u64;
-            if octets.is_empty() {
+            reading.at += bytes.len() as u64;
+            if bytes.is_empty() {
                 // It is shorter than whoever gave it said.
                 reading.end = reading.at;
             }
         }
         let bounds = self.config.limits.head;
-        if intake.feed(&octets, &bounds) == Fed::Malformed {
+        if intake.feed(&bytes, &bounds) == Fed::Malformed {
             return self.is_malformed(number);
         }
         self.read_on(now, number);
@@ -366,7 +366,7 @@ impl Agent {
         let Some(intake) = self.intakes.get(number) else { return };
         let (giver, id) = (intake.giver, intake.id());
         if error == EffectError::NoSpace {
-            self.user.limit_reached(Limit::Octets);
+            self.user.limit_reached(Limit::Bytes);
         } else {
             self.user.indicate(Indication::StoreFailed(error));
         }
@@ -487,7 +487,7 @@ impl Agent {
             self.statistics.expired += 1;
             return Err(Some(Answer::NotNeeded));
         }
-        if !self.has_room(held.octets()) || !self.has_place(held) {
+        if !self.has_room(held.bytes()) || !self.has_place(held) {
             return Err(Some(Answer::Refused(Refusal::NoResources)));
         }
         let bounds = self.config.limits.head;

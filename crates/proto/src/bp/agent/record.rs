@@ -1,7 +1,7 @@
 //! What an agent keeps in its store of each bundle, so that it knows after a restart what it had.
 //!
 //! ```text
-//! version 2 | kind | fields: numbers of 8 octets, octets with their length of 4 before them | CRC-32C of it all
+//! version 2 | kind | fields: numbers of 8 bytes, bytes with their length of 4 before them | CRC-32C of it all
 //! ```
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -75,13 +75,13 @@ impl Record {
     }
 
     /// `None` if it is damaged, or of another version.
-    pub(super) fn decode(octets: &Bytes) -> Option<Self> {
-        let end = octets.len().checked_sub(4)?;
-        let found = u32::from_be_bytes(octets[end..].try_into().ok()?);
-        if crc32c(&octets[..end]) != found {
+    pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
+        let end = bytes.len().checked_sub(4)?;
+        let found = u32::from_be_bytes(bytes[end..].try_into().ok()?);
+        if crc32c(&bytes[..end]) != found {
             return None;
         }
-        let mut rest = octets.slice(..end);
+        let mut rest = bytes.slice(..end);
         if take_u8(&mut rest)? != VERSION {
             return None;
         }
@@ -116,9 +116,9 @@ impl HeldRecord {
         put(out, &self.head);
         put(out, &self.tail);
         match &self.payload {
-            Content::Octets(octets) => {
+            Content::Bytes(bytes) => {
                 out.put_u8(0);
-                put(out, octets);
+                put(out, bytes);
             }
             Content::File { name, offset, len } => {
                 out.put_u8(match name.area() {
@@ -144,7 +144,7 @@ impl HeldRecord {
     fn decode(rest: &mut Bytes) -> Option<Self> {
         let (head, tail) = (take(rest)?, take(rest)?);
         let payload = match take_u8(rest)? {
-            0 => Content::Octets(take(rest)?),
+            0 => Content::Bytes(take(rest)?),
             area @ (1 | 2) => {
                 let name = take(rest)?;
                 let name = std::str::from_utf8(&name).ok()?;
@@ -174,9 +174,9 @@ impl HeldRecord {
     }
 }
 
-fn put(out: &mut BytesMut, octets: &[u8]) {
-    out.put_u32(octets.len() as u32);
-    out.put_slice(octets);
+fn put(out: &mut BytesMut, bytes: &[u8]) {
+    out.put_u32(bytes.len() as u32);
+    out.put_slice(bytes);
 }
 
 fn take(rest: &mut Bytes) -> Option<Bytes> {

@@ -52,7 +52,7 @@ impl Agent {
         if !wanted || !head.flags().contains(flag) || is_record || nowhere {
             return;
         }
-        let octets = match head {
+        let bytes = match head {
             Head::Six(head) => {
                 let len = held.payload.len();
                 let report = self.report_of_six(now, head.primary(), len, flag, reason);
@@ -63,8 +63,8 @@ impl Agent {
                 AdministrativeRecord::StatusReport(report).to_vec()
             }
         };
-        if let Ok(octets) = octets {
-            self.send_record(now, head.version(), head.report_to(), head.lifetime_ms(), octets);
+        if let Ok(bytes) = bytes {
+            self.send_record(now, head.version(), head.report_to(), head.lifetime_ms(), bytes);
         }
     }
 
@@ -137,8 +137,8 @@ impl Agent {
         lifetime_ms: u64,
         record: &bp6::AdministrativeRecord,
     ) {
-        if let Ok(octets) = record.to_vec() {
-            self.send_record(now, Version::Six, to, lifetime_ms, octets);
+        if let Ok(bytes) = record.to_vec() {
+            self.send_record(now, Version::Six, to, lifetime_ms, bytes);
         }
     }
 
@@ -149,9 +149,9 @@ impl Agent {
         version: Version,
         to: &Eid,
         lifetime_ms: u64,
-        octets: Vec<u8>,
+        bytes: Vec<u8>,
     ) {
-        if !self.has_room(octets.len() as u64 + 256) {
+        if !self.has_room(bytes.len() as u64 + 256) {
             return;
         }
         // In version 6 a neighbour may keep a part of a bundle and lose it, and nobody has custody of records.
@@ -164,7 +164,7 @@ impl Agent {
             flags: BundleFlags::ADMINISTRATIVE.with(uncut),
             report_to: Some(Eid::None),
             lifetime: Duration::from_millis(lifetime_ms),
-            ..SendRequest::new(to.clone(), octets)
+            ..SendRequest::new(to.clone(), bytes)
         };
         if let Ok(head) = self.head(now, self.config.node.clone(), &request) {
             self.begin(now, Giver::Agent, head, request.payload, false);

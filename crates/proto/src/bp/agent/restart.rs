@@ -105,9 +105,9 @@ impl Agent {
             custody: has_custody.then(Custody::default),
             ..content
         };
-        self.octets = self.octets.saturating_add(held.octets());
-        if let Content::Octets(octets) = &held.payload {
-            self.memory += octets.len();
+        self.bytes = self.bytes.saturating_add(held.bytes());
+        if let Content::Bytes(bytes) = &held.payload {
+            self.memory += bytes.len();
         }
         let key = held.key();
         self.note_made(&key);

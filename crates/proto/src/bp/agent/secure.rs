@@ -30,8 +30,8 @@ impl Agent {
     ) {
         let Head::Seven(seven) = &head else { return };
         let name = match &payload {
-            Content::Octets(octets) => {
-                return self.secure_octets(now, giver, (**seven).clone(), octets);
+            Content::Bytes(bytes) => {
+                return self.secure_bytes(now, giver, (**seven).clone(), bytes);
             }
             Content::File { name, .. } => name.clone(),
         };
@@ -51,8 +51,8 @@ impl Agent {
         self.join_on(now, number);
     }
 
-    fn secure_octets(&mut self, now: Time, giver: Giver, head: bp7::Head, octets: &Bytes) {
-        let mut opened = Opened { head, payload: octets.to_vec() };
+    fn secure_bytes(&mut self, now: Time, giver: Giver, head: bp7::Head, bytes: &Bytes) {
+        let mut opened = Opened { head, payload: bytes.to_vec() };
         if let Err(fault) = self.carry_out_policy(&mut opened, giver) {
             return self.is_insecure(now, giver, opened, fault);
         }
@@ -87,7 +87,7 @@ impl Agent {
         self.statistics.deleted += 1;
         let head = Head::from(opened.head);
         let (id, key) = (head.key().id(), head.key());
-        let content = (Content::Octets(opened.payload.into()), false);
+        let content = (Content::Bytes(opened.payload.into()), false);
         let held = Held::new(head, Bytes::new(), content);
         let reason = fault.reason();
         match giver {

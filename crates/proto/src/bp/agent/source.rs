@@ -39,7 +39,7 @@ pub struct SendRequest {
     pub version: Version,
     /// Whether custody is asked for, which version 6 has.
     pub custody: bool,
-    /// What it carries. A file must stay as it is until the bundle has gone; octets may stay in the memory that they are in.
+    /// What it carries. A file must stay as it is until the bundle has gone; bytes may stay in the memory that they are in.
     pub payload: Content,
     /// Whether the file goes with the bundle.
     pub owns_file: bool,
@@ -58,7 +58,7 @@ impl SendRequest {
             priority: Priority::Normal,
             version: Version::Seven,
             custody: false,
-            payload: Content::Octets(payload.into()),
+            payload: Content::Bytes(payload.into()),
             owns_file: false,
         }
     }
@@ -106,14 +106,14 @@ impl Agent {
         self.restart.is_ready()
             && self.intakes.len() < limits.incoming
             && self.kept() < limits.bundles
-            && self.octets.saturating_add(len) <= limits.octets
+            && self.bytes.saturating_add(len) <= limits.bytes
     }
 
     /// Whether such a bundle could ever be held, and its payload be read for its security.
     fn is_short_enough(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
         let is_read = self.is_to_be_secured(head);
         let secured = if is_read { self.config.security.payload_max } else { u64::MAX };
-        let held = self.config.limits.octets.saturating_sub(head.encoded_len() as u64);
+        let held = self.config.limits.bytes.saturating_sub(head.encoded_len() as u64);
         let most = secured.min(held);
         if request.payload.len() > most {
             return Err(RequestError::TooLong { most });
@@ -255,9 +255,9 @@ impl Agent {
         owns: bool,
     ) {
         match payload {
-            Content::Octets(octets) => {
+            Content::Bytes(bytes) => {
                 let body = Body::Memory(BytesMut::new());
-                self.begin_with(now, Intake::with_head(giver, body, head), &octets);
+                self.begin_with(now, Intake::with_head(giver, body, head), &bytes);
             }
             Content::File { name, offset, len } => {
                 let reading = Reading {

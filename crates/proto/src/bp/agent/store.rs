@@ -23,7 +23,7 @@ pub(super) enum Job {
     /// The file of a bundle that comes is opened.
     Open { intake: u64 },
     /// A piece of it is written.
-    Write { intake: u64, octets: usize },
+    Write { intake: u64, bytes: usize },
     /// All of it is synced.
     Sync { intake: u64 },
     /// It is read, to see whether it is sound.
@@ -155,7 +155,7 @@ impl Store {
     }
 
     pub(super) fn write(&mut self, intake: u64, file: FileId, offset: u64, bytes: Bytes) {
-        let job = Job::Write { intake, octets: bytes.len() };
+        let job = Job::Write { intake, bytes: bytes.len() };
         self.ask(job, |ticket| StoreEffect::Write { ticket, file, offset, bytes });
     }
 

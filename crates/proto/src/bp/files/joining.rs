@@ -48,7 +48,7 @@ pub(super) struct Joining {
     total: u64,
     /// By where they begin.
     places: BTreeMap<u64, Place>,
-    octets: u64,
+    bytes: u64,
     step: Step,
 }
 
@@ -77,13 +77,13 @@ impl Files {
     ) {
         let id = PartId(delivery.0);
         let place = Self::place(&content);
-        let octets = match &content {
-            Content::Octets(octets) => Some(octets.clone()),
+        let bytes = match &content {
+            Content::Bytes(bytes) => Some(bytes.clone()),
             Content::File { .. } => None,
         };
         self.parts.insert(id, Part { delivery, bundle, from, content, open: None, of: None });
-        match (octets, place) {
-            (Some(octets), _) => self.look(now, id, &octets),
+        match (bytes, place) {
+            (Some(bytes), _) => self.look(now, id, &bytes),
             (None, Some((name, ..))) => self.open(Use::Look(id), name, OpenMode::Read),
             (None, None) => {}
         }
@@ -109,7 +109,7 @@ impl Files {
                 let most = usize::try_from(len).unwrap_or(usize::MAX).min(HEADER_MAX);
                 self.read(Use::Look(id), file, offset, most);
             }
-            Ok(Completion::Read(octets)) => self.look(now, id, &octets),
+            Ok(Completion::Read(bytes)) => self.look(now, id, &bytes),
             Ok(_) | Err(_) => self.drop_part(now, id),
         }
     }
@@ -150,13 +150,13 @@ impl Files {
             name: name.to_owned(),
             total,
             places: BTreeMap::new(),
-            octets: 0,
+            bytes: 0,
             step: Step::Gathering,
         };
         let joining = self.joining.entry(file).or_insert_with(fresh);
         joining.places.insert(offset, Place { part: id, len, header: header_len, crc });
-        joining.octets += len;
-        let is_whole = joining.octets == joining.total;
+        joining.bytes += len;
+        let is_whole = joining.bytes == joining.total;
         if let Some(part) = self.parts.get_mut(&id) {
             part.of = Some(file);
         }
@@ -203,7 +203,7 @@ impl Files {
         }
         let at = joining.places.iter().find(|(_, place)| place.part == id).map(|(at, _)| *at);
         if let Some(place) = at.and_then(|at| joining.places.remove(&at)) {
-            joining.octets -= place.len;
+            joining.bytes -= place.len;
         }
         if joining.places.is_empty() {
             self.joining.remove(&of);
@@ -241,16 +241,16 @@ impl Files {
             (Step::Opening, Completion::Opened { file: into, .. }) => {
                 self.begin_part(now, file, into, 0);
             }
-            (Step::Copying { into, at, read, crc }, Completion::Read(octets)) => {
-                if octets.is_empty() {
+            (Step::Copying { into, at, read, crc }, Completion::Read(bytes)) => {
+                if bytes.is_empty() {
                     joining.step = Step::Copying { into, at, read, crc };
                     return self.over(now, file, Err(Failure::Damaged));
                 }
-                let crc = crc_append(crc, &octets);
+                let crc = crc_append(crc, &bytes);
                 let to = at + read;
-                let read = read + octets.len() as u64;
+                let read = read + bytes.len() as u64;
                 joining.step = Step::Copying { into, at, read, crc };
-                self.write(Use::Join(file), into, to, octets);
+                self.write(Use::Join(file), into, to, bytes);
             }
             (Step::Copying { into, at, read, crc }, _) => {
                 self.copy_part(now, file, into, at, read, crc);
@@ -280,7 +280,7 @@ impl Files {
         let header = FilePart { transfer, total, offset: at, name };
         let crc = header.crc().unwrap_or_default();
         if place.len == 0 {
-            // An empty file is one part without octets.
+            // An empty file is one part without bytes.
             let is_sound = place.crc == crc;
             joining.step = Step::Syncing { into };
             return match is_sound {
@@ -317,9 +317,9 @@ impl Files {
         };
         let (from, content) = (place.header + read, part.content.clone());
         match (content, part.open) {
-            (Content::Octets(octets), _) => {
+            (Content::Bytes(bytes), _) => {
                 let start = usize::try_from(from).unwrap_or(usize::MAX);
-                let piece: Bytes = octets.slice(start..start + here);
+                let piece: Bytes = bytes.slice(start..start + here);
                 let crc = crc_append(crc, &piece);
                 if let Some(joining) = self.joining.get_mut(&file) {
                     joining.step = Step::Copying { into, at, read: read + here as u64, crc };

@@ -67,7 +67,7 @@ pub struct Limits {
     pub parts: u64,
     /// Parts of a file that wait at this node for a neighbour.
     pub ahead: usize,
-    /// Octets that are read at one time.
+    /// Bytes that are read at one time.
     pub read: usize,
 }
 
@@ -87,8 +87,8 @@ pub enum SendError {
     /// Too many are.
     #[error("too many files are being sent; wait until one of them is over")]
     Full,
-    /// Its name has too many octets.
-    #[error("the name is longer than 1,024 octets")]
+    /// Its name has too many bytes.
+    #[error("the name is longer than 1,024 bytes")]
     Name,
 }
 
@@ -309,7 +309,7 @@ impl Files {
     /// Where in a file of the store a part lies.
     fn place(content: &Content) -> Option<(FileName, u64, u64)> {
         match content {
-            Content::Octets(_) => None,
+            Content::Bytes(_) => None,
             Content::File { name, offset, len } => Some((name.clone(), *offset, *len)),
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct Sending {
     to: Eid,
     transfer: u64,
     step: Step,
-    /// The file, once it is open, and its octets.
+    /// The file, once it is open, and its bytes.
     source: Option<(engine::FileId, u64)>,
     /// Where the next part begins, and whether there is one.
     next: Option<u64>,
@@ -36,7 +36,7 @@ enum Step {
     Opening,
     /// The working file of a part is opened.
     Making(Making),
-    /// A piece of the part is read, or written, at so many octets of it.
+    /// A piece of the part is read, or written, at so many bytes of it.
     Copying { making: Making, file: engine::FileId, crc: u32, at: u64 },
     /// Its header is written, then all is synced.
     Ending { making: Making, file: engine::FileId, is_written: bool },
@@ -122,17 +122,17 @@ impl Files {
                 let crc = part.crc().unwrap_or_default();
                 self.copy(id, making, file, crc, 0);
             }
-            (Step::Copying { making, file, crc, at }, Completion::Read(octets)) => {
-                if octets.is_empty() {
+            (Step::Copying { making, file, crc, at }, Completion::Read(bytes)) => {
+                if bytes.is_empty() {
                     let cut = EffectError::Failed("the file became shorter".to_owned());
                     return self.end(id, Err(Failure::Store(cut)));
                 }
-                let (crc, to) = (crc_append(crc, &octets), making.header + at);
-                let at = at + octets.len() as u64;
+                let (crc, to) = (crc_append(crc, &bytes), making.header + at);
+                let at = at + bytes.len() as u64;
                 if let Some(sending) = self.sending.get_mut(&id) {
                     sending.step = Step::Copying { making, file, crc, at };
                 }
-                self.write(Use::Send(id), file, to, octets);
+                self.write(Use::Send(id), file, to, bytes);
             }
             (Step::Copying { making, file, crc, at }, _) => self.copy(id, making, file, crc, at),
             (Step::Ending { making, file, is_written: false }, _) => {

@@ -58,7 +58,7 @@ pub enum Color {
     Red,
     /// Nothing: nobody hears of what is lost.
     Green,
-    /// Its first octets: of what is lost behind them nobody hears.
+    /// Its first bytes: of what is lost behind them nobody hears.
     Mixed(u64),
 }
 

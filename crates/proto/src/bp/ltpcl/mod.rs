@@ -176,21 +176,21 @@ impl Ltpcl {
             Color::AsAsked if bundle.reliable => Red::All,
             Color::AsAsked | Color::Green => Red::None,
             Color::Red => Red::All,
-            Color::Mixed(octets) => Red::Prefix(octets),
+            Color::Mixed(bytes) => Red::Prefix(bytes),
         };
         let short = bundle.len() <= self.config.limits.inline as u64;
-        let octets = match &bundle.payload {
-            Content::Octets(payload) if short => Some(whole(&bundle, payload)),
-            Content::Octets(_) | Content::File { .. } => None,
+        let bytes = match &bundle.payload {
+            Content::Bytes(payload) if short => Some(whole(&bundle, payload)),
+            Content::Bytes(_) | Content::File { .. } => None,
         };
-        if let (Some(octets), Some((size, age)), Red::All) = (&octets, self.sharing(), red)
-            && octets.len() < size
+        if let (Some(bytes), Some((size, age)), Red::All) = (&bytes, self.sharing(), red)
+            && bytes.len() < size
         {
-            self.gather(now, link, tag, octets, (size, age));
+            self.gather(now, link, tag, bytes, (size, age));
             return;
         }
-        let begun = match octets {
-            Some(octets) => self.ltp.send_octets(now, engine, BUNDLE_SERVICE, octets, red),
+        let begun = match bytes {
+            Some(bytes) => self.ltp.send_bytes(now, engine, BUNDLE_SERVICE, bytes, red),
             None => {
                 let source = self.blocks.add(bundle);
                 let name = "bundle".to_owned();
@@ -209,7 +209,7 @@ impl Ltpcl {
         }
     }
 
-    /// Octets up to which bundles share a block, and how long the first waits. No peer with the same bounds takes longer ones.
+    /// Bytes up to which bundles share a block, and how long the first waits. No peer with the same bounds takes longer ones.
     fn sharing(&self) -> Option<(usize, Duration)> {
         let ltp::Aggregation { size, age } = self.config.aggregation.as_ref()?;
         Some(((*size).min(self.config.ltp.limits.units), *age))
@@ -221,10 +221,10 @@ impl Ltpcl {
         now: Time,
         link: LinkId,
         tag: Tag,
-        octets: &[u8],
+        bytes: &[u8],
         (size, age): (usize, Duration),
     ) {
-        let unit = Unit { service: BUNDLE_SERVICE, data: octets };
+        let unit = Unit { service: BUNDLE_SERVICE, data: bytes };
         let len = unit.encoded_len();
         if self.gathered.get(&link).is_some_and(|gathered| gathered.block.len() + len > size) {
             self.send_gathered(now, link);
@@ -250,7 +250,7 @@ impl Ltpcl {
             return;
         };
         let block = block.into();
-        match self.ltp.send_octets(now, engine, AGGREGATION_SERVICE, block, Red::All) {
+        match self.ltp.send_bytes(now, engine, AGGREGATION_SERVICE, block, Red::All) {
             Ok(id) => self.neighbours.begun(link, id, tags),
             Err(_) => self.neighbours.fail(link, tags),
         }
@@ -305,11 +305,11 @@ fn outcome(finished: &Finished) -> Outcome {
 
 /// A bundle in one piece.
 fn whole(bundle: &Outgoing, payload: &Bytes) -> Bytes {
-    let mut octets = BytesMut::with_capacity(bundle.len() as usize);
+    let mut bytes = BytesMut::with_capacity(bundle.len() as usize);
     for part in [&bundle.head, payload, &bundle.tail] {
-        octets.extend_from_slice(part);
+        bytes.extend_from_slice(part);
     }
-    octets.freeze()
+    bytes.freeze()
 }
 
 impl Layer for Ltpcl {

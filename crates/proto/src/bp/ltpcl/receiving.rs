@@ -50,17 +50,17 @@ impl Ltpcl {
                 incoming.file = Some(name.clone());
                 self.whole(link, transfer, Some((name, len)));
             }
-            BlockContent::Octets(octets) if service == AGGREGATION_SERVICE => {
-                let units = Unit::decode_all(&octets).unwrap_or_default();
+            BlockContent::Bytes(bytes) if service == AGGREGATION_SERVICE => {
+                let units = Unit::decode_all(&bytes).unwrap_or_default();
                 let of_bundles = units.iter().filter(|unit| unit.service == BUNDLE_SERVICE);
                 for unit in of_bundles {
                     incoming.waiting += 1;
-                    self.octets(link, id, octets.slice_ref(unit.data));
+                    self.bytes(link, id, bytes.slice_ref(unit.data));
                 }
             }
-            BlockContent::Octets(octets) => {
+            BlockContent::Bytes(bytes) => {
                 incoming.waiting = 1;
-                self.octets(link, id, octets);
+                self.bytes(link, id, bytes);
             }
         }
         if incoming.waiting > 0 {
@@ -79,13 +79,13 @@ impl Ltpcl {
         let transfer = TransferId(self.next_transfer);
         self.next_transfer += 1;
         self.transfers.insert(transfer, id);
-        self.neighbours.events.push_back(Event::Begins { link, transfer, octets: Some(len) });
+        self.neighbours.events.push_back(Event::Begins { link, transfer, bytes: Some(len) });
         transfer
     }
 
-    fn octets(&mut self, link: LinkId, id: SessionId, octets: Bytes) {
-        let transfer = self.begins(link, id, octets.len() as u64);
-        self.neighbours.events.push_back(Event::Piece { link, transfer, octets });
+    fn bytes(&mut self, link: LinkId, id: SessionId, bytes: Bytes) {
+        let transfer = self.begins(link, id, bytes.len() as u64);
+        self.neighbours.events.push_back(Event::Piece { link, transfer, bytes });
         self.whole(link, transfer, None);
     }
 

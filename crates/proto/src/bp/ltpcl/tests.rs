@@ -10,7 +10,7 @@ use super::{Color, Config, Limits, Ltpcl, Peer};
 use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::bp::tests::hub::Hub;
 use crate::bp::tests::pair::{
-    Chance, LINK, PATH, Pair, assert_arrive, content, files, in_file, octets, whole,
+    Chance, LINK, PATH, Pair, assert_arrive, bytes, content, files, in_file, whole,
 };
 use crate::ltp;
 
@@ -165,7 +165,7 @@ fn short_bundles_share_a_block_if_they_are_told_to() {
     for tag in 0..4 {
         pair.send(tag, content(100));
     }
-    // 106 octets and 2: four are 432. The next does not fit, and a long one goes alone.
+    // 106 bytes and 2: four are 432. The next does not fit, and a long one goes alone.
     assert_eq!(pair.ends[0].said.len(), 0);
     pair.send(4, content(100));
     pair.send(5, content(5000));
@@ -295,8 +295,8 @@ fn engines_that_nobody_named_make_room_for_others_once_nothing_is_owed_to_them()
     };
     let mut hub = Hub::new(layer, vec![peer(3), peer(4), peer(5)]);
     let send = |hub: &mut Hub<Ltpcl, ltp::Node>, n: usize, len| {
-        let block = octets(len).into();
-        hub.peers[n].send_octets(hub.now, 2, 1, block, ltp::Red::All).unwrap();
+        let block = bytes(len).into();
+        hub.peers[n].send_bytes(hub.now, 2, 1, block, ltp::Red::All).unwrap();
         hub.pass(Duration::from_secs(10));
     };
     for n in [0, 1, 2, 0] {

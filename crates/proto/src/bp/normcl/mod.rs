@@ -57,7 +57,7 @@ impl FileEngine for norm::Node {
             Indication::Finished(finished) if finished.is_sender => {
                 Meaning::Sent(finished.id, outcome(&finished))
             }
-            // Octets that are no file are acknowledged before an agent could have them.
+            // Bytes that are no file are acknowledged before an agent could have them.
             Indication::Finished(finished) if finished.data.is_some() => Meaning::NoBundle,
             Indication::Finished(finished) => Meaning::Over(finished.id),
             Indication::Started { .. }

@@ -15,7 +15,7 @@ use crate::bp::layer::{
 };
 use crate::bp::tests::hub::{self, Hub};
 use crate::bp::tests::pair::{
-    LINK, PATH, Pair, assert_arrive, content, files, octets, store, whole,
+    LINK, PATH, Pair, assert_arrive, bytes, content, files, store, whole,
 };
 use crate::norm::{self, EndGame};
 
@@ -136,7 +136,7 @@ fn send(hub: &mut Hub<NormCl, norm::Node>, n: usize, content: norm::Content) {
 }
 
 fn send_file(hub: &mut Hub<NormCl, norm::Node>, n: usize, len: usize) {
-    let file = hub.file(n, &octets(len));
+    let file = hub.file(n, &bytes(len));
     send(hub, n, norm::Content::File(file));
 }
 
@@ -159,7 +159,7 @@ fn senders_of_one_number_are_told_apart_by_their_paths() {
         hub.pass(Duration::from_secs(60));
         let mut came = hub.came();
         came.sort_by_key(|(link, _)| *link);
-        let expected = [0, 1].map(|n| (LinkId(n as u32), octets(lengths[n])));
+        let expected = [0, 1].map(|n| (LinkId(n as u32), bytes(lengths[n])));
         assert!(
             came == expected,
             "{:?}",
@@ -178,13 +178,13 @@ fn nothing_is_kept_of_objects_that_are_no_files() {
     let mut hub = Hub::new(middle(1), vec![sender(7, 3)]);
     let own = |hub: &Hub<NormCl, norm::Node>| hub.layer.memory() - hub.layer.engine().memory();
     for count in 1..=20 {
-        send(&mut hub, 0, norm::Content::Data(octets(3000).into()));
+        send(&mut hub, 0, norm::Content::Data(bytes(3000).into()));
         hub.pass(Duration::from_secs(10));
         assert_eq!((hub.layer.statistics().faults, own(&hub)), (count, 0));
     }
     send_file(&mut hub, 0, 3000);
     hub.pass(Duration::from_secs(10));
-    assert_eq!(hub.came(), [(LinkId(0), octets(3000))]);
+    assert_eq!(hub.came(), [(LinkId(0), bytes(3000))]);
     assert_eq!(own(&hub), 0);
 }
 
@@ -200,12 +200,12 @@ fn one_bundle_waits_of_a_sender_that_begins_anew_while_the_agent_wants_nothing()
             memory.push(hub.layer.memory() - hub.layer.engine().memory());
             hub.replace(0, sender(7, life));
         }
-        assert!(memory[0] > 0 && memory.iter().all(|octets| *octets == memory[0]), "{memory:?}");
+        assert!(memory[0] > 0 && memory.iter().all(|bytes| *bytes == memory[0]), "{memory:?}");
         assert_eq!(files(&hub.store), 1);
         assert_eq!(hub.came(), []);
         hub.command(Command::Resume { link: LinkId(0) });
         hub.pass(Duration::from_secs(10));
-        assert_eq!(hub.came(), [(LinkId(0), octets(len))]);
+        assert_eq!(hub.came(), [(LinkId(0), bytes(len))]);
     }
 }
 
@@ -351,6 +351,6 @@ fn a_bundle_goes_once_to_all_of_a_group() {
     let steps = (0..20_000).take_while(|_| group.step()).count();
     assert!(steps < 20_000, "it comes to rest");
     assert_eq!((group.came, group.outcomes), ([0, 1, 1], vec![Outcome::Acknowledged]));
-    // 100,006 octets are some 70 segments, and what was lost to one of them, some parity.
+    // 100,006 bytes are some 70 segments, and what was lost to one of them, some parity.
     assert!((68..110).contains(&group.data), "{}", group.data);
 }

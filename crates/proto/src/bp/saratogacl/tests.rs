@@ -8,7 +8,7 @@ use wire::saratoga::{Content as Kind, Packet, StatusCode};
 use super::{Config, SaratogaCl};
 use crate::bp::layer::{Command, Content, Event, LinkId, Outcome, Refusal, Tag, TransferId};
 use crate::bp::tests::hub::{self, Hub};
-use crate::bp::tests::pair::{LINK, PATH, Pair, assert_arrive, content, files, octets, whole};
+use crate::bp::tests::pair::{LINK, PATH, Pair, assert_arrive, bytes, content, files, whole};
 use crate::saratoga;
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
@@ -162,7 +162,7 @@ fn request(
     n: usize,
     len: usize,
 ) -> saratoga::PutRequest {
-    let source = hub.file(n, &octets(len));
+    let source = hub.file(n, &bytes(len));
     let (delete, stream) = (false, false);
     let put = saratoga::Put::Push;
     saratoga::PutRequest { peer: PATH, source, name: "a/name".to_owned(), put, delete, stream }
@@ -189,7 +189,7 @@ fn bundles_of_one_name_from_two_peers_are_told_apart() {
         hub.pass(Duration::from_secs(60));
         let mut came = hub.came();
         came.sort_by_key(|(link, _)| *link);
-        assert!(came == [0, 1].map(|n| (LinkId(n as u32), octets(lengths[n]))));
+        assert!(came == [0, 1].map(|n| (LinkId(n as u32), bytes(lengths[n]))));
         let mut results = results(&hub);
         results.sort_unstable_by_key(|(n, _)| *n);
         assert_eq!(results, [(0, Ok(())), (1, Ok(()))]);
@@ -211,5 +211,5 @@ fn files_and_streams_are_refused() {
     let request = request(&mut hub, 1, 3000);
     hub.peers[1].put_bundle(hub.now, request).unwrap();
     hub.pass(Duration::from_secs(10));
-    assert_eq!(hub.came(), [(LinkId(1), octets(3000))]);
+    assert_eq!(hub.came(), [(LinkId(1), bytes(3000))]);
 }

@@ -124,7 +124,7 @@ impl Opened {
         security: BlockHeader,
         target: u64,
     ) -> Option<(Vec<u8>, &[u8])> {
-        let primary = self.head.primary_octets();
+        let primary = self.head.primary_bytes();
         let (what, data): (Target, &[u8]) = match target {
             PRIMARY_NUMBER => (Target::Primary, &[]),
             number => {
@@ -195,7 +195,7 @@ impl Opened {
                 return Err(Fault::Conflicting);
             }
             self.without_crc(*target)?;
-            let primary = self.head.primary_octets();
+            let primary = self.head.primary_bytes();
             let additional = additional_data(parameters.scope, primary, header, security);
             let mut data = self.data(*target).ok_or(Fault::Conflicting)?.to_vec();
             let tag = cipher::encrypt(parameters.variant, key, &iv, &additional, &mut data);
@@ -293,7 +293,7 @@ impl Opened {
                 (*tag).try_into().map_err(|_| Fault::Failed)?
             }
         };
-        let primary = self.head.primary_octets();
+        let primary = self.head.primary_bytes();
         let additional = additional_data(parameters.scope, primary, header, security);
         let (variant, iv) = (parameters.variant, &parameters.iv);
         match cipher::decrypt(variant, &key, iv, &additional, &mut data, &tag) {

@@ -7,7 +7,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::{Sha256, Sha384, Sha512};
 use wire::bpsec::{AesVariant, ShaVariant, TAG_LEN};
 
-/// Octets of an initialization vector that is made here, and the only length that is read (RFC 9173 §4.3.1 recommends it).
+/// Bytes of an initialization vector that is made here, and the only length that is read (RFC 9173 §4.3.1 recommends it).
 pub(super) const IV_LEN: usize = 12;
 
 /// What becomes of the HMAC of pieces, one behind the other, by the hash of a variant.
@@ -41,15 +41,15 @@ pub(super) fn is_authentic(
     with_mac!(variant, key, pieces, mac => mac.verify_slice(code).is_ok())
 }
 
-/// Encrypts octets where they are; their tag. `None` if the key has not the length of the variant.
+/// Encrypts bytes where they are; their tag. `None` if the key has not the length of the variant.
 pub(super) fn encrypt(
     variant: AesVariant,
     key: &[u8],
     iv: &[u8; IV_LEN],
     additional: &[u8],
-    octets: &mut [u8],
+    bytes: &mut [u8],
 ) -> Option<[u8; TAG_LEN]> {
-    let (nonce, buffer) = (Nonce::from(*iv), InOutBuf::from(octets));
+    let (nonce, buffer) = (Nonce::from(*iv), InOutBuf::from(bytes));
     let tag = match variant {
         AesVariant::Aes128 => {
             Aes128Gcm::new_from_slice(key).ok()?.encrypt_inout_detached(&nonce, additional, buffer)
@@ -61,17 +61,17 @@ pub(super) fn encrypt(
     tag.ok().map(Into::into)
 }
 
-/// Decrypts octets where they are, if they are what was encrypted; whether they are.
+/// Decrypts bytes where they are, if they are what was encrypted; whether they are.
 pub(super) fn decrypt(
     variant: AesVariant,
     key: &[u8],
     iv: &[u8],
     additional: &[u8],
-    octets: &mut [u8],
+    bytes: &mut [u8],
     tag: &[u8; TAG_LEN],
 ) -> bool {
     let Ok(iv) = <[u8; IV_LEN]>::try_from(iv) else { return false };
-    let (nonce, buffer, tag) = (Nonce::from(iv), InOutBuf::from(octets), Tag::from(*tag));
+    let (nonce, buffer, tag) = (Nonce::from(iv), InOutBuf::from(bytes), Tag::from(*tag));
     match variant {
         AesVariant::Aes128 => Aes128Gcm::new_from_slice(key).is_ok_and(|cipher| {
             cipher.decrypt_inout_detached(&nonce, additional, buffer, &tag).is_ok()
@@ -82,7 +82,7 @@ pub(super) fn decrypt(
     }
 }
 
-/// Wraps a key by another of 16 or 32 octets (RFC 3394).
+/// Wraps a key by another of 16 or 32 bytes (RFC 3394).
 pub(super) fn wrap(by: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let mut out = vec![0; key.len() + 8];
     match by.len() {

@@ -32,7 +32,7 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// The keys, by the names that rules call them.
     pub keys: BTreeMap<String, Key>,
-    /// Octets of the longest payload of bundles that rules apply to; longer ones are refused.
+    /// Bytes of the longest payload of bundles that rules apply to; longer ones are refused.
     pub payload_max: u64,
 }
 
@@ -133,48 +133,48 @@ impl Fault {
 /// A key, which is not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     wraps: bool,
 }
 
 impl Key {
     /// A key by which blocks are protected.
     #[must_use]
-    pub fn new(octets: &[u8]) -> Self {
-        Self { octets: octets.into(), wraps: false }
+    pub fn new(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.into(), wraps: false }
     }
 
-    /// A key of 16 or 32 octets that wraps others (RFC 3394): each block is protected by one of its own, which it carries.
+    /// A key of 16 or 32 bytes that wraps others (RFC 3394): each block is protected by one of its own, which it carries.
     #[must_use]
-    pub fn wrapping(octets: &[u8]) -> Self {
-        Self { octets: octets.into(), wraps: true }
+    pub fn wrapping(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.into(), wraps: true }
     }
 
     /// The key by which a block is protected that carries this one.
     fn open(&self, wrapped: Option<&[u8]>) -> Option<Vec<u8>> {
         match wrapped {
-            Some(wrapped) => cipher::unwrap(&self.octets, wrapped),
+            Some(wrapped) => cipher::unwrap(&self.bytes, wrapped),
             None if self.wraps => None,
-            None => Some(self.octets.to_vec()),
+            None => Some(self.bytes.to_vec()),
         }
     }
 
     /// A key for one block of this number.
     fn for_block(&self, number: &[u8], len: usize) -> Option<BlockKey> {
         if !self.wraps {
-            return Some(BlockKey { octets: self.octets.to_vec(), wrapped: None });
+            return Some(BlockKey { bytes: self.bytes.to_vec(), wrapped: None });
         }
         // What is random in it is the wrapping key: who knows the number does not know the key.
         let pieces = [b"slowlight: the key of a block", number];
-        let octets = cipher::authenticate(ShaVariant::Sha512, &self.octets, pieces)[..len].to_vec();
-        let wrapped = cipher::wrap(&self.octets, &octets)?;
-        Some(BlockKey { octets, wrapped: Some(wrapped.into()) })
+        let bytes = cipher::authenticate(ShaVariant::Sha512, &self.bytes, pieces)[..len].to_vec();
+        let wrapped = cipher::wrap(&self.bytes, &bytes)?;
+        Some(BlockKey { bytes, wrapped: Some(wrapped.into()) })
     }
 }
 
 /// The key of one block, and how the block carries it.
 struct BlockKey {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     wrapped: Option<Box<[u8]>>,
 }
 
@@ -199,9 +199,9 @@ impl Vectors {
 
     fn draw(&mut self) -> [u8; cipher::IV_LEN] {
         self.next = self.next.wrapping_add(1);
-        let octets = self.next.to_be_bytes();
+        let bytes = self.next.to_be_bytes();
         // The lower 96 bits of it.
-        std::array::from_fn(|n| octets[n + 16 - cipher::IV_LEN])
+        std::array::from_fn(|n| bytes[n + 16 - cipher::IV_LEN])
     }
 }
 
@@ -387,7 +387,7 @@ fn add(
             let key = key.for_block(&iv, variant.mac_len()).ok_or(Fault::Unknown)?;
             let wrapped_key = key.wrapped;
             let parameters = HmacSha2 { variant, wrapped_key, scope: rule.scope };
-            opened.add_integrity(&added, &parameters, &key.octets)
+            opened.add_integrity(&added, &parameters, &key.bytes)
         }
         Operation::Confidentiality(variant) => {
             // Who signed what is encrypted now must not tell what it was (RFC 9172 §3.9).
@@ -400,7 +400,7 @@ fn add(
             let content_key = key.for_block(&iv, variant.key_len()).ok_or(Fault::Unknown)?;
             let (iv, wrapped_key) = (iv.into(), content_key.wrapped);
             let parameters = AesGcm { iv, variant, wrapped_key, scope: rule.scope };
-            opened.add_confidentiality(&added, &parameters, &content_key.octets)?;
+            opened.add_confidentiality(&added, &parameters, &content_key.bytes)?;
             for (number, _) in signed {
                 if !opened.protects(CONFIDENTIALITY, number) {
                     add(opened, rule, key, number, node, vectors)?;

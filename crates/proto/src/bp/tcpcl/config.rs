@@ -142,7 +142,7 @@ settings! {
         pub window: usize as Number [Least(1)] = 64,
         /// Bytes of bundles under way to a neighbour at one time, up to which there may be more of
         /// them than `window`.
-        pub window_octets: u64 = 0,
+        pub window_bytes: u64 = 0,
         /// Bundles and parts of bundles of a peer that are not acknowledged, before it is held back.
         pub unanswered: usize = 4096,
         /// Bytes of data of a session that are sent and not acknowledged, beyond which no segment is

@@ -33,7 +33,7 @@ use self::session::{Phase, Session};
 use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
 use super::source::Files;
 
-/// Octets that wait to be sent of one session, beyond which no further segment is made.
+/// Bytes that wait to be sent of one session, beyond which no further segment is made.
 const OUT: usize = 128 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,7 +158,7 @@ impl Tcpcl {
     }
 
     fn contact(&self, session: &mut Session) {
-        let octets = match self.config.protocol {
+        let bytes = match self.config.protocol {
             Protocol::Tcpcl4 => {
                 let can_tls = self.config.tls != Tls::Never;
                 Bytes::copy_from_slice(&ContactHeader { can_tls }.encode())
@@ -166,7 +166,7 @@ impl Tcpcl {
             Protocol::Tcpcl3(settings) => self.contact_3(settings).into(),
             Protocol::Framed(_) => return,
         };
-        session.out.push(octets);
+        session.out.push(bytes);
     }
 
     fn contact_3(&self, settings: Version3) -> Vec<u8> {
@@ -297,7 +297,7 @@ impl Tcpcl {
         let (link, mut unsent) = (session.link, Vec::new());
         // Before what was not begun comes back to the agent, which would give it to this neighbour again at once.
         if let Some(neighbour) = session.neighbour.take() {
-            let neighbour = Neighbour { window: 0, window_octets: 0, ..neighbour };
+            let neighbour = Neighbour { window: 0, window_bytes: 0, ..neighbour };
             self.events.push_back(Event::Up { link, neighbour });
         }
         // What has not begun goes another way.
@@ -366,8 +366,8 @@ impl Tcpcl {
         let named = init.node_id;
         let is_authenticated = node.is_some() && session.tls.names_itself(named);
         let bundle_max = init.transfer_mru;
-        let window_octets = self.config.limits.window_octets;
-        let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_octets };
+        let window_bytes = self.config.limits.window_bytes;
+        let neighbour = Neighbour { node, is_authenticated, bundle_max, window, window_bytes };
         session.neighbour = Some(neighbour.clone());
         self.events.push_back(Event::Up { link: session.link, neighbour });
         self.statistics.sessions += 1;
@@ -472,7 +472,7 @@ impl Tcpcl {
         }
     }
 
-    /// Bundles that nobody acknowledges are done with when their last octet has left.
+    /// Bundles that nobody acknowledges are done with when their last byte has left.
     fn left(&mut self, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let (link, taken) = (session.link, session.out.taken());
@@ -569,7 +569,7 @@ impl Engine for Tcpcl {
                 PathEvent::Secured(names) => self.secured(path, names),
                 PathEvent::ReturnDown | PathEvent::ReturnUp => {}
                 // Nobody asked for best effort: a stream with a hole is of no use.
-                PathEvent::Missing { .. } => self.fault(path, "octets of the stream are missing"),
+                PathEvent::Missing { .. } => self.fault(path, "bytes of the stream are missing"),
             },
             Input::Done(ticket, answer) => self.done(ticket, answer),
         }

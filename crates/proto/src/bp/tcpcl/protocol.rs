@@ -84,7 +84,7 @@ impl Agreement {
         }
     }
 
-    /// The octets of a message, as far as there is one for that.
+    /// The bytes of a message, as far as there is one for that.
     pub(super) fn write(self, message: &Message<'_>) -> Option<Vec<u8>> {
         match self.protocol {
             Protocol::Tcpcl4 => {
@@ -109,17 +109,17 @@ impl Agreement {
 
     fn write_3(self, settings: Version3, message: &Message<'_>) -> Option<Vec<u8>> {
         use tcpcl3::Message as Three;
-        let octets = |message: Three| message.to_vec().expect("all reasons are known ones");
+        let bytes = |message: Three| message.to_vec().expect("all reasons are known ones");
         match *message {
             Message::Segment(Segment { flags, extensions, length, .. }) => {
                 let announced = extensions.transfer_length().filter(|_| self.lengths);
                 let mut out =
-                    announced.map_or_else(Vec::new, |length| octets(Three::Length { length }));
+                    announced.map_or_else(Vec::new, |length| bytes(Three::Length { length }));
                 let SegmentFlags { start, end } = flags;
-                out.extend(octets(Three::Segment { start, end, length }));
+                out.extend(bytes(Three::Segment { start, end, length }));
                 Some(out)
             }
-            Message::Ack { length, .. } => self.acks.then(|| octets(Three::Ack { length })),
+            Message::Ack { length, .. } => self.acks.then(|| bytes(Three::Ack { length })),
             Message::Refuse { reason, .. } => {
                 let reason = match reason {
                     RefuseReason::Completed => tcpcl3::RefuseReason::Completed,
@@ -131,9 +131,9 @@ impl Agreement {
                     | RefuseReason::SessionTerminating
                     | RefuseReason::Other(_) => tcpcl3::RefuseReason::Unknown,
                 };
-                self.refusals.then(|| octets(Three::Refuse { reason }))
+                self.refusals.then(|| bytes(Three::Refuse { reason }))
             }
-            Message::Keepalive => Some(octets(Three::Keepalive)),
+            Message::Keepalive => Some(bytes(Three::Keepalive)),
             Message::Terminate { reason, .. } => {
                 let reason = match reason {
                     TermReason::IdleTimeout => Some(tcpcl3::ShutdownReason::IdleTimeout),
@@ -143,7 +143,7 @@ impl Agreement {
                     }
                     TermReason::Unknown | TermReason::ContactFailure | TermReason::Other(_) => None,
                 };
-                Some(octets(Three::Shutdown { reason, reconnect_s: settings.reconnect_s }))
+                Some(bytes(Three::Shutdown { reason, reconnect_s: settings.reconnect_s }))
             }
             Message::Reject { .. } | Message::Init(_) | Message::Unknown { .. } => None,
         }
@@ -155,29 +155,29 @@ impl Agreement {
 pub(super) enum Received<'a> {
     /// A message of version 4, or what is the same.
     Message(Message<'a>),
-    /// The next bundle has so many octets.
+    /// The next bundle has so many bytes.
     Length(u64),
     /// No session goes on. Seconds after which the peer may be connected to again, if it said that.
     Shutdown(Option<u64>),
 }
 
-/// Reads a message: it and its octets. `None` if more of them are needed.
+/// Reads a message: it and its bytes. `None` if more of them are needed.
 pub(super) fn read<'a>(
     session: &mut Session,
-    octets: &'a [u8],
+    bytes: &'a [u8],
     bounds: &Bounds,
 ) -> Result<Option<(Received<'a>, usize)>, DecodeError> {
     match session.agreement.protocol {
         Protocol::Tcpcl4 => {
-            let read = Message::decode(octets, bounds)?;
+            let read = Message::decode(bytes, bounds)?;
             Ok(read.map(|(message, len)| (Received::Message(message), len)))
         }
         Protocol::Tcpcl3(_) => {
-            let read = tcpcl3::Message::decode(octets)?;
+            let read = tcpcl3::Message::decode(bytes)?;
             Ok(read.map(|(message, len)| (received_3(session, message), len)))
         }
         Protocol::Framed(framing) => {
-            let read = framing.decode(octets)?;
+            let read = framing.decode(bytes)?;
             Ok(read.map(|(length, len)| {
                 let flags = SegmentFlags { start: true, end: true };
                 let message = match length {

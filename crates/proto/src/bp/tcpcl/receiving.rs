@@ -19,24 +19,24 @@ use super::{Proof, Tcpcl, Tls};
 impl Tcpcl {
     /// Takes a piece of a stream.
     pub(super) fn receive(&mut self, now: Time, path: PathId, came: &[u8]) {
-        let mut octets = came;
+        let mut bytes = came;
         // Bundles that come together share the memory in which they are handed on.
         let mut kept = None;
         if let Some(session) = self.sessions.get_mut(&path) {
             session.silence.last_received = now;
         }
-        while !octets.is_empty() {
+        while !bytes.is_empty() {
             let Some(session) = self.sessions.get_mut(&path).filter(|session| !session.is_over)
             else {
                 return;
             };
             let left = match session.incoming.segment {
                 Some((left, _)) => {
-                    let at = came.len() - octets.len();
+                    let at = came.len() - bytes.len();
                     let kept = kept.get_or_insert_with(|| Bytes::copy_from_slice(came));
-                    self.data(path, left, &mut octets, kept.slice(at..))
+                    self.data(path, left, &mut bytes, kept.slice(at..))
                 }
-                None => self.message(now, path, &mut octets),
+                None => self.message(now, path, &mut bytes),
             };
             if !left {
                 return;
@@ -45,9 +45,9 @@ impl Tcpcl {
     }
 
     /// Data of the segment under way.
-    fn data(&mut self, path: PathId, left: u64, octets: &mut &[u8], mut kept: Bytes) -> bool {
-        let here = octets.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        *octets = &octets[here..];
+    fn data(&mut self, path: PathId, left: u64, bytes: &mut &[u8], mut kept: Bytes) -> bool {
+        let here = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        *bytes = &bytes[here..];
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let link = session.link;
         if let Some((left, _)) = &mut session.incoming.segment {
@@ -57,8 +57,8 @@ impl Tcpcl {
             coming.received += here as u64;
             if !coming.is_unwanted && here > 0 {
                 kept.truncate(here);
-                let (transfer, octets) = (coming.id, kept);
-                self.events.push_back(Event::Piece { link, transfer, octets });
+                let (transfer, bytes) = (coming.id, kept);
+                self.events.push_back(Event::Piece { link, transfer, bytes });
             }
         }
         self.segment_ends(path);
@@ -100,13 +100,13 @@ impl Tcpcl {
     }
 
     /// A message, or the beginning of one; whether what follows can be read.
-    fn message(&mut self, now: Time, path: PathId, octets: &mut &[u8]) -> bool {
+    fn message(&mut self, now: Time, path: PathId, bytes: &mut &[u8]) -> bool {
         let bounds = self.config.limits.messages;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         if session.phase == Phase::Contact {
             return match session.agreement.protocol {
-                Protocol::Tcpcl4 => self.contact_header(path, octets),
-                Protocol::Tcpcl3(ours) => self.contact_header_3(now, path, ours, octets),
+                Protocol::Tcpcl4 => self.contact_header(path, bytes),
+                Protocol::Tcpcl3(ours) => self.contact_header_3(now, path, ours, bytes),
                 Protocol::Framed(_) => false,
             };
         }
@@ -118,15 +118,15 @@ impl Tcpcl {
         // What begins a message is gathered; it is read where it is if it is whole.
         let gathered: Vec<u8>;
         let input: &[u8] = if had == 0 {
-            octets
+            bytes
         } else {
-            session.incoming.beginning.extend_from_slice(octets);
+            session.incoming.beginning.extend_from_slice(bytes);
             gathered = std::mem::take(&mut session.incoming.beginning);
             &gathered
         };
         match protocol::read(session, input, &bounds) {
             Ok(Some((received, len))) => {
-                *octets = &octets[len - had..];
+                *bytes = &bytes[len - had..];
                 match received {
                     Received::Message(message) => self.handle(now, path, &message, input[0]),
                     Received::Length(length) => {
@@ -141,7 +141,7 @@ impl Tcpcl {
             }
             Ok(None) => {
                 let rest = input.to_vec();
-                *octets = &[];
+                *bytes = &[];
                 if let Some(session) = self.sessions.get_mut(&path) {
                     session.incoming.beginning = rest;
                 }
@@ -154,13 +154,13 @@ impl Tcpcl {
         }
     }
 
-    fn contact_header(&mut self, path: PathId, octets: &mut &[u8]) -> bool {
+    fn contact_header(&mut self, path: PathId, bytes: &mut &[u8]) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let had = session.incoming.beginning.len();
         let missing = CONTACT_LEN - had;
-        let here = octets.len().min(missing);
-        session.incoming.beginning.extend_from_slice(&octets[..here]);
-        *octets = &octets[here..];
+        let here = bytes.len().min(missing);
+        session.incoming.beginning.extend_from_slice(&bytes[..here]);
+        *bytes = &bytes[here..];
         let header = match ContactHeader::decode(&session.incoming.beginning) {
             Ok(Some(header)) => header,
             Ok(None) => return true,
@@ -180,7 +180,7 @@ impl Tcpcl {
         self.ready.insert(path);
         let both = header.can_tls && self.config.tls != Tls::Never;
         if both {
-            return self.secure(path, octets);
+            return self.secure(path, bytes);
         }
         if self.config.tls == Tls::Always {
             self.fault(path, "a peer without TLS, which is demanded here");
@@ -196,18 +196,18 @@ impl Tcpcl {
         now: Time,
         path: PathId,
         ours: Version3,
-        octets: &mut &[u8],
+        bytes: &mut &[u8],
     ) -> bool {
         let eid_max = self.config.limits.messages.node_id_max;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let had = session.incoming.beginning.len();
-        session.incoming.beginning.extend_from_slice(octets);
+        session.incoming.beginning.extend_from_slice(bytes);
         let gathered = std::mem::take(&mut session.incoming.beginning);
         let (header, len) = match tcpcl3::ContactHeader::decode(&gathered, eid_max) {
             Ok(Some(header)) => header,
             Ok(None) => {
                 session.incoming.beginning = gathered;
-                *octets = &[];
+                *bytes = &[];
                 return true;
             }
             Err(_) => {
@@ -217,7 +217,7 @@ impl Tcpcl {
                 return false;
             }
         };
-        *octets = &octets[len - had..];
+        *bytes = &bytes[len - had..];
         session.agreement.agree(ours, header.flags);
         let init = SessionInit {
             keepalive_s: header.keepalive_s,
@@ -261,13 +261,13 @@ impl Tcpcl {
         }
     }
 
-    fn secure(&mut self, path: PathId, octets: &mut &[u8]) -> bool {
+    fn secure(&mut self, path: PathId, bytes: &mut &[u8]) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         session.phase = Phase::Securing;
         let peer = self.config.peers.get(&session.link);
         let server_name = peer.filter(|_| session.is_active).map(|peer| peer.server_name.clone());
-        let early = Bytes::copy_from_slice(octets);
-        *octets = &[];
+        let early = Bytes::copy_from_slice(bytes);
+        *bytes = &[];
         session.tls.secures = Some((server_name, early));
         true
     }
@@ -385,11 +385,11 @@ impl Tcpcl {
             let id = TransferId(self.next_transfer);
             self.next_transfer += 1;
             let named = extensions.transfer_length().or(session.incoming.next_length.take());
-            let octets = named.or(flags.end.then_some(length));
+            let bytes = named.or(flags.end.then_some(length));
             let unknown = extensions.iter().any(|i| i.is_critical && i.kind != TRANSFER_LENGTH);
             let refused = if unknown {
                 Some(RefuseReason::ExtensionFailure)
-            } else if octets.is_some_and(|octets| octets > most) {
+            } else if bytes.is_some_and(|bytes| bytes > most) {
                 Some(RefuseReason::NoResources)
             } else if session.ends.0 {
                 Some(RefuseReason::SessionTerminating)
@@ -410,7 +410,7 @@ impl Tcpcl {
                     session.answer();
                     self.ready.insert(path);
                 }
-                None => self.events.push_back(Event::Begins { link, transfer: id, octets }),
+                None => self.events.push_back(Event::Begins { link, transfer: id, bytes }),
             }
         }
         self.segment_follows(path, flags, length, most)
@@ -442,7 +442,7 @@ impl Tcpcl {
         let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.get_mut(at) else { return };
         // Version 3 has no flags here, and not every peer of version 4 repeats those of the segment (RFC 9174 §5.2.3): that all
-        // octets of a bundle came says the same, once its last segment is out.
+        // bytes of a bundle came says the same, once its last segment is out.
         if !(sending.is_out && (flags.end || length >= sending.len)) {
             if !flags.end {
                 sending.acknowledged = length.clamp(sending.acknowledged, sending.sent);

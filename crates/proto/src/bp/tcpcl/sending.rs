@@ -19,7 +19,7 @@ pub(super) struct Sending {
     pub(super) acknowledged: u64,
     /// The last segment has gone.
     pub(super) is_out: bool,
-    /// Octets of the stream up to its last, once that is so.
+    /// Bytes of the stream up to its last, once that is so.
     pub(super) ends_at: u64,
     /// Nothing more of it is sent: it was refused, cancelled, or cannot be read.
     pub(super) is_dropped: bool,
@@ -41,7 +41,7 @@ impl Sending {
         }
     }
 
-    /// Puts the next segment, of `most` octets of data, behind what is to be sent; whether there was one.
+    /// Puts the next segment, of `most` bytes of data, behind what is to be sent; whether there was one.
     pub(super) fn next_segment(&mut self, most: u64, agreement: Agreement, out: &mut Out) -> bool {
         if self.is_out || self.is_dropped {
             return false;
@@ -60,7 +60,7 @@ impl Sending {
         if flags.start || !agreement.is_framed() {
             self.say_segment(flags, length, agreement, out);
         }
-        self.source.take(data, |octets| out.push(octets));
+        self.source.take(data, |bytes| out.push(bytes));
         self.sent += data;
         self.is_out = flags.end;
         self.ends_at = out.put();
@@ -69,13 +69,13 @@ impl Sending {
 
     fn say_segment(&self, flags: SegmentFlags, length: u64, agreement: Agreement, out: &mut Out) {
         // A bundle that is one segment says its length by that.
-        let octets = self.len.to_be_bytes();
-        let items = [Extension::transfer_length(&octets)];
+        let bytes = self.len.to_be_bytes();
+        let items = [Extension::transfer_length(&bytes)];
         let extensions =
             if flags.start && !flags.end { Extensions::new(&items) } else { Extensions::NONE };
         let segment = Segment { flags, transfer: self.transfer, extensions, length };
-        if let Some(octets) = agreement.write(&Message::Segment(segment)) {
-            out.push(octets.into());
+        if let Some(bytes) = agreement.write(&Message::Segment(segment)) {
+            out.push(bytes.into());
         }
     }
 }

@@ -109,7 +109,7 @@ pub(super) struct Session {
     pub(super) answers: VecDeque<Answer>,
     pub(super) sending: VecDeque<Sending>,
     pub(super) next_transfer: u64,
-    /// Octets that are to be sent next.
+    /// Bytes that are to be sent next.
     pub(super) out: Out,
     pub(super) is_blocked: bool,
     pub(super) is_paused: bool,
@@ -152,8 +152,8 @@ impl Session {
 
     /// Sends a message that has no data behind it, if it can be said.
     pub(super) fn say(&mut self, message: &Message<'_>) {
-        if let Some(octets) = self.agreement.write(message) {
-            self.out.push(octets.into());
+        if let Some(bytes) = self.agreement.write(message) {
+            self.out.push(bytes.into());
         }
     }
 
@@ -192,7 +192,7 @@ impl Session {
         }
     }
 
-    /// Octets of data that were sent and are not acknowledged.
+    /// Bytes of data that were sent and are not acknowledged.
     pub(super) fn unacknowledged(&self) -> u64 {
         self.sending.iter().map(|sending| sending.sent - sending.acknowledged).sum()
     }

@@ -27,7 +27,7 @@ struct End {
     layer: Tcpcl,
     path: PathId,
     store: MemoryStore,
-    /// Octets on their way to it.
+    /// Bytes on their way to it.
     coming: VecDeque<u8>,
     is_up: bool,
     is_paused: bool,
@@ -119,9 +119,9 @@ impl World {
             if let Some(transmit) = end.layer.poll_transmit(self.now, &mut tx) {
                 assert_eq!(transmit.path, end.path);
                 some = true;
-                let octets = tx.bytes().to_vec();
-                self.said[n].extend(&octets);
-                self.ends[1 - n].coming.extend(octets);
+                let bytes = tx.bytes().to_vec();
+                self.said[n].extend(&bytes);
+                self.ends[1 - n].coming.extend(bytes);
             }
             let end = &mut self.ends[n];
             while let Some(effect) = end.layer.poll_effect() {
@@ -171,8 +171,8 @@ impl World {
                 some = true;
                 let most = end.coming.len().min(65_536) as u64;
                 let piece = 1 + self.rng.below(most) as usize;
-                let octets: Vec<u8> = end.coming.drain(..piece).collect();
-                let receive = Receive::datagram(end.path, &octets);
+                let bytes: Vec<u8> = end.coming.drain(..piece).collect();
+                let receive = Receive::datagram(end.path, &bytes);
                 end.layer.handle_input(self.now, Input::Receive(receive));
                 self.drain(n);
             }
@@ -243,10 +243,10 @@ impl World {
         for event in &self.ends[n].events {
             match event {
                 Event::Begins { transfer, .. } => bundles.push((*transfer, Vec::new())),
-                Event::Piece { transfer, octets, .. } => {
+                Event::Piece { transfer, bytes, .. } => {
                     let (of, bundle) = bundles.last_mut().expect("it began");
                     assert_eq!(of, transfer);
-                    bundle.extend_from_slice(octets);
+                    bundle.extend_from_slice(bytes);
                 }
                 _ => {}
             }
@@ -267,20 +267,20 @@ impl World {
     }
 }
 
-fn octets(len: usize) -> Vec<u8> {
+fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 11 + n / 256) as u8).collect()
 }
 
 fn whole(len: usize) -> Vec<u8> {
-    [b"head", &octets(len)[..], b"!"].concat()
+    [b"head", &bytes(len)[..], b"!"].concat()
 }
 
 #[test]
 fn the_first_exchange_is_what_the_specification_says() {
     let mut world = World::established([active(1), config(2)], 1);
-    world.send(9, Content::Octets(Bytes::from_static(b"hi")));
+    world.send(9, Content::Bytes(Bytes::from_static(b"hi")));
     world.settle();
-    // Contact header, SESS_INIT (30 s, MRUs, "ipn:1.0"), one segment of both flags and 7 octets.
+    // Contact header, SESS_INIT (30 s, MRUs, "ipn:1.0"), one segment of both flags and 7 bytes.
     let mut expected = b"dtn!\x04\x00".to_vec();
     expected.extend([7, 0, 30]);
     expected.extend((16u64 << 20).to_be_bytes());
@@ -290,7 +290,7 @@ fn the_first_exchange_is_what_the_specification_says() {
     expected.extend([1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
     expected.extend(b"headhi!");
     assert_eq!(world.said[0], expected);
-    // The acknowledgment has the flags of the segment and its octets.
+    // The acknowledgment has the flags of the segment and its bytes.
     let ack = [2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
     assert_eq!(&world.said[1][world.said[1].len() - 18..], ack);
     assert_eq!(world.outcomes(), [(9, Outcome::Acknowledged)]);
@@ -305,7 +305,7 @@ fn bundles_of_all_lengths_arrive_in_order() {
         let mut world = World::established([active(1), config(2)], seed);
         let lengths = [0, 1, 100, 65_531, 65_532, 200_000, 10];
         for (tag, len) in lengths.into_iter().enumerate() {
-            world.send(tag as u64, Content::Octets(octets(len).into()));
+            world.send(tag as u64, Content::Bytes(bytes(len).into()));
         }
         world.settle();
         assert_eq!(world.came(1), lengths.map(whole));
@@ -318,15 +318,15 @@ fn bundles_of_all_lengths_arrive_in_order() {
 fn a_bundle_in_a_file_is_read_as_it_is_sent() {
     let mut world = World::established([active(1), config(2)], 3);
     let name = FileName::spool("bp/1").unwrap();
-    world.ends[0].store.insert(name.clone(), octets(1_000_000));
+    world.ends[0].store.insert(name.clone(), bytes(1_000_000));
     world.send(1, Content::File { name: name.clone(), offset: 1000, len: 900_000 });
-    world.send(2, Content::Octets(octets(5).into()));
+    world.send(2, Content::Bytes(bytes(5).into()));
     world.settle();
-    let expected = [b"head", &octets(1_000_000)[1000..901_000], b"!"].concat();
+    let expected = [b"head", &bytes(1_000_000)[1000..901_000], b"!"].concat();
     assert!(world.came(1) == [expected, whole(5)]);
     // One that is not there goes another way, and the others go on.
     world.send(3, Content::File { name: FileName::spool("bp/2").unwrap(), offset: 0, len: 10 });
-    world.send(4, Content::Octets(octets(6).into()));
+    world.send(4, Content::Bytes(bytes(6).into()));
     world.settle();
     let outcomes = &world.outcomes()[2..];
     assert!(outcomes.contains(&(3, Outcome::Failed { acknowledged: 0 })), "{outcomes:?}");
@@ -337,8 +337,8 @@ fn a_bundle_in_a_file_is_read_as_it_is_sent() {
 fn the_last_acknowledgment_waits_for_the_agent() {
     let mut world = World::established([active(1), config(2)], 1);
     world.accepts = false;
-    world.send(1, Content::Octets(octets(100).into()));
-    world.send(2, Content::Octets(octets(200).into()));
+    world.send(1, Content::Bytes(bytes(100).into()));
+    world.send(2, Content::Bytes(bytes(200).into()));
     world.settle();
     assert_eq!(world.outcomes(), []);
     let wholes: Vec<TransferId> = world.ends[1]
@@ -365,20 +365,20 @@ fn the_last_acknowledgment_waits_for_the_agent() {
 }
 
 #[test]
-fn acknowledgments_without_flags_count_octets() {
+fn acknowledgments_without_flags_count_bytes() {
     let mut world = World::established([active(1), config(2)], 1);
-    for octets in [b"hi", b"ho"] {
-        world.send(u64::from(octets[1]), Content::Octets(Bytes::from_static(octets)));
+    for bytes in [b"hi", b"ho"] {
+        world.send(u64::from(bytes[1]), Content::Bytes(Bytes::from_static(bytes)));
     }
-    // All 7 octets of each are out, and the peer, which is not asked, says in parts that it has them.
-    let ack = |transfer: u8, octets: u8| {
+    // All 7 bytes of each are out, and the peer, which is not asked, says in parts that it has them.
+    let ack = |transfer: u8, bytes: u8| {
         let mut ack = [0; 18];
-        (ack[0], ack[9], ack[17]) = (2, transfer, octets);
+        (ack[0], ack[9], ack[17]) = (2, transfer, bytes);
         ack
     };
     let mut told = Vec::new();
-    for (transfer, octets) in [(1, 6), (0, 3), (0, 7), (1, 7), (1, 7), (9, 7)] {
-        let ack = ack(transfer, octets);
+    for (transfer, bytes) in [(1, 6), (0, 3), (0, 7), (1, 7), (1, 7), (9, 7)] {
+        let ack = ack(transfer, bytes);
         let ack = Input::Receive(Receive::datagram(ACTIVE, &ack));
         world.ends[0].layer.handle_input(world.now, ack);
         world.drain(0);
@@ -391,13 +391,13 @@ fn acknowledgments_without_flags_count_octets() {
 #[test]
 fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
     let mut world = World::established([active(1), config(2)], 1);
-    world.send(1, Content::Octets(octets(5_000_000).into()));
+    world.send(1, Content::Bytes(bytes(5_000_000).into()));
     // Its first segments are on their way.
     let end = &mut world.ends[1];
     let first: Vec<u8> = end.coming.drain(..1000).collect();
     end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &first)));
     world.drain(1);
-    let Some(Event::Begins { link, transfer, octets: said }) =
+    let Some(Event::Begins { link, transfer, bytes: said }) =
         world.ends[1].events.iter().find(|e| matches!(e, Event::Begins { .. })).cloned()
     else {
         panic!("it did not begin");
@@ -407,7 +407,7 @@ fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
     world.ends[1].layer.command(world.now, refuse);
     world.drain(1);
     world.settle();
-    world.send(2, Content::Octets(octets(7).into()));
+    world.send(2, Content::Bytes(bytes(7).into()));
     world.settle();
     let completed = Outcome::Refused(Refusal::Completed);
     assert_eq!(world.outcomes(), [(1, completed), (2, Outcome::Acknowledged)]);
@@ -440,8 +440,8 @@ fn a_session_without_signs_of_life_has_no_deadline() {
 fn a_contact_that_ends_lets_what_has_begun_arrive() {
     let mut world = World::established([active(1), config(2)], 1);
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
-    world.send(1, Content::Octets(octets(500_000).into()));
-    world.send(2, Content::Octets(octets(10).into()));
+    world.send(1, Content::Bytes(bytes(500_000).into()));
+    world.send(2, Content::Bytes(bytes(10).into()));
     world.ends[0].layer.command(world.now, Command::Close { link: LINK });
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Writable));
     world.drain(0);
@@ -450,8 +450,8 @@ fn a_contact_that_ends_lets_what_has_begun_arrive() {
     assert_eq!(world.outcomes(), [(2, failed), (1, Outcome::Acknowledged)]);
     assert!(world.is_down(0) && world.is_down(1));
     // SESS_TERM, and its reply.
-    assert!(world.said[0].windows(3).any(|octets| octets == [5, 0, 0]));
-    assert!(world.said[1].windows(3).any(|octets| octets == [5, 1, 0]));
+    assert!(world.said[0].windows(3).any(|bytes| bytes == [5, 0, 0]));
+    assert!(world.said[1].windows(3).any(|bytes| bytes == [5, 1, 0]));
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
@@ -459,7 +459,7 @@ fn a_contact_that_ends_lets_what_has_begun_arrive() {
 fn what_broke_is_told_and_tried_again_later_and_later() {
     let mut world = World::established([active(1), config(2)], 1);
     world.accepts = false;
-    world.send(1, Content::Octets(octets(10).into()));
+    world.send(1, Content::Bytes(bytes(10).into()));
     world.settle();
     world.down();
     assert_eq!(world.outcomes(), [(1, Outcome::Failed { acknowledged: 0 })]);
@@ -526,20 +526,20 @@ fn what_does_not_belong_there_ends_the_session() {
         b"dtn!\x04\x00\x07\x00\x1e\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\xff\xff\xff\xff",
         // A critical extension that nobody knows.
         b"dtn!\x04\x00\x07\x00\x1e\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\xff\xff\0\0\0\0\0\x05\x01\x12\x34\0\0",
-        // A segment of 2^63 octets.
+        // A segment of 2^63 bytes.
         b"dtn!\x04\x00\x07\x00\x1e\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\x01\x03\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\0\0\0\0\0\0",
     ];
-    for octets in hostile {
+    for bytes in hostile {
         let mut world = World::new([active(1), config(2)], 1);
         let end = &mut world.ends[1];
         end.is_up = true;
         let up = PathEvent::Up(PathInfo::stream());
         end.layer.handle_input(world.now, Input::Path(PASSIVE, up));
-        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, octets)));
+        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, bytes)));
         world.drain(1);
         let faults = world.ends[1].events.iter().filter(|e| matches!(e, Event::PeerFault { .. }));
-        assert_eq!(faults.count(), 1, "{octets:?}");
-        assert!(!world.ends[1].is_up, "{octets:?}");
+        assert_eq!(faults.count(), 1, "{bytes:?}");
+        assert!(!world.ends[1].is_up, "{bytes:?}");
     }
 }
 
@@ -563,10 +563,10 @@ fn a_stranger_who_says_nothing_is_left_and_there_are_not_too_many() {
 proptest! {
     /// Whatever follows a session's beginning, nothing panics and nothing is held without bound.
     #[test]
-    fn anything_may_follow(octets in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
+    fn anything_may_follow(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
         let mut world = World::established([active(1), config(2)], 1);
         let end = &mut world.ends[1];
-        for piece in octets.chunks(cut) {
+        for piece in bytes.chunks(cut) {
             end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, piece)));
         }
         world.drain(1);

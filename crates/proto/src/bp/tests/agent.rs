@@ -47,7 +47,7 @@ fn a_bundle_goes_over_a_relay_and_leaves_nothing_behind() {
             assert_eq!(taken(&world, 2), [payload(len)], "{persistent} {len}");
             for n in 0..3 {
                 let statistics = world.nodes[n].agent.statistics();
-                assert_eq!((statistics.bundles, statistics.octets), (0, 0), "{n}");
+                assert_eq!((statistics.bundles, statistics.bytes), (0, 0), "{n}");
                 assert_eq!(world.nodes[n].disk.files(), 0, "{n}");
             }
             let relay = world.nodes[1].agent.statistics();
@@ -80,14 +80,14 @@ fn many_short_bundles_are_under_way_where_few_long_ones_are() {
         let mut world = World::chain(2, false, 1);
         world.settle();
         world.disconnect(0, 1);
-        world.window_octets = 1000;
+        world.window_bytes = 1000;
         world.connect(0, 1);
         let payloads: Vec<_> = (0..20).map(|n| payload(len + n)).collect();
         for payload in &payloads {
             send(&mut world, 0, SendRequest::new(endpoint(1), payload.clone()));
         }
         let is_sent = |of: &Summary| of.state == State::Sending;
-        // Of 100 octets with a head of some 70 five are less than 1,000, so that a sixth goes.
+        // Of 100 bytes with a head of some 70 five are less than 1,000, so that a sixth goes.
         assert_eq!(world.nodes[0].agent.bundles().filter(is_sent).count(), under_way, "{len}");
         world.settle();
         // Those that are under way together arrive in any order.
@@ -252,7 +252,7 @@ fn what_waits_for_a_user_is_handed_over_when_one_comes() {
 #[test]
 fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
-    configs[1].limits = Limits { octets: 25_000, ..Limits::default() };
+    configs[1].limits = Limits { bytes: 25_000, ..Limits::default() };
     let mut world = World::new(configs, 1);
     world.connect(0, 1);
     world.settle();
@@ -266,7 +266,7 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
         }
     }
     assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
-    let limit = Indication::LimitReached(Limit::Octets);
+    let limit = Indication::LimitReached(Limit::Bytes);
     assert!(world.nodes[1].heard.contains(&limit));
     let now = world.now;
     let agent = &mut world.nodes[1].agent;
@@ -322,7 +322,7 @@ fn a_disk_that_is_full_refuses_and_loses_nothing() {
             world.act(n, 0);
         }
     }
-    let limit = Indication::LimitReached(Limit::Octets);
+    let limit = Indication::LimitReached(Limit::Bytes);
     assert!(world.nodes[1].heard.contains(&limit), "{:?}", world.nodes[1].heard);
     world.nodes[1].disk.capacity = None;
     world.connect(1, 2);
@@ -416,14 +416,14 @@ fn unknown_blocks_do_what_their_flags_say() {
         let block = Block::new(200, 2, flags, CrcType::None, b"what").unwrap();
         let plain = Payload { len: 2, ..Payload::default() };
         let head = Head::new(primary, vec![block], plain).unwrap();
-        let octets = [&head.encode()[..], b"hi", &[0xff]].concat();
-        world.hand_in(1, 0, &octets);
+        let bytes = [&head.encode()[..], b"hi", &[0xff]].concat();
+        world.hand_in(1, 0, &bytes);
         world.settle();
         assert_eq!(world.nodes[2].taken.len(), arrives, "{flags:?}");
         let crossed: Vec<_> = world.crossed.iter().filter(|(from, ..)| *from == 1).collect();
         assert_eq!(crossed.len(), arrives, "{flags:?}");
-        for (_, _, octets) in crossed {
-            let head = Bundle::decode(octets, &Bounds::default()).unwrap().head;
+        for (_, _, bytes) in crossed {
+            let head = Bundle::decode(bytes, &Bounds::default()).unwrap().head;
             let there = head.block_of(200).map(|block| block.data().to_vec());
             assert_eq!(there, (kept == 1).then(|| b"what".to_vec()), "{flags:?}");
         }
@@ -434,8 +434,8 @@ fn unknown_blocks_do_what_their_flags_say() {
 fn what_is_no_bundle_is_refused_and_counted() {
     let mut world = World::chain(2, true, 1);
     world.settle();
-    for octets in [&b"hello, this is no bundle at all"[..], &[0x9f, 0x88, 7], &[]] {
-        world.hand_in(1, 0, octets);
+    for bytes in [&b"hello, this is no bundle at all"[..], &[0x9f, 0x88, 7], &[]] {
+        world.hand_in(1, 0, bytes);
         world.settle();
     }
     let statistics = world.nodes[1].agent.statistics();
@@ -448,14 +448,14 @@ fn what_is_no_bundle_is_refused_and_counted() {
 fn what_is_found_malformed_at_its_end_is_refused_at_once() {
     let mut world = World::chain(2, true, 1);
     world.settle();
-    // Its first octets may be a head still; with the last it is clear that they are none.
-    let octets = [&[0x9f, 0x88, 7, 0, 0, 0x82, 1, 0, 0x82, 1, 0][..], &[0xff; 3]].concat();
+    // Its first bytes may be a head still; with the last it is clear that they are none.
+    let bytes = [&[0x9f, 0x88, 7, 0, 0, 0x82, 1, 0, 0x82, 1, 0][..], &[0xff; 3]].concat();
     let (link, transfer) = (LinkId(0), TransferId(1 << 50));
     let now = world.now;
     for event in [
-        Event::Begins { link, transfer, octets: None },
-        Event::Piece { link, transfer, octets: Bytes::copy_from_slice(&octets[..11]) },
-        Event::Piece { link, transfer, octets: Bytes::copy_from_slice(&octets[11..]) },
+        Event::Begins { link, transfer, bytes: None },
+        Event::Piece { link, transfer, bytes: Bytes::copy_from_slice(&bytes[..11]) },
+        Event::Piece { link, transfer, bytes: Bytes::copy_from_slice(&bytes[11..]) },
         Event::Whole { link, transfer, file: None },
     ] {
         world.nodes[1].agent.handle_event(now, 0, event);
@@ -552,7 +552,7 @@ fn copies_are_halved_and_the_last_waits() {
             world.settle();
         }
         let given: Vec<_> =
-            world.crossed.iter().map(|(from, to, octets)| (*from, *to, copies(octets))).collect();
+            world.crossed.iter().map(|(from, to, bytes)| (*from, *to, copies(bytes))).collect();
         let expected = match version {
             // 0 has 8, 4, 2, 1 and then none to spare; 1 has 4, of which 3 has its own already.
             Version::Seven => vec![(0, 1, 4), (0, 2, 2), (0, 3, 1), (1, 3, 2)],
@@ -570,8 +570,8 @@ fn copies_are_halved_and_the_last_waits() {
 }
 
 /// The copies that a bundle says its receiver has; 0 if it says nothing.
-fn copies(octets: &[u8]) -> u8 {
-    let bundle = Bundle::decode(octets, &Bounds::default());
+fn copies(bytes: &[u8]) -> u8 {
+    let bundle = Bundle::decode(bytes, &Bounds::default());
     let copies = bundle.ok().and_then(|b| Some(b.head.block_of(COPIES)?.data()[0]));
     copies.unwrap_or(0)
 }

@@ -24,7 +24,7 @@ use crate::{ltp, norm, saratoga};
 const LINK: LinkId = LinkId(1);
 /// Tickets of the agent have numbers from here on.
 const OURS: u64 = 1 << 62;
-/// Twelve datagrams of 200 octets, the last one short.
+/// Twelve datagrams of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
 
 fn name(path: &str) -> FileName {
@@ -108,8 +108,8 @@ impl<L: Layer> Carrier<L> {
                 Event::Begins { transfer, .. } => {
                     self.coming.insert(transfer, Vec::new());
                 }
-                Event::Piece { transfer, octets, .. } => {
-                    self.coming.entry(transfer).or_default().extend_from_slice(&octets);
+                Event::Piece { transfer, bytes, .. } => {
+                    self.coming.entry(transfer).or_default().extend_from_slice(&bytes);
                 }
                 Event::Whole { transfer, file: Some((file, len)), .. } => {
                     let (mode, name) = (OpenMode::Read, file.clone());
@@ -161,9 +161,9 @@ impl<L: Layer> Carrier<L> {
                 let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
                 self.step(Step::Read(id, from, file), read);
             }
-            (Step::Read(id, from, file), Ok(Completion::Read(octets))) => {
+            (Step::Read(id, from, file), Ok(Completion::Read(bytes))) => {
                 self.effects.push_back(StoreEffect::Close { file }.into());
-                if octets != bundle() {
+                if bytes != bundle() {
                     return self.refuse(now, id, Refusal::NotAcceptable);
                 }
                 let request = FilestoreRequest::Install { from, to: name("got") };
@@ -271,7 +271,7 @@ impl<L: Layer> Subject for Of<L> {
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
         match store.get(&name("got")) {
             Some(found) if found == bundle() => Ok(()),
-            Some(found) => Err(format!("{} other octets", found.len())),
+            Some(found) => Err(format!("{} other bytes", found.len())),
             None => Err("there is no file".into()),
         }
     }
@@ -316,7 +316,7 @@ fn udpcl(_role: Role, _seed: u64) -> Udpcl {
     })
 }
 
-/// With `units` octets of a block in memory.
+/// With `units` bytes of a block in memory.
 fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
     let (own, other) = if role == Role::Sender { (1, 2) } else { (2, 1) };
     let peers = [(LINK, ltpcl::Peer { engine: other, path: PATH })].into();
@@ -359,7 +359,7 @@ fn sessions_keep_the_contract<L: Layer>(
     }
 }
 
-/// With `inline` octets of a bundle in memory.
+/// With `inline` bytes of a bundle in memory.
 fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
     let remote = saratoga::Remote { datagram_max: Some(200), ..saratoga::Remote::default() };
     let engine = saratoga::Config {
@@ -396,7 +396,7 @@ fn saratogacl_keeps_the_contract() {
     sessions_keep_the_contract(layers, SaratogaCl::memory, memory_max);
 }
 
-/// With `inline` octets of a bundle in memory.
+/// With `inline` bytes of a bundle in memory.
 fn over_norm(role: Role, seed: u64, inline: u64) -> NormCl {
     let node = if role == Role::Sender { 1 } else { 2 };
     let engine = norm::Config {

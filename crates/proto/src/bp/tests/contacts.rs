@@ -11,7 +11,7 @@ pub(super) fn at(seconds: u64) -> Time {
 }
 
 pub(super) fn contact(from: u64, to: u64, start: u64, end: u64) -> Contact {
-    // 1,000 octets a second.
+    // 1,000 bytes a second.
     Contact { from, to, start: at(start), end: at(end), rate_bps: 8000, confidence: 1.0 }
 }
 

@@ -29,8 +29,8 @@ fn custodians(world: &World, n: usize) -> Vec<Eid> {
     custody.collect()
 }
 
-fn decode(octets: &[u8]) -> Bundle<'_> {
-    Bundle::decode(octets, &bp6::Bounds::default()).unwrap()
+fn decode(bytes: &[u8]) -> Bundle<'_> {
+    Bundle::decode(bytes, &bp6::Bounds::default()).unwrap()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn versions_cross_beside_each_other_as_they_were_made() {
         world.settle();
     }
     assert_eq!(taken(&world, 2), [payload(5000), payload(5000)]);
-    let firsts: Vec<u8> = world.crossed.iter().map(|(.., octets)| octets[0]).collect();
+    let firsts: Vec<u8> = world.crossed.iter().map(|(.., bytes)| bytes[0]).collect();
     assert_eq!(firsts, [6, 6, 0x9f, 0x9f]);
     assert_eq!(held(&world), [0; 3]);
     // RFC 6259: who sent it here.
@@ -66,8 +66,8 @@ fn custody_goes_from_node_to_node() {
     assert_eq!(custodians(&world, 0), [node(1)]);
     assert_eq!(custodians(&world, 1), [node(2)]);
     assert_eq!(held(&world), [0, 0, 1, 0]);
-    let (.., octets) = &world.crossed[0];
-    assert_eq!(decode(octets).head.primary().custodian, node(0));
+    let (.., bytes) = &world.crossed[0];
+    assert_eq!(decode(bytes).head.primary().custodian, node(0));
     world.crash(2);
     world.settle();
     world.connect(2, 3);
@@ -196,7 +196,7 @@ fn the_urgent_go_first() {
     let classes: Vec<_> = world
         .crossed
         .iter()
-        .map(|(.., octets)| decode(octets).head.primary().flags.priority())
+        .map(|(.., bytes)| decode(bytes).head.primary().flags.priority())
         .collect();
     let [bulk, normal, expedited] =
         [bp6::Priority::Bulk, bp6::Priority::Normal, bp6::Priority::Expedited];
@@ -267,8 +267,8 @@ fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
             let plain = Payload { len: 2, ..Payload::default() };
             let head = bp6::Head::new(primary, vec![block()], plain).unwrap();
             let trailer = Trailer::new(vec![block()]);
-            let octets = Bundle { head, payload: b"hi", trailer }.to_vec().unwrap();
-            world.hand_in(1, 0, &octets);
+            let bytes = Bundle { head, payload: b"hi", trailer }.to_vec().unwrap();
+            world.hand_in(1, 0, &bytes);
             world.settle();
             assert_eq!(taken(&world, 2).len(), usize::from(kept.is_some()), "{flags:?}");
             let Some(kept) = kept else { continue };

@@ -18,33 +18,31 @@ fn request(version: Version, to: usize, len: usize) -> SendRequest {
 /// Where the fragments begin and end that crossed from a node.
 fn crossed(world: &World, from: usize) -> Vec<(u64, u64, u64)> {
     let of = world.crossed.iter().filter(|(n, ..)| *n == from);
-    let fragment = |octets: &[u8]| match octets[0] {
+    let fragment = |bytes: &[u8]| match bytes[0] {
         bp6::VERSION => {
-            let bundle = bp6::Bundle::decode(octets, &bp6::Bounds::default()).unwrap();
+            let bundle = bp6::Bundle::decode(bytes, &bp6::Bounds::default()).unwrap();
             let fragment = bundle.head.primary().fragment.unwrap();
             (fragment.offset, bundle.payload.len() as u64, fragment.total)
         }
         _ => {
-            let bundle = Bundle::decode(octets, &Bounds::default()).unwrap();
+            let bundle = Bundle::decode(bytes, &Bounds::default()).unwrap();
             let fragment = bundle.head.primary().fragment.unwrap();
             (fragment.offset, bundle.payload.len() as u64, fragment.total)
         }
     };
-    of.map(|(_, _, octets)| fragment(octets))
-        .map(|(at, len, total)| (at, at + len, total))
-        .collect()
+    of.map(|(_, _, bytes)| fragment(bytes)).map(|(at, len, total)| (at, at + len, total)).collect()
 }
 
 fn is_empty(world: &World) {
     for (n, node) in world.nodes.iter().enumerate() {
         let statistics = node.agent.statistics();
-        assert_eq!((statistics.bundles, statistics.octets), (0, 0), "{n}");
+        assert_eq!((statistics.bundles, statistics.bytes), (0, 0), "{n}");
         assert_eq!(node.disk.files(), 0, "{n}");
     }
 }
 
 /// A fragment of a bundle of version 7 from node 9, as it is on the wire.
-fn fragment(offset: u64, total: u64, octets: &[u8], blocks: Vec<Block>) -> Vec<u8> {
+fn fragment(offset: u64, total: u64, bytes: &[u8], blocks: Vec<Block>) -> Vec<u8> {
     let primary = Primary {
         crc: CrcType::Crc32c,
         destination: endpoint(1),
@@ -54,9 +52,9 @@ fn fragment(offset: u64, total: u64, octets: &[u8], blocks: Vec<Block>) -> Vec<u
         fragment: Some(Fragment { offset, total }),
         ..Primary::default()
     };
-    let plain = Payload { len: octets.len() as u64, crc: CrcType::Crc16, ..Payload::default() };
+    let plain = Payload { len: bytes.len() as u64, crc: CrcType::Crc16, ..Payload::default() };
     let head = Head::new(primary, blocks, plain).unwrap();
-    Bundle { head, payload: octets }.to_vec().unwrap()
+    Bundle { head, payload: bytes }.to_vec().unwrap()
 }
 
 #[test]
@@ -122,7 +120,7 @@ fn what_must_not_be_cut_waits_for_a_neighbour_that_takes_it() {
     world.connect(0, 1);
     world.settle();
     assert_eq!(taken(&world, 1), [payload(500), payload(5000)]);
-    assert!(world.crossed.iter().all(|(_, _, octets)| octets.len() > 500));
+    assert!(world.crossed.iter().all(|(_, _, bytes)| bytes.len() > 500));
 }
 
 #[test]
@@ -142,16 +140,16 @@ fn blocks_go_into_every_fragment_or_the_first() {
     };
     let plain = Payload { len: 500, crc: CrcType::Crc32c, ..Payload::default() };
     let head = Head::new(primary, blocks, plain).unwrap();
-    let octets = Bundle { head, payload: &payload(500) }.to_vec().unwrap();
-    world.hand_in(1, 0, &octets);
+    let bytes = Bundle { head, payload: &payload(500) }.to_vec().unwrap();
+    world.hand_in(1, 0, &bytes);
     world.settle();
     assert_eq!(taken(&world, 2), [payload(500)]);
-    let numbers = |octets: &[u8]| {
-        let head = Bundle::decode(octets, &Bounds::default()).unwrap().head;
+    let numbers = |bytes: &[u8]| {
+        let head = Bundle::decode(bytes, &Bounds::default()).unwrap().head;
         let of = head.blocks().iter().filter(|block| block.kind() == 200);
         of.map(Block::number).collect::<Vec<_>>()
     };
-    let numbers: Vec<_> = world.crossed.iter().map(|(.., octets)| numbers(octets)).collect();
+    let numbers: Vec<_> = world.crossed.iter().map(|(.., bytes)| numbers(bytes)).collect();
     assert_eq!(numbers, [vec![2, 3], vec![2], vec![2]]);
 }
 
@@ -195,7 +193,7 @@ fn fragments_that_cannot_be_are_refused() {
     assert_eq!((statistics.malformed, statistics.refused, statistics.bundles), (1, 1, 0));
 }
 
-/// Of as many fragments as there are octets in a long bundle, so many are kept as the bound says.
+/// Of as many fragments as there are bytes in a long bundle, so many are kept as the bound says.
 #[test]
 fn very_many_fragments_are_bounded() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
@@ -250,8 +248,8 @@ fn what_has_no_room_to_be_joined_waits() {
     let all = payload(10_000);
     world.nodes[1].disk.capacity = Some(14_000);
     for start in [0, 5000] {
-        let octets = fragment(start, 10_000, &all[start as usize..][..5000], Vec::new());
-        world.hand_in(1, 0, &octets);
+        let bytes = fragment(start, 10_000, &all[start as usize..][..5000], Vec::new());
+        world.hand_in(1, 0, &bytes);
         world.settle();
     }
     assert_eq!(taken(&world, 1).len(), 0);
@@ -285,7 +283,7 @@ fn what_came_before_a_link_broke_is_not_sent_again() {
         world.settle();
         assert_eq!(taken(&world, 1), [payload(len)]);
         is_empty(&world);
-        let again = world.crossed.last().map(|(.., octets)| octets.len()).unwrap();
+        let again = world.crossed.last().map(|(.., bytes)| bytes.len()).unwrap();
         assert!(again < len / 2 + 200, "{again} of {len}");
     }
     // Version 7 knows nothing of the kind.

@@ -251,7 +251,7 @@ fn story(kind: Kind, seed: u64) -> Result<(), String> {
         let taken = world.places[*to].lengths(id);
         let may_be_lost = !kind.is_reliable() && !calm;
         if taken != [*len] && !(may_be_lost && taken.is_empty()) {
-            return Err(format!("{id:?} of {len} octets for {to} arrived as {taken:?}"));
+            return Err(format!("{id:?} of {len} bytes for {to} arrived as {taken:?}"));
         }
     }
     for (at, place) in world.places.iter().enumerate() {

@@ -18,7 +18,7 @@ use super::world::{chain, endpoint, node};
 struct World {
     now: Time,
     places: Vec<Place>,
-    /// Octets on their way, by who sent them and to whom.
+    /// Bytes on their way, by who sent them and to whom.
     streams: BTreeMap<(usize, usize), VecDeque<u8>>,
     /// Streams that are being opened, by who asked.
     opening: Vec<(usize, usize)>,
@@ -108,7 +108,7 @@ impl World {
 
     /// A piece of a stream arrives; whether there was one.
     fn carry(&mut self) -> bool {
-        let full = self.streams.iter().filter(|(_, octets)| !octets.is_empty());
+        let full = self.streams.iter().filter(|(_, bytes)| !bytes.is_empty());
         let full: Vec<(usize, usize)> = full.map(|(ends, _)| *ends).collect();
         if full.is_empty() {
             return false;
@@ -117,11 +117,11 @@ impl World {
         let stream = self.streams.get_mut(&(from, to)).expect("it is there");
         let most = stream.len().min(20_000) as u64;
         let piece = 1 + self.rng.below(most) as usize;
-        let octets: Vec<u8> = stream.drain(..piece).collect();
+        let bytes: Vec<u8> = stream.drain(..piece).collect();
         if self.closed.contains(&(to, from)) {
             return true;
         }
-        let receive = Receive::datagram(path(from), &octets);
+        let receive = Receive::datagram(path(from), &bytes);
         self.places[to].node.handle_input(self.now, Input::Receive(receive));
         self.drain(to);
         true

@@ -277,17 +277,17 @@ pub(crate) fn came(events: &[Event], store: &MemoryStore) -> Vec<(LinkId, Vec<u8
             Event::Begins { transfer, .. } => {
                 assert!(parts.insert(*transfer, Vec::new()).is_none(), "it began twice");
             }
-            Event::Piece { transfer, octets, .. } => {
-                parts.get_mut(transfer).expect("it began").extend_from_slice(octets);
+            Event::Piece { transfer, bytes, .. } => {
+                parts.get_mut(transfer).expect("it began").extend_from_slice(bytes);
             }
             Event::Whole { link, transfer, file } => {
-                let octets = parts.remove(transfer).expect("it began");
-                let octets = file.as_ref().map_or(octets, |(name, len)| {
-                    let octets = store.get(name).expect("it is there");
-                    assert_eq!(octets.len() as u64, *len);
-                    octets.to_vec()
+                let bytes = parts.remove(transfer).expect("it began");
+                let bytes = file.as_ref().map_or(bytes, |(name, len)| {
+                    let bytes = store.get(name).expect("it is there");
+                    assert_eq!(bytes.len() as u64, *len);
+                    bytes.to_vec()
                 });
-                whole.push((*link, octets));
+                whole.push((*link, bytes));
             }
             Event::Broken { transfer, .. } => {
                 parts.remove(transfer).expect("it began");
@@ -313,18 +313,18 @@ pub(crate) fn files(store: &MemoryStore) -> usize {
 }
 
 /// A payload.
-pub(crate) fn octets(len: usize) -> Vec<u8> {
+pub(crate) fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 11 + n / 256) as u8).collect()
 }
 
 /// The bundle that has it.
 pub(crate) fn whole(len: usize) -> Vec<u8> {
-    [b"\x9fhead", &octets(len)[..], b"!"].concat()
+    [b"\x9fhead", &bytes(len)[..], b"!"].concat()
 }
 
 /// A payload in memory.
 pub(crate) fn content(len: usize) -> Content {
-    Content::Octets(octets(len).into())
+    Content::Bytes(bytes(len).into())
 }
 
 /// Bundles of these lengths, from memory and from files, arrive over paths that lose some.
@@ -349,6 +349,6 @@ pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
 /// A payload in a file, in the store of the first.
 pub(crate) fn in_file(pair: &mut Pair, len: usize) -> Content {
     let name = FileName::spool(&format!("bp/{len}")).expect("it is a name");
-    pair.ends[0].store.insert(name.clone(), octets(len));
+    pair.ends[0].store.insert(name.clone(), bytes(len));
     Content::File { name, offset: 0, len: len as u64 }
 }

@@ -21,7 +21,7 @@ pub(super) fn behind(path: PathId) -> usize {
 pub(super) struct Place {
     pub(super) node: Node,
     store: MemoryStore,
-    /// What its user took, with its octets.
+    /// What its user took, with its bytes.
     pub(super) taken: Vec<(BundleId, usize)>,
     /// How many of its user's bundles were stored.
     pub(super) stored: usize,
@@ -72,7 +72,7 @@ impl Place {
         some
     }
 
-    /// The octets of a bundle, as often as it was taken.
+    /// The bytes of a bundle, as often as it was taken.
     pub(super) fn lengths(&self, id: &BundleId) -> Vec<usize> {
         self.taken.iter().filter(|(of, _)| of == id).map(|(_, len)| *len).collect()
     }

@@ -11,9 +11,9 @@ use super::contacts::{at, contact, range};
 
 static NOBODY: BTreeSet<u64> = BTreeSet::new();
 
-fn wanted(destination: u64, octets: u64) -> Wanted<'static> {
+fn wanted(destination: u64, bytes: u64) -> Wanted<'static> {
     let priority = Priority::Normal;
-    Wanted { destination, octets, priority, expires: Time::MAX, excluded: &NOBODY }
+    Wanted { destination, bytes, priority, expires: Time::MAX, excluded: &NOBODY }
 }
 
 fn router(contacts: &[Contact], ranges: &[Range]) -> Router {
@@ -32,7 +32,7 @@ fn a_detour_that_is_there_sooner_is_taken() {
     let route = router.best(at(0), &wanted(3, 1000)).unwrap();
     assert_eq!(ends(&route), (2, 10.0, 36.0));
     assert_eq!(route.contacts.len(), 2);
-    // 9,500 octets leave 2 at 30 + 9.5 s; 10,001 are more than its contact holds.
+    // 9,500 bytes leave 2 at 30 + 9.5 s; 10,001 are more than its contact holds.
     assert_eq!(ends(&router.best(at(0), &wanted(3, 9500)).unwrap()), (2, 10.0, 44.5));
     assert_eq!(ends(&router.best(at(0), &wanted(3, 10_001)).unwrap()), (3, 100.0, 110.001));
     // Too late for the first contact.

@@ -16,7 +16,7 @@ use super::super::security::{
 use super::agent::{payload, send, taken};
 use super::world::{World, chain, endpoint, node};
 
-/// Octets of an example.
+/// Bytes of an example.
 macro_rules! vector {
     ($name:literal) => {
         from_hex(include_str!(concat!("../../../../../testdata/vectors/bpsec/", $name, ".hex")))
@@ -30,12 +30,12 @@ fn from_hex(text: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(pair).collect()
 }
 
-fn opened(octets: &[u8]) -> Opened {
-    let bundle = Bundle::decode(octets, &Bounds::default()).unwrap();
+fn opened(bytes: &[u8]) -> Opened {
+    let bundle = Bundle::decode(bytes, &Bounds::default()).unwrap();
     Opened { head: bundle.head, payload: bundle.payload.to_vec() }
 }
 
-fn octets(opened: &Opened) -> Vec<u8> {
+fn bytes(opened: &Opened) -> Vec<u8> {
     let bundle = Bundle { head: opened.head.clone(), payload: &opened.payload };
     bundle.to_vec().unwrap()
 }
@@ -58,7 +58,7 @@ fn example_1_a_payload_is_signed() {
         HmacSha2 { variant: ShaVariant::Sha512, wrapped_key: None, scope: Scope::NONE };
     let (source, key) = (Eid::ipn(2, 1), vector!("key_hmac"));
     made.add_integrity(&added(2, BlockFlags(0), &[1], &source), &parameters, &key).unwrap();
-    assert_eq!(octets(&made), expected);
+    assert_eq!(bytes(&made), expected);
     let (number, content) = content(&made, INTEGRITY);
     assert_eq!(made.check_integrity(number, &content, 1, &Key::new(&key)), Ok(()));
     assert_eq!(
@@ -80,12 +80,12 @@ fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
     let source = Eid::ipn(2, 1);
     let added = added(2, BlockFlags::REPLICATE, &[1], &source);
     made.add_confidentiality(&added, &parameters, &vector!("key_a128gcm")).unwrap();
-    assert_eq!(octets(&made), expected);
+    assert_eq!(bytes(&made), expected);
     // The key that the block carries is the one that the example says.
     let other = Key::wrapping(&[7; 16]);
     let mut read = opened(&expected);
     let failed = read.decrypt(number, &block, PAYLOAD_NUMBER, &other);
-    assert_eq!((failed, octets(&read)), (Err(Fault::Unknown), expected));
+    assert_eq!((failed, bytes(&read)), (Err(Fault::Unknown), expected));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn example_3_two_nodes_protect_a_bundle() {
     let key_gcm = vector!("key_a128gcm");
     made.add_confidentiality(&added(4, BlockFlags::REPLICATE, &[1], &source), &gcm, &key_gcm)
         .unwrap();
-    // The order of blocks is the example's; the rest is the same octet by octet.
+    // The order of blocks is the example's; the rest is the same byte by byte.
     let order: Vec<u64> = opened(&expected).head.blocks().iter().map(|b| b.number()).collect();
     let mut blocks = Vec::new();
     for number in order {
@@ -111,7 +111,7 @@ fn example_3_two_nodes_protect_a_bundle() {
         blocks.push(of.unwrap().clone());
     }
     made.head.set_blocks(blocks).unwrap();
-    assert_eq!(octets(&made), expected);
+    assert_eq!(bytes(&made), expected);
     let (number, signed) = content(&made, INTEGRITY);
     for target in [0, age] {
         assert_eq!(made.check_integrity(number, &signed, target, &Key::new(&key)), Ok(()));
@@ -145,7 +145,7 @@ fn example_4_a_signature_is_encrypted_with_what_it_signs() {
     let mut blocks = made.head.blocks().to_vec();
     blocks.sort_by_key(|block| order.iter().position(|number| *number == block.number()));
     made.head.set_blocks(blocks).unwrap();
-    assert_eq!(octets(&made), expected);
+    assert_eq!(bytes(&made), expected);
 }
 
 fn rule(role: Role, operation: Operation, targets: &[u64]) -> Rule {
@@ -169,7 +169,7 @@ const SIGN: Operation = Operation::Integrity(ShaVariant::Sha384);
 const HIDE: Operation = Operation::Confidentiality(AesVariant::Aes256);
 
 fn policy(rules: Vec<Rule>, wraps: bool) -> Policy {
-    let key = |octets: &[u8]| if wraps { Key::wrapping(octets) } else { Key::new(octets) };
+    let key = |bytes: &[u8]| if wraps { Key::wrapping(bytes) } else { Key::new(bytes) };
     let keys = [("sign", key(&[1; 32])), ("hide", key(&[2; 32]))];
     let keys = keys.map(|(name, key)| (name.to_owned(), key)).into();
     Policy { rules, keys, ..Policy::default() }
@@ -210,9 +210,8 @@ fn what_is_signed_and_encrypted_here_is_read_there() {
                 world.settle();
                 assert_eq!(taken(&world, 2), [payload(len)], "{wraps} {bundle_max} {len}");
                 let clear = payload(len);
-                let shows =
-                    |octets: &[u8]| len > 50 && octets.windows(50).any(|w| w == &clear[..50]);
-                assert!(!world.crossed.iter().any(|(.., octets)| shows(octets)));
+                let shows = |bytes: &[u8]| len > 50 && bytes.windows(50).any(|w| w == &clear[..50]);
+                assert!(!world.crossed.iter().any(|(.., bytes)| shows(bytes)));
                 for node in &world.nodes {
                     assert_eq!(node.agent.statistics().bundles, 0);
                     assert_eq!(node.disk.files(), 0);
@@ -232,8 +231,8 @@ fn initialization_vectors_do_not_come_twice() {
     world.settle();
     let mut vectors = std::collections::BTreeSet::new();
     let mut count = 0;
-    for (_, _, octets) in world.crossed.iter().filter(|(from, ..)| *from == 0) {
-        let opened = opened(octets);
+    for (_, _, bytes) in world.crossed.iter().filter(|(from, ..)| *from == 0) {
+        let opened = opened(bytes);
         let of = opened.head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
         for block in of {
             let content = SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).unwrap();
@@ -265,8 +264,8 @@ fn what_was_changed_on_its_way_is_deleted_and_reported() {
         (vec![rule(Role::Source, SIGN, &[PAYLOAD])], true),
         (vec![rule(Role::Source, HIDE, &[PAYLOAD])], false),
     ] {
-        let octets = protected(policy(rules, false));
-        let before = opened(&octets);
+        let bytes = protected(policy(rules, false));
+        let before = opened(&bytes);
         let operation = if is_signed { SIGN } else { HIDE };
         let accept = policy(vec![rule(Role::Acceptor, operation, &[PAYLOAD])], false);
         for changes in [false, true] {
@@ -276,8 +275,8 @@ fn what_was_changed_on_its_way_is_deleted_and_reported() {
             }
             let policies = [Policy::default(), accept.clone(), Policy::default()];
             let mut world = world(policies, u64::MAX);
-            let octets = super::security::octets(&sent);
-            world.hand_in(1, 0, &octets);
+            let bytes = super::security::bytes(&sent);
+            world.hand_in(1, 0, &bytes);
             world.settle();
             assert_eq!(taken(&world, 2).len(), usize::from(!changes), "{is_signed}");
             let reasons: Vec<_> = world.nodes[0]

@@ -91,7 +91,7 @@ impl Disk {
 
     fn content(&self, content: &Content) -> Option<Vec<u8>> {
         match content {
-            Content::Octets(octets) => Some(octets.to_vec()),
+            Content::Bytes(bytes) => Some(bytes.to_vec()),
             Content::File { name, offset, len } => {
                 let all = self.live.get(name)?;
                 Some(all.get(*offset as usize..(*offset + *len) as usize)?.to_vec())
@@ -126,7 +126,7 @@ struct Transfer {
     to: usize,
     tag: Tag,
     id: TransferId,
-    octets: Bytes,
+    bytes: Bytes,
     at: usize,
     begun: bool,
     told: bool,
@@ -140,11 +140,11 @@ pub(super) struct World {
     transfers: Vec<Transfer>,
     next: u64,
     pub(super) rng: Rng,
-    /// Octets of a piece.
+    /// Bytes of a piece.
     pub(super) piece: usize,
-    /// Octets of the longest bundle that neighbours take.
+    /// Bytes of the longest bundle that neighbours take.
     pub(super) bundle_max: u64,
-    pub(super) window_octets: u64,
+    pub(super) window_bytes: u64,
     /// Whether what came of a bundle before its link broke is kept.
     pub(super) reactive: bool,
     /// Bundles that set out: from where, whereto, and what.
@@ -198,7 +198,7 @@ impl World {
             rng,
             piece: 100,
             bundle_max: u64::MAX,
-            window_octets: 0,
+            window_bytes: 0,
             reactive: false,
             crossed: Vec::new(),
         };
@@ -233,7 +233,7 @@ impl World {
                     is_authenticated: false,
                     bundle_max: self.bundle_max,
                     window: 2,
-                    window_octets: self.window_octets,
+                    window_bytes: self.window_bytes,
                 };
                 let link = LinkId(to as u32);
                 self.nodes[at].agent.handle_event(self.now, 0, Event::Up { link, neighbour });
@@ -351,7 +351,7 @@ impl World {
                     return true;
                 }
                 // A command may be older than the last end of its link, and the bundle gone since.
-                let Some(octets) = self.whole(n, &bundle) else {
+                let Some(bytes) = self.whole(n, &bundle) else {
                     let outcome = Outcome::Failed { acknowledged: 0 };
                     let sent = Event::Sent { link, tag, outcome };
                     self.nodes[n].agent.handle_event(self.now, 0, sent);
@@ -360,10 +360,10 @@ impl World {
                 };
                 let id = TransferId(self.next);
                 self.next += 1;
-                assert!(octets.len() as u64 <= self.bundle_max, "{} octets", octets.len());
-                self.crossed.push((n, to, octets.clone()));
+                assert!(bytes.len() as u64 <= self.bundle_max, "{} bytes", bytes.len());
+                self.crossed.push((n, to, bytes.clone()));
                 let transfer =
-                    Transfer { from: n, to, tag, id, octets, at: 0, begun: false, told: false };
+                    Transfer { from: n, to, tag, id, bytes, at: 0, begun: false, told: false };
                 self.transfers.push(transfer);
             }
             Command::Accept { transfer, .. } => self.answer(transfer, Outcome::Acknowledged),
@@ -421,13 +421,13 @@ impl World {
         let (to, link, id) = (transfer.to, LinkId(transfer.from as u32), transfer.id);
         let event = if !transfer.begun {
             transfer.begun = true;
-            let octets = Some(transfer.octets.len() as u64).filter(|len| len % 2 == 0);
-            Event::Begins { link, transfer: id, octets }
-        } else if transfer.at < transfer.octets.len() {
-            let end = (transfer.at + piece).min(transfer.octets.len());
-            let octets = transfer.octets.slice(transfer.at..end);
+            let bytes = Some(transfer.bytes.len() as u64).filter(|len| len % 2 == 0);
+            Event::Begins { link, transfer: id, bytes }
+        } else if transfer.at < transfer.bytes.len() {
+            let end = (transfer.at + piece).min(transfer.bytes.len());
+            let bytes = transfer.bytes.slice(transfer.at..end);
             transfer.at = end;
-            Event::Piece { link, transfer: id, octets }
+            Event::Piece { link, transfer: id, bytes }
         } else {
             transfer.told = true;
             Event::Whole { link, transfer: id, file: None }
@@ -479,14 +479,14 @@ impl World {
         }
     }
 
-    /// Octets come to a node from a neighbour.
-    pub(super) fn hand_in(&mut self, to: usize, from: usize, octets: &[u8]) {
+    /// Bytes come to a node from a neighbour.
+    pub(super) fn hand_in(&mut self, to: usize, from: usize, bytes: &[u8]) {
         let (link, transfer) = (LinkId(from as u32), TransferId(1 << 40 | self.next));
         self.next += 1;
-        let octets = Bytes::copy_from_slice(octets);
+        let bytes = Bytes::copy_from_slice(bytes);
         for event in [
-            Event::Begins { link, transfer, octets: None },
-            Event::Piece { link, transfer, octets },
+            Event::Begins { link, transfer, bytes: None },
+            Event::Piece { link, transfer, bytes },
             Event::Whole { link, transfer, file: None },
         ] {
             self.nodes[to].agent.handle_event(self.now, 0, event);

@@ -14,7 +14,7 @@ pub struct Config {
     pub peers: BTreeMap<LinkId, PathId>,
     /// What happens to bundles that are longer than a datagram.
     pub fragmentation: Fragmentation,
-    /// Octets of the longest datagram that is sent; `None` for the path's MTU. More than a packet of the network takes
+    /// Bytes of the longest datagram that is sent; `None` for the path's MTU. More than a packet of the network takes
     /// are cut by IP, which loses all of them with one.
     pub datagram_max: Option<usize>,
     /// Rate in bit/s in place of the path's own; `Some(0)` does not pace. RFC 7122 has no congestion control: who knows neither
@@ -82,13 +82,13 @@ pub struct Limits {
     pub unanswered: usize,
     /// Bundles that are put together at one time, of all neighbours. The one that waits longest makes room.
     pub incoming: usize,
-    /// Octets of fragments that came before those in front of them, in all. More are thrown away.
+    /// Bytes of fragments that came before those in front of them, in all. More are thrown away.
     pub early: usize,
     /// Time without a fragment after which a bundle is given up.
     pub patience: Duration,
-    /// Octets that are read ahead of a bundle that is in a file.
+    /// Bytes that are read ahead of a bundle that is in a file.
     pub read_ahead: usize,
-    /// Octets of a bundle that is cut.
+    /// Bytes of a bundle that is cut.
     pub bundle: u32,
 }
 

@@ -89,7 +89,7 @@ pub struct Udpcl {
     coming: BTreeMap<(PathId, u32), Coming>,
     /// Bundles that were put together, so that late copies of their fragments begin nothing.
     over: Recent<(PathId, u32), ()>,
-    /// Octets of fragments that came early.
+    /// Bytes of fragments that came early.
     early: usize,
     /// Bundles that came whole, for which the agent has not answered.
     unanswered: BTreeMap<TransferId, LinkId>,
@@ -147,7 +147,7 @@ impl Udpcl {
         self.statistics
     }
 
-    /// Octets of memory held on account of peers.
+    /// Bytes of memory held on account of peers.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.early
@@ -230,7 +230,7 @@ impl Udpcl {
             self.cancel(link, tag);
         }
         let neighbour =
-            Neighbour { node: None, is_authenticated: false, bundle_max, window, window_octets: 0 };
+            Neighbour { node: None, is_authenticated: false, bundle_max, window, window_bytes: 0 };
         self.events.push_back(Event::Up { link, neighbour });
         if let Some(interval) = self.config.keepalive
             && link < LinkId::CAME
@@ -240,7 +240,7 @@ impl Udpcl {
         }
     }
 
-    /// Octets of the longest datagram to a neighbour.
+    /// Bytes of the longest datagram to a neighbour.
     fn datagram_max(&self, path: PathId) -> usize {
         let mtu = self.paths.get(&path).map_or(0, Path::mtu).min(DATAGRAM_MAX);
         self.config.datagram_max.map_or(mtu, |most| most.min(mtu))

@@ -12,7 +12,7 @@ use super::{Alarm, Udpcl};
 /// Bundles that were put together, of which late fragments may come.
 const OVER: usize = 1024;
 
-/// Octets that a fragment takes that came early, beside its data.
+/// Bytes that a fragment takes that came early, beside its data.
 const KEPT: usize = 96;
 
 /// A bundle that is put together.
@@ -21,11 +21,11 @@ pub(super) struct Coming {
     link: LinkId,
     id: TransferId,
     length: u32,
-    /// Octets that were handed to the agent.
+    /// Bytes that were handed to the agent.
     next: u32,
     /// Fragments that came before those in front of them.
     early: BTreeMap<u32, Bytes>,
-    /// Octets that these take.
+    /// Bytes that these take.
     held: usize,
     /// The agent wants nothing more of it.
     is_unwanted: bool,
@@ -36,12 +36,12 @@ impl Udpcl {
     pub(super) fn receive(&mut self, now: Time, link: LinkId, path: PathId, datagram: &[u8]) {
         match Datagram::decode(datagram) {
             Ok(Datagram::Keepalive) => {}
-            Ok(Datagram::Bundle(octets)) => {
+            Ok(Datagram::Bundle(bytes)) => {
                 let transfer = self.transfer();
-                let length = Some(octets.len() as u64);
-                self.events.push_back(Event::Begins { link, transfer, octets: length });
-                let octets = Bytes::copy_from_slice(octets);
-                self.events.push_back(Event::Piece { link, transfer, octets });
+                let length = Some(bytes.len() as u64);
+                self.events.push_back(Event::Begins { link, transfer, bytes: length });
+                let bytes = Bytes::copy_from_slice(bytes);
+                self.events.push_back(Event::Piece { link, transfer, bytes });
                 self.whole(link, transfer);
             }
             Ok(Datagram::Fragment(fragment)) => self.fragment(now, link, path, &fragment),
@@ -90,9 +90,9 @@ impl Udpcl {
         self.early = self.early + coming.held - before;
         let (transfer, is_unwanted) = (coming.id, coming.is_unwanted);
         let is_whole = coming.next == coming.length;
-        for octets in data {
+        for bytes in data {
             if !is_unwanted {
-                self.events.push_back(Event::Piece { link, transfer, octets });
+                self.events.push_back(Event::Piece { link, transfer, bytes });
             }
         }
         if is_whole {
@@ -122,8 +122,8 @@ impl Udpcl {
         let coming =
             Coming { link, id, length, next: 0, early, held: 0, is_unwanted: false, last: now };
         self.coming.insert(key, coming);
-        let octets = Some(u64::from(length));
-        self.events.push_back(Event::Begins { link, transfer: id, octets });
+        let bytes = Some(u64::from(length));
+        self.events.push_back(Event::Begins { link, transfer: id, bytes });
         true
     }
 
@@ -173,11 +173,11 @@ impl Coming {
         let mut data = vec![Bytes::copy_from_slice(&fragment.data[known..])];
         self.next = end;
         while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() <= self.next) {
-            let (offset, mut octets) = entry.remove_entry();
-            self.held -= octets.len() + KEPT;
-            let end = offset + octets.len() as u32;
+            let (offset, mut bytes) = entry.remove_entry();
+            self.held -= bytes.len() + KEPT;
+            let end = offset + bytes.len() as u32;
             if end > self.next {
-                data.push(octets.split_off((self.next - offset) as usize));
+                data.push(bytes.split_off((self.next - offset) as usize));
                 self.next = end;
             }
         }

@@ -154,7 +154,7 @@ impl Sending {
         }
         let data = data as usize;
         let Some(place) = burst.push(FRAGMENT_HEADER_LEN + data) else { return false };
-        // The bundle was not taken unless its length fits four octets.
+        // The bundle was not taken unless its length fits four bytes.
         let (length, offset) = (self.len as u32, self.sent as u32);
         let header = Fragment { bundle: self.bundle, length, offset, data: &[] }.header();
         let (head, body) = place.split_at_mut(FRAGMENT_HEADER_LEN);

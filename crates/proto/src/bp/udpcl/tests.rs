@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{Config, Fragmentation, Limits, Udpcl};
 use crate::bp::layer::{Command, Content, Event, Layer as _, LinkId, Outcome, Refusal, TransferId};
-use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, in_file, octets, whole};
+use crate::bp::tests::pair::{Chance, LINK, PATH, Pair, bytes, in_file, whole};
 
 const FAILED: Outcome = Outcome::Failed { acknowledged: 0 };
 
@@ -29,7 +29,7 @@ fn pair(config: Config) -> Pair {
 }
 
 fn content(len: usize) -> Content {
-    Content::Octets(octets(len).into())
+    Content::Bytes(bytes(len).into())
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn what_is_lost_has_left() {
 
 #[test]
 fn a_path_has_its_rate_and_a_profile_its_ticks() {
-    // 147,200 bit/s: 1,472 octets take 80 ms.
+    // 147,200 bit/s: 1,472 bytes take 80 ms.
     let info = PathInfo { rate_bps: Some(147_200), ..PathInfo::datagram(1472) };
     let mut pair = pair_of([config(), config()], info.clone(), 1);
     for tag in 0..4 {
@@ -83,7 +83,7 @@ fn a_path_has_its_rate_and_a_profile_its_ticks() {
     pair.batch = 1;
     pair.send(1, content(4 << 10));
     pair.pass(Duration::from_secs(1));
-    // 4,096 + 6 octets, 1,459 in a fragment: three.
+    // 4,096 + 6 bytes, 1,459 in a fragment: three.
     assert_eq!(since(&pair), [0, 20, 40]);
     assert_eq!(pair.came(1), [whole(4 << 10)]);
 }
@@ -300,7 +300,7 @@ proptest! {
 
 /// What is in memory and what is in a file leave as the same datagrams.
 #[test]
-fn a_file_leaves_as_octets_do() {
+fn a_file_leaves_as_bytes_do() {
     let bundle = |content: fn(&mut Pair) -> Content| {
         let mut pair = pair(cutting());
         let payload = content(&mut pair);
@@ -309,5 +309,5 @@ fn a_file_leaves_as_octets_do() {
         pair.ends[0].said.clone()
     };
     let there = bundle(|pair| in_file(pair, 300_000));
-    assert!(there == bundle(|_| Content::Octets(Bytes::from(octets(300_000)))));
+    assert!(there == bundle(|_| Content::Bytes(Bytes::from(bytes(300_000)))));
 }

@@ -168,13 +168,13 @@ fn empty_and_unbounded_files_arrive() {
 
 #[test]
 fn every_width_and_version_is_understood() {
-    for octets in 1..=8 {
-        let width = Width::new(octets).expect("1 to 8 octets");
+    for bytes in 1..=8 {
+        let width = Width::new(bytes).expect("1 to 8 bytes");
         for version in [Version::V0, Version::V1] {
             let mut settings = config(|remote| {
                 remote.entity_width = Some(width);
                 remote.version = version;
-                remote.crc = octets % 2 == 0;
+                remote.crc = bytes % 2 == 0;
             });
             settings.sequence_width = width;
             settings.first_sequence = Some(width.max_value());

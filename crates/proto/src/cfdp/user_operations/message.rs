@@ -111,7 +111,7 @@ pub(super) fn push(messages: &mut Vec<Bytes>, operation: &UserOperation<'_>) {
     messages.extend(encode(operation));
 }
 
-/// A transaction id in as few octets as hold it.
+/// A transaction id in as few bytes as hold it.
 pub(super) fn field(id: TransactionId) -> TransactionField {
     TransactionField::new(id, Width::fitting(id.source.0), Width::fitting(id.sequence))
 }
@@ -125,7 +125,7 @@ pub(super) fn short(response: &FilestoreResponse) -> FilestoreResponse {
     FilestoreResponse { message: String::new(), ..response.clone() }
 }
 
-/// An entity number in as few octets as hold it.
+/// An entity number in as few bytes as hold it.
 pub(super) fn entity(number: u64) -> IdField {
     IdField::new(wire::cfdp::EntityId(number), Width::fitting(number))
 }

@@ -139,8 +139,8 @@ impl Session {
             if let (Some(scps), Some(kept)) = (&mut self.scps, kept) {
                 scps.auto_restart = kept;
             }
-            let octets = crossed.unwrap_or_default();
-            self.say(256, &format!("Interrupted behind {octets} octets."));
+            let bytes = crossed.unwrap_or_default();
+            self.say(256, &format!("Interrupted behind {bytes} bytes."));
         }
         self.forget_way(core);
         self.say(226, "It is interrupted.");
@@ -272,7 +272,7 @@ impl Session {
             What::Read(control) => {
                 let (records, has_all) = control.read(&content);
                 if !has_all && !control.forced {
-                    return self.say(556, "Octets are missing.");
+                    return self.say(556, "Bytes are missing.");
                 }
                 let code = if has_all { 226 } else { 258 };
                 let flow = Outflow::text(records.into()).with_crc(self.wants_crc());

@@ -60,7 +60,7 @@ impl Session {
         core.begin(data, flow);
     }
 
-    fn complete(&mut self, (octets, missing): (u64, u64), crc: Option<u32>, core: &mut Core) {
+    fn complete(&mut self, (bytes, missing): (u64, u64), crc: Option<u32>, core: &mut Core) {
         let Some(transfer) = self.transfer.take() else { return };
         self.forget_way(core);
         let Transfer { name, file, code, incoming } = transfer;
@@ -69,9 +69,9 @@ impl Session {
             core.end_storing(&file, path);
         }
         if incoming {
-            core.indicate(Indication::Received { path, name, octets, missing });
+            core.indicate(Indication::Received { path, name, bytes, missing });
         } else if !name.is_empty() {
-            core.indicate(Indication::Sent { path, name, octets });
+            core.indicate(Indication::Sent { path, name, bytes });
         }
         let lacks = if missing > 0 { format!(" {MISSING}{missing}") } else { String::new() };
         let sum = crc.map_or_else(String::new, |crc| format!(" CRC: {crc}"));
@@ -91,17 +91,12 @@ impl Session {
         }
         match event {
             DataEvent::Up => {}
-            DataEvent::Missing { offset, octets } => {
+            DataEvent::Missing { offset, bytes } => {
                 let name = self.transfer.as_ref().map_or("", |transfer| &transfer.name).to_owned();
-                core.indicate(Indication::Missing {
-                    path: self.control.path,
-                    name,
-                    offset,
-                    octets,
-                });
+                core.indicate(Indication::Missing { path: self.control.path, name, offset, bytes });
             }
-            DataEvent::Complete { octets, crc, missing } => {
-                self.complete((octets, missing), crc, core);
+            DataEvent::Complete { bytes, crc, missing } => {
+                self.complete((bytes, missing), crc, core);
             }
             DataEvent::NotMade(error) => {
                 self.say(425, &format!("No data connection: {error}."));

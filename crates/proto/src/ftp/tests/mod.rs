@@ -26,7 +26,7 @@ fn file(name: &str) -> FileName {
     FileName::file(name).unwrap()
 }
 
-fn octets(count: usize) -> Vec<u8> {
+fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
@@ -41,7 +41,7 @@ fn outcome(world: &World, id: RequestId) -> Result<u64, Failure> {
 /// How a request ended, by what its user was told.
 pub(crate) fn ended(told: &[Indication], id: RequestId) -> Result<u64, Failure> {
     let mut found = told.iter().filter_map(|told| match told {
-        Indication::Finished { request, octets, .. } if *request == id => Some(Ok(*octets)),
+        Indication::Finished { request, bytes, .. } if *request == id => Some(Ok(*bytes)),
         Indication::Failed { request, why } if *request == id => Some(Err(why.clone())),
         _ => None,
     });
@@ -53,7 +53,7 @@ pub(crate) fn ended(told: &[Indication], id: RequestId) -> Result<u64, Failure> 
 #[test]
 fn a_file_is_stored_by_the_dialogue_of_rfc_959() {
     let mut world = worlds();
-    let content = octets(300_000);
+    let content = bytes(300_000);
     world.file(0, "a.bin", &content);
     let id = put(&mut world, "a.bin", "b.bin");
     world.run();
@@ -77,7 +77,7 @@ fn a_file_is_stored_by_the_dialogue_of_rfc_959() {
         (1, "221 Goodbye."),
     ];
     assert_eq!(said, expected);
-    let received = |told: &Indication| matches!(told, Indication::Received { octets: 300_000, name, .. } if name == "b.bin");
+    let received = |told: &Indication| matches!(told, Indication::Received { bytes: 300_000, name, .. } if name == "b.bin");
     assert!(world.hosts[1].told.iter().any(received), "{:?}", world.hosts[1].told);
     assert_eq!(world.hosts[1].node.sessions(), 0);
 }
@@ -88,7 +88,7 @@ fn a_file_is_fetched_whoever_opens_the_data_connection() {
         for length in [0, 1, 65_536, 200_000] {
             let client = ClientConfig { data, ..ClientConfig::default() };
             let mut world = with(client, ServerConfig::default());
-            let content = octets(length);
+            let content = bytes(length);
             world.file(1, "there", &content);
             let id = world.on_node(0, |node| node.get(SERVER, "/there", file("here")).unwrap());
             world.run();
@@ -133,7 +133,7 @@ fn text_has_its_line_ends_changed_on_the_way() {
     world.file(0, "a.txt", b"one\ntwo\r\nthree\rfour\n");
     let id = put(&mut world, "a.txt", "b.txt");
     world.run();
-    // Twenty octets; two line feeds of three got a carriage return for the way.
+    // Twenty bytes; two line feeds of three got a carriage return for the way.
     assert_eq!(outcome(&world, id), Ok(22));
     assert_eq!(world.content(1, "b.txt").unwrap(), b"one\ntwo\nthree\rfour\n");
 }
@@ -170,7 +170,7 @@ fn wrong_passwords_and_closed_ways_are_told() {
 #[test]
 fn a_data_connection_that_breaks_ends_the_request_and_what_waits_goes_on() {
     let mut world = worlds();
-    world.file(0, "a", &octets(5_000_000));
+    world.file(0, "a", &bytes(5_000_000));
     world.file(0, "b", b"beta");
     let (one, two) = (put(&mut world, "a", "a"), put(&mut world, "b", "b"));
     world.run_until(Time::from_secs(7));
@@ -192,10 +192,10 @@ fn a_part_of_a_file_is_never_taken_for_all_of_it() {
     for (host, fetch) in [(0, false), (0, true), (1, true)] {
         let mut world = worlds();
         let id = if fetch {
-            world.file(1, "a", &octets(2_000_000));
+            world.file(1, "a", &bytes(2_000_000));
             world.on_node(0, |node| node.get(SERVER, "a", file("b")).unwrap())
         } else {
-            world.file(0, "a", &octets(2_000_000));
+            world.file(0, "a", &bytes(2_000_000));
             put(&mut world, "a", "b")
         };
         world.run_until(Time::from_secs(6));
@@ -426,7 +426,7 @@ proptest! {
         let client = ClientConfig { data, ..ClientConfig::default() };
         let mut world = with(client, ServerConfig::default());
         world.piece = piece.max(length / 2000 + 1);
-        let content = octets(length);
+        let content = bytes(length);
         let id = if fetch {
             world.file(1, "f", &content);
             world.on_node(0, |node| node.get(SERVER, "f", file("g")).unwrap())

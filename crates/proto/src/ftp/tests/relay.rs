@@ -21,7 +21,7 @@ fn with_file(third_party: [bool; 2]) -> World {
     let mut world = servers(third_party);
     let make = FilestoreRequest::CreateDirectory(file("dir"));
     world.hosts[1].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request: make });
-    world.file(1, "dir/f", &octets(300_000));
+    world.file(1, "dir/f", &bytes(300_000));
     world
 }
 
@@ -31,12 +31,12 @@ fn a_file_crosses_from_server_to_server_and_not_here() {
     let id = relay(&mut world);
     world.run();
     assert_eq!(outcome(&world, id), Ok(0));
-    assert!(world.content(2, "g").unwrap() == octets(300_000));
+    assert!(world.content(2, "g").unwrap() == bytes(300_000));
     // Two control connections and one between the servers.
     assert_eq!(world.streams(), 3);
     let begun = |told: &&Indication| matches!(told, Indication::Begun { .. });
     assert_eq!(world.hosts[0].told.iter().filter(begun).count(), 1);
-    let received = |told: &Indication| matches!(told, Indication::Received { octets: 300_000, .. });
+    let received = |told: &Indication| matches!(told, Indication::Received { bytes: 300_000, .. });
     assert!(world.hosts[2].told.iter().any(received));
     assert!(world.hosts.iter().all(|host| host.node.under_way() == 0));
 }

@@ -34,9 +34,9 @@ fn answer(world: &World, id: RequestId) -> String {
 
 #[test]
 fn a_file_goes_on_where_it_broke_off_wherever_that_is() {
-    let content = octets(300_000);
+    let content = bytes(300_000);
     let mut offsets = std::collections::BTreeSet::new();
-    // The dialogue takes four seconds; then the file crosses, 100,000 octets each 0.3 s, in pieces of less and
+    // The dialogue takes four seconds; then the file crosses, 100,000 bytes each 0.3 s, in pieces of less and
     // more than a segment, of a read and others.
     for piece in [599, 1460, 65_536, 7_001] {
         for fetch in [false, true] {
@@ -70,14 +70,14 @@ fn a_file_goes_on_where_it_broke_off_wherever_that_is() {
 fn a_file_goes_on_at_every_length_that_the_server_may_have() {
     for has in [0, 1, 2, 1459, 1460, 1461, 65_535, 65_536, 65_537, 69_999, 70_000, 70_001] {
         let mut world = scps(|_| {});
-        let content = octets(70_000);
+        let content = bytes(70_000);
         world.file(0, "f", &content);
         let id = put(&mut world, "f", "g");
-        // The server listens and nobody comes: the transfer breaks off before its first octet.
+        // The server listens and nobody comes: the transfer breaks off before its first byte.
         world.firewall = true;
         world.run_until(at(4_500));
         world.firewall = false;
-        let there = octets(70_001);
+        let there = bytes(70_001);
         world.file(1, "g", &there[..has]);
         world.run();
         assert_eq!(outcome(&world, id), Ok(70_000), "{has}");
@@ -88,7 +88,7 @@ fn a_file_goes_on_at_every_length_that_the_server_may_have() {
 #[test]
 fn without_restarts_what_came_in_part_is_gone() {
     let mut world = scps(|scps| scps.auto_restart = false);
-    world.file(0, "f", &octets(500_000));
+    world.file(0, "f", &bytes(500_000));
     let id = put(&mut world, "f", "g");
     world.run_until(at(4_000));
     assert!(world.content(1, "g").is_some());
@@ -102,7 +102,7 @@ fn without_restarts_what_came_in_part_is_gone() {
 fn so_many_restarts_and_no_more() {
     let mut world = scps(|scps| scps.restarts = 3);
     world.firewall = true;
-    world.file(0, "f", &octets(10));
+    world.file(0, "f", &bytes(10));
     let id = put(&mut world, "f", "g");
     world.run();
     assert!(matches!(outcome(&world, id), Err(Failure::Data(_))));
@@ -114,7 +114,7 @@ fn records_are_read() {
     let ranges = |ends: &[(u32, u32)]| {
         ends.iter().map(|(first, last)| Range { first: *first, last: *last }).collect()
     };
-    let content = octets(5000);
+    let content = bytes(5000);
     for (forced, ends, expected) in [
         (false, &[(10, 19), (4990, TO_END), (0, 0)][..], Ok(())),
         (false, &[(4990, 5000)], Err(556)),
@@ -152,7 +152,7 @@ fn a_file_is_changed_copied_and_summed_where_it_is() {
     let mut old = vec![0; 200_000];
     engine::Rng::new(1, "file").fill(&mut old);
     let mut new = old.clone();
-    new.splice(100_000..100_003, *b"other octets");
+    new.splice(100_000..100_003, *b"other bytes");
     world.file(1, "old", &old);
     let control = UpdateControl::between(("old", &old), ("new", &new)).unwrap();
     assert!(control.encode().unwrap().len() < 1000);
@@ -187,7 +187,7 @@ fn what_was_sent_is_compared_with_what_is_there() {
     for (length, piece) in [(0, 1460), (65_536, 65_536), (200_000, 7_001)] {
         let mut world = scps(|scps| scps.verify = true);
         world.piece = piece;
-        let content = octets(length);
+        let content = bytes(length);
         world.file(0, "f", &content);
         world.file(0, "g", b"another");
         let (id, another) = (put(&mut world, "f", "f"), put(&mut world, "g", "g"));
@@ -198,11 +198,11 @@ fn what_was_sent_is_compared_with_what_is_there() {
     }
     // The file changes after it was read: what the server has is not what is here.
     let mut world = scps(|scps| scps.verify = true);
-    world.file(0, "f", &octets(300_000));
+    world.file(0, "f", &bytes(300_000));
     let id = put(&mut world, "f", "f");
     world.run_until(at(4_500));
     assert!(!said(&world, "STOR").is_empty() && said(&world, "226").is_empty());
-    world.file(1, "f", &octets(10));
+    world.file(1, "f", &bytes(10));
     world.file(0, "f", b"changed");
     world.run();
     let Err(Failure::Checksum { here, there }) = outcome(&world, id) else { panic!("it differs") };
@@ -226,7 +226,7 @@ fn without_its_control_file_nothing_is_read_or_changed() {
 fn who_comes_again_takes_his_file_over() {
     // The data connection and the control connection are gone, and only the client knows it.
     let mut world = scps(|scps| scps.auto_restart = false);
-    let content = octets(400_000);
+    let content = bytes(400_000);
     world.file(0, "f", &content);
     let first = put(&mut world, "f", "g");
     world.run_until(at(4_500));

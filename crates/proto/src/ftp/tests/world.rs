@@ -16,7 +16,7 @@ pub(super) const SERVER: PathId = PathId(1);
 /// Its path to another one.
 pub(super) const OTHER: PathId = PathId(2);
 const DELAY: Duration = Duration::from_millis(300);
-/// Octets of one direction that may be under way.
+/// Bytes of one direction that may be under way.
 const WINDOW: usize = 100_000;
 
 pub(super) struct Host {
@@ -66,7 +66,7 @@ pub(super) struct World {
     streams: Vec<Stream>,
     events: BTreeMap<(Time, u64), Event>,
     count: u64,
-    /// Octets of a piece as it arrives.
+    /// Bytes of a piece as it arrives.
     pub(super) piece: usize,
     /// No data connection reaches its goal.
     pub(super) firewall: bool,

@@ -41,7 +41,7 @@ impl Receiver {
         let Sink::Block(block) = &mut self.sink else { return };
         let block = std::mem::take(block);
         core.units -= block.len();
-        self.hand_over(core, BlockContent::Octets(block.into()));
+        self.hand_over(core, BlockContent::Bytes(block.into()));
     }
 
     /// Hands over a block that is whole, in the working file, and synced.

@@ -19,7 +19,7 @@ use crate::thin_return::{self, ArrivalRate};
 /// Reports that wait to be sent, beyond which no more are made: who asks will ask again.
 const DUE_MAX: usize = 1024;
 
-/// Octets of a report, about.
+/// Bytes of a report, about.
 const COPY_LEN: usize = 80;
 
 /// Bytes that a claim adds to a report: two numbers below 2^21.

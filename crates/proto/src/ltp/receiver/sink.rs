@@ -111,12 +111,12 @@ impl Filing {
     }
 
     fn memory(&self) -> usize {
-        self.description.as_ref().map_or(0, |(_, octets)| octets.len())
+        self.description.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 
     /// Takes the description, which stands at `at`.
-    pub(super) fn describe(&mut self, at: u64, octets: &[u8]) {
-        self.description = Some((at, octets.to_vec()));
+    pub(super) fn describe(&mut self, at: u64, bytes: &[u8]) {
+        self.description = Some((at, bytes.to_vec()));
     }
 
     /// The file, once all of it is here.
@@ -126,7 +126,7 @@ impl Filing {
 
     /// Where the description stands.
     pub(super) fn described(&self) -> Option<(u64, u64)> {
-        self.description.as_ref().map(|(at, octets)| (*at, at + octets.len() as u64))
+        self.description.as_ref().map(|(at, bytes)| (*at, at + bytes.len() as u64))
     }
 
     /// Bytes of the file in a block that ends at `end`, as far as that is known.
@@ -142,7 +142,7 @@ impl Filing {
                 Some(Description { name: name.clone(), size: content, checksum })
             }
             Format::Described => {
-                self.description.as_ref().and_then(|(_, octets)| Description::decode(octets))
+                self.description.as_ref().and_then(|(_, bytes)| Description::decode(bytes))
             }
         };
         let Some(file) = file else { return Some(Err(PeerError::NotDescribed)) };

@@ -63,7 +63,7 @@ impl Layout {
 
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
-        self.last.as_ref().map_or(0, |last| last.octets.len()) + self.description.len()
+        self.last.as_ref().map_or(0, |last| last.bytes.len()) + self.description.len()
     }
 
     /// Takes up the length of the content, which has this name, and the color of the block. Returns
@@ -126,7 +126,7 @@ impl Layout {
     pub(super) fn take_description(&mut self, make: impl FnOnce(u64) -> Description) -> Vec<u8> {
         if self.description.is_empty() {
             return match &self.last {
-                Some(last) => last.octets.to_vec(),
+                Some(last) => last.bytes.to_vec(),
                 None => make(self.content).to_vec(),
             };
         }

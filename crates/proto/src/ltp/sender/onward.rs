@@ -71,7 +71,7 @@ impl Sender {
         let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
         passage.take(news, core.shared.read_ahead());
         if is_known && !std::mem::replace(&mut self.layout.is_red_known, true) && red > 0 {
-            // Its last octet is on its way as one of many: it is sent again, as the end.
+            // Its last byte is on its way as one of many: it is sent again, as the end.
             if !passage.sent_of(red - 1, red).is_empty()
                 && passage.request(red - 1, red, usize::MAX)
             {
@@ -97,7 +97,7 @@ impl Sender {
         let serial = self.checkpoints.next();
         let checkpoint = Some(Checkpoint { serial, report: serial });
         let room = self.room(path.map_or(1024, Path::mtu), last.offset, checkpoint);
-        !last.octets.is_empty() && room.is_some_and(|room| last.octets.len() <= room)
+        !last.bytes.is_empty() && room.is_some_and(|room| last.bytes.len() <= room)
     }
 
     /// All has arrived that will: the working file is this session's.

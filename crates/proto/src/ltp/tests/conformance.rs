@@ -14,7 +14,7 @@ use crate::ltp::{
     SendRequest,
 };
 
-/// Twelve segments of 200 octets, the last one short.
+/// Twelve segments of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
 
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Subject for Ltp {
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
         match store.get(&name("copy")) {
             Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other octets", found.len())),
+            Some(found) => Err(format!("{} other bytes", found.len())),
             None => Err("there is no file".into()),
         }
     }

@@ -10,7 +10,7 @@ use wire::ltp::{
 use super::world::{PATH, World, content, lose_numbers, lose_one_in, name};
 use crate::ltp::{Config, FILE_SERVICE, Indication, Limits, PeerError, Red, Remote, Timer};
 
-/// Three segments and the description of the file, which is 24 octets long.
+/// Three segments and the description of the file, which is 24 bytes long.
 const SIZE: usize = 2500;
 const SECOND: Duration = Duration::from_secs(1);
 const STRANGE: SessionId = SessionId { originator: 1, number: 4711 };
@@ -615,7 +615,7 @@ fn timers_stand_still_while_the_link_is_down() {
 }
 
 #[test]
-fn octets_that_are_no_segment_are_counted() {
+fn bytes_that_are_no_segment_are_counted() {
     let mut world = alone(&config());
     // Version 1, undefined types, a number without an end, and nothing.
     let garbage: [&[u8]; 5] =

@@ -142,7 +142,7 @@ fn checkpoints_by_time() {
     world.assert_delivered(&file);
     let checkpoints: Vec<_> =
         world.transcript().into_iter().filter(|line| line.contains(" CP ")).collect();
-    // 1000 octets, 17 of LTP and 42 below take 0.847 ms: the 25th segment leaves 20.3 ms after the
+    // 1000 bytes, 17 of LTP and 42 below take 0.847 ms: the 25th segment leaves 20.3 ms after the
     // first.
     assert_eq!(
         checkpoints,
@@ -158,7 +158,7 @@ fn checkpoints_by_time() {
 }
 
 #[test]
-fn checkpoints_by_octets() {
+fn checkpoints_by_bytes() {
     // The segments fill the datagrams, and are shorter where they carry serial numbers.
     let file = content(50_000);
     let remote = Remote { checkpoint_every: Some(10_000), ..Remote::default() };

@@ -38,7 +38,7 @@ fn admits(keys: &Authentication, datagram: &[u8]) -> bool {
     Segment::decode(datagram).is_ok_and(|segment| keys.admits(datagram, &segment))
 }
 
-fn octets(text: &str) -> Vec<u8> {
+fn bytes(text: &str) -> Vec<u8> {
     text.split_whitespace().map(|pair| u8::from_str_radix(pair, 16).expect("two digits")).collect()
 }
 
@@ -48,19 +48,19 @@ fn the_null_suite_gives_what_its_fixed_key_gives() {
     let expected = "03 65 82 2c 11 00 01 ff 01 00 05 11 00 68 65 6c 6c 6f 00 0a \
                     32 2b e3 29 71 50 05 25 aa 7f";
     let keys = Authentication::new(Key::new(Ciphersuite::Null, b"", b"not used"));
-    assert_eq!(sealed(&keys, hello()), octets(expected));
-    assert!(admits(&keys, &octets(expected)));
+    assert_eq!(sealed(&keys, hello()), bytes(expected));
+    assert!(admits(&keys, &bytes(expected)));
 }
 
 #[test]
 fn the_header_stands_as_in_the_example() {
-    // RFC 5327 §2.1, from the octet of extension counts on.
+    // RFC 5327 §2.1, from the byte of extension counts on.
     let keys = Authentication::new(Key::new(Ciphersuite::HmacSha1, &[0x24], b"secret"));
-    assert_eq!(sealed(&keys, hello())[4..9], octets("11 00 02 00 24"));
+    assert_eq!(sealed(&keys, hello())[4..9], bytes("11 00 02 00 24"));
 }
 
 #[test]
-fn a_change_of_any_octet_is_refused() {
+fn a_change_of_any_byte_is_refused() {
     for suite in SUITES {
         let keys = Authentication::new(Key::new(suite, b"k1", b"secret"));
         let segment = sealed(&keys, hello());
@@ -69,7 +69,7 @@ fn a_change_of_any_octet_is_refused() {
             for bit in 0..8 {
                 let mut changed = segment.clone();
                 changed[i] ^= 1 << bit;
-                assert!(!admits(&keys, &changed), "{suite:?}: bit {bit} of octet {i}");
+                assert!(!admits(&keys, &changed), "{suite:?}: bit {bit} of byte {i}");
             }
             assert!(!admits(&keys, &segment[..i]), "{suite:?}: cut at {i}");
         }

@@ -67,7 +67,7 @@ fn bounds_are_kept() {
     while node.send_data(Time::ZERO, 2, 1, &[7; 500]).is_ok() {
         taken += 1;
     }
-    // 503 octets each: one alone leaves no room for a second in 1,000.
+    // 503 bytes each: one alone leaves no room for a second in 1,000.
     assert_eq!(taken, 20_000 / 503);
     world.drain(0);
     world.run();
@@ -75,7 +75,7 @@ fn bounds_are_kept() {
     world.sides[0].engine.send_data(world.now, 2, 1, b"x").expect("there is room again");
 }
 
-/// A block of units from engine 1 that holds these octets, in one segment.
+/// A block of units from engine 1 that holds these bytes, in one segment.
 fn block(number: u64, offset: u64, data: &[u8]) -> Vec<u8> {
     let body = Body::Data(Data {
         kind: DataKind::EndOfRedBlock,
@@ -137,8 +137,8 @@ proptest! {
         for units in found.chunk_by(|a, b| a.0 == b.0) {
             let in_order = units.iter().filter_map(|(_, _, data)| data.first()).is_sorted();
             prop_assert!(in_order, "{:?}", units);
-            let octets = units.iter().map(|unit| unit.2.len()).sum::<usize>();
-            prop_assert!(units.len() == 1 || octets < SIZE, "{} octets", octets);
+            let bytes = units.iter().map(|unit| unit.2.len()).sum::<usize>();
+            prop_assert!(units.len() == 1 || bytes < SIZE, "{} bytes", bytes);
         }
         found.sort_by(|a, b| (a.1, &a.2).cmp(&(b.1, &b.2)));
         sent.sort();

@@ -26,7 +26,7 @@ impl World {
         Self::new([config.clone(), config.clone()])
     }
 
-    /// Sends a file of these octets from engine 1 to engine 2.
+    /// Sends a file of these bytes from engine 1 to engine 2.
     pub(super) fn send(&mut self, content: &[u8], red: Red) -> SessionId {
         self.sides[0].store.insert(name("source"), content.to_vec());
         let (source, copy) = (name("source"), "copy".to_owned());

@@ -63,7 +63,7 @@ impl Relay {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        let last = self.last.as_ref().map_or(0, |last| last.octets.len());
+        let last = self.last.as_ref().map_or(0, |last| last.bytes.len());
         let fresh = self.fresh.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
         last + fresh + self.synced.len() * 2 * size_of::<u64>()
     }
@@ -80,7 +80,7 @@ pub(crate) struct Stored {
 /// How a block is made up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Where its octets are that came. What is missing between them is green.
+    /// Where its bytes are that came. What is missing between them is green.
     pub(crate) parts: Ranges,
     /// How many it has, if that was told: the end of a green block may be lost.
     pub(crate) end: Option<u64>,
@@ -90,12 +90,12 @@ pub(crate) struct Shape {
     pub(crate) last: Option<Last>,
 }
 
-/// The last segment of a block, as it came: where it begins, and its octets. It goes on as a segment of its
+/// The last segment of a block, as it came: where it begins, and its bytes. It goes on as a segment of its
 /// own, because some client services tell from it what the block is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     pub(crate) offset: u64,
-    pub(crate) octets: Bytes,
+    pub(crate) bytes: Bytes,
 }
 
 /// Where a block comes from.
@@ -130,7 +130,7 @@ pub(crate) struct Flow {
     pub(crate) sessions: u32,
     /// Those that failed for another reason than want of room.
     pub(crate) failures: u32,
-    /// Octets of the storage that it counts for.
+    /// Bytes of the storage that it counts for.
     pub(crate) reserved: u64,
 }
 
@@ -205,7 +205,7 @@ pub(crate) struct Flows {
     /// Those that are over, and the engine they came from.
     pub(crate) finished: Recent<FlowId, Finished>,
     next: u64,
-    /// Octets of storage that are taken.
+    /// Bytes of storage that are taken.
     pub(crate) stored: u64,
     pub(crate) router: Option<Box<Router>>,
 }
@@ -287,10 +287,10 @@ impl Flows {
         Some(flow)
     }
 
-    /// Counts `octets` of storage for a transfer; `false` if there is no room for them.
-    pub(crate) fn reserve(&mut self, seq: Seq, octets: u64, max: u64) -> bool {
+    /// Counts `bytes` of storage for a transfer; `false` if there is no room for them.
+    pub(crate) fn reserve(&mut self, seq: Seq, bytes: u64, max: u64) -> bool {
         let Some(flow) = self.all.get_mut(&seq) else { return true };
-        let more = octets.saturating_sub(flow.reserved);
+        let more = bytes.saturating_sub(flow.reserved);
         if more > max.saturating_sub(self.stored) {
             return false;
         }

@@ -29,7 +29,7 @@ pub(crate) struct Passage {
     sent: Ranges,
     /// What has not been sent and is in memory, in the order in which it came.
     fresh: VecDeque<(u64, Bytes)>,
-    /// Octets in `fresh`, and octets being read.
+    /// Bytes in `fresh`, and bytes being read.
     held: usize,
     /// What has not been sent and is only in the file.
     stored: Ranges,
@@ -116,7 +116,7 @@ impl Passage {
         }
     }
 
-    /// Behind the highest octet that was sent.
+    /// Behind the highest byte that was sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.end()
     }
@@ -142,7 +142,7 @@ impl Passage {
         self.sent.gaps(start, end).next().is_none()
     }
 
-    /// Whether `start..end` is the last of the first `red` octets that was not sent before.
+    /// Whether `start..end` is the last of the first `red` bytes that was not sent before.
     pub(crate) fn completes(&self, start: u64, end: u64, red: u64) -> bool {
         start < red && self.sent.gaps(0, red).all(|(from, to)| from >= start && to <= end)
     }

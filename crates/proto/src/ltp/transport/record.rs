@@ -1,17 +1,17 @@
 //! Records of blocks that are kept for other engines.
 //!
-//! | octets | field |
+//! | bytes | field |
 //! |---|---|
 //! | 1 | version: 2 |
 //! | 8 | client service |
-//! | 8 | octets of the block; all ones if it is not known where it ends |
-//! | 8 | octets of its red part |
+//! | 8 | bytes of the block; all ones if it is not known where it ends |
+//! | 8 | bytes of its red part |
 //! | 8 | where its last segment begins |
-//! | 4, … | its octets, and how many they are |
+//! | 4, … | its bytes, and how many they are |
 //! | 4 | number of parts that came |
 //! | each: 8, 8 | where it begins and ends |
 //! | 1 | number of extensions |
-//! | each: 1, 1, … | tag, octets of the value, value |
+//! | each: 1, 1, … | tag, bytes of the value, value |
 //! | 4 | CRC-32C of all that |
 
 use bytes::Bytes;
@@ -36,16 +36,16 @@ pub const SPOOL_PREFIX: &str = "ltpt-";
 /// The record of a block that goes on with these extensions.
 pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
     let mut out = vec![VERSION];
-    let (offset, octets) = match &shape.last {
-        Some(last) => (last.offset, &last.octets[..]),
+    let (offset, bytes) = match &shape.last {
+        Some(last) => (last.offset, &last.bytes[..]),
         None => (0, &[][..]),
     };
     for number in [service, shape.end.unwrap_or(ENDLESS), shape.red, offset] {
         out.extend_from_slice(&number.to_be_bytes());
     }
-    let len = u32::try_from(octets.len()).expect("a segment is shorter than a datagram");
+    let len = u32::try_from(bytes.len()).expect("a segment is shorter than a datagram");
     out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(octets);
+    out.extend_from_slice(bytes);
     let count = u32::try_from(shape.parts.len()).expect("gaps are bounded");
     out.extend_from_slice(&count.to_be_bytes());
     for (start, end) in shape.parts.iter() {
@@ -77,8 +77,8 @@ pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, 
     let (red, rest) = uint(rest)?;
     let (offset, rest) = uint(rest)?;
     let (last, rest) = rest.split_first_chunk::<4>()?;
-    let (octets, rest) = rest.split_at_checked(u32::from_be_bytes(*last) as usize)?;
-    let last = Last { offset, octets: Bytes::copy_from_slice(octets) };
+    let (bytes, rest) = rest.split_at_checked(u32::from_be_bytes(*last) as usize)?;
+    let last = Last { offset, bytes: Bytes::copy_from_slice(bytes) };
     let (parts, rest) = parts(rest)?;
     // Of the red part all is kept, or nothing was promised.
     if parts.prefix() < red {
@@ -100,7 +100,7 @@ pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, 
             parts,
             end: (end != ENDLESS).then_some(end),
             red,
-            last: (!octets.is_empty()).then_some(last),
+            last: (!bytes.is_empty()).then_some(last),
         },
     };
     Some((session, transport, stored))
@@ -162,7 +162,7 @@ mod tests {
             ..Transport::default()
         };
         let session = SessionId { originator: 7, number: 1 << 27 };
-        let last = Last { offset: (1 << 40) - 4, octets: Bytes::from_static(b"last") };
+        let last = Last { offset: (1 << 40) - 4, bytes: Bytes::from_static(b"last") };
         let mut parts = Ranges::new();
         parts.insert(0, 1 << 39);
         parts.insert((1 << 40) - 4, 1 << 40);
@@ -179,7 +179,7 @@ mod tests {
         for i in 0..record.len() {
             let mut damaged = record.clone();
             damaged[i] ^= 4;
-            assert!(decode(&key(session), &damaged).is_none(), "octet {i}");
+            assert!(decode(&key(session), &damaged).is_none(), "byte {i}");
             assert!(decode(&key(session), &record[..i]).is_none());
         }
         assert!(decode("ltp-7-1", &record).is_none());

@@ -128,7 +128,7 @@ impl Subject for Subjects {
         };
         match found {
             Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other octets", found.len())),
+            Some(found) => Err(format!("{} other bytes", found.len())),
             None if self.expired.get() => Ok(()),
             None => Err("there is no file".into()),
         }

@@ -1,4 +1,4 @@
-//! Blocks with green octets, of which some never come, through an engine that stores them before they go on.
+//! Blocks with green bytes, of which some never come, through an engine that stores them before they go on.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn storing(lost: &'static [usize]) -> World {
 }
 
 #[test]
-fn green_octets_that_never_came_are_not_sent() {
+fn green_bytes_that_never_came_are_not_sent() {
     let mut world = storing(&[2, 4]);
     world.send(3, &content(6000), Red::Prefix(1500));
     world.run();
@@ -63,7 +63,7 @@ fn an_end_that_never_came_is_not_told() {
         (Red::None, ["1 > green 0-1000", "1 > green 1000-2000"]),
         (Red::Prefix(1000), ["1 > red EORP 0-1000", "1 > green 1000-2000"]),
     ] {
-        // The third segment has the last octet of the file, and the fourth the end.
+        // The third segment has the last byte of the file, and the fourth the end.
         let mut world = storing(&[2, 3]);
         world.send(3, &content(2500), red);
         world.run();

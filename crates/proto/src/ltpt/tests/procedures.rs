@@ -43,7 +43,7 @@ fn a_segment_goes_on_before_the_block_is_whole() {
     // The relay answers and sends on at the same moment.
     found.sort_by_key(|line| expected.iter().position(|other| other == line));
     assert_eq!(found, expected);
-    // The first segment leaves the relay when it is there: 1,000 octets and their heads take 0.9 ms.
+    // The first segment leaves the relay when it is there: 1,000 bytes and their heads take 0.9 ms.
     let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
     assert!(on.at < Time::ZERO + Duration::from_micros(25_950), "{}", on.at);
     assert_eq!(world.told(1).len(), 3, "{:?}", world.told(1));
@@ -58,7 +58,7 @@ fn without_cut_through_the_block_is_whole_first() {
     world.run();
     world.assert_delivered(&file);
     let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
-    // 2,500 octets at 10 Mbit/s, heads not counted.
+    // 2,500 bytes at 10 Mbit/s, heads not counted.
     assert!(on.at > Time::ZERO + Duration::from_millis(27), "{}", on.at);
 }
 
@@ -350,7 +350,7 @@ fn what_is_kept_is_not_overwritten() {
     world.crash_at(1, Duration::from_secs(6));
     world.run_until(Duration::from_secs(7));
     // The first segment again, as if it were of the source's next block.
-    let first = world.log.first().expect("it was sent").octets.clone();
+    let first = world.log.first().expect("it was sent").bytes.clone();
     let segment = Segment::decode(&first).expect("what an engine sends can be read");
     let mut transport = Transport::from_extensions(segment.header).expect("and its extensions");
     transport.flow = transport.flow.map(|number| number + 1);
@@ -441,7 +441,7 @@ fn a_hop_with_smaller_datagrams_cuts_segments_anew() {
     world.send(3, &file, Red::All);
     world.run();
     world.assert_delivered(&file);
-    assert!(world.log.iter().filter(|sent| sent.hop == 1).all(|sent| sent.octets.len() <= 300));
+    assert!(world.log.iter().filter(|sent| sent.hop == 1).all(|sent| sent.bytes.len() <= 300));
 }
 
 #[test]

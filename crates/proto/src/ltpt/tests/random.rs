@@ -89,7 +89,7 @@ fn check(world: &mut World, file: &[u8], red: Red, crashes: u64) {
         world.told(host).iter().any(given_up)
     });
     if let Some(copy) = world.copy(last) {
-        assert!(copy == file, "other octets arrived");
+        assert!(copy == file, "other bytes arrived");
     } else {
         let is_safe = red == Red::All;
         assert!(!is_safe || sender[0].is_err() || given_up, "it is lost, and nobody says so");

@@ -44,12 +44,12 @@ pub(super) struct Host {
     settings: Settings,
 }
 
-/// A datagram: when it left, the hop, the end of it that sent it, its number there, its octets, and whether it was lost.
+/// A datagram: when it left, the hop, the end of it that sent it, its number there, its bytes, and whether it was lost.
 pub(super) struct Sent {
     pub(super) at: Time,
     pub(super) hop: usize,
     pub(super) from: usize,
-    pub(super) octets: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub(super) lost: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct World {
 }
 
 enum Event {
-    Arrival { host: usize, hop: usize, octets: Vec<u8> },
+    Arrival { host: usize, hop: usize, bytes: Vec<u8> },
     Down { hop: usize, told: bool },
     Up { hop: usize, told: bool },
     Crash { host: usize },
@@ -123,7 +123,7 @@ impl World {
         Self::with_mtu(settings, hops, 1400)
     }
 
-    /// The same with datagrams of up to so many octets.
+    /// The same with datagrams of up to so many bytes.
     pub(super) fn with_mtu(settings: Vec<Settings>, hops: Vec<Hop>, mtu: usize) -> Self {
         let host = |settings: Settings| Host {
             engine: Node::new(settings.clone(), Rng::new(settings.engine, "ltpt")),
@@ -234,7 +234,7 @@ impl World {
         self.input(host, Input::Receive(Receive::datagram(PathId(hop as u32), datagram)));
     }
 
-    /// Sends a file of these octets from the first host to another.
+    /// Sends a file of these bytes from the first host to another.
     pub(super) fn send(&mut self, to: u64, content: &[u8], red: Red) -> SessionId {
         self.hosts[0].store.insert(name("source"), content.to_vec());
         let (source, copy) = (name("source"), "copy".to_owned());
@@ -318,16 +318,16 @@ impl World {
         let hop = path.0 as usize;
         let Hop { ends, delay, rate_bps } = self.hops[hop].clone();
         let from = usize::from(ends[1] == host);
-        for octets in datagrams {
+        for bytes in datagrams {
             let number = self.numbers.entry((hop, from)).or_default();
             let lost = (self.lose)(hop, from, *number) || self.down.contains(&hop);
             *number += 1;
-            self.log.push(Sent { at: self.now, hop, from, octets: octets.clone(), lost });
+            self.log.push(Sent { at: self.now, hop, from, bytes: bytes.clone(), lost });
             if !lost {
                 let took =
-                    Duration::from_nanos((octets.len() as u64 + 42) * 8_000_000_000 / rate_bps);
+                    Duration::from_nanos((bytes.len() as u64 + 42) * 8_000_000_000 / rate_bps);
                 let to = ends[1 - from];
-                self.at(self.now + took + delay, Event::Arrival { host: to, hop, octets });
+                self.at(self.now + took + delay, Event::Arrival { host: to, hop, bytes });
             }
         }
     }
@@ -371,7 +371,7 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Arrival { host, hop, octets } => self.hear(host, hop, &octets),
+            Event::Arrival { host, hop, bytes } => self.hear(host, hop, &bytes),
             Event::Down { hop, told } => {
                 self.down.insert(hop);
                 if told {
@@ -437,7 +437,7 @@ impl World {
         self.hosts[host].indications.iter().filter_map(told).collect()
     }
 
-    /// Nothing is left of any transfer: no session, working file, record or octet of storage.
+    /// Nothing is left of any transfer: no session, working file, record or byte of storage.
     pub(super) fn assert_clean(&mut self) {
         for host in &mut self.hosts {
             let engine = host.settings.engine;
@@ -466,17 +466,17 @@ impl World {
         self.assert_clean();
     }
 
-    /// What an engine passes on came to it: octets of data on a hop arrived on the one before.
+    /// What an engine passes on came to it: bytes of data on a hop arrived on the one before.
     pub(super) fn assert_nothing_is_invented(&self) {
         let mut came = BTreeMap::new();
         for sent in &self.log {
-            let segment = Segment::decode(&sent.octets).expect("what an engine sends can be read");
+            let segment = Segment::decode(&sent.bytes).expect("what an engine sends can be read");
             let Body::Data(data) = segment.body else { continue };
-            for (at, octet) in (data.offset..).zip(data.data) {
+            for (at, byte) in (data.offset..).zip(data.data) {
                 let before = sent.hop.checked_sub(1).map(|hop| came.get(&(hop, at)));
-                assert!(before.is_none_or(|b| b == Some(octet)), "hop {}, octet {at}", sent.hop);
+                assert!(before.is_none_or(|b| b == Some(byte)), "hop {}, byte {at}", sent.hop);
                 if !sent.lost {
-                    came.insert((sent.hop, at), *octet);
+                    came.insert((sent.hop, at), *byte);
                 }
             }
         }
@@ -487,7 +487,7 @@ impl World {
         let line = |sent: &Sent| {
             let (way, lost) =
                 (if sent.from == 0 { '>' } else { '<' }, if sent.lost { "x" } else { "" });
-            format!("{} {way}{lost} {}", sent.hop, describe(&sent.octets))
+            format!("{} {way}{lost} {}", sent.hop, describe(&sent.bytes))
         };
         self.log.iter().map(line).collect()
     }

@@ -99,7 +99,7 @@ impl Block {
         count >= parity && explicit.all(|symbol| self.by_others.contains(*symbol))
     }
 
-    /// Octets of it that came as they are.
+    /// Bytes of it that came as they are.
     pub(super) fn counted(&self, shape: &Shape, number: u32) -> u64 {
         let lens = self.have.iter().map(|symbol| shape.partition.segment_len(number, symbol));
         lens.map(u64::from).sum()

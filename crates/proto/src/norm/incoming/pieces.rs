@@ -17,7 +17,7 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug)]
 struct Last {
     offset: u64,
-    octets: BytesMut,
+    bytes: BytesMut,
     messages: Vec<usize>,
 }
 
@@ -67,7 +67,7 @@ impl Pieces {
         &mut self,
         core: &mut Core,
         header: StreamHeader,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), Contradiction> {
         let expected = self.offset.unwrap_or(u64::from(header.offset));
         let ahead = header.offset.wrapping_sub(expected as u32);
@@ -81,30 +81,30 @@ impl Pieces {
             core.shared.room.unwritten += PIECE_COST;
             self.ready.push_back(Piece::Gap { from: expected, to: offset });
         }
-        self.offset = Some(offset + octets.len() as u64);
+        self.offset = Some(offset + bytes.len() as u64);
         self.has_ended = header.is_end();
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return Ok(());
         }
-        if self.last.as_ref().is_some_and(|last| last.octets.len() + octets.len() > PIECE) {
+        if self.last.as_ref().is_some_and(|last| last.bytes.len() + bytes.len() > PIECE) {
             self.end_piece();
         }
-        self.appended += octets.len() as u64;
-        core.shared.room.unwritten += octets.len();
+        self.appended += bytes.len() as u64;
+        core.shared.room.unwritten += bytes.len();
         let last = self.last.get_or_insert_with(|| {
             core.shared.room.unwritten += PIECE_COST;
-            Last { offset, octets: BytesMut::new(), messages: Vec::new() }
+            Last { offset, bytes: BytesMut::new(), messages: Vec::new() }
         });
-        let at = last.octets.len();
+        let at = last.bytes.len();
         last.messages
             .extend(header.message_start.checked_sub(1).map(|at_in| at + usize::from(at_in)));
-        last.octets.extend_from_slice(octets);
+        last.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
     fn end_piece(&mut self) {
-        if let Some(Last { offset, octets, messages }) = self.last.take() {
-            self.ready.push_back(Piece::Octets { offset, octets: octets.freeze(), messages });
+        if let Some(Last { offset, bytes, messages }) = self.last.take() {
+            self.ready.push_back(Piece::Bytes { offset, bytes: bytes.freeze(), messages });
         }
     }
 
@@ -131,7 +131,7 @@ impl Pieces {
 fn cost(piece: &Piece) -> usize {
     PIECE_COST
         + match piece {
-            Piece::Octets { octets, .. } => octets.len(),
+            Piece::Bytes { bytes, .. } => bytes.len(),
             Piece::Gap { .. } => 0,
         }
 }

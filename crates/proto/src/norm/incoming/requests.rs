@@ -10,12 +10,12 @@ use crate::norm::coding::first_id;
 use crate::ranges::Ranges;
 
 impl Incoming {
-    /// Octets of a full segment, once they are known.
+    /// Bytes of a full segment, once they are known.
     pub(crate) fn segment_len(&self) -> Option<u16> {
         self.shape.as_ref().map(|shape| shape.fti.segment_size)
     }
 
-    /// Octets behind the blocks before `block`, unless it is a stream; 0 if it is not known how many.
+    /// Bytes behind the blocks before `block`, unless it is a stream; 0 if it is not known how many.
     pub(crate) fn left(&self, block: u64) -> u64 {
         let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return 0 };
         let blocks = shape.partition.blocks();

@@ -1,5 +1,5 @@
 //! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): it has no
-//! end that is known, its octets are delivered in order as they come, and its sender keeps only the
+//! end that is known, its bytes are delivered in order as they come, and its sender keeps only the
 //! last of them.
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ struct Place {
 pub(super) struct Stream {
     block_len: u16,
     parity: u16,
-    /// Octets of a segment as it is coded.
+    /// Bytes of a segment as it is coded.
     symbol_len: usize,
     /// The highest number of a block in messages: numbers wrap behind it.
     mask: u32,
@@ -91,7 +91,7 @@ impl Stream {
 
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
-        // The octets to read are counted where written ones are.
+        // The bytes to read are counted where written ones are.
         let requested =
             self.requested.capacity() * size_of::<(u64, u64, Time)>() + self.by_others.len() * 32;
         blocks.sum::<usize>() + requested + size_of::<Self>()
@@ -341,10 +341,10 @@ impl Stream {
             }
             let at = usize::from(next.symbol) * self.symbol_len;
             let end = (at + self.symbol_len).min(part.block.buffer.len());
-            let (header, octets) =
+            let (header, bytes) =
                 StreamHeader::decode(&part.block.buffer[at..end]).map_err(|_| Contradiction)?;
-            let octets = Bytes::copy_from_slice(octets);
-            self.pieces.append(core, header, &octets)?;
+            let bytes = Bytes::copy_from_slice(bytes);
+            self.pieces.append(core, header, &bytes)?;
             self.step(core, next);
         }
         Ok(())
@@ -568,7 +568,7 @@ impl Incoming {
     /// Tells what can be read, and whether that is all.
     fn delivered(&mut self, core: &mut Core, result: &Result<(), Contradiction>) {
         if result.is_err() {
-            let why = "the sender contradicts itself about the stream's octets";
+            let why = "the sender contradicts itself about the stream's bytes";
             self.fail(core, Failure::Settings(why.to_owned()));
             return;
         }

@@ -1,6 +1,6 @@
 //! What receivers asked for of an object, until it becomes repairs.
 //!
-//! A few octets can ask for all of a large object. Blocks of which a receiver has nothing are
+//! A few bytes can ask for all of a large object. Blocks of which a receiver has nothing are
 //! therefore kept as ranges, and each is looked at only when its segments are about to be sent.
 
 use std::collections::BTreeMap;

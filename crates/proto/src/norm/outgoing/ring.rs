@@ -1,4 +1,4 @@
-//! The octets of a stream that is sent: those that wait, and those that may be asked for again.
+//! The bytes of a stream that is sent: those that wait, and those that may be asked for again.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -21,7 +21,7 @@ pub(super) struct Place {
 pub(super) struct Size {
     /// Source segments of a block.
     pub(super) block_len: u16,
-    /// Octets of the stream in a segment.
+    /// Bytes of the stream in a segment.
     pub(super) segment: u16,
     /// The highest number of a block in messages: numbers wrap behind it.
     pub(super) mask: u32,
@@ -39,15 +39,15 @@ pub(crate) struct Ring {
     first: u64,
     /// The next segment that was never sent; parity sent unasked has numbers behind the block's.
     next: Place,
-    /// Octets that are less than a segment.
+    /// Bytes that are less than a segment.
     rest: BytesMut,
     /// 1 more than where the first message begins in them; 0 if none does.
     message_start: u16,
-    /// Whether the next octet begins a message.
+    /// Whether the next byte begins a message.
     begins_message: bool,
-    /// Octets that were written.
+    /// Bytes that were written.
     written: u64,
-    /// Octets up to the end of the last segment that was sent.
+    /// Bytes up to the end of the last segment that was sent.
     sent: u64,
     end: End,
     /// Blocks before this one may make room for others.
@@ -56,7 +56,7 @@ pub(crate) struct Ring {
     again: BTreeSet<Place>,
     /// Whether somebody waits for room.
     wants_room: bool,
-    /// Whether octets that are less than a segment wait for room.
+    /// Whether bytes that are less than a segment wait for room.
     is_flush_due: bool,
 }
 
@@ -72,20 +72,20 @@ enum End {
 struct Block {
     /// Segments one behind the other, with zeros behind those that are short.
     buffer: BytesMut,
-    /// Octets of each as it is sent.
+    /// Bytes of each as it is sent.
     lens: Vec<u16>,
     /// When something of it was last sent or asked for.
     touched: Time,
 }
 
 impl Ring {
-    pub(super) fn new(size: Size, octets: usize, push: bool) -> Self {
+    pub(super) fn new(size: Size, bytes: usize, push: bool) -> Self {
         let block = usize::from(size.block_len) * usize::from(size.segment);
         // Receivers tell old from new by the half of the numbers that is nearer.
         let most = usize::try_from(size.mask / 4).unwrap_or(usize::MAX).max(BLOCKS_MIN);
         Self {
             size,
-            capacity: (octets / block).clamp(BLOCKS_MIN, most),
+            capacity: (bytes / block).clamp(BLOCKS_MIN, most),
             push,
             blocks: VecDeque::new(),
             first: 0,
@@ -103,13 +103,13 @@ impl Ring {
         }
     }
 
-    /// Octets of the stream that fit: what is told as the object's size (RFC 5740 §5.1).
-    pub(super) fn octets(&self) -> u64 {
+    /// Bytes of the stream that fit: what is told as the object's size (RFC 5740 §5.1).
+    pub(super) fn bytes(&self) -> u64 {
         let block = u64::from(self.size.block_len) * u64::from(self.size.segment);
         self.capacity as u64 * block
     }
 
-    /// Octets of a coded segment.
+    /// Bytes of a coded segment.
     fn symbol_len(&self) -> usize {
         STREAM_HEADER_LEN + usize::from(self.size.segment)
     }
@@ -176,7 +176,7 @@ impl Ring {
             || block == self.next.block && self.next.symbol >= self.size.block_len
     }
 
-    /// Octets up to the end of the last segment that was sent.
+    /// Bytes up to the end of the last segment that was sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
@@ -201,17 +201,17 @@ impl Ring {
         self.wants_room || self.is_flush_due || self.end == End::Closing
     }
 
-    /// The next message begins with the octet that is written next.
+    /// The next message begins with the byte that is written next.
     pub(super) fn begin_message(&mut self) {
         self.begins_message = true;
     }
 
-    /// Takes as many octets as there is room for; how many, and which blocks left for that.
-    pub(super) fn write(&mut self, mut octets: &[u8]) -> (usize, Vec<u64>) {
-        let len = octets.len();
+    /// Takes as many bytes as there is room for; how many, and which blocks left for that.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> (usize, Vec<u64>) {
+        let len = bytes.len();
         let mut left = Vec::new();
         let segment = usize::from(self.size.segment);
-        while !octets.is_empty() && self.end == End::Open {
+        while !bytes.is_empty() && self.end == End::Open {
             // A full segment that found no room when it was filled.
             if self.rest.len() == segment && !self.commit(&mut left) {
                 break;
@@ -219,19 +219,19 @@ impl Ring {
             if std::mem::take(&mut self.begins_message) && self.message_start == 0 {
                 self.message_start = self.rest.len() as u16 + 1;
             }
-            let (now, later) = octets.split_at(octets.len().min(segment - self.rest.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(segment - self.rest.len()));
             self.rest.extend_from_slice(now);
             self.written += now.len() as u64;
-            octets = later;
+            bytes = later;
             if self.rest.len() == segment {
                 self.commit(&mut left);
             }
         }
-        self.wants_room |= !octets.is_empty() && self.end == End::Open;
-        (len - octets.len(), left)
+        self.wants_room |= !bytes.is_empty() && self.end == End::Open;
+        (len - bytes.len(), left)
     }
 
-    /// Makes a segment of octets that are less than one; the blocks that left for that.
+    /// Makes a segment of bytes that are less than one; the blocks that left for that.
     pub(super) fn flush(&mut self) -> Vec<u64> {
         let mut left = Vec::new();
         self.is_flush_due = !self.rest.is_empty() && !self.commit(&mut left);
@@ -356,14 +356,14 @@ impl Ring {
     /// A new segment, or parity of a block whose segments all went, was sent.
     pub(super) fn new_sent(&mut self, at: Time) {
         if self.next.symbol < self.size.block_len {
-            self.sent = self.octets_through(self.next).unwrap_or(self.sent);
+            self.sent = self.bytes_through(self.next).unwrap_or(self.sent);
         }
         self.touch(self.next.block, at);
         self.next.symbol += 1;
     }
 
-    /// Octets up to the end of a segment that is here.
-    pub(super) fn octets_through(&self, place: Place) -> Option<u64> {
+    /// Bytes up to the end of a segment that is here.
+    pub(super) fn bytes_through(&self, place: Place) -> Option<u64> {
         let (header, _) = StreamHeader::decode(self.segment(place)?).ok()?;
         let end = header.offset.wrapping_add(u32::from(header.len));
         // What is here is not as far back as offsets wrap.

@@ -13,7 +13,7 @@ pub(super) struct Shape {
     pub(super) fti: Fti,
     /// Whether NORM_DATA carries it.
     pub(super) has_fti: bool,
-    /// Octets of a segment as it is coded.
+    /// Bytes of a segment as it is coded.
     pub(super) symbol_len: u16,
     /// Whether it has no end that is known, and all blocks are equally long.
     pub(super) is_stream: bool,
@@ -39,7 +39,7 @@ impl Shape {
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) segment: u16,
-    /// Octets of the longest one that the path takes.
+    /// Bytes of the longest one that the path takes.
     pub(crate) room: u16,
     pub(crate) coding: Coding,
     /// Whether NORM_DATA carries the FEC object transmission information.

@@ -1,4 +1,4 @@
-//! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): its octets
+//! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): its bytes
 //! come bit by bit, its blocks are all equally long, and the oldest make room for new ones.
 
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl Outgoing {
         if self.writing.is_ended {
             ring.close();
         }
-        let fti = cut.coding.fti(ring.octets(), segment);
+        let fti = cut.coding.fti(ring.bytes(), segment);
         let settings = |error: crate::fec::PartitionError| Failure::Settings(error.to_string());
         let partition = Partition::new(0, segment, size.block_len).map_err(settings)?;
         self.shape = Some(Shape {
@@ -89,13 +89,13 @@ impl Outgoing {
         next.block * u64::from(block_len) + u64::from(next.symbol.min(block_len))
     }
 
-    /// Takes octets for a stream, as many as there is room for.
-    pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+    /// Takes bytes for a stream, as many as there is room for.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let Some(ring) = self.ring.as_mut() else {
-            self.writing.is_awaited |= !octets.is_empty();
+            self.writing.is_awaited |= !bytes.is_empty();
             return 0;
         };
-        let (taken, left) = ring.write(octets);
+        let (taken, left) = ring.write(bytes);
         self.size = ring.written();
         self.forget(left);
         taken
@@ -107,7 +107,7 @@ impl Outgoing {
         std::mem::take(&mut self.writing.is_awaited) || ring.has_room_again()
     }
 
-    /// The next octet begins a message.
+    /// The next byte begins a message.
     pub(crate) fn begin_message(&mut self) {
         if let Some(ring) = self.ring.as_mut() {
             ring.begin_message();
@@ -387,9 +387,9 @@ impl Outgoing {
         shape.id(ring.wire(place.block), place.symbol)
     }
 
-    /// Octets of the stream up to a segment, counted from 1.
-    pub(crate) fn octets_before(&self, segment: u64) -> u64 {
+    /// Bytes of the stream up to a segment, counted from 1.
+    pub(crate) fn bytes_before(&self, segment: u64) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
-        ring.octets_through(ring.place(segment)).unwrap_or_else(|| ring.sent())
+        ring.bytes_through(ring.place(segment)).unwrap_or_else(|| ring.sent())
     }
 }

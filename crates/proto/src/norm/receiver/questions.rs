@@ -52,9 +52,9 @@ impl Receiver {
         core: &mut Core,
         now: Time,
         (kind, id): (u8, u8),
-        octets: bytes::Bytes,
+        bytes: bytes::Bytes,
     ) -> bool {
-        let is_known = self.answers.answer(kind, id, octets);
+        let is_known = self.answers.answer(kind, id, bytes);
         if is_known {
             self.want_answer(core, now);
         }
@@ -74,8 +74,8 @@ impl Receiver {
 
     /// Sends what the application answered; `false` if it must wait for the next batch.
     pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
-        while let Some((kind, id, octets)) = self.answers.due() {
-            let ack = Ack { id, ..self.ack(kind, burst.departure(), &octets) };
+        while let Some((kind, id, bytes)) = self.answers.due() {
+            let ack = Ack { id, ..self.ack(kind, burst.departure(), &bytes) };
             if !self.say(core, burst, Body::Ack(ack)) {
                 return false;
             }

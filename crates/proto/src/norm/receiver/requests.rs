@@ -14,10 +14,10 @@ use crate::norm::incoming::joined::{EXT_LACKS, ItemPrice};
 use crate::path::{Burst, Class, Path};
 use crate::thin_return::{self, ArrivalRate};
 
-/// Octets of NORM_NACK before its requests, with EXT_CC and EXT_LACKS.
+/// Bytes of NORM_NACK before its requests, with EXT_CC and EXT_LACKS.
 const NACK_HEADER: usize = 40;
 
-/// Octets of a short NACK, with the headers of UDP, IP and a link.
+/// Bytes of a short NACK, with the headers of UDP, IP and a link.
 const NACK_USUAL: usize = 110;
 
 /// A sender that is not paced names this rate, in bit/s, or more.

@@ -14,7 +14,7 @@ use crate::norm::outgoing::{Announced, Outgoing};
 use crate::path::{Burst, Class};
 use crate::timer;
 
-/// Octets of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
+/// Bytes of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
 pub(super) const FLUSH_HEADER: usize = 24;
 
 /// Least time between flushes that nobody acknowledges: over a path of microseconds all of them

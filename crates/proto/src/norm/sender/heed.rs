@@ -44,7 +44,7 @@ impl Sender {
         self.transmission.congestion = Some(Box::new(congestion));
     }
 
-    /// The path's rate in octets a second.
+    /// The path's rate in bytes a second.
     fn ceiling(&self, core: &Core) -> f64 {
         let path = core.shared.paths.get(&self.path);
         path.and_then(Path::rate_bps).map_or(f64::INFINITY, |rate| rate as f64 / 8.0)

@@ -1,4 +1,4 @@
-//! What a sender does for a stream: takes its octets, asks whether they arrived, and makes room.
+//! What a sender does for a stream: takes its bytes, asks whether they arrived, and makes room.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ pub(super) struct Flow {
 #[derive(Debug)]
 struct Mark {
     at: u64,
-    /// Octets up to there.
-    octets: u64,
+    /// Bytes up to there.
+    bytes: u64,
     /// Whether it was the last that was written.
     is_end: bool,
     /// The last of the receivers that were asked, if some are left that did not fit the same message.
@@ -165,11 +165,11 @@ impl Sender {
             None => 0,
         };
         if at > stream.segments_announced() {
-            let octets = stream.octets_before(at);
+            let bytes = stream.bytes_before(at);
             let wait = flow.next.since(now);
             let due = wait.is_zero();
             let is_end = is_idle;
-            flow.mark = Some(Mark { at, octets, is_end, after: None, sent: 0, since: None, due });
+            flow.mark = Some(Mark { at, bytes, is_end, after: None, sent: 0, since: None, due });
             self.base.disarm(&mut core.shared, Alarm::Watermark);
             if !due {
                 self.base.alarm(&mut core.shared, Alarm::Watermark, now, wait);
@@ -262,8 +262,8 @@ impl Sender {
             return;
         }
         stream.was_announced(mark.at);
-        let (id, octets, acknowledged) = (stream.id, mark.octets, standing.have);
-        core.user.indicate(Indication::Flushed { id, octets, acknowledged });
+        let (id, bytes, acknowledged) = (stream.id, mark.bytes, standing.have);
+        core.user.indicate(Indication::Flushed { id, bytes, acknowledged });
         self.end_mark(core);
         self.check_stream(core, now);
     }

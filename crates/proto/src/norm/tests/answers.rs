@@ -24,9 +24,8 @@ fn config() -> Config {
 /// Messages of a host for which this holds, and when they left.
 fn times(group: &Group, host: usize, holds: impl Fn(&Body<'_>) -> bool) -> Vec<Time> {
     let log = group.log.iter().filter(|(_, from, _)| *from == host);
-    let those = log.filter(|(_, _, octets)| {
-        holds(&Message::decode(octets).expect("nodes send messages").body)
-    });
+    let those = log
+        .filter(|(_, _, bytes)| holds(&Message::decode(bytes).expect("nodes send messages").body));
     those.map(|(at, _, _)| *at).collect()
 }
 

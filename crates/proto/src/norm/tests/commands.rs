@@ -26,16 +26,16 @@ fn is_end(body: &Body<'_>) -> bool {
 /// What a host's application heard from others.
 fn received(group: &Group, host: usize) -> Vec<&[u8]> {
     let commands = group.hosts[host].indications.iter().filter_map(|indication| match indication {
-        Indication::Command { octets, .. } => Some(&octets[..]),
+        Indication::Command { bytes, .. } => Some(&bytes[..]),
         _ => None,
     });
     commands.collect()
 }
 
 fn say(group: &mut Group, host: usize, text: &'static str, times: Option<u32>) -> u64 {
-    let octets = Bytes::from_static(text.as_bytes());
+    let bytes = Bytes::from_static(text.as_bytes());
     let now = group.now;
-    let number = group.hosts[host].node.command(now, GROUP, octets, times).expect("it is short");
+    let number = group.hosts[host].node.command(now, GROUP, bytes, times).expect("it is short");
     group.drain(host);
     number
 }
@@ -108,10 +108,10 @@ fn commands_have_bounds_and_can_be_stopped() {
 }
 
 /// A command as the reference library sends it, without a number of its own.
-fn foreign(sequence: u16, octets: &[u8]) -> Message<'_> {
+fn foreign(sequence: u16, bytes: &[u8]) -> Message<'_> {
     let sender = Header { instance: 5, grtt: 0x94, backoff: 4, group_size: 2 };
     let others = Extensions::NONE;
-    let body = Body::Command(Command::Application { sender, others, payload: octets });
+    let body = Body::Command(Command::Application { sender, others, payload: bytes });
     Message { sequence, source: NodeId(99), body }
 }
 
@@ -127,7 +127,7 @@ fn repetitions_of_others_are_told_and_copies_are_not() {
 /// Answers of receivers that a host was told of: who, and what.
 fn answers(group: &Group, host: usize) -> Vec<(u32, Vec<u8>)> {
     let all = group.hosts[host].indications.iter().filter_map(|indication| match indication {
-        Indication::Answered { node, octets, .. } => Some((*node, octets.to_vec())),
+        Indication::Answered { node, bytes, .. } => Some((*node, bytes.to_vec())),
         _ => None,
     });
     let mut all: Vec<_> = all.collect();

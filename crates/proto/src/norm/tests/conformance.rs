@@ -7,7 +7,7 @@ use wire::norm::{Body, Data, Extensions, Flags, Fti, Message, NodeId, PayloadId,
 
 use crate::norm::{Config, Content, EndGame, Indication, Limits, Node, Scheme, SendRequest};
 
-/// Twelve segments of 200 octets, the last one short.
+/// Twelve segments of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
 
 struct Norm {
@@ -124,7 +124,7 @@ impl Subject for Norm {
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
         match store.get(&name("copy")) {
             Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other octets", found.len())),
+            Some(found) => Err(format!("{} other bytes", found.len())),
             None => Err("there is no file".into()),
         }
     }

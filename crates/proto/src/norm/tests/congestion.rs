@@ -21,7 +21,7 @@ fn is_data(message: &Message<'_>) -> bool {
     matches!(message.body, Body::Data(_))
 }
 
-/// The rates that the first host's probes told, in octets a second, by when they left.
+/// The rates that the first host's probes told, in bytes a second, by when they left.
 fn rates(group: &Group) -> Vec<(f64, f64)> {
     let sent = group.log.iter().filter(|(_, from, _)| *from == 0);
     let rate = |bytes| match Message::decode(bytes).ok()?.body {
@@ -157,7 +157,7 @@ fn one_receiver_gets_it_at_the_rate_of_the_path() {
     world.send(&file);
     world.run();
     world.assert_delivered(&file);
-    // 5,016 messages of 1,066 octets at 10 Mbit/s are 4.2 s; slow start takes 1 s.
+    // 5,016 messages of 1,066 bytes at 10 Mbit/s are 4.2 s; slow start takes 1 s.
     let took = world.now.as_secs_f64();
     assert!((4.2..6.5).contains(&took), "{took}");
 }

@@ -293,7 +293,7 @@ fn requests_to_an_earlier_life_are_not_heeded() {
 
 #[test]
 fn as_many_acknowledge_as_there_are() {
-    // 128 octets name 24 receivers at a time.
+    // 128 bytes name 24 receivers at a time.
     for dead in [0, 30] {
         let mut config = Config::default();
         config.sender.block_len = 8;
@@ -397,18 +397,18 @@ fn a_refusal_is_never_acknowledged() {
 }
 
 #[test]
-fn octets_cross_to_a_group() {
+fn bytes_cross_to_a_group() {
     let mut group = Group::of(3, &Config::default());
-    let octets = content(40_000);
+    let bytes = content(40_000);
     group.lose = Box::new(|_, to, number, message| is_data(message) && number % 11 == to);
     for _ in 0..4 {
-        group.request(0, Content::Data(octets.clone().into()), "");
+        group.request(0, Content::Data(bytes.clone().into()), "");
     }
     group.run();
     for host in 1..=3 {
         let ends = group.finished(host);
         assert_eq!(ends.len(), 4);
-        assert!(ends.iter().all(|end| end.data.as_deref() == Some(&octets[..])));
+        assert!(ends.iter().all(|end| end.data.as_deref() == Some(&bytes[..])));
     }
     let limits = |indication: &Indication| matches!(indication, Indication::LimitReached(_));
     assert!(!group.hosts[1].indications.iter().any(limits));

@@ -221,19 +221,19 @@ fn what_is_said_of_blocks_that_an_object_cannot_have_costs_nothing() {
     for ((scheme, (block_len, parity)), size) in
         kinds.into_iter().flat_map(|it| [(it, 11), (it, 12)])
     {
-        let octets = content(size);
+        let bytes = content(size);
         let config = SenderConfig { fec: scheme, block_len, parity, ..SenderConfig::default() };
         let coding = Coding::new(&config).expect("there is such a code");
         let mut row = Bits::new();
         row.insert(3);
-        let (_, made) = coding.rows(12, &octets, &row).pop().expect("a parity segment");
+        let (_, made) = coding.rows(12, &bytes, &row).pop().expect("a parity segment");
         // As long as a segment is said to be, and as long as the longest is.
         let mut long = made.to_vec();
         long.resize(64_000, 0);
         for segment in [&long, &made[..]].iter().take(if size == 12 { 2 } else { 1 }) {
             let mut prey = Prey::new(scheme, (block_len, parity), 64_000, size as u64);
             prey.data(1, (0, 1 + 3), segment);
-            assert_eq!(prey.ends()[0].data.as_deref(), Some(&octets[..]));
+            assert_eq!(prey.ends()[0].data.as_deref(), Some(&bytes[..]));
             assert!(prey.memory() < 50_000, "{}", prey.memory());
         }
     }
@@ -246,8 +246,8 @@ fn what_is_said_of_blocks_that_an_object_cannot_have_costs_nothing() {
 #[test]
 fn parity_of_odd_segments_is_not_used() {
     let mut prey = Prey::new(Scheme::ReedSolomonM, (4, 2), 101, 404);
-    let octets = content(404);
-    let segment = |symbol: u16| &octets[usize::from(symbol) * 101..][..101];
+    let bytes = content(404);
+    let segment = |symbol: u16| &bytes[usize::from(symbol) * 101..][..101];
     prey.data(1, (0, 4), &[9; 101]);
     prey.data(1, (0, 0), segment(0));
     prey.data(1, (0, 2), segment(2));
@@ -261,7 +261,7 @@ fn parity_of_odd_segments_is_not_used() {
     prey.data(1, (0, 1), segment(1));
     let ends = prey.ends();
     assert_eq!(ends.len(), 1);
-    assert_eq!(ends[0].data.as_deref(), Some(&octets[..]));
+    assert_eq!(ends[0].data.as_deref(), Some(&bytes[..]));
 }
 
 #[test]
@@ -270,9 +270,9 @@ fn a_stream_that_is_far_ahead_costs_little() {
     prey.flags = Flags::STREAM;
     let segment = |offset: u32| {
         let header = wire::norm::StreamHeader { len: 1, message_start: 0, offset };
-        let mut octets = header.encode().to_vec();
-        octets.push(7);
-        octets
+        let mut bytes = header.encode().to_vec();
+        bytes.push(7);
+        bytes
     };
     prey.data(1, (0, 0), &segment(0));
     prey.wait(MILLI);

@@ -36,8 +36,8 @@ impl Pipe {
         Self::of([config.clone(), config.clone()], options)
     }
 
-    pub(super) fn write(&mut self, octets: &[u8]) {
-        self.waiting.extend_from_slice(octets);
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        self.waiting.extend_from_slice(bytes);
         self.push();
     }
 
@@ -112,13 +112,13 @@ impl Pipe {
     }
 
     /// All bytes that were read, which must follow each other.
-    pub(super) fn octets(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for piece in &self.read {
             match piece {
-                Piece::Octets { offset, octets, .. } => {
+                Piece::Bytes { offset, bytes, .. } => {
                     assert_eq!(*offset, all.len() as u64);
-                    all.extend_from_slice(octets);
+                    all.extend_from_slice(bytes);
                 }
                 Piece::Gap { .. } => panic!("{piece:?}"),
             }
@@ -132,13 +132,13 @@ impl Pipe {
         let mut gap = None;
         for piece in &self.read {
             match (piece, runs.last_mut()) {
-                (Piece::Octets { offset, octets, .. }, Some((from, run))) if gap.is_none() => {
+                (Piece::Bytes { offset, bytes, .. }, Some((from, run))) if gap.is_none() => {
                     assert_eq!(*offset, *from + run.len() as u64);
-                    run.extend_from_slice(octets);
+                    run.extend_from_slice(bytes);
                 }
-                (Piece::Octets { offset, octets, .. }, _) => {
+                (Piece::Bytes { offset, bytes, .. }, _) => {
                     assert!(gap.take().is_none_or(|gap| gap == *offset));
-                    runs.push((*offset, octets.to_vec()));
+                    runs.push((*offset, bytes.to_vec()));
                 }
                 (Piece::Gap { from, to }, Some((start, run))) => {
                     assert_eq!(*from, *start + run.len() as u64);
@@ -177,8 +177,8 @@ pub(super) fn brief(datagram: &[u8]) -> Option<String> {
             if symbol >= 4 {
                 return Some(format!("{block}/{symbol}"));
             }
-            let (header, octets) = StreamHeader::decode(data.payload).expect("a segment");
-            assert_eq!(data.payload.len(), STREAM_HEADER_LEN + octets.len());
+            let (header, bytes) = StreamHeader::decode(data.payload).expect("a segment");
+            assert_eq!(data.payload.len(), STREAM_HEADER_LEN + bytes.len());
             format!("{block}/{symbol} {}+{}", header.offset, header.len)
         }
         Body::Command(Command::Flush { id, .. }) => format!("FLUSH {}/{}", id.block, id.symbol),

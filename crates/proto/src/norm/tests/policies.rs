@@ -9,7 +9,7 @@ use super::group::Group;
 use super::world::content;
 use crate::norm::{Config, EndGame, Failure, Indication, Nacking, RepairBoundary, SyncPolicy};
 
-/// A sender of three files of 300,000 octets, each a quarter of a second, and two receivers of which
+/// A sender of three files of 300,000 bytes, each a quarter of a second, and two receivers of which
 /// the second is not there before half of the second file.
 fn late(sync: SyncPolicy) -> Group {
     let mut config = Config::default();
@@ -157,7 +157,7 @@ fn much_is_asked_for_in_several_messages() {
         matches!(Message::decode(bytes), Ok(Message { body: Body::Nack(_), .. }))
     });
     let times: Vec<_> = nacks.map(|(at, ..)| at.as_secs_f64()).collect();
-    // Half of a block of 64 is 32 requests of 8 octets: three messages of 128 octets, one after the
+    // Half of a block of 64 is 32 requests of 8 bytes: three messages of 128 bytes, one after the
     // other.
     assert!(times.windows(3).any(|three| three[2] - three[0] < 0.01), "{times:?}");
     // What is sent again is marked as that.

@@ -14,7 +14,7 @@ use crate::norm::{
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Sends a file, or octets, of this length.
+    /// Sends a file, or bytes, of this length.
     Send(u16, bool),
     /// Sends so many small objects at once.
     Queue(u8),
@@ -170,13 +170,13 @@ impl Play {
         self.sent += 1;
         let world = &mut self.world;
         let copy = format!("copy-{}", self.sent);
-        let octets = content(len);
+        let bytes = content(len);
         let content = if is_file {
-            world.sides[0].store.insert(name(&copy), octets);
+            world.sides[0].store.insert(name(&copy), bytes);
             self.files.insert(copy.clone(), (len, self.restarts));
             Content::File(name(&copy))
         } else {
-            Content::Data(octets.into())
+            Content::Data(bytes.into())
         };
         let request = SendRequest { peer: PATH, content, info: copy.into_bytes().into() };
         let _ = world.sides[0].engine.send(world.now, request);
@@ -253,7 +253,7 @@ impl Play {
         for side in &self.world.sides {
             assert_eq!(side.engine.objects().count(), 0);
             let held = side.engine.memory();
-            assert!(held < 80_000, "{held} octets held by an idle node");
+            assert!(held < 80_000, "{held} bytes held by an idle node");
             let mut ends: BTreeMap<ObjectId, usize> = BTreeMap::new();
             for indication in &side.indications {
                 match indication {

@@ -215,14 +215,14 @@ fn few_segments() -> Config {
 }
 
 #[test]
-fn octets_wait_for_their_turn() {
+fn bytes_wait_for_their_turn() {
     let mut config = few_segments();
     config.limits.assembly = 100_000;
     let mut world = World::with(&config);
     world.lose = lose_one_in(10, 1);
-    let octets = content(30_000);
+    let bytes = content(30_000);
     for _ in 0..6 {
-        world.request(Content::Data(octets.clone().into()), "");
+        world.request(Content::Data(bytes.clone().into()), "");
     }
     world.run();
     let ends = world.sides[1].indications.iter().filter_map(|indication| match indication {
@@ -231,7 +231,7 @@ fn octets_wait_for_their_turn() {
     });
     let all: Vec<_> = ends.collect();
     assert_eq!(all.len(), 6);
-    assert!(all.iter().all(|end| end.data.as_deref() == Some(&octets[..])));
+    assert!(all.iter().all(|end| end.data.as_deref() == Some(&bytes[..])));
 }
 
 #[test]
@@ -329,11 +329,11 @@ fn how_it_is_coded_is_told_somewhere() {
             config.sender.fti_in_data = false;
             let mut world = World::with(&config);
             world.lose = Box::new(move |side, number, _| lost && side == 0 && number == 1);
-            let octets = content(20_000);
-            world.request(Content::Data(octets.clone().into()), info);
+            let bytes = content(20_000);
+            world.request(Content::Data(bytes.clone().into()), info);
             world.run();
             let end = world.finished(1).expect("it ended");
-            assert!(end.data.as_deref() == Some(&octets[..]), "{:#?}", world.transcript());
+            assert!(end.data.as_deref() == Some(&bytes[..]), "{:#?}", world.transcript());
             assert!(world.finished(0).expect("it ended").is_confirmed);
         }
     }

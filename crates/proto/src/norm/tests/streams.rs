@@ -23,7 +23,7 @@ fn quiet() -> Config {
     config
 }
 
-/// Blocks of four segments of 100 octets, with two parity segments each.
+/// Blocks of four segments of 100 bytes, with two parity segments each.
 fn small() -> Config {
     // What leaves in one go may overtake, which costs a repair.
     let mut config = Config { catch_up: Duration::ZERO, ..quiet() };
@@ -38,12 +38,12 @@ fn small() -> Config {
 #[test]
 fn what_is_written_is_read() {
     let mut pipe = Pipe::with(&quiet(), 100_000);
-    let octets = content(1_000_000);
-    pipe.write(&octets);
+    let bytes = content(1_000_000);
+    pipe.write(&bytes);
     pipe.run();
     pipe.close();
     pipe.run();
-    assert!(pipe.octets() == octets);
+    assert!(pipe.bytes() == bytes);
     assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
     for side in 0..2 {
         let end = pipe.world.finished(side).expect("it ended");
@@ -57,16 +57,16 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
     let mut pipe = Pipe::with(&small(), 10_000);
     pipe.write(&[1; 30]);
     pipe.run();
-    assert_eq!(pipe.octets(), []);
+    assert_eq!(pipe.bytes(), []);
     pipe.flush();
     pipe.run();
-    assert_eq!(pipe.octets(), [1; 30]);
+    assert_eq!(pipe.bytes(), [1; 30]);
     pipe.write(&[1; 150]);
     pipe.run();
-    assert_eq!(pipe.octets(), [1; 130]);
+    assert_eq!(pipe.bytes(), [1; 130]);
     pipe.close();
     pipe.run();
-    assert_eq!(pipe.octets(), [1; 180]);
+    assert_eq!(pipe.bytes(), [1; 180]);
     let lines = [
         "> INFO",
         "> 0/0 0+30",
@@ -84,7 +84,7 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
     let flushed = |side: usize| {
         let told = pipe.world.sides[side].indications.iter();
         told.filter_map(|told| match told {
-            Indication::Flushed { octets, acknowledged, .. } => Some((*octets, *acknowledged)),
+            Indication::Flushed { bytes, acknowledged, .. } => Some((*bytes, *acknowledged)),
             _ => None,
         })
         .collect::<Vec<_>>()
@@ -93,11 +93,11 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
     assert_eq!(flushed(1), []);
 }
 
-/// What is said after some octets were written and the stream was closed, when messages are lost
+/// What is said after some bytes were written and the stream was closed, when messages are lost
 /// that have these words, each with its number among those of the same words.
 fn transcript(
     config: &Config,
-    octets: usize,
+    bytes: usize,
     lost: &'static [(&'static str, usize)],
 ) -> Vec<String> {
     let mut pipe = Pipe::with(config, 10_000);
@@ -108,11 +108,11 @@ fn transcript(
         *number += 1;
         lost.contains(&(words.as_str(), *number - 1))
     });
-    let octets = content(octets);
-    pipe.write(&octets);
+    let bytes = content(bytes);
+    pipe.write(&bytes);
     pipe.close();
     pipe.run();
-    assert_eq!(pipe.octets(), octets);
+    assert_eq!(pipe.bytes(), bytes);
     assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))], "{:#?}", pipe.transcript());
     pipe.transcript()
 }
@@ -201,9 +201,9 @@ fn losses_of_everything_are_made_up_for() {
         let mut pipe = Pipe::with(&config, 4_000);
         let mut rng = Rng::new(seed, "losses");
         pipe.world.lose = Box::new(move |_, _, _| rng.chance(0.2));
-        let octets = content(60_000);
+        let bytes = content(60_000);
         let mut rng = Rng::new(seed, "writes");
-        for part in octets.chunks(1 + rng.below(3_000) as usize) {
+        for part in bytes.chunks(1 + rng.below(3_000) as usize) {
             pipe.write(part);
             if rng.chance(0.3) {
                 pipe.flush();
@@ -213,7 +213,7 @@ fn losses_of_everything_are_made_up_for() {
         pipe.run();
         pipe.close();
         pipe.run();
-        assert!(pipe.octets() == octets, "{seed}: {:#?}", pipe.transcript());
+        assert!(pipe.bytes() == bytes, "{seed}: {:#?}", pipe.transcript());
         assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))], "{seed}");
     }
 }
@@ -228,7 +228,7 @@ fn messages_are_found() {
     pipe.close();
     pipe.run();
     let starts = pipe.read.iter().flat_map(|piece| match piece {
-        Piece::Octets { offset, messages, .. } => {
+        Piece::Bytes { offset, messages, .. } => {
             messages.iter().map(|at| offset + *at as u64).collect()
         }
         Piece::Gap { .. } => Vec::new(),
@@ -244,7 +244,7 @@ fn messages_are_found() {
     pipe.close();
     pipe.run();
     let starts = pipe.read.iter().flat_map(|piece| match piece {
-        Piece::Octets { offset, messages, .. } => {
+        Piece::Bytes { offset, messages, .. } => {
             messages.iter().map(|at| offset + *at as u64).collect()
         }
         Piece::Gap { .. } => Vec::new(),
@@ -259,33 +259,33 @@ fn a_writer_that_is_too_fast_waits() {
         config.sender.end = end;
         // Three blocks.
         let mut pipe = Pipe::with(&config, 1_250);
-        let octets = content(20_000);
-        pipe.write(&octets);
+        let bytes = content(20_000);
+        pipe.write(&bytes);
         assert!(pipe.waiting.len() >= 20_000 - 1_300, "{}", pipe.waiting.len());
         pipe.run();
         assert_eq!(pipe.waiting.len(), 0);
         pipe.close();
         pipe.run();
-        assert!(pipe.octets() == octets);
+        assert!(pipe.bytes() == bytes);
         assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
         // The end waits for room like other segments.
         let mut pipe = Pipe::with(&config, 1_250);
-        pipe.write(&octets[..1_200]);
+        pipe.write(&bytes[..1_200]);
         pipe.close();
         pipe.run();
-        assert!(pipe.octets() == octets[..1_200]);
+        assert!(pipe.bytes() == bytes[..1_200]);
         assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
     }
 }
 
 #[test]
-fn with_push_the_newest_octets_count() {
+fn with_push_the_newest_bytes_count() {
     let options = StreamOptions { buffer: 1_200, push: true };
     let mut pipe = Pipe::of([small(), small()], options);
     pipe.write(&content(400));
     pipe.run();
-    let octets = content(10_000);
-    pipe.write(&octets[400..]);
+    let bytes = content(10_000);
+    pipe.write(&bytes[400..]);
     assert!(pipe.waiting.is_empty());
     pipe.run();
     pipe.close();
@@ -293,7 +293,7 @@ fn with_push_the_newest_octets_count() {
     // Two blocks of three were still to be sent, and the end needs a third.
     let runs = pipe.runs();
     let [(0, first), (offset, rest)] = &runs[..] else { panic!("{runs:?}") };
-    assert!(first[..] == octets[..400] && rest[..] == octets[*offset as usize..]);
+    assert!(first[..] == bytes[..400] && rest[..] == bytes[*offset as usize..]);
     assert!((8_700..=9_200).contains(offset), "{offset}");
     let end = pipe.world.finished(1).expect("it ended");
     assert!(end.result.is_ok() && !end.is_confirmed, "a gap is told of");
@@ -309,10 +309,10 @@ fn what_was_overwritten_is_refused_and_the_gap_told() {
     // The reader hears of the second block when the first makes room for the fourth.
     pipe.world.lose =
         Box::new(|_, _, datagram| brief(datagram).is_some_and(|words| words.starts_with("0/1 ")));
-    let octets = content(800);
-    pipe.write(&octets[..400]);
+    let bytes = content(800);
+    pipe.write(&bytes[..400]);
     pipe.run_for(Duration::from_millis(20));
-    pipe.write(&octets[400..]);
+    pipe.write(&bytes[400..]);
     pipe.run_for(Duration::from_millis(20));
     pipe.write(&[7; 400]);
     pipe.write(&[8; 400]);
@@ -322,7 +322,7 @@ fn what_was_overwritten_is_refused_and_the_gap_told() {
     assert!(pipe.transcript().contains(&"> SQUELCH 1".to_owned()), "{:#?}", pipe.transcript());
     let runs = pipe.runs();
     let [(0, first), (200, rest)] = &runs[..] else { panic!("{runs:?}") };
-    assert!(first[..] == octets[..100] && rest[..600] == octets[200..] && rest.len() == 1_400);
+    assert!(first[..] == bytes[..100] && rest[..600] == bytes[200..] && rest.len() == 1_400);
 }
 
 #[test]
@@ -333,16 +333,16 @@ fn who_joins_late_begins_at_a_block() {
         // Nobody is there to acknowledge.
         config.sender.end = EndGame::Flush;
         let mut pipe = Pipe::with(&config, 4_000);
-        let octets = content(2_000);
+        let bytes = content(2_000);
         pipe.world.lose = Box::new(|side, _, _| side == 0);
-        pipe.write(&octets[..1_000]);
+        pipe.write(&bytes[..1_000]);
         pipe.run_for(Duration::from_millis(5));
         pipe.world.lose = Box::new(|_, _, _| false);
-        pipe.write(&octets[1_000..]);
+        pipe.write(&bytes[1_000..]);
         pipe.run();
         pipe.close();
         pipe.run();
-        assert!(pipe.runs() == [(first, octets[first as usize..].to_vec())], "{:?}", pipe.runs());
+        assert!(pipe.runs() == [(first, bytes[first as usize..].to_vec())], "{:?}", pipe.runs());
         assert_eq!(pipe.world.finished(1).expect("it ended").size, 2_000 - first);
     }
 }
@@ -355,12 +355,12 @@ fn what_nobody_reads_holds_back() {
     let options = StreamOptions { buffer: 1_700, push: false };
     let mut pipe = Pipe::of([config.clone(), config], options);
     pipe.reads = false;
-    let octets = content(30_000);
-    pipe.write(&octets);
+    let bytes = content(30_000);
+    pipe.write(&bytes);
     pipe.run_for(Duration::from_secs(5));
     assert!(!pipe.waiting.is_empty());
     let held = pipe.world.sides[1].engine.memory();
-    assert!(held < 8_000, "{held} octets");
+    assert!(held < 8_000, "{held} bytes");
     pipe.reads = true;
     let readable = pipe.world.sides[1].indications.iter().find_map(|told| match told {
         Indication::Readable { id } => Some(*id),
@@ -370,12 +370,12 @@ fn what_nobody_reads_holds_back() {
     pipe.run();
     pipe.close();
     pipe.run();
-    assert!(pipe.octets() == octets);
+    assert!(pipe.bytes() == bytes);
 }
 
 #[test]
 fn numbers_of_blocks_wrap() {
-    // Sixteen bits, with one segment of one octet a block.
+    // Sixteen bits, with one segment of one byte a block.
     let mut config = small();
     config.sender.fec = Scheme::NoCode;
     (config.sender.block_len, config.sender.parity) = (1, 0);
@@ -383,12 +383,12 @@ fn numbers_of_blocks_wrap() {
     let mut pipe = Pipe::with(&config, 2_000);
     pipe.world.logging = false;
     pipe.world.lose = super::world::lose_one_in(50, 3);
-    let octets = content(70_000);
-    pipe.write(&octets);
+    let bytes = content(70_000);
+    pipe.write(&bytes);
     pipe.run();
     pipe.close();
     pipe.run();
-    assert!(pipe.octets() == octets);
+    assert!(pipe.bytes() == bytes);
     assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
 }
 
@@ -422,18 +422,18 @@ fn a_stream_that_rests_goes_on() {
     let mut config = small();
     config.sender.probe_interval_max = Duration::from_secs(1_000);
     let mut pipe = Pipe::with(&config, 4_000);
-    let octets = content(3_000);
-    pipe.write(&octets[..1_000]);
+    let bytes = content(3_000);
+    pipe.write(&bytes[..1_000]);
     pipe.flush();
     pipe.run_for(Duration::from_secs(86_400));
-    pipe.write(&octets[1_000..]);
+    pipe.write(&bytes[1_000..]);
     pipe.run();
     pipe.close();
     pipe.run();
-    assert!(pipe.octets() == octets);
+    assert!(pipe.bytes() == bytes);
     // Its sender dies.
     let mut pipe = Pipe::with(&config, 4_000);
-    pipe.write(&octets[..1_000]);
+    pipe.write(&bytes[..1_000]);
     pipe.run_for(Duration::from_secs(10));
     pipe.world.lose = Box::new(|side, _, _| side == 0);
     pipe.run_for(Duration::from_secs(7_300));
@@ -446,7 +446,7 @@ fn a_receiver_that_has_all_may_leave_before_it_acknowledges_the_end() {
     pipe.write(&[1; 1_000]);
     pipe.flush();
     pipe.run_for(Duration::from_secs(10));
-    assert_eq!(pipe.octets(), [1; 1_000]);
+    assert_eq!(pipe.bytes(), [1; 1_000]);
     pipe.world.lose = Box::new(|side, _, _| side == 1);
     pipe.close();
     // 20 flushes, two round trips of 50 ms apart.
@@ -511,12 +511,12 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 impl Pipe {
-    fn apply(&mut self, op: &Op, octets: &mut Vec<u8>) {
+    fn apply(&mut self, op: &Op, bytes: &mut Vec<u8>) {
         match *op {
             Op::Write(len) => {
-                let from = octets.len();
-                octets.extend_from_slice(&content(from + usize::from(len))[from..]);
-                self.write(&octets[from..]);
+                let from = bytes.len();
+                bytes.extend_from_slice(&content(from + usize::from(len))[from..]);
+                self.write(&bytes[from..]);
             }
             Op::Message => self.begin_message(),
             Op::Flush => self.flush(),
@@ -586,9 +586,9 @@ proptest! {
             config.groups = vec![PATH];
         }
         let mut pipe = Pipe::with(&config, buffer);
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         for op in &ops {
-            pipe.apply(op, &mut octets);
+            pipe.apply(op, &mut bytes);
         }
         pipe.catch_up();
         pipe.world.lose = Box::new(|_, _, _| false);
@@ -596,7 +596,7 @@ proptest! {
         prop_assert!(pipe.waiting.is_empty());
         pipe.close();
         pipe.run();
-        prop_assert!(pipe.octets() == octets, "{:#?}", pipe.transcript());
+        prop_assert!(pipe.bytes() == bytes, "{:#?}", pipe.transcript());
         prop_assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
         for side in &pipe.world.sides {
             prop_assert!(side.engine.memory() < 60_000, "{}", side.engine.memory());

@@ -144,14 +144,14 @@ fn short_and_empty_files_cross() {
 }
 
 #[test]
-fn octets_in_memory_cross() {
+fn bytes_in_memory_cross() {
     let mut world = World::with(&with_parity(2));
-    let octets = content(150_000);
+    let bytes = content(150_000);
     world.lose = lose_one_in(4, 3);
-    world.request(Content::Data(octets.clone().into()), "");
+    world.request(Content::Data(bytes.clone().into()), "");
     world.run();
     let finished = world.finished(1).expect("it ended");
-    assert!(finished.data.as_deref() == Some(&octets[..]), "{:#?}", world.transcript());
+    assert!(finished.data.as_deref() == Some(&bytes[..]), "{:#?}", world.transcript());
     assert_eq!(world.finished(0).expect("it ended").result, Ok(()));
 }
 
@@ -164,7 +164,7 @@ fn the_profile_of_2011_flushes_twenty_times() {
     world.send(&file);
     world.run();
     assert!(world.sides[1].store.get(&super::world::name("copy")) == Some(&file[..]));
-    let flushes = world.log.iter().filter(|(_, side, octets, _)| *side == 0 && octets.len() == 20);
+    let flushes = world.log.iter().filter(|(_, side, bytes, _)| *side == 0 && bytes.len() == 20);
     let times: Vec<_> = flushes.map(|(at, ..)| at.as_secs_f64()).collect();
     assert_eq!(times.len(), 20, "{:#?}", world.transcript());
     let tail = times[19] - times[0];

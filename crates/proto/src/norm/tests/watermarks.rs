@@ -34,7 +34,7 @@ fn each_of_several_objects_ends_by_itself() {
             group.send(0, file, name);
         }
         let mut ended = Vec::new();
-        // 300,000 octets take 0.25 s.
+        // 300,000 bytes take 0.25 s.
         for _ in 0..40 {
             group.run_for(Duration::from_millis(25));
             ended.push(group.finished(0).len());

@@ -122,17 +122,17 @@ impl Desk {
     }
 
     /// The far end of a stream sends, and perhaps ends.
-    pub(super) fn say(&mut self, path: PathId, octets: &[u8], ends: bool) {
+    pub(super) fn say(&mut self, path: PathId, bytes: &[u8], ends: bool) {
         let far = self.streams.get_mut(&path).expect("a stream");
-        far.says.extend_from_slice(octets);
+        far.says.extend_from_slice(bytes);
         far.ends |= ends;
         self.work();
     }
 
     /// The far end of a stream takes so much more.
-    pub(super) fn take(&mut self, path: PathId, octets: usize) {
+    pub(super) fn take(&mut self, path: PathId, bytes: usize) {
         let far = self.streams.get_mut(&path).expect("a stream");
-        far.window = far.window.saturating_add(octets);
+        far.window = far.window.saturating_add(bytes);
         self.work();
     }
 
@@ -268,7 +268,7 @@ impl Desk {
         let reports: Vec<_> = self.pep.connections().collect();
         let held: usize = reports.iter().flat_map(|report| report.buffered).sum();
         assert_eq!(held, statistics.buffered);
-        assert!(held <= self.config.octets_max(), "{held}");
+        assert!(held <= self.config.bytes_max(), "{held}");
         assert!(reports.len() <= self.config.connections);
         for report in reports {
             assert!(report.buffer_peak.into_iter().all(|peak| peak <= self.config.direction_max()));

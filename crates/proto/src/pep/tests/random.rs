@@ -39,8 +39,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Octets `from..from + count` of what a stream says.
-fn octets(path: PathId, from: usize, count: usize) -> Vec<u8> {
+/// Bytes `from..from + count` of what a stream says.
+fn bytes(path: PathId, from: usize, count: usize) -> Vec<u8> {
     let at = |n: usize| (n as u32).wrapping_add(path.0 << 20).wrapping_mul(0x9e37_79b1) >> 24;
     (from..from + count).map(|n| at(n) as u8).collect()
 }
@@ -94,9 +94,9 @@ impl Play {
                 let Some(path) = self.pick(which) else { return };
                 let count = if self.desk.streams[&path].ends { 0 } else { count };
                 let said = self.said.entry(path).or_default();
-                let octets = octets(path, *said, count);
+                let bytes = bytes(path, *said, count);
                 *said += count;
-                self.desk.say(path, &octets, ends);
+                self.desk.say(path, &bytes, ends);
             }
             Op::Window(which, count) => {
                 let Some(path) = self.pick(which) else { return };
@@ -130,7 +130,7 @@ impl Play {
             assert!(far.heard.len() <= said);
             let right = self.right.entry(*path).or_default();
             let new = &far.heard[*right..];
-            assert!(new == octets(*other, *right, new.len()), "{path:?} heard wrong");
+            assert!(new == bytes(*other, *right, new.len()), "{path:?} heard wrong");
             *right = far.heard.len();
             if far.heard_end && !far.reset {
                 assert_eq!(far.heard.len(), said, "{path:?} was told the end too early");

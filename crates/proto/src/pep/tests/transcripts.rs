@@ -9,7 +9,7 @@ use super::desk::{Desk, client, server};
 
 const PIECE: usize = Receive::PIECE_MAX;
 
-fn octets(count: usize) -> Vec<u8> {
+fn bytes(count: usize) -> Vec<u8> {
     (0..count as u32).map(|i| (i.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect()
 }
 
@@ -30,22 +30,22 @@ fn ends(desk: &Desk) -> Vec<End> {
 }
 
 #[test]
-fn octets_and_ends_cross_both_ways() {
+fn bytes_and_ends_cross_both_ways() {
     let mut desk = desk();
     let near = desk.open(1);
     let ticket = Ticket(0);
     assert_eq!(desk.asked[&ticket], (Some(client(1)), server()), "from the client's own address");
     // What comes before the server has accepted waits.
-    desk.say(near, &octets(1000), false);
+    desk.say(near, &bytes(1000), false);
     desk.now += Duration::from_millis(600);
     let far = desk.accept(ticket);
-    assert_eq!(desk.streams[&far].heard, octets(1000));
-    desk.say(far, &octets(300_000), false);
-    desk.say(near, &octets(5), true);
-    assert!(desk.streams[&near].heard == octets(300_000));
+    assert_eq!(desk.streams[&far].heard, bytes(1000));
+    desk.say(far, &bytes(300_000), false);
+    desk.say(near, &bytes(5), true);
+    assert!(desk.streams[&near].heard == bytes(300_000));
     assert!(desk.streams[&far].heard_end && !desk.streams[&near].heard_end);
     // A half that has ended does not end the other.
-    desk.say(far, &octets(7), true);
+    desk.say(far, &bytes(7), true);
     assert_eq!(desk.streams[&near].heard.len(), 300_007);
     assert!(desk.streams[&near].heard_end);
     for path in [near, far] {
@@ -55,13 +55,13 @@ fn octets_and_ends_cross_both_ways() {
         panic!("{:?}", desk.told)
     };
     assert_eq!((report.client, report.server), (client(1), server()));
-    assert_eq!(report.octets, [1005, 300_007]);
+    assert_eq!(report.bytes, [1005, 300_007]);
     let took = Duration::from_millis(600);
     assert_eq!(report.connected.unwrap().since(report.opened), took);
     assert!(desk.told.contains(&Indication::Connected { id: report.id, took }));
     let statistics = desk.pep.statistics();
     assert_eq!((statistics.accepted, statistics.connected, statistics.completed), (1, 1, 1));
-    assert_eq!(statistics.octets, [1005, 300_007]);
+    assert_eq!(statistics.bytes, [1005, 300_007]);
     assert!(desk.is_clean());
 }
 
@@ -72,7 +72,7 @@ fn a_reader_that_stands_still_holds_the_sender_back() {
         let paths = desk.pair(1);
         let (from, to) = (paths[side], paths[1 - side]);
         desk.streams.get_mut(&to).unwrap().window = 0;
-        desk.say(from, &octets(1_000_000), true);
+        desk.say(from, &bytes(1_000_000), true);
         assert!(desk.streams[&from].paused);
         let held = desk.pep.statistics().buffered;
         assert!((PIECE..=2 * PIECE).contains(&held), "{held}");
@@ -82,10 +82,10 @@ fn a_reader_that_stands_still_holds_the_sender_back() {
         desk.take(to, 500_000);
         assert!(desk.streams[&from].paused);
         desk.take(to, usize::MAX);
-        assert!(desk.streams[&to].heard == octets(1_000_000));
+        assert!(desk.streams[&to].heard == bytes(1_000_000));
         assert!(desk.streams[&to].heard_end);
         // The other direction lives.
-        desk.say(to, &octets(10), true);
+        desk.say(to, &bytes(10), true);
         assert!(desk.is_clean());
     }
 }
@@ -97,17 +97,17 @@ fn all_together_hold_no_more_than_they_may() {
     let pairs: Vec<_> = (0..4).map(|number| desk.pair(number)).collect();
     for [near, far] in &pairs {
         desk.streams.get_mut(far).unwrap().window = 0;
-        desk.say(*near, &octets(2_000_000), true);
+        desk.say(*near, &bytes(2_000_000), true);
     }
     let held = desk.pep.statistics().buffered;
     assert!((8 * PIECE..=12 * PIECE).contains(&held), "{held}");
     // Nobody waits for those who stand still.
     let [near, far] = pairs[3];
     desk.take(far, usize::MAX);
-    assert!(desk.streams[&far].heard == octets(2_000_000));
+    assert!(desk.streams[&far].heard == bytes(2_000_000));
     for [_, far] in &pairs[..3] {
         desk.take(*far, usize::MAX);
-        assert!(desk.streams[far].heard == octets(2_000_000));
+        assert!(desk.streams[far].heard == bytes(2_000_000));
     }
     assert!(!desk.streams[&near].paused);
 }
@@ -119,10 +119,10 @@ fn a_reset_is_passed_on_as_one() {
         let paths = desk.pair(1);
         let (from, to) = (paths[side], paths[1 - side]);
         desk.streams.get_mut(&to).unwrap().window = 10;
-        desk.say(from, &octets(100_000), false);
+        desk.say(from, &bytes(100_000), false);
         desk.down(from);
         assert!(desk.streams[&to].reset);
-        assert_eq!(desk.streams[&to].heard, octets(10));
+        assert_eq!(desk.streams[&to].heard, bytes(10));
         assert_eq!(ends(&desk), [[End::ClientReset, End::ServerReset][side]]);
         assert!(desk.is_clean());
     }
@@ -132,7 +132,7 @@ fn a_reset_is_passed_on_as_one() {
 fn a_reset_after_one_half_has_ended_is_one() {
     let mut desk = desk();
     let [near, far] = desk.pair(1);
-    desk.say(near, &octets(10), true);
+    desk.say(near, &bytes(10), true);
     assert!(desk.streams[&far].heard_end);
     desk.down(near);
     assert!(desk.streams[&far].reset);
@@ -145,13 +145,13 @@ fn what_a_side_sent_before_both_halves_ended_is_still_passed_on() {
     let mut desk = desk();
     let [near, far] = desk.pair(1);
     desk.streams.get_mut(&far).unwrap().window = 0;
-    desk.say(far, &octets(10), true);
-    desk.say(near, &octets(200_000), true);
+    desk.say(far, &bytes(10), true);
+    desk.say(near, &bytes(200_000), true);
     // Of its stream nothing is open any more.
     desk.down(near);
     assert!(!desk.streams[&far].closed);
     desk.take(far, usize::MAX);
-    assert!(desk.streams[&far].heard == octets(200_000));
+    assert!(desk.streams[&far].heard == bytes(200_000));
     assert!(desk.streams[&far].heard_end && !desk.streams[&far].reset);
     assert_eq!(ends(&desk), [End::Complete]);
     assert!(desk.is_clean());
@@ -161,7 +161,7 @@ fn what_a_side_sent_before_both_halves_ended_is_still_passed_on() {
 fn where_nobody_listens_the_client_is_reset() {
     let mut desk = desk();
     let near = desk.open(1);
-    desk.say(near, &octets(100), true);
+    desk.say(near, &bytes(100), true);
     desk.refuse(Ticket(0));
     assert!(desk.streams[&near].reset);
     assert_eq!(ends(&desk), [End::NotConnected]);
@@ -193,7 +193,7 @@ fn a_client_that_goes_away_first_is_not_connected() {
 }
 
 #[test]
-fn silence_ends_a_connection_and_octets_put_it_off() {
+fn silence_ends_a_connection_and_bytes_put_it_off() {
     let idle = Duration::from_secs(100);
     let mut desk = Desk::new(Config { idle: Some(idle), ..Config::default() });
     let [near, far] = desk.pair(1);
@@ -218,10 +218,10 @@ fn the_five_hundred_and_first_is_refused() {
     let turned_away = Indication::TurnedAway { ends, why: Refusal::Full };
     assert_eq!(desk.told.last(), Some(&turned_away));
     for (number, [near, far]) in pairs.iter().enumerate() {
-        desk.say(*near, &octets(number + 1), true);
-        desk.say(*far, &octets(2 * number + 1), true);
-        assert_eq!(desk.streams[far].heard, octets(number + 1));
-        assert_eq!(desk.streams[near].heard, octets(2 * number + 1));
+        desk.say(*near, &bytes(number + 1), true);
+        desk.say(*far, &bytes(2 * number + 1), true);
+        assert_eq!(desk.streams[far].heard, bytes(number + 1));
+        assert_eq!(desk.streams[near].heard, bytes(2 * number + 1));
     }
     let statistics = desk.pep.statistics();
     assert_eq!((statistics.open_peak, statistics.completed), (500, 500));
@@ -248,8 +248,8 @@ fn a_proxy_that_stops_lets_what_there_is_go_on() {
     desk.pep.stop_accepting();
     let late = desk.open(2);
     assert!(desk.streams[&late].reset);
-    desk.say(near, &octets(100), false);
-    assert_eq!(desk.streams[&far].heard, octets(100));
+    desk.say(near, &bytes(100), false);
+    assert_eq!(desk.streams[&far].heard, bytes(100));
     let now = desk.now;
     desk.pep.reset_all(now);
     desk.work();

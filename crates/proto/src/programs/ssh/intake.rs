@@ -4,9 +4,9 @@ use bytes::{Buf as _, BytesMut};
 
 use super::{MAC, n};
 
-/// Octets of the longest message.
+/// Bytes of the longest message.
 const MESSAGE_MAX: usize = 256 << 10;
-/// Octets of the longest version line (RFC 4253 §4.2).
+/// Bytes of the longest version line (RFC 4253 §4.2).
 const VERSION_MAX: usize = 255;
 /// Bytes that arrived and are no whole message yet.
 #[derive(Debug, Default)]

@@ -181,7 +181,7 @@ impl Reports {
 
     /// Returns the packet to send next.
     pub(super) fn front(&self) -> Option<Packet<'_>> {
-        self.outbox.front().and_then(|octets| Packet::decode(octets).ok())
+        self.outbox.front().and_then(|bytes| Packet::decode(bytes).ok())
     }
 
     /// Notes that this was sent.
@@ -217,7 +217,7 @@ impl Reports {
     /// Most bytes between two holes that cost less time than another hole in a STATUS.
     fn bridge(&self, path: Option<&Path>, width: Width) -> u64 {
         let back = path.and_then(Path::rate_bps);
-        thin_return::bridge(2 * width.octets(), self.arrivals.bps(), back)
+        thin_return::bridge(2 * width.bytes(), self.arrivals.bps(), back)
     }
 
     /// Offset from which on a STATUS lists holes.
@@ -251,7 +251,7 @@ impl Reports {
         let share = if longest >= THIN { extent.to_come() } else { extent.to_come() / 2 };
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         let room = thin_return::bridge(share, back, forward).saturating_sub(STATUS_LEN);
-        let count = usize::try_from(room).unwrap_or(usize::MAX) / (2 * width.octets());
+        let count = usize::try_from(room).unwrap_or(usize::MAX) / (2 * width.bytes());
         let count = if longest >= THIN { count.min(EARLY_ITEMS) } else { count };
         let bridge = thin_return::bridge_for(&gaps, longest, count);
         let joined = thin_return::join(gaps, bridge);
@@ -265,8 +265,8 @@ impl Reports {
         let max = terms.datagram_max.map_or(mtu, |max| max.min(mtu));
         let width = extent.width().max(Width::fitting(extent.highest()));
         let stamp_len = timestamp.map_or(0, |timestamp| timestamp.len());
-        let room = max.saturating_sub(8 + stamp_len + 2 * width.octets());
-        let each = (room / (2 * width.octets())).max(1);
+        let room = max.saturating_sub(8 + stamp_len + 2 * width.bytes());
+        let each = (room / (2 * width.bytes())).max(1);
         // Version 0 tells of all that is missing: where nothing is, all is there.
         let end = match terms.version {
             Version::V0 => extent.end().unwrap_or(extent.highest()),

@@ -15,8 +15,8 @@ use crate::sum::Reading;
 
 impl Sender {
     /// A listing is sent from memory.
-    pub(super) fn list(&mut self, core: &mut Core, now: Time, octets: Bytes) {
-        let len = octets.len() as u64;
+    pub(super) fn list(&mut self, core: &mut Core, now: Time, bytes: Bytes) {
+        let len = bytes.len() as u64;
         if !self.takes(core, len) {
             return;
         }
@@ -26,10 +26,10 @@ impl Sender {
         }
         core.listings += len;
         if let Some(mut sum) = core.config.checksum.sum() {
-            sum.update(0, &octets);
+            sum.update(0, &bytes);
             self.offer.checksum = Some(sum.finish());
         }
-        let source = Source::in_memory(octets, ChecksumType::Null);
+        let source = Source::in_memory(bytes, ChecksumType::Null);
         self.begin(core, now, source);
     }
 

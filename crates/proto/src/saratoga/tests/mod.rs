@@ -21,7 +21,7 @@ mod transcripts;
 mod version0;
 mod world;
 
-/// Twelve packets of 200 octets, the last one short.
+/// Twelve packets of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
 
 /// How the file moves.
@@ -128,7 +128,7 @@ impl Subject for Saratoga {
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
         match store.get(&name("copy")) {
             Some(found) if found == content() => Ok(()),
-            Some(found) => Err(format!("{} other octets", found.len())),
+            Some(found) => Err(format!("{} other bytes", found.len())),
             None => Err("there is no file".into()),
         }
     }

@@ -110,7 +110,7 @@ fn credentials_are_read_and_ignored() {
     assert!(world.sides[0].store.get(&name("source")).is_none());
 }
 
-/// 70,000 octets do not fit a descriptor of 16 bits.
+/// 70,000 bytes do not fit a descriptor of 16 bits.
 #[test]
 fn a_file_longer_than_the_asker_takes_is_refused() {
     let Packet::Request(plain) = request(RequestKind::Get, "source") else { unreachable!() };
@@ -118,7 +118,7 @@ fn a_file_longer_than_the_asker_takes_is_refused() {
     assert_eq!(answer(quiet(), packet).1, StatusCode::TooLong);
 }
 
-/// Who takes 16 bits sees no file of 70,000 octets in a directory.
+/// Who takes 16 bits sees no file of 70,000 bytes in a directory.
 #[test]
 fn a_listing_leaves_out_what_the_asker_cannot_take() {
     let Packet::Request(plain) = request(RequestKind::GetDir, "") else { unreachable!() };
@@ -157,17 +157,17 @@ fn a_file_longer_than_the_receiver_takes_is_refused() {
 
 #[test]
 fn a_path_that_is_too_long_is_no_request() {
-    // 1,023 octets and the NUL are the most.
+    // 1,023 bytes and the NUL are the most.
     let long = "x".repeat(packet::PATH_MAX);
     let mut world = World::alone(quiet());
     let now = world.now;
     let asked = world.sides[0].engine.delete(now, PATH, long.clone());
     assert_eq!(asked, Err(RequestError::Name));
-    let mut octets = request(RequestKind::Get, &long[1..]).to_vec().expect("it fits");
-    world.hear(0, &octets);
+    let mut bytes = request(RequestKind::Get, &long[1..]).to_vec().expect("it fits");
+    world.hear(0, &bytes);
     assert_eq!(world.sides[0].engine.stats().received.requests, 1);
-    octets.insert(8, b'x');
-    world.hear(0, &octets);
+    bytes.insert(8, b'x');
+    world.hear(0, &bytes);
     assert_eq!(world.sides[0].engine.stats().received.requests, 1);
     assert_eq!(world.sides[0].engine.stats().decode_errors, 1);
 }
@@ -176,8 +176,8 @@ fn a_path_that_is_too_long_is_no_request() {
 #[test]
 fn a_packet_of_no_known_type_is_counted() {
     let mut world = World::alone(quiet());
-    for octet in [0x25, 0x3f, 0x00, 0x43, 0xff] {
-        world.hear(0, &[octet, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0]);
+    for byte in [0x25, 0x3f, 0x00, 0x43, 0xff] {
+        world.hear(0, &[byte, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0]);
     }
     world.run();
     assert_eq!(world.sides[0].engine.stats().decode_errors, 5);

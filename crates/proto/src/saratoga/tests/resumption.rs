@@ -16,7 +16,7 @@ fn at_millis(millis: u64) -> Time {
 
 /// Another file of the same length.
 fn changed() -> Vec<u8> {
-    content(SIZE).into_iter().map(|octet| !octet).collect()
+    content(SIZE).into_iter().map(|byte| !byte).collect()
 }
 
 fn settings(checksum: ChecksumKind, udp_lite: bool) -> Config {

@@ -12,7 +12,7 @@ use crate::test_world::lose_numbers;
 const SIZE: usize = 2500;
 const A_WHILE: Duration = Duration::from_millis(20);
 
-/// A receiver that knows of a file of 1,000 octets.
+/// A receiver that knows of a file of 1,000 bytes.
 fn receiver() -> World {
     let mut world = World::alone(quiet());
     world.say(0, Packet::Metadata(metadata(1000, FileChecksum::None)));
@@ -21,8 +21,8 @@ fn receiver() -> World {
     world
 }
 
-fn asks<'a>(offset: u64, octets: &'a [u8]) -> Packet<'a> {
-    Packet::Data(packet::Data { wants_status: true, ..data(offset, octets) })
+fn asks<'a>(offset: u64, bytes: &'a [u8]) -> Packet<'a> {
+    Packet::Data(packet::Data { wants_status: true, ..data(offset, bytes) })
 }
 
 /// The STATUS packets that answer it.
@@ -141,7 +141,7 @@ fn who_asks_after_the_end_is_answered() {
 fn holes_that_do_not_fit_are_told_in_several_packets() {
     let file = content(1_000_000);
     let mut world = World::with(&quiet());
-    // Every second of 900 packets; 1,024 octets hold 124 holes.
+    // Every second of 900 packets; 1,024 bytes hold 124 holes.
     world.lose = Box::new(|side, number, _| side == 0 && number < 900 && number % 2 == 1);
     world.put(&file, Put::Push);
     world.run();
@@ -206,7 +206,7 @@ fn repairs(world: &mut World, status: Status<'_>) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn holes_are_filled_up_to_their_last_octet() {
+fn holes_are_filled_up_to_their_last_byte() {
     let (mut world, number) = sender(&content(SIZE));
     let holes = [Hole { start: 100, last: 199 }, Hole { start: 300, last: 300 }];
     let parts = repairs(&mut world, status(number, (100, 2500), &holes));
@@ -214,7 +214,7 @@ fn holes_are_filled_up_to_their_last_octet() {
     assert!(parts.iter().all(|part| holes.iter().any(|hole| (hole.start, hole.last + 1) == *part)));
 }
 
-/// Some programs tell the octet behind a hole: one octet more is sent, and none beyond the file.
+/// Some programs tell the byte behind a hole: one byte more is sent, and none beyond the file.
 #[test]
 fn holes_with_an_exclusive_end_are_filled_too() {
     let (mut world, number) = sender(&content(SIZE));
@@ -222,14 +222,14 @@ fn holes_with_an_exclusive_end_are_filled_too() {
     let parts = repairs(&mut world, status(number, (0, 2500), &holes));
     let last = parts.iter().map(|(_, end)| *end).max();
     assert_eq!(last, Some(2500), "{parts:?}");
-    for octet in (0..1014).chain(2028..2500) {
-        assert!(parts.iter().any(|(start, end)| (*start..*end).contains(&octet)));
+    for byte in (0..1014).chain(2028..2500) {
+        assert!(parts.iter().any(|(start, end)| (*start..*end).contains(&byte)));
     }
 }
 
-/// Some programs have the last octet, and not the one behind it, in the last STATUS.
+/// Some programs have the last byte, and not the one behind it, in the last STATUS.
 #[test]
-fn the_end_may_be_in_response_to_the_last_octet() {
+fn the_end_may_be_in_response_to_the_last_byte() {
     for in_response_to in [2499, 2500] {
         let (mut world, number) = sender(&content(SIZE));
         let done = Status { is_voluntary: true, ..status(number, (2500, in_response_to), &[]) };

@@ -107,7 +107,7 @@ fn give_deletes_here_once_the_copy_is_verified() {
     }
 }
 
-/// Octets that differ from what was summed up are discarded, and the original stays.
+/// Bytes that differ from what was summed up are discarded, and the original stays.
 #[test]
 fn a_copy_with_a_wrong_checksum_is_discarded() {
     for checksum in [ChecksumKind::Crc32, ChecksumKind::Md5, ChecksumKind::Sha1] {
@@ -115,7 +115,7 @@ fn a_copy_with_a_wrong_checksum_is_discarded() {
         let mut world = World::with(&Config { checksum, ..quiet() });
         world.lose = Box::new(|side, _, datagram| {
             if side == 0 && matches!(Packet::decode(datagram), Ok(Packet::Data(_))) {
-                *datagram.last_mut().expect("it has octets") ^= 1;
+                *datagram.last_mut().expect("it has bytes") ^= 1;
             }
             false
         });
@@ -354,7 +354,7 @@ fn a_transfer_goes_on_after_a_restart_of_either_side() {
             Ok(_) | Err(_) => 0,
         });
         let sent: usize = first.sum();
-        assert!(sent < file.len() + 400_000, "{side}: {sent} octets");
+        assert!(sent < file.len() + 400_000, "{side}: {sent} bytes");
     }
 }
 

@@ -69,7 +69,7 @@ fn the_sender_polls_each_second() {
     world.get(false);
     world.run();
     let sent = world.log.iter().filter(|(_, side, ..)| *side == 0);
-    let polls: Vec<_> = sent.filter(|(_, _, octets, _)| octets.len() == 18).collect();
+    let polls: Vec<_> = sent.filter(|(_, _, bytes, _)| bytes.len() == 18).collect();
     assert!((15..=17).contains(&polls.len()), "{} polls", polls.len());
     for two in polls.windows(2) {
         let apart = two[1].0.since(two[0].0);
@@ -84,7 +84,7 @@ fn the_packets_have_the_lengths_that_were_captured() {
     let mut world = world(&content(SIZE));
     world.get(false);
     world.run();
-    let len = |(_, side, octets, _): &crate::test_world::Sent| (*side, octets.len());
+    let len = |(_, side, bytes, _): &crate::test_world::Sent| (*side, bytes.len());
     let lens: Vec<_> = world.log.iter().map(len).collect();
     assert_eq!(lens, [(1, 32), (0, 10), (0, 266), (0, 1034), (0, 1034), (0, 462), (1, 7)]);
 }

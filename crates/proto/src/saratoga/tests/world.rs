@@ -14,7 +14,7 @@ use crate::test_world;
 
 pub(super) use crate::test_world::{PATH, content, name};
 
-/// Octets of a session's number in a line, with the space.
+/// Bytes of a session's number in a line, with the space.
 const NUMBER: usize = 9;
 
 pub(super) type World = test_world::World<Node>;

@@ -8,7 +8,7 @@ use engine::{
     StreamEffect, Ticket, Time, TxBuf,
 };
 
-use super::octets;
+use super::bytes;
 use crate::pep::{self, Pep};
 use crate::stack::{Config, OverTcp};
 use crate::tcp::{self, CloseReason, ConnectionId, Indication, Options, Stack};
@@ -33,7 +33,7 @@ struct Desk {
     peer: Stack,
     /// What the gateway sent on streams of the driver's.
     got: BTreeMap<PathId, Vec<u8>>,
-    /// Its effects, with the octets that had been sent before each.
+    /// Its effects, with the bytes that had been sent before each.
     effects: Vec<(Effect, usize)>,
     /// The peer's connection, what it reads, and how it ended.
     connection: Option<ConnectionId>,
@@ -171,7 +171,7 @@ impl Desk {
     }
 
     fn happened(&self, effect: &Effect) -> Option<usize> {
-        self.effects.iter().find(|(other, _)| other == effect).map(|(_, octets)| *octets)
+        self.effects.iter().find(|(other, _)| other == effect).map(|(_, bytes)| *bytes)
     }
 
     /// A client's stream of the driver's, which the peer has accepted as the server.
@@ -206,7 +206,7 @@ fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
     let mut desk = Desk::from_lan();
     assert_eq!(desk.ends, Some((server(), client())), "with the addresses that it has");
     assert!(desk.effects.is_empty(), "{:?}", desk.effects);
-    let (to, back) = (octets(300_000), octets(200_001));
+    let (to, back) = (bytes(300_000), bytes(200_001));
     desk.hand_in(&to);
     assert!(desk.read == to);
     desk.peer_sends(&back);
@@ -218,7 +218,7 @@ fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
     assert!(desk.got[&LAN] == back);
     let before = desk.happened(&Effect::Stream(StreamEffect::ShutdownWrite { path: LAN }));
     let closed = desk.happened(&Effect::Path(PathEffect::Close { path: LAN }));
-    assert_eq!(before.or(closed), Some(back.len()), "the end is behind the last octet");
+    assert_eq!(before.or(closed), Some(back.len()), "the end is behind the last byte");
     assert_eq!(desk.gateway.above().statistics().completed, 1);
 }
 
@@ -229,7 +229,7 @@ fn a_connection_of_our_tcp_goes_on_by_the_drivers() {
     desk.up((client(), server()), Some(asked));
     desk.peer_sends(b" and after");
     assert_eq!(desk.got[&LAN], b"before and after");
-    let back = octets(150_000);
+    let back = bytes(150_000);
     desk.hand_in(&back);
     assert!(desk.read == back);
     desk.tell(LAN, PathEvent::Down);
@@ -257,10 +257,10 @@ fn a_reset_of_our_tcp_resets_the_drivers() {
 #[test]
 fn a_driver_that_is_blocked_holds_the_peer_back() {
     let mut desk = Desk::from_lan();
-    desk.peer_sends(&octets(10_000));
+    desk.peer_sends(&bytes(10_000));
     desk.tell(LAN, PathEvent::Blocked);
     let connection = desk.connection.expect("it is connected");
-    let more = octets(20_000_000);
+    let more = bytes(20_000_000);
     let mut taken = 0;
     loop {
         let now = desk.peer.send(desk.now, connection, &more[taken..]).expect("it is open");
@@ -277,18 +277,18 @@ fn a_driver_that_is_blocked_holds_the_peer_back() {
 }
 
 #[test]
-fn a_pause_reaches_the_driver_though_octets_wait_for_it() {
+fn a_pause_reaches_the_driver_though_bytes_wait_for_it() {
     let mut desk = Desk::from_lan();
-    // The peer's octets wait for the driver, who is handed in more before it takes them.
+    // The peer's bytes wait for the driver, who is handed in more before it takes them.
     let connection = desk.connection.expect("it is connected");
-    desk.peer.send(desk.now, connection, &octets(5000)).expect("it is open");
+    desk.peer.send(desk.now, connection, &bytes(5000)).expect("it is open");
     let mut tx = TxBuf::new(64);
     while let Some(transmit) = desk.peer.poll_transmit(desk.now, &mut tx) {
         let receive = Receive { stride: transmit.segment, ..Receive::datagram(LINE, tx.bytes()) };
         desk.gateway.handle_input(desk.now, Input::Receive(receive));
         tx.clear();
     }
-    let piece = octets(Receive::PIECE_MAX);
+    let piece = bytes(Receive::PIECE_MAX);
     let pause = Effect::Path(PathEffect::PauseRead { path: LAN });
     let handed = (1..400).find(|_| {
         desk.gateway.handle_input(desk.now, Input::Receive(Receive::datagram(LAN, &piece)));
@@ -299,5 +299,5 @@ fn a_pause_reaches_the_driver_though_octets_wait_for_it() {
     assert!(handed.is_some_and(|pieces| pieces < 100), "{handed:?}");
     desk.takes = 1000;
     desk.run();
-    assert!(desk.got[&LAN] == octets(5000), "in pieces that the driver's buffer takes");
+    assert!(desk.got[&LAN] == bytes(5000), "in pieces that the driver's buffer takes");
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::super::{Config, OverTcp};
 use super::transfer::{self, file};
 use super::world::{SERVICE, World, config};
-use super::{case, fate, octets, small};
+use super::{bytes, case, fate, small};
 use crate::ftp::{self, DataConnection, Failure, Indication, Node, RequestId, ScpsClient};
 
 fn node(data: DataConnection) -> Node {
@@ -39,7 +39,7 @@ fn worlds(data: DataConnection, change: impl Fn(&mut Config)) -> World<Node> {
 }
 
 fn insert(world: &mut World<Node>, host: usize, name: &str, count: usize) {
-    world.hosts[host].store.insert(file(name), octets(count));
+    world.hosts[host].store.insert(file(name), bytes(count));
 }
 
 fn content<'a>(world: &'a World<Node>, host: usize, name: &str) -> Option<&'a [u8]> {
@@ -69,8 +69,8 @@ fn files_cross_both_ways_by_every_kind_of_data_connection() {
             world.run();
             assert_eq!(outcome(&world, there), Ok(300_000));
             assert_eq!(outcome(&world, back), Ok(123_456));
-            assert_eq!(content(&world, 1, "there"), Some(&octets(300_000)[..]));
-            assert_eq!(content(&world, 0, "near"), Some(&octets(123_456)[..]));
+            assert_eq!(content(&world, 1, "there"), Some(&bytes(300_000)[..]));
+            assert_eq!(content(&world, 0, "near"), Some(&bytes(123_456)[..]));
             assert_eq!(world.next_time(), None, "nothing is left to be done");
         }
     }
@@ -103,7 +103,7 @@ fn data_connections_that_are_blocked_on_the_way_fail() {
     }
 }
 
-/// A file of 40,000 octets by best effort; the segment of the data connection behind 14,600 octets never
+/// A file of 40,000 bytes by best effort; the segment of the data connection behind 14,600 bytes never
 /// arrives.
 fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
     let configs = [0, 1].map(config);
@@ -145,14 +145,12 @@ fn best_effort_goes_on_without_what_does_not_come_and_says_so() {
         let world = best_effort(get, true);
         let at = usize::from(!get);
         let holes = world.hosts[at].told.iter().filter_map(|told| match told {
-            Indication::Missing { offset, octets, .. } => {
-                Some((*offset as usize, *octets as usize))
-            }
+            Indication::Missing { offset, bytes, .. } => Some((*offset as usize, *bytes as usize)),
             _ => None,
         });
         let holes: Vec<_> = holes.collect();
         let [(offset, count)] = holes[..] else { panic!("{holes:?}") };
-        let mut expected = octets(40_000);
+        let mut expected = bytes(40_000);
         expected[offset..offset + count].fill(0);
         assert!(offset >= 10_000 && (1000..1500).contains(&count), "{offset} {count}");
         assert!(content(&world, at, "there") == Some(&expected[..]), "get: {get}");
@@ -207,7 +205,7 @@ fn either_host_may_be_switched_off_at_any_moment() {
                 assert_eq!(world.next_time(), None);
                 if host == 1 {
                     let ended = outcome(&world, id);
-                    let arrived = content(&world, 1, "there") == Some(&octets(40_000)[..]);
+                    let arrived = content(&world, 1, "there") == Some(&bytes(40_000)[..]);
                     assert!(ended.is_err() || arrived, "step {at}: {ended:?}");
                 }
             }
@@ -228,7 +226,7 @@ fn either_side_may_take_a_transfer_back_at_any_moment() {
         world.run();
         assert_eq!(outcome(&world, id).is_err(), under_way, "step {at}");
         assert_eq!(outcome(&world, again), Ok(40_000), "step {at}");
-        assert_eq!(content(&world, 1, "there"), Some(&octets(40_000)[..]));
+        assert_eq!(content(&world, 1, "there"), Some(&bytes(40_000)[..]));
     }
 }
 
@@ -253,7 +251,7 @@ proptest! {
         });
         world.run();
         prop_assert_eq!(outcome(&world, id.unwrap()), Ok(size as u64));
-        prop_assert_eq!(content(&world, usize::from(!get), "there"), Some(&octets(size)[..]));
+        prop_assert_eq!(content(&world, usize::from(!get), "there"), Some(&bytes(size)[..]));
         prop_assert_eq!(world.next_time(), None);
     }
 }

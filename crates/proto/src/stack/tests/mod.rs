@@ -19,7 +19,7 @@ use crate::tcp::{Buffer, Options};
 use talker::{Manner, Talk, Talker};
 use world::{INTERFACE, PORT, SERVICE, World, address, config};
 
-fn octets(count: usize) -> Vec<u8> {
+fn bytes(count: usize) -> Vec<u8> {
     (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
@@ -46,7 +46,7 @@ fn talk(world: &World<Talker>, host: usize) -> &Talk {
 }
 
 fn says(count: usize) -> Manner {
-    Manner { says: octets(count), ends: true, ..Manner::default() }
+    Manner { says: bytes(count), ends: true, ..Manner::default() }
 }
 
 fn small(config: &mut Config) {
@@ -55,12 +55,12 @@ fn small(config: &mut Config) {
 }
 
 #[test]
-fn octets_and_ends_cross_both_ways() {
+fn bytes_and_ends_cross_both_ways() {
     for change in [(|_: &mut Config| {}) as fn(&mut Config), small] {
         let mut world = with(says(200_000), says(70_001), change);
         world.run();
-        assert!(talk(&world, 1).heard == octets(200_000));
-        assert!(talk(&world, 0).heard == octets(70_001));
+        assert!(talk(&world, 1).heard == bytes(200_000));
+        assert!(talk(&world, 0).heard == bytes(70_001));
         for host in 0..2 {
             let talk = talk(&world, host);
             assert!(talk.ended && talk.down, "the end is told, and then that all is over");
@@ -83,7 +83,7 @@ fn no_more_than_one_transmit_is_kept() {
     let mut world = with(says(1_000_000), says(0), small);
     world.run();
     assert!(talk(&world, 0).was_blocked > 10);
-    assert!(talk(&world, 1).heard == octets(1_000_000));
+    assert!(talk(&world, 1).heard == bytes(1_000_000));
     // Two connections' buffers, one transmit of 64 KiB.
     assert!(world.memory < 120_000, "{}", world.memory);
 }
@@ -101,7 +101,7 @@ fn what_is_sent_again_is_counted() {
     assert_eq!(engine.below().connections().count(), 0);
     let totals = engine.below().totals();
     assert_eq!((totals.retransmissions, totals.timeouts), (1, 0));
-    assert!(totals.octets_sent > 100_000, "what is sent again is sent, too");
+    assert!(totals.bytes_sent > 100_000, "what is sent again is sent, too");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_pause_closes_the_window_and_a_resumption_opens_it() {
     let heard = talk(&world, 1).heard.len();
     assert!((30_000..36_000).contains(&heard), "{heard}");
     world.run();
-    assert!(talk(&world, 1).heard == octets(150_000));
+    assert!(talk(&world, 1).heard == bytes(150_000));
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn what_was_said_arrives_although_its_sender_leaves() {
     let leaves = Manner { leaves: true, ..says(60_000) };
     let mut world = with(leaves.clone(), says(0), small);
     world.run();
-    assert!(talk(&world, 1).heard == octets(60_000));
+    assert!(talk(&world, 1).heard == bytes(60_000));
     // Nor is it lost if the other side talks on at the same time.
     let mut world = with(leaves, says(60_000), small);
     world.run();
-    assert!(talk(&world, 1).heard == octets(60_000));
+    assert!(talk(&world, 1).heard == bytes(60_000));
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn a_peer_that_talks_to_nobody_for_ever_is_reset() {
 fn pacing_is_kept() {
     let manner = Manner { paces: Some(Duration::from_secs(3)), ..says(200_000) };
     let mut world = talkers(manner, says(0));
-    // Each transmit is 65,536 octets, but for the last.
+    // Each transmit is 65,536 bytes, but for the last.
     world.run_for(Duration::from_millis(2900));
     assert_eq!(talk(&world, 1).heard.len(), 65_536);
     world.run_for(Duration::from_secs(3));
     assert_eq!(talk(&world, 1).heard.len(), 131_072);
     world.run();
-    assert!(talk(&world, 1).heard == octets(200_000));
+    assert!(talk(&world, 1).heard == bytes(200_000));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn pacing_is_kept_when_a_stream_is_left() {
     world.run_for(Duration::from_millis(2900));
     assert_eq!(talk(&world, 1).heard.len(), 65_536);
     world.run();
-    assert!(talk(&world, 1).heard == octets(100_000));
+    assert!(talk(&world, 1).heard == bytes(100_000));
 }
 
 #[test]
@@ -328,7 +328,7 @@ fn an_interface_may_be_down_for_a_while() {
         world.run_for(Duration::from_secs(8));
     }
     world.run();
-    assert!(talk(&world, 1).heard == octets(1_000_000));
+    assert!(talk(&world, 1).heard == bytes(1_000_000));
     // Without an interface there is no stream.
     world.path(0, PathEvent::Down);
     world.on(0, |talker| talker.effects.push_back(PathEffect::Open { path: SERVICE }.into()));
@@ -367,12 +367,12 @@ fn manner() -> impl Strategy<Value = Manner> {
     let says = prop_oneof![0usize..10, 1usize..5_000, 5_000usize..200_000];
     (says, pauses, prop::option::weighted(0.2, 1u64..300), any::<bool>()).prop_map(
         |(count, pauses, paces, ends)| Manner {
-            says: octets(count),
+            says: bytes(count),
             ends,
             leaves: false,
             // Somebody must end, and each follows.
             follows: true,
-            pauses: pauses.map(|(octets, ms)| (octets, Duration::from_millis(ms))),
+            pauses: pauses.map(|(bytes, ms)| (bytes, Duration::from_millis(ms))),
             paces: paces.map(Duration::from_millis),
         },
     )

@@ -14,7 +14,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// Octets, or keys.
+    /// Bytes, or keys.
     fn size(&self) -> usize {
         if self.tool == Tool::Telnet { 40 } else { 12_000 }
     }

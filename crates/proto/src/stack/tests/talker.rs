@@ -22,13 +22,13 @@ pub(super) struct Manner {
     pub(super) leaves: bool,
     /// It leaves a stream whose peer has ended, when all is said.
     pub(super) follows: bool,
-    /// It pauses behind each so many octets, and for how long.
+    /// It pauses behind each so many bytes, and for how long.
     pub(super) pauses: Option<(usize, Duration)>,
     /// The least time between two transmits.
     pub(super) paces: Option<Duration>,
 }
 
-/// Without what it says, octet by octet.
+/// Without what it says, byte by byte.
 impl fmt::Debug for Manner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { says, ends, leaves, follows, pauses, paces } = self;
@@ -121,7 +121,7 @@ impl Talker {
                 assert!(std::mem::replace(&mut talk.blocked, false), "it was not blocked");
             }
             PathEvent::ReadClosed => {
-                assert!(!talk.paused, "the end waits as octets do");
+                assert!(!talk.paused, "the end waits as bytes do");
                 assert!(!std::mem::replace(&mut talk.ended, true), "told once");
                 self.finish(path);
             }
@@ -130,13 +130,13 @@ impl Talker {
 
     fn hear(&mut self, now: Time, receive: Receive<'_>) {
         let talk = self.talks.get_mut(&receive.path).expect("it is up");
-        assert!(!talk.left && !talk.down && !talk.ended, "octets out of place");
+        assert!(!talk.left && !talk.down && !talk.ended, "bytes out of place");
         assert!(!talk.paused, "nothing is handed in while reading is paused");
         assert!((1..=Receive::PIECE_MAX).contains(&receive.bytes.len()));
         talk.heard.extend_from_slice(receive.bytes);
         talk.since_pause += receive.bytes.len();
-        if let Some((octets, time)) = self.manner.pauses
-            && talk.since_pause >= octets
+        if let Some((bytes, time)) = self.manner.pauses
+            && talk.since_pause >= bytes
         {
             (talk.since_pause, talk.paused) = (0, true);
             self.timers.set(receive.path, now + time, "a pause");

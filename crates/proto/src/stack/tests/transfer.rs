@@ -4,7 +4,7 @@ use engine::conformance::{Role, Verdict};
 use engine::{FileName, MemoryStore};
 
 use super::super::Config;
-use super::octets;
+use super::bytes;
 use super::world::{address, config};
 use crate::ftp::Indication;
 use crate::tcp::Buffer;
@@ -34,18 +34,18 @@ pub(super) fn host(role: Role) -> Config {
 /// remembers.
 pub(super) const HOST_MAX: usize = 6 << 20;
 
-/// The sender has a file of this many octets.
+/// The sender has a file of this many bytes.
 pub(super) fn prepare(role: Role, store: &mut MemoryStore, size: usize) {
     if role == Role::Sender {
-        store.insert(file("here"), octets(size));
+        store.insert(file("here"), bytes(size));
     }
 }
 
 /// Whether the receiver has it.
 pub(super) fn check(receiver: &MemoryStore, size: usize) -> Result<(), String> {
     match receiver.get(&file("there")) {
-        Some(content) if content == octets(size) => Ok(()),
-        Some(content) => Err(format!("another content, of {} octets", content.len())),
+        Some(content) if content == bytes(size) => Ok(()),
+        Some(content) => Err(format!("another content, of {} bytes", content.len())),
         None => Err("no file".to_owned()),
     }
 }

@@ -106,14 +106,14 @@ impl Control for BicControl {
         if ack.in_recovery || !ack.cwnd_limited {
             return;
         }
-        let mut octets = ack.acked;
+        let mut bytes = ack.acked;
         if self.window.is_slow_start() {
-            octets = self.window.slow_start(self.bic.counting.slow_start(ack, self.window.mss));
+            bytes = self.window.slow_start(self.bic.counting.slow_start(ack, self.window.mss));
         }
-        if octets > 0 {
+        if bytes > 0 {
             let segments = self.window.segments();
             let count = per_increment(&self.bic, segments, self.w_max, self.has_lost);
-            self.window.grow(octets, count * self.window.mss as f64);
+            self.window.grow(bytes, count * self.window.mss as f64);
         }
     }
 

@@ -55,7 +55,7 @@ impl Cubic {
         increment_max: None,
         first_search: None,
         ssthresh_first: None,
-        counting: Counting::Octets { limit: 8 },
+        counting: Counting::Bytes { limit: 8 },
     };
 
     /// As Linux has it since 3.15.
@@ -68,7 +68,7 @@ impl Cubic {
         increment_max: None,
         first_search: Some(20.0),
         ssthresh_first: None,
-        counting: Counting::Octets { limit: u64::MAX },
+        counting: Counting::Bytes { limit: u64::MAX },
     };
 
     /// As Linux 2.6.29 to 2.6.38 had it.
@@ -144,7 +144,7 @@ impl CubicControl {
         }
     }
 
-    /// Slow start; returns octets left for congestion avoidance.
+    /// Slow start; returns bytes left for congestion avoidance.
     fn slow_start(&mut self, now: Time, ack: &Ack) -> u64 {
         let mss = self.window.mss;
         let counted = self.cubic.counting.slow_start(ack, mss);
@@ -156,7 +156,7 @@ impl CubicControl {
             Verdict::Grow(counted)
         };
         match verdict {
-            Verdict::Grow(octets) => self.window.slow_start(octets),
+            Verdict::Grow(bytes) => self.window.slow_start(bytes),
             Verdict::Leave => {
                 self.window.ssthresh = self.window.cwnd;
                 0
@@ -164,10 +164,10 @@ impl CubicControl {
         }
     }
 
-    fn avoidance(&mut self, now: Time, octets: u64, ack: &Ack) {
+    fn avoidance(&mut self, now: Time, bytes: u64, ack: &Ack) {
         let cubic = self.cubic;
         let cwnd = self.window.segments();
-        let acked = octets as f64 / self.window.mss as f64;
+        let acked = bytes as f64 / self.window.mss as f64;
         let w_max = self.w_max;
         let epoch = self.epoch.get_or_insert_with(|| Epoch {
             began: now,
@@ -197,7 +197,7 @@ impl CubicControl {
         if cubic.friendliness != Friendliness::Off && epoch.w_est > cwnd {
             count = count.min(cwnd / (epoch.w_est - cwnd));
         }
-        self.window.grow(octets, count * self.window.mss as f64);
+        self.window.grow(bytes, count * self.window.mss as f64);
     }
 
     /// What is known of the window that led to congestion (§4.7).
@@ -226,12 +226,12 @@ impl Control for CubicControl {
         if ack.in_recovery || !ack.cwnd_limited {
             return;
         }
-        let mut octets = ack.acked;
+        let mut bytes = ack.acked;
         if self.window.is_slow_start() {
-            octets = self.slow_start(now, ack);
+            bytes = self.slow_start(now, ack);
         }
-        if octets > 0 && !self.window.is_slow_start() {
-            self.avoidance(now, octets, ack);
+        if bytes > 0 && !self.window.is_slow_start() {
+            self.avoidance(now, bytes, ack);
         }
     }
 

@@ -42,7 +42,7 @@ pub enum HyStart {
 /// What a detector says of an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The window grows by this many octets for the octets that count.
+    /// The window grows by this many bytes for the bytes that count.
     Grow(u64),
     /// A queue has formed: slow start is over.
     Leave,
@@ -81,7 +81,7 @@ impl Detector {
         *self = Self::new(self.kind);
     }
 
-    /// An ACK in slow start; `counted` octets of it would make the window grow.
+    /// An ACK in slow start; `counted` bytes of it would make the window grow.
     pub(super) fn judge(
         &mut self,
         now: Time,

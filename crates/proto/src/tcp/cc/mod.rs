@@ -1,7 +1,7 @@
 //! Congestion control: how much may be in flight, and how fast it goes.
 //!
 //! A [`Control`] is told what was sent, acknowledged and lost, and answers with a window, and with a
-//! rate if it paces. It counts octets and knows nothing of sequence numbers: which octets are lost,
+//! rate if it paces. It counts bytes and knows nothing of sequence numbers: which bytes are lost,
 //! when a loss belongs to a new window and what is sent again is the connection's business.
 //!
 //! # Who does what in recovery
@@ -54,7 +54,7 @@ pub trait Control: fmt::Debug + Send {
     /// The handshake is over and took this long, if it was measured.
     fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
 
-    /// Octets were sent.
+    /// Bytes were sent.
     fn on_sent(&mut self, now: Time, sent: &Sent);
 
     /// An ACK acknowledged something new, cumulatively or selectively.
@@ -78,7 +78,7 @@ pub trait Control: fmt::Debug + Send {
     /// The size of a full segment changed: another path MTU was learnt.
     fn on_mss(&mut self, mss: u64);
 
-    /// Octets that may be in flight, one segment at least.
+    /// Bytes that may be in flight, one segment at least.
     fn cwnd(&self) -> u64;
 
     /// Below this window slow start goes on; `u64::MAX` before any loss.
@@ -124,9 +124,9 @@ pub enum Recovery {
 /// What was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Octets of payload.
-    pub octets: u64,
-    /// Octets in flight before them.
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Bytes in flight before them.
     pub in_flight: u64,
     /// The application had less to send than was allowed.
     pub app_limited: bool,
@@ -137,26 +137,26 @@ pub struct Sent {
 /// What an ACK told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ack {
-    /// Octets that the cumulative acknowledgement moved over.
+    /// Bytes that the cumulative acknowledgement moved over.
     pub acked: u64,
-    /// Octets newly acknowledged by SACK blocks.
+    /// Bytes newly acknowledged by SACK blocks.
     pub sacked: u64,
-    /// Octets that this ACK tells were delivered, each counted once: when first acknowledged,
+    /// Bytes that this ACK tells were delivered, each counted once: when first acknowledged,
     /// cumulatively or selectively.
     pub newly_delivered: u64,
     /// The same summed over the connection, this ACK included.
     pub delivered: u64,
-    /// Octets newly held for lost.
+    /// Bytes newly held for lost.
     pub lost: u64,
-    /// A sample of the round trip, not of octets that were sent twice unless time stamps tell (Karn).
+    /// A sample of the round trip, not of bytes that were sent twice unless time stamps tell (Karn).
     pub rtt: Option<Duration>,
     /// The smoothed round trip (RFC 6298); `None` before the first sample.
     pub srtt: Option<Duration>,
     /// The least round trip of the connection.
     pub min_rtt: Option<Duration>,
-    /// Octets in flight before this ACK.
+    /// Bytes in flight before this ACK.
     pub prior_in_flight: u64,
-    /// Octets in flight after it.
+    /// Bytes in flight after it.
     pub in_flight: u64,
     /// It is the first that acknowledges cumulatively what was sent since the last round began: a new
     /// round trip begins.
@@ -174,20 +174,20 @@ pub struct Ack {
 /// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSample {
-    /// Octets delivered over the interval.
+    /// Bytes delivered over the interval.
     pub delivered: u64,
     /// The longer of the time it took to send them and the time it took to acknowledge them, not zero.
     pub interval: Duration,
-    /// Octets that the connection had delivered when the newest octet acknowledged was sent.
+    /// Bytes that the connection had delivered when the newest byte acknowledged was sent.
     pub prior_delivered: u64,
     /// The application limited what was sent: the path may be faster.
     pub app_limited: bool,
 }
 
 impl RateSample {
-    /// Octets a second.
+    /// Bytes a second.
     #[must_use]
-    pub fn octets_per_second(&self) -> f64 {
+    pub fn bytes_per_second(&self) -> f64 {
         self.delivered as f64 / self.interval.as_secs_f64()
     }
 }
@@ -197,7 +197,7 @@ impl RateSample {
 pub struct Congestion {
     /// How it showed.
     pub cause: Cause,
-    /// Octets sent and not cumulatively acknowledged (`FlightSize`, RFC 5681 §2).
+    /// Bytes sent and not cumulatively acknowledged (`FlightSize`, RFC 5681 §2).
     pub flight_size: u64,
     /// The congestion window limited what was sent.
     pub cwnd_limited: bool,
@@ -215,7 +215,7 @@ pub enum Cause {
 /// A time-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
-    /// Octets sent and not cumulatively acknowledged.
+    /// Bytes sent and not cumulatively acknowledged.
     pub flight_size: u64,
     /// It is the first since something new was acknowledged; the others do not reduce the threshold
     /// further (RFC 5681 §3.1).
@@ -264,14 +264,14 @@ pub enum Algorithm {
     /// No control: the window is as given and never changes. Something else, like a rate, limits what
     /// is sent.
     None {
-        /// Octets that may be in flight; `None`: any number.
+        /// Bytes that may be in flight; `None`: any number.
         window: Option<u64>,
     },
 }
 
 /// A control for a new connection.
 ///
-/// `mss` is the payload of a full segment, `initial_window` and `ssthresh` are in octets; `ssthresh` is
+/// `mss` is the payload of a full segment, `initial_window` and `ssthresh` are in bytes; `ssthresh` is
 /// `u64::MAX` if nothing is known of the path. `seed` decides where chance is part of the algorithm.
 #[must_use]
 pub fn new(

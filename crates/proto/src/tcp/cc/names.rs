@@ -92,7 +92,7 @@ impl Named {
     #[must_use]
     pub fn algorithm(self) -> Algorithm {
         // Linux counts all that an acknowledgment covers, RFC 5681 no more than two segments.
-        let counting = Counting::Octets { limit: u64::MAX };
+        let counting = Counting::Bytes { limit: u64::MAX };
         match self {
             Self::Tahoe => Algorithm::Tahoe(counting),
             Self::Reno => Algorithm::Reno(counting),

@@ -14,7 +14,7 @@ pub enum Counting {
     Acks,
     /// What an ACK acknowledges counts, in slow start at most `limit` segments an ACK (RFC 3465's L;
     /// RFC 5681 allows 1).
-    Octets {
+    Bytes {
         /// Segments an ACK.
         limit: u64,
     },
@@ -22,12 +22,12 @@ pub enum Counting {
 
 impl Default for Counting {
     fn default() -> Self {
-        Self::Octets { limit: 2 }
+        Self::Bytes { limit: 2 }
     }
 }
 
 impl Counting {
-    /// Octets by which this ACK counts in slow start.
+    /// Bytes by which this ACK counts in slow start.
     pub(super) fn slow_start(self, ack: &Ack, mss: u64) -> u64 {
         match self {
             Self::Acks => {
@@ -37,15 +37,15 @@ impl Counting {
                     0
                 }
             }
-            Self::Octets { limit } => ack.acked.min(limit.saturating_mul(mss)),
+            Self::Bytes { limit } => ack.acked.min(limit.saturating_mul(mss)),
         }
     }
 
-    /// Octets by which this ACK counts in congestion avoidance.
+    /// Bytes by which this ACK counts in congestion avoidance.
     pub(super) fn avoidance(self, ack: &Ack, mss: u64) -> u64 {
         match self {
             Self::Acks => self.slow_start(ack, mss),
-            Self::Octets { .. } => ack.acked,
+            Self::Bytes { .. } => ack.acked,
         }
     }
 }
@@ -66,13 +66,13 @@ impl Reno {
 
 /// Slow start, then a segment a window (RFC 5681 §3.1).
 pub(super) fn increase(window: &mut Window, counting: Counting, ack: &Ack) {
-    let mut octets = counting.avoidance(ack, window.mss);
+    let mut bytes = counting.avoidance(ack, window.mss);
     if window.is_slow_start() {
-        octets = window.slow_start(counting.slow_start(ack, window.mss));
+        bytes = window.slow_start(counting.slow_start(ack, window.mss));
     }
-    if octets > 0 {
+    if bytes > 0 {
         let per_segment = window.cwnd as f64;
-        window.grow(octets, per_segment);
+        window.grow(bytes, per_segment);
     }
 }
 

@@ -111,7 +111,7 @@ impl VegasControl {
 
     /// Segments of this connection in queues.
     fn queued(&self, ack: &Ack, rtt: f64, base: f64) -> f64 {
-        let segments = |octets: u64| octets as f64 / self.window.mss as f64;
+        let segments = |bytes: u64| bytes as f64 / self.window.mss as f64;
         match self.vegas.variant {
             // Against the empty path's round trip, which reckons more than there is if the queue is
             // long beside the path.
@@ -123,8 +123,8 @@ impl VegasControl {
         }
     }
 
-    fn set_window(&mut self, octets: u64, least_segments: u64) {
-        self.window.cwnd = octets.max(least_segments * self.window.mss);
+    fn set_window(&mut self, bytes: u64, least_segments: u64) {
+        self.window.cwnd = bytes.max(least_segments * self.window.mss);
     }
 
     /// The decision at the end of a round.

@@ -3,14 +3,14 @@
 
 use super::{Congestion, Idle, IdleRule, Timeout};
 
-/// The window and the threshold, in octets.
+/// The window and the threshold, in bytes.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) mss: u64,
     initial: u64,
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
-    /// What was acknowledged and did not yet make the window grow, in octets.
+    /// What was acknowledged and did not yet make the window grow, in bytes.
     credit: f64,
     /// The window and the threshold before the last reduction.
     prior: Option<(u64, u64)>,
@@ -39,15 +39,15 @@ impl Window {
         self.cwnd as f64 / self.mss as f64
     }
 
-    /// Slow start by `octets`; returns what is left of them beyond the threshold.
-    pub(super) fn slow_start(&mut self, octets: u64) -> u64 {
+    /// Slow start by `bytes`; returns what is left of them beyond the threshold.
+    pub(super) fn slow_start(&mut self, bytes: u64) -> u64 {
         let room = self.ssthresh.saturating_sub(self.cwnd);
-        let grown = octets.min(room);
+        let grown = bytes.min(room);
         self.cwnd += grown;
-        octets - grown
+        bytes - grown
     }
 
-    /// Grows by one segment for each `per_segment` octets acknowledged, as the sum of what was
+    /// Grows by one segment for each `per_segment` bytes acknowledged, as the sum of what was
     /// acknowledged reaches that.
     pub(super) fn grow(&mut self, acked: u64, per_segment: f64) {
         let per_segment = per_segment.max(1.0);
@@ -114,7 +114,7 @@ impl Window {
         self.credit = 0.0;
     }
 
-    /// Another size of segments; the window keeps its octets, and one segment fits.
+    /// Another size of segments; the window keeps its bytes, and one segment fits.
     pub(super) fn set_mss(&mut self, mss: u64) {
         self.mss = mss.max(1);
         self.initial = self.initial.max(self.mss);

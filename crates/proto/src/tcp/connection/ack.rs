@@ -24,9 +24,9 @@ pub(super) struct News {
     pub(super) sacked: bool,
     /// It is a duplicate (RFC 5681 §2).
     pub(super) duplicate: bool,
-    /// Octets that the peer says it lacks, and that were not known to be lost.
+    /// Bytes that the peer says it lacks, and that were not known to be lost.
     pub(super) holes: u64,
-    /// It reports octets that came twice.
+    /// It reports bytes that came twice.
     pub(super) twice: Option<(u64, u64)>,
     /// The time stamp it echoes.
     pub(super) echo: Option<u32>,
@@ -35,7 +35,7 @@ pub(super) struct News {
     /// It acknowledges selectively what was sent before the first segment in flight last was: that one
     /// has no reason to be late yet.
     before_head: bool,
-    /// Octets in flight before it.
+    /// Bytes in flight before it.
     prior_in_flight: u64,
 }
 
@@ -109,7 +109,7 @@ impl Connection {
             self.space.goes_on = false;
             self.send.release(ack);
             self.space.marks.release(ack);
-            self.counts.octets_acknowledged += delivery.acked;
+            self.counts.bytes_acknowledged += delivery.acked;
             self.note_proven(delivery.longest);
         }
         let before = delivery.sacked;

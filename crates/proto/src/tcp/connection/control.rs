@@ -49,7 +49,7 @@ impl SendControl {
         mss: u64,
         rtt: Option<Duration>,
     ) {
-        let initial = options.initial_window.octets(mss);
+        let initial = options.initial_window.bytes(mss);
         self.algorithm = cc::new(options.congestion, mss, initial, u64::MAX, self.seed);
         self.algorithm.on_established(now, rtt);
         self.last_sent = now;
@@ -201,8 +201,8 @@ impl SendControl {
     }
 
     /// Bytes left at this rate.
-    pub(super) fn pace(&mut self, now: Time, octets: u64, rate_bps: u64) {
-        let nanos = u128::from(octets) * 8 * 1_000_000_000 / u128::from(rate_bps);
+    pub(super) fn pace(&mut self, now: Time, bytes: u64, rate_bps: u64) {
+        let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate_bps);
         let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         self.pace_next = self.pace_next.max(now) + took;
     }

@@ -137,7 +137,7 @@ impl Inbound {
     pub(super) fn consumed(
         &mut self,
         now: Time,
-        octets: u64,
+        bytes: u64,
         rtt: Option<Duration>,
         buffer: &mut Reassembly,
     ) -> bool {
@@ -145,7 +145,7 @@ impl Inbound {
             self.reader = Reader::Waits;
         }
         let beyond = buffer.highest() - buffer.next();
-        let counts = (octets, buffer.readable(), beyond);
+        let counts = (bytes, buffer.readable(), beyond);
         if let Some(capacity) = self.tuning.read(now, counts, rtt) {
             buffer.grow(capacity);
         }

@@ -298,9 +298,9 @@ impl Losses {
     }
 
     /// Bytes are retransmitted.
-    pub(super) fn note_resent(&mut self, octets: u64) {
+    pub(super) fn note_resent(&mut self, bytes: u64) {
         if let Some(undo) = &mut self.undo {
-            undo.unexplained += octets;
+            undo.unexplained += bytes;
             undo.any = true;
         }
     }

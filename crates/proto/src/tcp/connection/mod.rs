@@ -145,7 +145,7 @@ impl Connection {
         self.state
     }
 
-    /// The octet expected next, a FIN included.
+    /// The byte expected next, a FIN included.
     pub(crate) fn receive_next(&self) -> u64 {
         self.inbound.next(&self.receive)
     }
@@ -194,15 +194,15 @@ impl Connection {
         }
     }
 
-    /// Octets of a full segment's data: without the options that every segment has.
+    /// Bytes of a full segment's data: without the options that every segment has.
     pub(crate) fn mss(&self) -> u64 {
         let fit = self.packet_max().saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         let own = self.options.mss.map_or(fit, usize::from);
         self.data_of(fit.min(own).min(usize::from(self.path_mtu.peer_mss)))
     }
 
-    /// Octets of data in a segment whose size without options is this. A compressed header of data has
-    /// 8 octets, or 16 with time stamps, in place of 20, or 32.
+    /// Bytes of data in a segment whose size without options is this. A compressed header of data has
+    /// 8 bytes, or 16 with time stamps, in place of 20, or 32.
     fn data_of(&self, size: usize) -> u64 {
         let data = match (self.peer_number().is_some(), self.stamps.are_agreed()) {
             (false, false) => size,
@@ -222,9 +222,9 @@ impl Connection {
     }
 
     /// Takes what the user writes, as far as there is room.
-    pub(crate) fn write(&mut self, octets: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         self.note_app_limit();
-        self.send.write(octets)
+        self.send.write(bytes)
     }
 
     pub(crate) fn room(&self) -> u64 {
@@ -241,13 +241,13 @@ impl Connection {
     }
 
     /// The user has read so much.
-    pub(crate) fn consume(&mut self, now: Time, octets: u64) {
-        let octets = octets.min(self.receive.readable());
-        self.receive.consume(octets);
+    pub(crate) fn consume(&mut self, now: Time, bytes: u64) {
+        let bytes = bytes.min(self.receive.readable());
+        self.receive.consume(bytes);
         self.space.ends.release(self.receive.start());
         self.arm_skip(now);
         let rtt = self.rtt.smoothed();
-        let opened = self.inbound.consumed(now, octets, rtt, &mut self.receive);
+        let opened = self.inbound.consumed(now, bytes, rtt, &mut self.receive);
         if opened && self.is_synchronized() {
             self.acks.hasten();
         }
@@ -258,7 +258,7 @@ impl Connection {
         self.state == State::Closed && (self.receive.readable() == 0 || self.inbound.is_detached())
     }
 
-    /// Octets of memory it holds on account of its peer and its user.
+    /// Bytes of memory it holds on account of its peer and its user.
     pub(crate) fn memory(&self) -> usize {
         let own = size_of::<Self>() + self.space.marks.memory() + self.space.ends.memory();
         let buffers = self.send.memory() + self.receive.memory();

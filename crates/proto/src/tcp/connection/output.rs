@@ -75,7 +75,7 @@ impl Connection {
         }
         self.count_limit(now);
         if self.liveness.is_probe_due() {
-            // An octet that the peer has, so that it must answer (RFC 9293 §3.8.4).
+            // A byte that the peer has, so that it must answer (RFC 9293 §3.8.4).
             if !self.send_bare(now, tx, self.snd.una() - 1) {
                 return true;
             }
@@ -84,7 +84,7 @@ impl Connection {
         self.acks.is_due() && self.is_synchronized() && !self.send_bare(now, tx, self.snd.nxt())
     }
 
-    /// Octets that may be in flight.
+    /// Bytes that may be in flight.
     pub(super) fn congestion_window(&self) -> u64 {
         self.control.window(self.losses.phase())
     }
@@ -237,16 +237,16 @@ impl Connection {
         true
     }
 
-    fn pace(&mut self, now: Time, octets: u64) {
-        if self.counts.octets_sent < UNPACED * self.mss() {
+    fn pace(&mut self, now: Time, bytes: u64) {
+        if self.counts.bytes_sent < UNPACED * self.mss() {
             return;
         }
         if let Some(rate) = self.pacing_rate_bps() {
-            self.control.pace(now, octets, rate);
+            self.control.pace(now, bytes, rate);
         }
     }
 
-    /// How much of `most` new octets a segment takes that has room for so many, and whether it is full
+    /// How much of `most` new bytes a segment takes that has room for so many, and whether it is full
     /// then. The end of a record ends its segment, too.
     fn cut(&self, most: u64, room: u64) -> (u64, bool) {
         let Some(end) = self.space.marks.after(self.snd.nxt()) else {
@@ -256,14 +256,14 @@ impl Connection {
         (most.min(full), most >= full)
     }
 
-    /// Octets of data that fit if a record ends at `end` or lies before it.
+    /// Bytes of data that fit if a record ends at `end` or lies before it.
     fn room_to(&self, start: u64, end: u64, room: u64) -> u64 {
         let says_end = end <= start + room && self.space.marks.has(end) && !self.compresses();
-        // The option takes two octets, and two of padding.
+        // The option takes two bytes, and two of padding.
         if says_end { room.saturating_sub(4).max(1) } else { room }
     }
 
-    /// Octets of data that a segment takes beside the options it has now.
+    /// Bytes of data that a segment takes beside the options it has now.
     fn data_room(&self) -> u64 {
         if self.compresses() {
             return self.mss();
@@ -309,7 +309,7 @@ impl Connection {
         list
     }
 
-    /// What arrived beyond gaps, and twice, behind so many octets of padding.
+    /// What arrived beyond gaps, and twice, behind so many bytes of padding.
     fn push_blocks(&self, list: &mut List<'_>, padding: usize) {
         let count = self.block_count();
         if count == 0 {
@@ -486,19 +486,19 @@ impl Connection {
         true
     }
 
-    fn tell_sent(&mut self, now: Time, octets: u64, retransmission: bool) {
+    fn tell_sent(&mut self, now: Time, bytes: u64, retransmission: bool) {
         let sent = Sent {
-            octets,
+            bytes,
             in_flight: self.board.pipe(),
             app_limited: self.board.is_app_limited(),
             retransmission,
         };
         self.control.sent(now, &sent);
         if let Some(recovery) = self.losses.recovery() {
-            recovery.sent(octets);
+            recovery.sent(bytes);
         }
-        self.counts.octets_sent += octets;
-        self.pace(now, octets);
+        self.counts.bytes_sent += bytes;
+        self.pace(now, bytes);
     }
 }
 

@@ -61,9 +61,9 @@ pub(crate) struct Space {
     pub(super) best_effort: BestEffort,
     /// The sender is ahead of the peer's acknowledgment, for it has given something up.
     pub(super) goes_on: bool,
-    /// The first octet of the peer's stream.
+    /// The first byte of the peer's stream.
     pub(super) receive_origin: u64,
-    /// Octets that the route's rate lets go now, what each packet costs beyond its own, and what a
+    /// Bytes that the route's rate lets go now, what each packet costs beyond its own, and what a
     /// packet would have cost that had to wait.
     pub(crate) credit: Option<u64>,
     pub(crate) overhead: usize,
@@ -95,9 +95,9 @@ impl Connection {
         self.peer_number().is_some() && !self.fin_sent()
     }
 
-    /// Octets of data in a segment with a whole header.
+    /// Bytes of data in a segment with a whole header.
     pub(super) fn whole_mss(&self) -> u64 {
-        // 20 octets in place of 8, or 32 in place of 16.
+        // 20 bytes in place of 8, or 32 in place of 16.
         let longer = match (self.peer_number().is_some(), self.stamps.are_agreed()) {
             (false, _) => 0,
             (true, false) => 12,
@@ -199,7 +199,7 @@ impl Connection {
         self.arm_snack();
     }
 
-    /// Takes in what the peer says it lacks. Returns octets newly held for lost.
+    /// Takes in what the peer says it lacks. Returns bytes newly held for lost.
     pub(super) fn take_snack(
         &mut self,
         now: Time,
@@ -343,7 +343,7 @@ impl Connection {
     /// A record ends with what was written last.
     ///
     /// # Errors
-    /// When the peer does not take ends of records, there are too many, or the octet has left.
+    /// When the peer does not take ends of records, there are too many, or the byte has left.
     pub(crate) fn end_record(&mut self) -> Result<(), RequestError> {
         let most = self.options.scps.map_or(0, |scps| scps.records);
         let agreed = self.space.agreed.is_some() || !self.is_synchronized();
@@ -357,7 +357,7 @@ impl Connection {
         if self.space.marks.add(end, most) { Ok(()) } else { Err(RequestError::TooManyRecords) }
     }
 
-    /// Octets from what is read next to the end of its record, if that is there.
+    /// Bytes from what is read next to the end of its record, if that is there.
     pub(crate) fn record(&self) -> Option<u64> {
         let end = self.space.ends.first().filter(|end| *end <= self.receive.next())?;
         Some(end - self.receive.start())

@@ -300,16 +300,16 @@ impl Connection {
         Stray::None
     }
 
-    fn text(&mut self, now: Time, at: u64, octets: &[u8]) {
+    fn text(&mut self, now: Time, at: u64, bytes: &[u8]) {
         let limit = self.inbound.limit();
         if limit <= at && at == self.receive.next() {
             // A probe of a closed window, which is answered already.
             return;
         }
-        match self.receive.insert(at, octets, limit) {
-            Arrival::InOrder { octets: new, filled_gap } => {
-                self.counts.octets_received += new;
-                self.inbound.note_segment(octets.len() as u64);
+        match self.receive.insert(at, bytes, limit) {
+            Arrival::InOrder { bytes: new, filled_gap } => {
+                self.counts.bytes_received += new;
+                self.inbound.note_segment(bytes.len() as u64);
                 self.events.readable |= self.inbound.notify();
                 self.tell_records();
                 self.timers.skip_at = None;

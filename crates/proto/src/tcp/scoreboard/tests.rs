@@ -61,8 +61,8 @@ fn what_was_sent_well_before_what_arrived_is_lost_by_time() {
     // Sent again at 54 ms; what was sent at 60 arrives at 110, so that is lost again.
     board.send(at(60), 2000, 2100);
     board.sack(at(110), 2000, 2100, &mut news);
-    let (octets, again) = board.lose_by_time(at(110), Duration::ZERO);
-    assert_eq!((octets, again), (900, None), "three again and six for the first time");
+    let (bytes, again) = board.lose_by_time(at(110), Duration::ZERO);
+    assert_eq!((bytes, again), (900, None), "three again and six for the first time");
     let lost = board.next_lost();
     assert_eq!(segment(&mut board, lost), Some((1000, 1100)));
 }
@@ -215,11 +215,11 @@ proptest! {
             let sum = |which: fn(&Record) -> bool| -> u64 {
                 board.records.iter().filter(|r| which(r)).map(Record::len).sum()
             };
-            prop_assert_eq!(board.sacked_octets, sum(|r| r.sacked));
-            prop_assert_eq!(board.lost_octets, sum(|r| r.lost));
-            prop_assert_eq!(board.resent_octets, sum(|r| r.resent));
+            prop_assert_eq!(board.sacked_bytes, sum(|r| r.sacked));
+            prop_assert_eq!(board.lost_bytes, sum(|r| r.lost));
+            prop_assert_eq!(board.resent_bytes, sum(|r| r.resent));
             prop_assert_eq!(board.out(), sum(|_| true));
-            prop_assert_eq!(board.sacked.covered(), board.sacked_octets);
+            prop_assert_eq!(board.sacked.covered(), board.sacked_bytes);
             prop_assert!(board.records.iter().all(|r| !r.sacked || !(r.lost || r.resent)));
             // A pointer never hides what waits to be sent again.
             let first = board.records.iter().position(|r| r.lost && !r.resent);

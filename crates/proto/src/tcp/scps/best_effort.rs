@@ -18,21 +18,21 @@ settings! {
     }
 }
 
-/// Octets that were left out.
+/// Bytes that were left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Octets of the stream before it.
+    /// Bytes of the stream before it.
     pub offset: u64,
-    /// Octets it is long.
-    pub octets: u64,
+    /// Bytes it is long.
+    pub bytes: u64,
 }
 
 /// What was left out since the user asked last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holes {
-    /// Octets that did not come: what is read in their place is zeros.
+    /// Bytes that did not come: what is read in their place is zeros.
     pub received: Vec<Hole>,
-    /// Octets that were given up.
+    /// Bytes that were given up.
     pub sent: Vec<Hole>,
 }
 
@@ -54,16 +54,16 @@ impl BestEffort {
 
     /// Whether a hole at `offset` that was sent can be told of: one that follows the last joins it.
     pub(crate) fn may_give_up(&self, bets: &Bets, offset: u64) -> bool {
-        let joins = |hole: &Hole| hole.offset + hole.octets == offset;
+        let joins = |hole: &Hole| hole.offset + hole.bytes == offset;
         self.holes.sent.len() < bets.holes || self.holes.sent.last().is_some_and(joins)
     }
 
-    pub(crate) fn skipped(&mut self, offset: u64, octets: u64) {
-        add(&mut self.holes.received, Hole { offset, octets });
+    pub(crate) fn skipped(&mut self, offset: u64, bytes: u64) {
+        add(&mut self.holes.received, Hole { offset, bytes });
     }
 
-    pub(crate) fn gave_up(&mut self, offset: u64, octets: u64) {
-        add(&mut self.holes.sent, Hole { offset, octets });
+    pub(crate) fn gave_up(&mut self, offset: u64, bytes: u64) {
+        add(&mut self.holes.sent, Hole { offset, bytes });
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -73,7 +73,7 @@ impl BestEffort {
 
 fn add(holes: &mut Vec<Hole>, hole: Hole) {
     match holes.last_mut() {
-        Some(last) if last.offset + last.octets == hole.offset => last.octets += hole.octets,
+        Some(last) if last.offset + last.bytes == hole.offset => last.bytes += hole.bytes,
         Some(_) | None => holes.push(hole),
     }
 }

@@ -30,8 +30,8 @@ pub(crate) struct Wire {
 /// Ticks, and packets of the MTU, that may be saved up.
 const SAVED: u128 = 5;
 
-/// Bits times nanoseconds in an octet's second: what an octet costs at 1 bit/s.
-const OCTET: u128 = 8_000_000_000;
+/// Bits times nanoseconds in a byte's second: what a byte costs at 1 bit/s.
+const BYTE: u128 = 8_000_000_000;
 
 /// A token bucket. Credit is counted in bits times nanoseconds, so that nothing is ever rounded.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Bucket {
 impl Bucket {
     /// One with credit for five packets.
     pub(crate) fn new(now: Time, control: RateControl, wire: Wire) -> Self {
-        Self { control, wire, credit: SAVED * wire.mtu as u128 * OCTET, at: now }
+        Self { control, wire, credit: SAVED * wire.mtu as u128 * BYTE, at: now }
     }
 
     /// Other settings, or another interface. What was saved stays, up to the new bound.
@@ -64,16 +64,16 @@ impl Bucket {
         self.control.bps.or(self.wire.rate_bps).map(|bps| bps.max(1))
     }
 
-    /// Octets that a packet costs beyond its own.
+    /// Bytes that a packet costs beyond its own.
     pub(crate) fn overhead(&self) -> usize {
         if self.control.bps.is_some() { 0 } else { self.wire.overhead }
     }
 
     fn most(&self) -> u128 {
         let bps = u128::from(self.bps().unwrap_or(0));
-        // 10 Mbit/s for five ticks of 10 ms: 62,500 octets; 10 kbit/s: five packets.
+        // 10 Mbit/s for five ticks of 10 ms: 62,500 bytes; 10 kbit/s: five packets.
         let ticks = SAVED * bps * self.control.tick.as_nanos();
-        ticks.max(SAVED * (self.wire.mtu + self.overhead()) as u128 * OCTET)
+        ticks.max(SAVED * (self.wire.mtu + self.overhead()) as u128 * BYTE)
     }
 
     fn refill(&mut self, now: Time) {
@@ -85,22 +85,22 @@ impl Bucket {
         self.credit = self.credit.saturating_add(bps * given).min(self.most());
     }
 
-    /// Octets that may leave now; `None`: any number.
+    /// Bytes that may leave now; `None`: any number.
     pub(crate) fn credit(&mut self, now: Time) -> Option<u64> {
         self.bps()?;
         self.refill(now);
-        Some((self.credit / OCTET) as u64)
+        Some((self.credit / BYTE) as u64)
     }
 
     /// So many left.
-    pub(crate) fn spend(&mut self, octets: u64) {
-        self.credit = self.credit.saturating_sub(u128::from(octets) * OCTET);
+    pub(crate) fn spend(&mut self, bytes: u64) {
+        self.credit = self.credit.saturating_sub(u128::from(bytes) * BYTE);
     }
 
-    /// When there will be credit for so many octets, or as many as there ever will be; after `now`.
-    pub(crate) fn ready_at(&self, now: Time, octets: u64) -> Time {
+    /// When there will be credit for so many bytes, or as many as there ever will be; after `now`.
+    pub(crate) fn ready_at(&self, now: Time, bytes: u64) -> Time {
         let Some(bps) = self.bps() else { return now };
-        let needed = (u128::from(octets) * OCTET).min(self.most());
+        let needed = (u128::from(bytes) * BYTE).min(self.most());
         let lacking = needed.saturating_sub(self.credit);
         let tick = self.control.tick.as_nanos().max(1);
         let nanos = lacking.div_ceil(u128::from(bps)).next_multiple_of(tick).max(tick);
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(bucket.credit(start), Some(7500));
         bucket.spend(7500);
         assert_eq!(bucket.credit(start + millis(9)), Some(0), "no tick has passed");
-        // 1.2 Mbit/s are 1,500 octets a tick.
+        // 1.2 Mbit/s are 1,500 bytes a tick.
         assert_eq!(bucket.ready_at(start + millis(9), 1500), start + millis(10));
         assert_eq!(bucket.credit(start + millis(10)), Some(1500));
         assert_eq!(bucket.ready_at(start + millis(10), 3001), start + millis(30));
@@ -143,10 +143,10 @@ mod tests {
         for tick in 1..=1000 {
             bucket.credit(start + millis(10 * tick));
         }
-        // 10 s at 300 octets a second.
+        // 10 s at 300 bytes a second.
         assert_eq!(bucket.credit(start + millis(10_000)), Some(3000));
         bucket.spend(3000);
-        // 1,500 octets take 5 s.
+        // 1,500 bytes take 5 s.
         assert_eq!(bucket.ready_at(start + millis(10_000), 1500), start + millis(15_000));
     }
 
@@ -158,7 +158,7 @@ mod tests {
         let wire = Wire { mtu: 1500, rate_bps: Some(8_000_000), overhead: 8 };
         none.set(start, RateControl::default(), wire);
         none.spend(7540);
-        // 8 Mbit/s are 10,000 octets a tick.
+        // 8 Mbit/s are 10,000 bytes a tick.
         assert_eq!((none.credit(start + millis(10)), none.overhead()), (Some(10_000), 8));
         let control = RateControl { bps: Some(80_000), tick: Duration::ZERO };
         none.set(start + millis(10), control, wire);

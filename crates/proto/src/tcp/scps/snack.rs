@@ -3,8 +3,8 @@
 //!
 //! Holes are counted from the acknowledgment number of the same segment, in units that both sides
 //! know: the smaller of the two segment sizes of the SYNs, less what rides in every data segment (12
-//! octets with time stamps). A hole begins at its unit, rounded down, and has as many as it takes to
-//! cover it: with 1,448 octets to a unit, 2,896 to 4,500 is missing: offset 2, size 2.
+//! bytes with time stamps). A hole begins at its unit, rounded down, and has as many as it takes to
+//! cover it: with 1,448 bytes to a unit, 2,896 to 4,500 is missing: offset 2, size 2.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub enum SnackForm {
     Bits,
 }
 
-/// Octets of a bit vector that a header has room for beside time stamps: 40 less 12 for those, 2 of
+/// Bytes of a bit vector that a header has room for beside time stamps: 40 less 12 for those, 2 of
 /// padding and 6 for the rest of the option.
 pub(crate) const BITS_MAX: usize = 20;
 
@@ -166,7 +166,7 @@ impl Snacking {
     }
 }
 
-/// Sets the bit of each unit from `at` on that has arrived whole, and says how many octets that
+/// Sets the bit of each unit from `at` on that has arrived whole, and says how many bytes that
 /// takes.
 fn fill_bits(bits: &mut [u8; BITS_MAX], at: u64, unit: u64, receive: &Reassembly) -> u8 {
     let mut len = 0;
@@ -184,7 +184,7 @@ fn fill_bits(bits: &mut [u8; BITS_MAX], at: u64, unit: u64, receive: &Reassembly
     len
 }
 
-/// What a SNACK says of octets from `ack` on: each range with whether it is missing. The second
+/// What a SNACK says of bytes from `ack` on: each range with whether it is missing. The second
 /// range and further ones are those of the bit vector, up to its last unit that has arrived.
 pub(crate) fn holes(
     ack: u64,

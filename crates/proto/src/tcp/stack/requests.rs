@@ -139,7 +139,7 @@ impl Stack {
         })
     }
 
-    /// Writes to a connection. Returns how many octets it took; if that is not all,
+    /// Writes to a connection. Returns how many bytes it took; if that is not all,
     /// [`Indication::Writable`](super::super::Indication::Writable) tells when there is room again.
     ///
     /// # Errors
@@ -148,18 +148,18 @@ impl Stack {
         &mut self,
         now: Time,
         id: ConnectionId,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<usize, RequestError> {
         let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
         if connection.is_finished() || connection.state() == State::Closed {
             return Err(RequestError::Closing);
         }
-        let taken = connection.write(octets);
+        let taken = connection.write(bytes);
         self.settle(now, id.index);
         Ok(taken)
     }
 
-    /// Octets that [`Stack::send`] would take.
+    /// Bytes that [`Stack::send`] would take.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -176,7 +176,7 @@ impl Stack {
         self.look_at(id).map(Connection::peek)
     }
 
-    /// Takes octets away that were read, which opens the window.
+    /// Takes bytes away that were read, which opens the window.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -184,15 +184,15 @@ impl Stack {
         &mut self,
         now: Time,
         id: ConnectionId,
-        octets: usize,
+        bytes: usize,
     ) -> Result<(), RequestError> {
         let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
-        connection.consume(now, octets as u64);
+        connection.consume(now, bytes as u64);
         self.settle(now, id.index);
         Ok(())
     }
 
-    /// Reads as much as there is and `out` has room for. Returns how many octets that were.
+    /// Reads as much as there is and `out` has room for. Returns how many bytes that were.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -272,11 +272,11 @@ impl Stack {
     }
 
     /// Says that a record ends with what was written last (CCSDS 714.0-B-2): before anything else is
-    /// done with the stack, lest that octet leaves without it.
+    /// done with the stack, lest that byte leaves without it.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`]; when the peer does not take ends of records, there are too
-    /// many, or the octet has left.
+    /// many, or the byte has left.
     pub fn end_record(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
         let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
         connection.end_record()?;
@@ -284,7 +284,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Octets from what is read next to the end of its record, if all of it can be read.
+    /// Bytes from what is read next to the end of its record, if all of it can be read.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].

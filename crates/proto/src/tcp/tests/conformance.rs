@@ -288,7 +288,7 @@ impl Subject for Tcp {
     fn check(&self, receiver: &MemoryStore) -> Result<(), String> {
         match receiver.get(&name("copy")) {
             Some(bytes) if bytes == content() => Ok(()),
-            Some(bytes) => Err(format!("{} octets", bytes.len())),
+            Some(bytes) => Err(format!("{} bytes", bytes.len())),
             None => Err("no file".into()),
         }
     }

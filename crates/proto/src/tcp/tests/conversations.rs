@@ -22,7 +22,7 @@ fn transfer(options: Options, len: usize, fate: super::world::Fate) -> World {
 }
 
 #[test]
-fn a_few_octets_and_the_end() {
+fn a_few_bytes_and_the_end() {
     let world = transfer(Options::default(), 100, lose(&[], &[]));
     finished(&world).unwrap();
     assert_eq!(
@@ -54,7 +54,7 @@ fn any_one_packet_may_be_lost() {
     }
 }
 
-/// Twenty turns of 500 octets, each behind the answer to the one before, are no sign of a slow path: what
+/// Twenty turns of 500 bytes, each behind the answer to the one before, are no sign of a slow path: what
 /// comes then begins as a new connection would. 1 MB in windows that double from 10 segments on lasts
 /// seven round trips of 2 s.
 #[test]

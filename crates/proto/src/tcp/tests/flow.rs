@@ -106,7 +106,7 @@ fn a_closed_window_is_probed_and_opens() {
         world.connect(Options::default(), User { content: content(30_000), ..User::default() });
     world.run_for(Duration::from_secs(4000));
     let info = world.info(0, id);
-    assert_eq!((info.counts.octets_acknowledged, info.peer_window), (8_000, 0));
+    assert_eq!((info.counts.bytes_acknowledged, info.peer_window), (8_000, 0));
     // 0.3, 0.6, 1.2 ... 120, 120, ...: some forty of them, and it is not given up.
     assert!((35..50).contains(&info.counts.window_probes), "{}", info.counts.window_probes);
     let other = world.accepted().unwrap();
@@ -121,7 +121,7 @@ fn a_closed_window_is_probed_and_opens() {
 }
 
 #[test]
-fn a_probe_with_an_octet_is_answered_once_and_what_it_acknowledges_counts() {
+fn a_probe_with_an_byte_is_answered_once_and_what_it_acknowledges_counts() {
     let mut raw = Raw::new(Config::default());
     let options = Options { receive_buffer: Buffer::Fixed(1000), ..Raw::bare() };
     let id = established(&mut raw, options);
@@ -173,7 +173,7 @@ fn a_slow_reader_makes_no_silly_windows() {
     let other = world.accepted().unwrap();
     let mut out = Vec::new();
     while out.len() < 60_000 {
-        // A hundred octets a time.
+        // A hundred bytes a time.
         let now = world.now;
         let stack = &mut world.hosts[1].stack;
         let (first, second) = stack.peek(other).unwrap();
@@ -501,7 +501,7 @@ fn a_window_that_shrinks_does_no_harm() {
     assert_eq!(raw.stack.info(id).unwrap().unacknowledged, 0);
 }
 
-/// Octets a second that a transfer reached over 10 Mbit/s and 600 ms.
+/// Bytes a second that a transfer reached over 10 Mbit/s and 600 ms.
 fn long_link(options: &Options, len: usize) -> f64 {
     let mut world = World::plain(1);
     world.logging = false;
@@ -524,7 +524,7 @@ fn buffers_grow_to_what_a_long_link_holds_and_fixed_ones_do_not() {
     let options = Options { congestion: reno, ..Profile::Modern.options() };
     let modern = long_link(&options, 12_000_000);
     assert!(modern > 0.6 * 1_250_000.0, "{modern}");
-    // 32,767 octets in each 600 ms and a little more.
+    // 32,767 bytes in each 600 ms and a little more.
     let old = long_link(&Profile::Linux22.options(), 600_000);
     let bound = 32_767.0 / 0.6;
     assert!((0.7 * bound..=bound).contains(&old), "{old}");

@@ -102,7 +102,7 @@ fn transfer(options: &Options, router: Router, mtu: u32, v6: bool) -> (f64, u64,
     narrow.run(router, mtu);
     let mut world = narrow.world;
     let info = world.info(0, id);
-    assert_eq!(info.counts.octets_acknowledged, 300_000);
+    assert_eq!(info.counts.bytes_acknowledged, 300_000);
     let took = world.now.since(start).as_secs_f64();
     world.use_and_close(id);
     finished(&world).unwrap();

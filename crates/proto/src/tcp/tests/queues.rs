@@ -92,7 +92,7 @@ fn the_first_ten_segments_go_without_a_pace() {
 }
 
 fn controls() -> [Algorithm; 3] {
-    let counting = Counting::Octets { limit: u64::MAX };
+    let counting = Counting::Bytes { limit: u64::MAX };
     [Algorithm::Bbr, Algorithm::NewReno(counting), Algorithm::Cubic(Cubic::LINUX)]
 }
 

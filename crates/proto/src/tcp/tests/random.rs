@@ -1,4 +1,4 @@
-//! Conversations drawn at random: options, contents, link, losses. All octets arrive in order, both
+//! Conversations drawn at random: options, contents, link, losses. All bytes arrive in order, both
 //! ends close, no deadline remains.
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn buffer(rng: &mut Rng) -> Buffer {
 }
 
 pub(super) fn options(rng: &mut Rng) -> Options {
-    let counting = pick(rng, &[Counting::Acks, Counting::Octets { limit: 1 }, Counting::default()]);
+    let counting = pick(rng, &[Counting::Acks, Counting::Bytes { limit: 1 }, Counting::default()]);
     let window = pick(rng, &[None, Some(3_000), Some(50_000)]);
     let congestion = match rng.below(8) {
         0 => Algorithm::Tahoe(counting),

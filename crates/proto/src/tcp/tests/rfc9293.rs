@@ -113,7 +113,7 @@ fn icmp_ends_nothing() {
     let kinds = [(3, 0), (3, 1), (3, 3), (3, 5), (4, 0), (11, 0), (12, 0)];
     let header = Header { sequence: ISN, flags: ACK, ..Header::default() };
     for (kind, code) in kinds {
-        // A header of IP, eight octets of ICMP, and the packet that it is about.
+        // A header of IP, eight bytes of ICMP, and the packet that it is about.
         let quoted = raw.packet(header, &[], &[]);
         let (ip, _) = wire::ip::Ipv4::decode(&quoted).unwrap();
         let mut bytes = [&quoted[..20], &[kind, code, 0, 0, 0, 0, 0, 0], &quoted].concat();

@@ -18,7 +18,7 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// SNACK without time stamps: a unit is 1,460 octets.
+/// SNACK without time stamps: a unit is 1,460 bytes.
 fn plain(scps: Scps) -> Options {
     Options {
         timestamps: false,
@@ -46,7 +46,7 @@ fn transfer(options: &Options, len: usize, lost: &'static [usize]) -> (World, In
     (world, last)
 }
 
-/// How often each range of octets was sent by the first host, those sent more than once.
+/// How often each range of bytes was sent by the first host, those sent more than once.
 fn sent_again(world: &World) -> Vec<String> {
     let mut seen = Vec::new();
     let mut again = Vec::new();
@@ -182,7 +182,7 @@ fn a_cookie_has_no_room_for_it() {
 
 #[test]
 fn a_hole_is_sent_again_once_and_nothing_else() {
-    // Packets: SYN, ACK, then data: number 4 is 2,920 octets in, 6 and 7 are 5,840 and 7,300 in.
+    // Packets: SYN, ACK, then data: number 4 is 2,920 bytes in, 6 and 7 are 5,840 and 7,300 in.
     let (world, info) = transfer(&plain(Scps::default()), 30_000, &[4, 6, 7]);
     assert_eq!(sent_again(&world), ["2921+1460", "5841+1460", "7301+1460"]);
     assert_eq!((info.counts.retransmissions, info.counts.timeouts), (3, 0));
@@ -322,7 +322,7 @@ fn a_route_has_one_rate_for_all_its_connections() {
     let all: u64 =
         world.log.iter().filter(|(_, from, ..)| *from == 0).map(|e| e.2.len() as u64).sum();
     let took = ends.clone().max().expect("three").since(start).as_secs_f64();
-    // 7,500 octets may go at once at the beginning.
+    // 7,500 bytes may go at once at the beginning.
     let rate = (all as f64 - 7500.0) * 8.0 / took;
     assert!((900_000.0..=1_000_001.0).contains(&rate), "{rate} bit/s over {took} s");
     // They share it: none is done much before the others.
@@ -331,16 +331,11 @@ fn a_route_has_one_rate_for_all_its_connections() {
     // Nobody ever sends more than the bucket holds.
     for (n, (at, from, bytes, _)) in world.log.iter().enumerate().filter(|(_, e)| e.1 == 0) {
         let since = |e: &&(engine::Time, usize, Vec<u8>, bool)| e.1 == *from;
-        let octets: u64 =
+        let sent: u64 =
             world.log[n..].iter().filter(since).take(20).map(|e| e.2.len() as u64).sum();
         let last = world.log[n..].iter().filter(since).take(20).last().expect("itself").0;
         let allowed = 7500.0 + 1250.0 + last.since(*at).as_secs_f64() * 125_000.0;
-        assert!(
-            octets as f64 <= allowed,
-            "{octets} octets in {:?} {}",
-            last.since(*at),
-            bytes.len()
-        );
+        assert!(sent as f64 <= allowed, "{sent} bytes in {:?} {}", last.since(*at), bytes.len());
     }
 }
 
@@ -361,7 +356,7 @@ fn the_rate_of_an_interface_counts_what_it_adds() {
     let start = world.now;
     world.run();
     finished(&world).unwrap();
-    // 100 segments of 1,500 octets, and 500 each: 200,000 octets at 100,000 a second, of which ten
+    // 100 segments of 1,500 bytes, and 500 each: 200,000 bytes at 100,000 a second, of which ten
     // thousand are saved up; then a round trip.
     let took = world.now.since(start).as_secs_f64();
     let end = world.log.iter().rev().find(|e| e.1 == 0 && e.2.len() > 100).expect("data").0;

@@ -223,7 +223,7 @@ fn what_is_lost_in_an_outage_is_found_out_about_at_once() {
     world.up(0, 1500);
     let start = world.now;
     // The peer's own timers run: they are long by now.
-    while world.info(0, id).counts.octets_acknowledged < 200_000 {
+    while world.info(0, id).counts.bytes_acknowledged < 200_000 {
         assert!(world.step());
     }
     assert!(world.now.since(start) < Duration::from_secs(5), "{:?}", world.now.since(start));
@@ -326,7 +326,7 @@ fn records_end_where_they_were_ended() {
             assert_eq!(stack.record(other), Ok(Some(len as u64)), "{number} {info:?}");
             let (first, second) = stack.peek(other).unwrap();
             let record: Vec<u8> = first.iter().chain(second).take(len).copied().collect();
-            assert!(record.iter().all(|octet| *octet == number as u8) && record.len() == len);
+            assert!(record.iter().all(|byte| *byte == number as u8) && record.len() == len);
             stack.consume(world.now, other, len).unwrap();
         }
         assert_eq!(stack.record(other), Ok(None));
@@ -358,7 +358,7 @@ fn ends_of_records_are_bounded_and_need_a_peer_that_takes_them() {
     assert_eq!(world.hosts[0].stack.end_record(now, id), Err(RequestError::NoRecords));
 }
 
-/// The first host sends 20,000 octets, of which the segment at 2,920 is lost each time.
+/// The first host sends 20,000 bytes, of which the segment at 2,920 is lost each time.
 fn best_effort(first: Option<Bets>, second: Option<Bets>) -> World {
     let snack = Some(Snack { form: SnackForm::Bits, ..Snack::default() });
     let both = |bets| options(false, Scps { bets, snack, ..Scps::default() });
@@ -392,7 +392,7 @@ fn a_receiver_goes_on_without_what_does_not_come() {
     let user = world.hosts[1].users.values().next().unwrap();
     assert_eq!(user.received, with_zeros());
     assert_eq!(user.closed.unwrap().1, CloseReason::Graceful);
-    let hole = Hole { offset: 2920, octets: 1460 };
+    let hole = Hole { offset: 2920, bytes: 1460 };
     assert_eq!(world.hosts[1].holes.received, [hole]);
     assert_eq!(world.hosts[0].holes.sent, []);
 }
@@ -404,7 +404,7 @@ fn a_sender_gives_up_what_it_sent_so_often() {
         Bets { receive_timeout: Duration::from_secs(30), ..Bets::default() },
     );
     let world = best_effort(Some(sender), Some(receiver));
-    let hole = Hole { offset: 2920, octets: 1460 };
+    let hole = Hole { offset: 2920, bytes: 1460 };
     assert_eq!(world.hosts[0].holes.sent, [hole]);
     assert_eq!(world.hosts[1].holes.received, [hole]);
     assert_eq!(world.hosts[1].users.values().next().unwrap().received, with_zeros());
@@ -448,7 +448,7 @@ fn holes_that_nobody_asks_for_hold_the_service_back() {
     assert_eq!(world.hosts[1].users[&other].received.len(), 3 * 1460, "the first hole is left out");
     let now = world.now;
     let holes = world.hosts[1].stack.take_holes(now, other).unwrap();
-    assert_eq!(holes.received, [Hole { offset: 1460, octets: 1460 }]);
+    assert_eq!(holes.received, [Hole { offset: 1460, bytes: 1460 }]);
     world.run_for(Duration::from_secs(5));
     assert_eq!(world.hosts[1].users[&other].received.len(), 5 * 1460);
 }

@@ -306,7 +306,7 @@ fn a_peer_that_is_gone_is_found_out() {
     let start = raw.now;
     raw.heard.clear();
     raw.wait(Duration::from_secs(105));
-    assert_eq!(brief(&raw.heard), [(ACK, 0, 1, 0)], "an octet that it has");
+    assert_eq!(brief(&raw.heard), [(ACK, 0, 1, 0)], "a byte that it has");
     raw.say(ACK, (1, 1), &[], &[]);
     raw.heard.clear();
     raw.wait(Duration::from_secs(300));

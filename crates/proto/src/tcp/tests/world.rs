@@ -81,7 +81,7 @@ pub(super) struct World {
     pub(super) delay: Duration,
     /// Bits a second of either direction, and when it is free.
     pub(super) rate_bps: Option<u64>,
-    /// Octets that may wait for the link; what comes on top is lost.
+    /// Bytes that may wait for the link; what comes on top is lost.
     pub(super) queue: u64,
     free_at: [Time; 2],
     pub(super) fate: Fate,
@@ -433,7 +433,7 @@ pub(super) fn finished(world: &World) -> Result<(), String> {
     for (name, from, to) in [("first", a, b), ("second", b, a)] {
         if from.content != to.received {
             return Err(format!(
-                "{name}: {} octets of {} arrived; {:?} and {:?}",
+                "{name}: {} bytes of {} arrived; {:?} and {:?}",
                 to.received.len(),
                 from.content.len(),
                 from.closed,

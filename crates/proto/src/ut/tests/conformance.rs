@@ -169,7 +169,7 @@ impl<B: Below> Subject for Over<B> {
     fn check(&self, store: &MemoryStore) -> Result<(), String> {
         match store.get(&name("copy")) {
             Some(found) if found == content(SIZE) => Ok(()),
-            Some(found) => Err(format!("{} other octets", found.len())),
+            Some(found) => Err(format!("{} other bytes", found.len())),
             None => Err("there is no file".into()),
         }
     }

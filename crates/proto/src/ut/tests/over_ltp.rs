@@ -45,7 +45,7 @@ fn a_short_file_is_three_blocks() {
 
 #[test]
 fn files_of_any_length_cross_in_both_classes() {
-    // PDUs of 5,000 octets carry 4,982 of the file, or so.
+    // PDUs of 5,000 bytes carry 4,982 of the file, or so.
     for mode in [CLASS_1, CLASS_2] {
         for size in [0, 1, 4_981, 4_982, 4_983, 9_964, 50_001, 300_000] {
             let mut world = Told { mode, ..Told::default() }.world();
@@ -63,7 +63,7 @@ fn pdus_of_64_kib_are_blocks() {
     put(&mut world, 3_000_000);
     world.run();
     assert_arrived(&world, 3_000_000);
-    // 3,000,000 octets in PDUs of 65,000: 47, and two beside them.
+    // 3,000,000 bytes in PDUs of 65,000: 47, and two beside them.
     assert_eq!(world.sides[0].engine.statistics().carried, 49);
     assert_eq!(world.sides[0].engine.ltp().stats().sent.total() / 49, 3_000_000 / 1_024 / 47);
 }
@@ -256,7 +256,7 @@ fn several_pdus_of_a_block_are_heard() {
     let now = other.now;
     engine::Engine::handle_input(&mut sender, now, Input::Path(PATH, PathEvent::Up(path_info())));
     sender
-        .send_octets(now, 2, super::super::CFDP_SERVICE, pdus.concat().into(), ltp::Red::All)
+        .send_bytes(now, 2, super::super::CFDP_SERVICE, pdus.concat().into(), ltp::Red::All)
         .expect("it takes the block");
     let mut tx = engine::TxBuf::new(1);
     engine::Engine::poll_transmit(&mut sender, now, &mut tx).expect("a segment");

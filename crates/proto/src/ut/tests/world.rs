@@ -129,7 +129,7 @@ pub(super) fn request() -> PutRequest {
     }
 }
 
-/// Has the first send so many octets.
+/// Has the first send so many bytes.
 pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> wire::cfdp::TransactionId {
     world.sides[0].store.insert(name("source"), content(size));
     let now = world.now;

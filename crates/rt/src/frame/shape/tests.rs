@@ -9,7 +9,7 @@ const MSS: usize = 1000;
 fn tcp(version: u8, payload: &[u8]) -> (Vnet, Vec<u8>) {
     let ip = if version == 4 { IPV4_LEN } else { IPV6_LEN };
     let mut packet = vec![0; ip];
-    // Time stamps make the header 32 octets long.
+    // Time stamps make the header 32 bytes long.
     packet.extend([0x12, 0x34, 0x00, 0x50, 0xff, 0xff, 0xff, 0x00, 0, 0, 0, 1, 0x80, 0x99, 1, 1]);
     packet.extend([0, 0, 0, 0, 1, 1, 8, 10, 1, 2, 3, 4, 5, 6, 7, 8]);
     packet.extend(payload);
@@ -205,13 +205,13 @@ proptest! {
 
     /// Nothing that a device could say makes it panic.
     #[test]
-    fn any_octets_are_read_or_refused(
+    fn any_bytes_are_read_or_refused(
         header in any::<[u8; vnet_len()]>(),
         mut packet in prop::collection::vec(any::<u8>(), 0..300),
         first in prop_oneof![Just(0x45_u8), Just(0x60), any::<u8>()],
     ) {
-        if let Some(octet) = packet.first_mut() {
-            *octet = first;
+        if let Some(byte) = packet.first_mut() {
+            *byte = first;
         }
         let Some(vnet) = Vnet::decode(&header) else { return Ok(()) };
         let Ok(shape) = Shape::of(&vnet, &packet) else { return Ok(()) };

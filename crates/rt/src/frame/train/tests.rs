@@ -12,7 +12,7 @@ use crate::frame::{Shape, complete};
 const STAMPS: [TcpOption<'static>; 3] =
     [TcpOption::NoOperation, TcpOption::NoOperation, TcpOption::Timestamps { value: 5, echo: 6 }];
 
-/// What is told of a segment: its number, its flags, octets of its payload.
+/// What is told of a segment: its number, its flags, bytes of its payload.
 type Told = (u32, Flags, usize);
 
 fn segment(v6: bool, (sequence, flags, len): Told) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn segment(v6: bool, (sequence, flags, len): Told) -> Vec<u8> {
     let ip = if v6 { IPV6_LEN } else { IPV4_LEN };
     let mut packet = vec![0xa5; ip];
     packet.extend([0; 32]);
-    packet.extend((0..len).map(|octet| (octet + sequence as usize) as u8));
+    packet.extend((0..len).map(|byte| (byte + sequence as usize) as u8));
     let (head, rest) = packet.split_at_mut(ip);
     let header = Header {
         source: 80,
@@ -170,7 +170,7 @@ fn what_differs_is_not_joined() {
 
 proptest! {
     #[test]
-    fn octets_and_checksums_survive(
+    fn bytes_and_checksums_survive(
         v6: bool,
         first in 1..1_500usize,
         count in 1..70usize,

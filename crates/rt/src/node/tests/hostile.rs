@@ -31,7 +31,7 @@ fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
 fn session(second: &Place) -> Vec<u8> {
     let (address, recording) = recorded(second.address());
     let first = place(1, Some(address), None);
-    let mut expected: Vec<_> = (0..3).map(|n| first.send(2, octets(50_000, n))).collect();
+    let mut expected: Vec<_> = (0..3).map(|n| first.send(2, bytes(50_000, n))).collect();
     for _ in 0..3 {
         let (id, _) = second.delivered.recv_timeout(Duration::from_secs(10)).unwrap();
         expected.retain(|other| *other != id);
@@ -76,7 +76,7 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
 fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
     let second = place(2, None, None);
     let recording = session(&second);
-    // Each in the middle of a bundle, whose rest comes octet by octet.
+    // Each in the middle of a bundle, whose rest comes byte by byte.
     let mut slow = Vec::new();
     for number in 0..40 {
         let mut stream = TcpStream::connect(second.address()).unwrap();
@@ -86,14 +86,14 @@ fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
     }
     let first = place(1, Some(second.address()), None);
     // Without a clock its first bundles are called as those of the session, and are known.
-    let known = [0, 1, 2].map(|n| first.send(2, octets(50_000, n)));
+    let known = [0, 1, 2].map(|n| first.send(2, bytes(50_000, n)));
     for round in 0..10 {
         for (stream, at) in &mut slow {
             // One that the node has left hears so when it speaks.
             let _ = stream.write_all(&recording[*at..=*at]);
             *at += 1;
         }
-        let id = first.send(2, octets(200_000, round));
+        let id = first.send(2, bytes(200_000, round));
         let got = second.delivered.recv_timeout(Duration::from_secs(10)).unwrap();
         assert!(got.0 == id && !known.contains(&id));
     }

@@ -88,10 +88,10 @@ fn crosses_within(
 ) -> bool {
     let second = place_as(2, None, None, second);
     let first = place_as(1, Some(second.address()), None, first);
-    let id = first.send(2, octets(300_000, 1));
+    let id = first.send(2, bytes(300_000, 1));
     let got = second.delivered.recv_timeout(patience).ok();
     if let Some((other, content)) = &got {
-        assert_eq!((other, content), (&id, &octets(300_000, 1)));
+        assert_eq!((other, content), (&id, &bytes(300_000, 1)));
     }
     for place in [first, second] {
         assert!(!place.node.has_failed());
@@ -108,16 +108,16 @@ fn nodes_that_prove_who_they_are_speak_over_tls() {
     let first = place_as(1, Some(second.address()), None, with(&one));
     let mut expected = BTreeMap::new();
     for len in [0, 1, 16_384, 65_536, 3_000_000] {
-        let content = octets(len, 9);
+        let content = bytes(len, 9);
         expected.insert(first.send(2, content.clone()), content);
     }
     for _ in 0..expected.len() {
         let (id, content) = second.delivered.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(expected.remove(&id), Some(content));
     }
-    let back = second.send(1, octets(100_000, 3));
+    let back = second.send(1, bytes(100_000, 3));
     let got = first.delivered.recv_timeout(Duration::from_secs(20)).unwrap();
-    assert_eq!(got, (back, octets(100_000, 3)));
+    assert_eq!(got, (back, bytes(100_000, 3)));
     let begun = Instant::now();
     for place in [first, second] {
         place.node.stop(Duration::from_secs(20));

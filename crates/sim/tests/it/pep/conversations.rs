@@ -20,7 +20,7 @@ fn dropping(list: Vec<u64>) -> Vec<ErrorModel> {
 }
 
 #[test]
-fn octets_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
+fn bytes_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
     for early_accept in [true, false] {
         let mut plan = Plan::new(says(500_000), says(300_000));
         plan.early_accept = early_accept;
@@ -41,7 +41,7 @@ fn octets_and_ends_cross_both_ways_and_nobody_sees_the_gateways() {
         for gate in GATES {
             let statistics = play.statistics(gate);
             assert_eq!((statistics.accepted, statistics.completed), (1, 1));
-            assert_eq!(statistics.octets, [500_000, 300_000]);
+            assert_eq!(statistics.bytes, [500_000, 300_000]);
         }
     }
 }
@@ -190,7 +190,7 @@ fn a_reader_that_stands_still_stops_the_sender_at_the_bound() {
     }
     // Windows are closed all the way back to the client, which is what stops it: beyond the near
     // gateway are its 1.2 MB, the far gateway's 1.2 MB, 200 kB and 1 MB, the server's 1 MB.
-    let passed_on = play.statistics(GATES[0]).octets[0];
+    let passed_on = play.statistics(GATES[0]).bytes[0];
     assert!(passed_on < 4_700_000, "{passed_on}");
     play.run();
     assert_eq!(play.talks(SERVER)[0].heard, 20_000_000);

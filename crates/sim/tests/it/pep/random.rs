@@ -57,7 +57,7 @@ fn plan() -> impl Strategy<Value = (Plan, usize)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn octets_are_the_same_and_nothing_is_left((plan, count) in plan()) {
+    fn bytes_are_the_same_and_nothing_is_left((plan, count) in plan()) {
         let mut play = plan.build();
         play.connect(count, PORT);
         play.run();
@@ -81,7 +81,7 @@ proptest! {
         for (gate, _) in GATES.into_iter().zip(plan.gates).filter(|(_, there)| *there) {
             let statistics = play.statistics(gate);
             prop_assert!(statistics.open_peak <= plan.pep.connections);
-            prop_assert!(statistics.buffered_peak <= plan.pep.octets_max());
+            prop_assert!(statistics.buffered_peak <= plan.pep.bytes_max());
         }
     }
 }

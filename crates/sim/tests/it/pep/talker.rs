@@ -13,7 +13,7 @@ use engine::{
 /// What it does on each of its streams.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
-    /// Octets that it says.
+    /// Bytes that it says.
     pub(crate) says: usize,
     /// It ends its half when all is said.
     pub(crate) ends: bool,
@@ -44,8 +44,8 @@ pub(crate) struct Talk {
     pub(crate) over_at: Option<Time>,
 }
 
-/// Octet `n` of what is said on any stream.
-fn octet(n: usize) -> u8 {
+/// Byte `n` of what is said on any stream.
+fn byte(n: usize) -> u8 {
     ((n as u32).wrapping_mul(0x9e37_79b1) >> 24) as u8
 }
 
@@ -108,7 +108,7 @@ impl Talker {
 
     fn hear(&mut self, now: Time, receive: Receive<'_>) {
         let Some(talk) = self.talks.get_mut(&receive.path) else { return };
-        let right = (talk.heard..).zip(receive.bytes).all(|(n, byte)| octet(n) == *byte);
+        let right = (talk.heard..).zip(receive.bytes).all(|(n, got)| byte(n) == *got);
         talk.wrong |= !right || talk.peer_ended;
         talk.heard += receive.bytes.len();
         let path = receive.path;
@@ -158,7 +158,7 @@ impl Engine for Talker {
         let path = *path;
         let len = tx.longest().min(manner.says - talk.said);
         let place = tx.push(len)?;
-        place.iter_mut().zip(talk.said..).for_each(|(to, n)| *to = octet(n));
+        place.iter_mut().zip(talk.said..).for_each(|(to, n)| *to = byte(n));
         talk.said += len;
         self.end(path);
         tx.transmit(path, now)

@@ -144,7 +144,7 @@ impl Plan {
     pub(crate) fn new(client: Manner, server: Manner) -> Self {
         let modern = Profile::Modern.options();
         let wan_options = Options {
-            // Twice what the link holds: 600 ms at 8 Mbit/s are 600,000 octets.
+            // Twice what the link holds: 600 ms at 8 Mbit/s are 600,000 bytes.
             send_buffer: Buffer::Fixed(1_200_000),
             receive_buffer: Buffer::Fixed(1_200_000),
             ..modern.clone()

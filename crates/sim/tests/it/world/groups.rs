@@ -54,7 +54,7 @@ impl Engine for Member {
             Input::Receive(receive) => {
                 let (number, filling) = receive.bytes.split_first_chunk::<4>().unwrap();
                 let number = u32::from_be_bytes(*number);
-                let sound = filling.iter().all(|octet| *octet == number as u8);
+                let sound = filling.iter().all(|byte| *byte == number as u8);
                 let told = Told::Received(receive.path, receive.from, sound.then_some(number));
                 self.told.push_back(told);
                 if self.answers && receive.path == GROUP {

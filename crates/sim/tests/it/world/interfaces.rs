@@ -165,7 +165,7 @@ fn interfaces_come_up_and_closed_ones_carry_nothing() {
     assert_eq!(world.host_stats(earth).unsendable, 1);
 }
 
-/// The n-th of 20 TCP segments of 100 octets each.
+/// The n-th of 20 TCP segments of 100 bytes each.
 fn segment(number: u32) -> Vec<u8> {
     let mut segment = packet(6, EARTH, MOON, 120);
     segment[4..6].copy_from_slice(&(number as u16).to_be_bytes());

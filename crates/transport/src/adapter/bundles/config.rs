@@ -271,7 +271,7 @@ impl BundlesConfig {
         Ok(())
     }
 
-    /// DTN2 2.5 on Linux 2.4, as its sources have it: segments of 4,096 octets, signs of life each 10 s, links on demand closed after
+    /// DTN2 2.5 on Linux 2.4, as its sources have it: segments of 4,096 bytes, signs of life each 10 s, links on demand closed after
     /// 30 s without use, connections tried again after 5 s, and then after twice as long each time up to 10 min; what was acknowledged
     /// when a connection breaks is kept. Its drafts of TCPCL knew neither lengths nor refusals.
     fn be_dtn2(&mut self) {
@@ -386,8 +386,8 @@ pub struct BundleMetrics {
     pub held: u64,
     /// The most bundles that it held.
     pub held_peak: u64,
-    /// The most octets that it held.
-    pub octets_peak: u64,
+    /// The most bytes that it held.
+    pub bytes_peak: u64,
 }
 
 impl BundleMetrics {
@@ -404,7 +404,7 @@ impl BundleMetrics {
             failed: statistics.failed,
             held: statistics.bundles as u64,
             held_peak: statistics.bundles_peak as u64,
-            octets_peak: statistics.octets_peak,
+            bytes_peak: statistics.bytes_peak,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Properties of the codec over arbitrary PDUs, messages and octets.
+//! Properties of the codec over arbitrary PDUs, messages and bytes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::super::*;
 use super::encoded;
 use crate::checksum::Checksum;
 
-/// What an arbitrary PDU is made from. It owns the octets that the PDU borrows.
+/// What an arbitrary PDU is made from. It owns the bytes that the PDU borrows.
 #[derive(Clone, Debug)]
 struct Seed {
     header: Header,
@@ -28,7 +28,7 @@ struct TlvSeed {
 }
 
 fn width() -> impl Strategy<Value = Width> {
-    (1..=8_u8).prop_map(|octets| Width::new(octets).unwrap())
+    (1..=8_u8).prop_map(|bytes| Width::new(bytes).unwrap())
 }
 
 fn id_field() -> impl Strategy<Value = IdField> {
@@ -316,16 +316,16 @@ impl TlvSeed {
     }
 }
 
-/// Decodes octets of any origin: no panic, errors within the input, and what is understood means
+/// Decodes bytes of any origin: no panic, errors within the input, and what is understood means
 /// the same after another round.
-fn survive(octets: &[u8]) {
-    match Pdu::decode(octets) {
+fn survive(bytes: &[u8]) {
+    match Pdu::decode(bytes) {
         Ok(pdu) => {
             assert!(!pdu.to_string().is_empty());
             let again = pdu.to_vec().unwrap();
             assert_eq!(Pdu::decode(&again), Ok(pdu));
         }
-        Err(error) => assert!(error.offset <= octets.len(), "{error}"),
+        Err(error) => assert!(error.offset <= bytes.len(), "{error}"),
     }
 }
 
@@ -335,9 +335,9 @@ proptest! {
     #[test]
     fn pdus_round_trip(seed in seed()) {
         seed.with_pdu(|pdu| {
-            let octets = encoded(pdu);
-            assert_eq!(Pdu::decode(&octets), Ok(*pdu));
-            assert_eq!(Header::decode(&octets[..pdu.header.encoded_len()]).unwrap().transaction(),
+            let bytes = encoded(pdu);
+            assert_eq!(Pdu::decode(&bytes), Ok(*pdu));
+            assert_eq!(Header::decode(&bytes[..pdu.header.encoded_len()]).unwrap().transaction(),
                 pdu.header.transaction());
         });
     }
@@ -345,13 +345,13 @@ proptest! {
     #[test]
     fn any_other_length_is_an_error(seed in seed()) {
         seed.with_pdu(|pdu| {
-            let mut octets = encoded(pdu);
-            for len in 0..octets.len() {
-                let error = Pdu::decode(&octets[..len]).unwrap_err();
-                assert!(error.offset <= len, "{error} in {len} octets");
+            let mut bytes = encoded(pdu);
+            for len in 0..bytes.len() {
+                let error = Pdu::decode(&bytes[..len]).unwrap_err();
+                assert!(error.offset <= len, "{error} in {len} bytes");
             }
-            octets.push(0);
-            assert!(Pdu::decode(&octets).is_err());
+            bytes.push(0);
+            assert!(Pdu::decode(&bytes).is_err());
         });
     }
 
@@ -360,43 +360,43 @@ proptest! {
     fn a_crc_finds_any_flipped_bit(mut seed in seed()) {
         seed.header.crc = true;
         seed.with_pdu(|pdu| {
-            let mut octets = encoded(pdu);
-            for bit in (0..8 * octets.len()).filter(|bit| *bit != 6) {
+            let mut bytes = encoded(pdu);
+            for bit in (0..8 * bytes.len()).filter(|bit| *bit != 6) {
                 let mask = 0x80 >> (bit % 8);
-                octets[bit / 8] ^= mask;
-                assert!(Pdu::decode(&octets).is_err(), "bit {bit}");
-                octets[bit / 8] ^= mask;
+                bytes[bit / 8] ^= mask;
+                assert!(Pdu::decode(&bytes).is_err(), "bit {bit}");
+                bytes[bit / 8] ^= mask;
             }
         });
     }
 
     #[test]
-    fn arbitrary_octets_are_survived(octets in vec(any::<u8>(), 0..200)) {
-        survive(&octets);
-        if let Ok(Some(operation)) = UserOperation::decode(&octets) {
+    fn arbitrary_bytes_are_survived(bytes in vec(any::<u8>(), 0..200)) {
+        survive(&bytes);
+        if let Ok(Some(operation)) = UserOperation::decode(&bytes) {
             assert!(!operation.to_string().is_empty());
         }
     }
 
     #[test]
     fn damaged_pdus_are_survived(seed in seed(), damage in vec((any::<usize>(), any::<u8>()), 1..6)) {
-        let mut octets = seed.with_pdu(encoded);
-        for (place, octet) in damage {
-            let len = octets.len();
-            octets[place % len] = octet;
+        let mut bytes = seed.with_pdu(encoded);
+        for (place, byte) in damage {
+            let len = bytes.len();
+            bytes[place % len] = byte;
         }
-        survive(&octets);
+        survive(&bytes);
     }
 
     #[test]
     fn user_operations_round_trip(seed in tlv_seed()) {
         for operation in seed.operations() {
-            let octets = operation.to_vec().unwrap();
-            prop_assert_eq!(octets.len(), operation.encoded_len());
-            prop_assert_eq!(UserOperation::decode(&octets), Ok(Some(operation)));
-            for len in 5..octets.len() {
+            let bytes = operation.to_vec().unwrap();
+            prop_assert_eq!(bytes.len(), operation.encoded_len());
+            prop_assert_eq!(UserOperation::decode(&bytes), Ok(Some(operation)));
+            for len in 5..bytes.len() {
                 // A cut message may be a shorter one, but only of an unknown type.
-                match UserOperation::decode(&octets[..len]) {
+                match UserOperation::decode(&bytes[..len]) {
                     Err(error) => prop_assert!(error.offset <= len),
                     Ok(shorter) => {
  assert!(matches!(shorter, Some(UserOperation::Other { .. }))); }
@@ -407,13 +407,13 @@ proptest! {
 
     #[test]
     fn damaged_user_operations_are_survived(
-        seed in tlv_seed(), place in any::<usize>(), octet in any::<u8>(),
+        seed in tlv_seed(), place in any::<usize>(), byte in any::<u8>(),
     ) {
         for operation in seed.operations() {
-            let mut octets = operation.to_vec().unwrap();
-            let len = octets.len();
-            octets[4 + place % (len - 4)] = octet;
-            match UserOperation::decode(&octets) {
+            let mut bytes = operation.to_vec().unwrap();
+            let len = bytes.len();
+            bytes[4 + place % (len - 4)] = byte;
+            match UserOperation::decode(&bytes) {
                 Ok(Some(operation)) => {
                     let again = operation.to_vec().unwrap();
                     prop_assert_eq!(UserOperation::decode(&again), Ok(Some(operation)));
@@ -431,10 +431,10 @@ proptest! {
         mut cuts in vec(0..300_usize, 0..6),
         rotation in any::<usize>(),
     ) {
-        // The definition, octet by octet.
-        let expected = file.iter().enumerate().fold(0_u32, |sum, (i, octet)| {
+        // The definition, byte by byte.
+        let expected = file.iter().enumerate().fold(0_u32, |sum, (i, byte)| {
             let place = (start + i as u64) % 4;
-            sum.wrapping_add(u32::from(*octet) << (24 - 8 * place))
+            sum.wrapping_add(u32::from(*byte) << (24 - 8 * place))
         });
         cuts.iter_mut().for_each(|cut| *cut = (*cut).min(file.len()));
         cuts.extend([0, file.len()]);

@@ -1,11 +1,11 @@
-//! Messages of every kind come back from their octets, and any octets do no harm.
+//! Messages of every kind come back from their bytes, and any bytes do no harm.
 
 use proptest::prelude::*;
 
 use super::super::*;
 use super::comes_back;
 
-/// The octets of header extensions of types that have no field: type and content.
+/// The bytes of header extensions of types that have no field: type and content.
 type Others = Vec<(u8, Vec<u8>)>;
 
 fn scheme() -> impl Strategy<Value = Scheme> {
@@ -123,10 +123,10 @@ fn write(
 }
 
 /// Every beginning of a message is refused, or read, but never more.
-fn truncations(octets: &[u8], field_bits: u8) {
-    let header = usize::from(octets[1]) * 4;
-    for end in 0..octets.len() {
-        let read = Message::decode_with(&octets[..end], field_bits);
+fn truncations(bytes: &[u8], field_bits: u8) {
+    let header = usize::from(bytes[1]) * 4;
+    for end in 0..bytes.len() {
+        let read = Message::decode_with(&bytes[..end], field_bits);
         assert!(read.is_err() || end >= header);
         drop(read.map(|message| message.to_string()));
     }
@@ -150,15 +150,15 @@ proptest! {
         let data = Data { sender, flags, fec, object, id, fti, others, payload };
         for body in [Body::Info(info), Body::Data(data)] {
             let message = Message { sequence, source, body };
-            let octets = comes_back(message, field_bits);
-            truncations(&octets, field_bits);
+            let bytes = comes_back(message, field_bits);
+            truncations(&bytes, field_bits);
             // The payload can be put in place later.
             let empty = match body {
                 Body::Info(info) => Body::Info(Info { payload: &[], ..info }),
                 _ => Body::Data(Data { payload: &[], ..data }),
             };
             let head = comes_back(Message { body: empty, ..message }, field_bits);
-            prop_assert_eq!([&head[..], payload].concat(), octets);
+            prop_assert_eq!([&head[..], payload].concat(), bytes);
         }
     }
 
@@ -200,8 +200,8 @@ proptest! {
             Command::Other { sender, subtype, header: &header, payload },
         ] {
             let message = Message { sequence: 7, source: NodeId(1), body: Body::Command(command) };
-            let octets = comes_back(message, field_bits);
-            truncations(&octets, field_bits);
+            let bytes = comes_back(message, field_bits);
+            truncations(&bytes, field_bits);
             prop_assert!(message.to_string().contains("node 1 #7 "));
         }
     }
@@ -223,8 +223,8 @@ proptest! {
         let nack = Nack { server, instance, grtt_response, cc, others, requests };
         let ack = Ack { server, instance, kind, id: number, grtt_response, cc, others, payload };
         for body in [Body::Nack(nack), Body::Ack(ack)] {
-            let octets = comes_back(Message { sequence: 7, source: NodeId(1), body }, field_bits);
-            truncations(&octets, field_bits);
+            let bytes = comes_back(Message { sequence: 7, source: NodeId(1), body }, field_bits);
+            truncations(&bytes, field_bits);
         }
     }
 
@@ -235,9 +235,9 @@ proptest! {
         let mut out = [0xa5; 600];
         let mut writer = RequestWriter::new(&mut out[..room], field_bits);
         let written = write(&mut writer, &asked, fec, field_bits);
-        let octets = writer.finish().octets().to_vec();
-        prop_assert!(octets.len() <= room);
-        let requests = Requests::decode(&octets, field_bits).expect("what was written");
+        let bytes = writer.finish().bytes().to_vec();
+        prop_assert!(bytes.len() <= room);
+        let requests = Requests::decode(&bytes, field_bits).expect("what was written");
         let read: Vec<_> = requests
             .iter()
             .flat_map(|request| {
@@ -267,8 +267,8 @@ proptest! {
     #[test]
     fn quantised_values_are_the_nearest_of_their_kind(nanos in 33_000_u64..1_000_000_000_000, value in 1e0..9.9e15) {
         let time = std::time::Duration::from_nanos(nanos);
-        let octet = quantise_rtt(time);
-        prop_assert!(rtt(octet - 1) < time && time <= rtt(octet));
+        let byte = quantise_rtt(time);
+        prop_assert!(rtt(byte - 1) < time && time <= rtt(byte));
         let back = rate(quantise_rate(value));
         prop_assert!((back / value - 1.0).abs() <= 0.5 / 409.6, "{value} is {back}");
         let size = (nanos % 500_000_001) as u32;
@@ -278,28 +278,28 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(
-        kind in 0..8_u8, words in 0..16_u8, mut octets in prop::collection::vec(any::<u8>(), 0..100),
+    fn arbitrary_bytes_do_no_harm(
+        kind in 0..8_u8, words in 0..16_u8, mut bytes in prop::collection::vec(any::<u8>(), 0..100),
         small in prop::collection::vec((0_usize..100, 0..6_u8), 0..8), field_bits: u8,
     ) {
-        if let [first, second, ..] = &mut octets[..] {
+        if let [first, second, ..] = &mut bytes[..] {
             (*first, *second) = (VERSION << 4 | kind, words);
         }
         // Small numbers are what types, lengths and forms are made of.
         for (place, value) in small.into_iter().filter(|(place, _)| *place > 1) {
-            if let Some(octet) = octets.get_mut(place) {
-                *octet = value;
+            if let Some(byte) = bytes.get_mut(place) {
+                *byte = value;
             }
         }
-        if let Ok(message) = Message::decode_with(&octets, field_bits) {
+        if let Ok(message) = Message::decode_with(&bytes, field_bits) {
             prop_assert!(!message.to_string().is_empty());
             let mut again = vec![0xa5; message.encoded_len()];
             let len = message.encode_with(&mut again, field_bits).expect("what was decoded fits");
             prop_assert_eq!(len, again.len());
-            prop_assert!(len <= octets.len());
+            prop_assert!(len <= bytes.len());
             prop_assert_eq!(Message::decode_with(&again, field_bits), Ok(message));
         }
-        let _ = Requests::decode(&octets, field_bits).map(|requests| requests.to_string());
-        let _ = StreamHeader::decode(&octets).map(|(header, _)| header.encode());
+        let _ = Requests::decode(&bytes, field_bits).map(|requests| requests.to_string());
+        let _ = StreamHeader::decode(&bytes).map(|(header, _)| header.encode());
     }
 }

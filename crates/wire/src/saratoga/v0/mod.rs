@@ -5,43 +5,43 @@
 //!
 //! Certain, because it was captured or computed from a capture:
 //! - UDP port 4000 at both ends; files are fetched, never pushed;
-//! - the request for a name of 12 octets has 32 octets, the sender's first answer 10, METADATA 266;
-//! - DATA has a header of 10 octets and a payload of at most 1024;
-//! - the last report of the receiver, "complete", has 7 octets;
-//! - after the last DATA the sender repeats a packet of 18 octets once a second until that report
+//! - the request for a name of 12 bytes has 32 bytes, the sender's first answer 10, METADATA 266;
+//! - DATA has a header of 10 bytes and a payload of at most 1024;
+//! - the last report of the receiver, "complete", has 7 bytes;
+//! - after the last DATA the sender repeats a packet of 18 bytes once a second until that report
 //!   comes.
 //!
 //! This project's reading:
 //! - all fields within these lengths, after draft-wood-dtnrg-saratoga-00 (2007), whose DATA header
-//!   has these 10 octets, too;
+//!   has these 10 bytes, too;
 //! - the first answer is the header of a DATA packet without data;
-//! - the packet of 18 octets is a poll: the header of a DATA packet, and 8 octets of zeros;
-//! - the bit that tells a poll from DATA of 8 octets: 0x02 of the flags, which the draft leaves
+//! - the packet of 18 bytes is a poll: the header of a DATA packet, and 8 bytes of zeros;
+//! - the bit that tells a poll from DATA of 8 bytes: 0x02 of the flags, which the draft leaves
 //!   undefined in DATA;
-//! - METADATA is the length of the file and its name in 256 octets;
-//! - a report with holes has 8 octets for each.
+//! - METADATA is the length of the file and its name in 256 bytes;
+//! - a report with holes has 8 bytes for each.
 //!
 //! So packets of another program of version 0 need not mean what they seem to: its polls are read
-//! as DATA of 8 octets, unless they carry that bit. Nothing ever negotiated versions: the first
-//! octet is 0x00 to 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
+//! as DATA of 8 bytes, unless they carry that bit. Nothing ever negotiated versions: the first
+//! byte is 0x00 to 0x04 here, 0x40 to 0x44 in the drafts of 2007, 0x20 to 0x24 in version 1.
 //!
-//! All fields are in network order. Each packet begins with its type in one octet, then flags in
+//! All fields are in network order. Each packet begins with its type in one byte, then flags in
 //! one, and all but a BEACON go on with the number of the session in four:
 //!
 //! | type | packet | flags | behind the number of the session |
 //! |---|---|---|---|
 //! | 0 | BEACON | | (without that number) the name of the one who is there |
-//! | 1 | REQUEST | | path, NUL, NULs up to 26 octets |
-//! | 2 | METADATA | | length (4), path, NUL, NULs up to 256 octets |
+//! | 1 | REQUEST | | path, NUL, NULs up to 26 bytes |
+//! | 2 | METADATA | | length (4), path, NUL, NULs up to 256 bytes |
 //! | 3 | DATA | 0x01: STATUS wanted | offset (4), data |
 //! | 3 | acceptance | | offset 0 (4), nothing more |
 //! | 3 | poll | 0x03: STATUS wanted, poll | offset (4), 8 zeros |
-//! | 4 | STATUS | 0x01: there are more holes; 0x02: METADATA has arrived | status (1), holes: first and last octet (4 each) |
+//! | 4 | STATUS | 0x01: there are more holes; 0x02: METADATA has arrived | status (1), holes: first and last byte (4 each) |
 //!
 //! Other bits of the flags are sent as 0 and ignored. So is what follows the NUL of a path, the 8
-//! octets of a poll, what follows them, and a remainder of less than 8 octets behind the holes.
+//! bytes of a poll, what follows them, and a remainder of less than 8 bytes behind the holes.
 //!
-//! Offsets and lengths have 32 bits, so a file has at most [`FILE_LEN_MAX`] octets, 4 GiB less one.
+//! Offsets and lengths have 32 bits, so a file has at most [`FILE_LEN_MAX`] bytes, 4 GiB less one.
 
 mod display;
 #[cfg(test)]
@@ -54,25 +54,25 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 /// The UDP port of version 0, at both ends.
 pub const PORT: u16 = 4000;
 
-/// Octets of the longest file.
+/// Bytes of the longest file.
 pub const FILE_LEN_MAX: u32 = u32::MAX;
 
-/// Octets of a DATA packet without its data, and of an acceptance.
+/// Bytes of a DATA packet without its data, and of an acceptance.
 pub const DATA_OVERHEAD: usize = 10;
 
-/// The most octets of data in a packet that were seen. A decoder takes more.
+/// The most bytes of data in a packet that were seen. A decoder takes more.
 pub const DATA_LEN: usize = 1024;
 
-/// Octets of a poll.
+/// Bytes of a poll.
 pub const POLL_LEN: usize = DATA_OVERHEAD + POLL_FILL.len();
 
-/// Octets of the path in a REQUEST, with its NULs, unless it needs more.
+/// Bytes of the path in a REQUEST, with its NULs, unless it needs more.
 pub const REQUEST_PATH_LEN: usize = 26;
 
-/// Octets of the path in METADATA, with its NULs, unless it needs more.
+/// Bytes of the path in METADATA, with its NULs, unless it needs more.
 pub const METADATA_PATH_LEN: usize = 256;
 
-/// Octets before the fields that differ: type, flags, number of the session.
+/// Bytes before the fields that differ: type, flags, number of the session.
 const HEADER_LEN: usize = 6;
 
 const POLL_FILL: [u8; 8] = [0; 8];
@@ -139,7 +139,7 @@ pub struct Accept {
 pub struct Metadata<'a> {
     /// The number of the session.
     pub session: u32,
-    /// The file's octets.
+    /// The file's bytes.
     pub length: u32,
     /// The file's path without the NUL.
     pub path: &'a [u8],
@@ -152,9 +152,9 @@ pub struct Data<'a> {
     pub wants_status: bool,
     /// The number of the session.
     pub session: u32,
-    /// Where the octets belong.
+    /// Where the bytes belong.
     pub offset: u32,
-    /// The octets. Without any, at offset 0 and with no STATUS wanted it would be an acceptance.
+    /// The bytes. Without any, at offset 0 and with no STATUS wanted it would be an acceptance.
     pub data: &'a [u8],
 }
 
@@ -163,7 +163,7 @@ pub struct Data<'a> {
 pub struct Poll {
     /// The number of the session.
     pub session: u32,
-    /// The octet behind all that was sent.
+    /// The byte behind all that was sent.
     pub offset: u32,
 }
 
@@ -183,12 +183,12 @@ pub struct Status<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet, which is all of `octets`.
+    /// Reads a packet, which is all of `bytes`.
     ///
     /// # Errors
-    /// The octets are no packet of version 0; the error says where.
-    pub fn decode(octets: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(octets);
+    /// The bytes are no packet of version 0; the error says where.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
         let code = reader.u8()?;
         if let Some(version) = other_version(code) {
             return Err(DecodeError { offset: 0, kind: DecodeErrorKind::Version(version) });
@@ -204,7 +204,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Octets on the wire.
+    /// Bytes on the wire.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self {
@@ -252,7 +252,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// The octets of the packet.
+    /// The bytes of the packet.
     ///
     /// # Errors
     /// A field has no form on the wire.
@@ -277,7 +277,7 @@ impl<'a> Packet<'a> {
             return Ok(Self::Accept(Accept { session }));
         }
         if data.ends_too_late() {
-            return Err(DecodeError::invalid(at, "the data ends beyond 2^32 - 1 octets"));
+            return Err(DecodeError::invalid(at, "the data ends beyond 2^32 - 1 bytes"));
         }
         Ok(Self::Data(data))
     }
@@ -324,7 +324,7 @@ impl Data<'_> {
         !self.wants_status && self.offset == 0 && self.data.is_empty()
     }
 
-    /// Whether it holds an octet that no file has.
+    /// Whether it holds a byte that no file has.
     const fn ends_too_late(&self) -> bool {
         self.offset as u64 + self.data.len() as u64 > FILE_LEN_MAX as u64
     }
@@ -362,7 +362,7 @@ impl<'a> Status<'a> {
     }
 }
 
-/// The version of which this is the first octet, if it is another one. The drafts of 2007 have two
+/// The version of which this is the first byte, if it is another one. The drafts of 2007 have two
 /// bits for it, those after them three.
 const fn other_version(first: u8) -> Option<u8> {
     match first {
@@ -382,7 +382,7 @@ fn write_header(
     writer.put(&session.to_be_bytes())
 }
 
-/// Octets of a path with its NUL, and NULs up to `len`.
+/// Bytes of a path with its NUL, and NULs up to `len`.
 const fn padded_len(path: &[u8], len: usize) -> usize {
     if path.len() < len { len } else { path.len() + 1 }
 }

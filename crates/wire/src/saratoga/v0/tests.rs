@@ -17,7 +17,7 @@ const COMPLETE: Status<'_> = Status {
     holes: Holes::NONE,
 };
 
-fn octets(text: &str) -> Vec<u8> {
+fn bytes(text: &str) -> Vec<u8> {
     let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let pair = |i: usize| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).expect("two digits");
     (0..digits.len() / 2).map(pair).collect()
@@ -31,7 +31,7 @@ fn data(offset: u32, data: &[u8]) -> Packet<'_> {
     Packet::Data(Data { wants_status: false, session: SESSION, offset, data })
 }
 
-/// Encodes over octets that are not zero, and reads back.
+/// Encodes over bytes that are not zero, and reads back.
 fn encoded(packet: Packet<'_>) -> Vec<u8> {
     let mut out = vec![0xa5; packet.encoded_len()];
     packet.encode(&mut out).expect("a good packet");
@@ -43,7 +43,7 @@ fn encoded(packet: Packet<'_>) -> Vec<u8> {
 fn packets_have_the_lengths_of_the_capture() {
     let payload = [0x55; DATA_LEN];
     let holes = [Hole { start: 0, last: 1023 }, Hole { start: 4096, last: 9999 }];
-    // A file of 10 000 octets is nine times 1024 and 784; one of 10 000 000 ends with 640.
+    // A file of 10 000 bytes is nine times 1024 and 784; one of 10 000 000 ends with 640.
     for (packet, len) in [
         (REQUEST, 32),
         (Packet::Accept(Accept { session: SESSION }), 10),
@@ -84,7 +84,7 @@ fn packets() {
         (Packet::Status(told), "0403 11223344 00 00000400 000007ff".to_owned()),
         (Packet::Status(failed), "0400 11223344 04".to_owned()),
     ] {
-        assert_eq!(encoded(packet), octets(&text), "{packet}");
+        assert_eq!(encoded(packet), bytes(&text), "{packet}");
     }
 }
 
@@ -102,11 +102,11 @@ fn what_others_might_send_is_taken() {
             "0302 11223344 00000007 0102030405060708 09",
             Packet::Poll(Poll { session: SESSION, offset: 7 }),
         ),
-        // The sender's first answer, if it is a STATUS and four octets.
+        // The sender's first answer, if it is a STATUS and four bytes.
         ("0402 11223344 00 000000", Packet::Status(COMPLETE)),
         ("0402 11223344 00 00000001 00000002 00000000 000000", Packet::Status(told)),
     ] {
-        assert_eq!(Packet::decode(&octets(text)), Ok(packet), "{text}");
+        assert_eq!(Packet::decode(&bytes(text)), Ok(packet), "{text}");
     }
 }
 
@@ -164,7 +164,7 @@ fn what_is_wrong_is_told_with_its_place() {
         ("0402 11223344", 6),
         ("0402 11223344 00 00000001 00000001 00000005 00000004", 15),
     ] {
-        let error = Packet::decode(&octets(text)).expect_err(text);
+        let error = Packet::decode(&bytes(text)).expect_err(text);
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
     for (first, version) in [(0x21, 1), (0x41, 1), (0x80, 2), (0xff, 3)] {
@@ -236,16 +236,16 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_octets_do_no_harm(
-        first in 0_u8..6, octets in prop::collection::vec(any::<u8>(), 0..100),
+    fn arbitrary_bytes_do_no_harm(
+        first in 0_u8..6, bytes in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let octets: Vec<u8> = std::iter::once(first).chain(octets).collect();
-        match Packet::decode(&octets) {
+        let bytes: Vec<u8> = std::iter::once(first).chain(bytes).collect();
+        match Packet::decode(&bytes) {
             Ok(packet) => {
                 prop_assert!(!packet.to_string().is_empty());
                 encoded(packet);
             }
-            Err(error) => prop_assert!(error.offset <= octets.len()),
+            Err(error) => prop_assert!(error.offset <= bytes.len()),
         }
     }
 }

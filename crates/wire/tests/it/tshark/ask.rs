@@ -52,7 +52,7 @@ pub(super) fn ask(options: &[&str], fields: &[&str], packets: Vec<u8>) -> Option
     Some(Answer { lines: text.lines().map(str::to_owned).collect(), complaints })
 }
 
-/// A classic pcap of raw IPv4 packets (link type 101), one datagram in each, of which so many octets
+/// A classic pcap of raw IPv4 packets (link type 101), one datagram in each, of which so many bytes
 /// were captured.
 pub(super) fn pcap<'a>(port: u16, datagrams: impl Iterator<Item = (&'a [u8], usize)>) -> Vec<u8> {
     let mut out = Vec::new();

@@ -20,7 +20,7 @@ fn columns(line: &str) -> Vec<Vec<&str>> {
 /// Datagrams with one bundle each, asked for all occurrences of fields.
 fn ask_bundles(fields: &[&str], bundles: &[Vec<u8>]) -> Option<Answer> {
     let options = ["-d", "udp.port==4556,bundle", "-E", "occurrence=a"];
-    let whole = bundles.iter().map(|octets| (&octets[..], octets.len()));
+    let whole = bundles.iter().map(|bytes| (&bytes[..], bytes.len()));
     ask(&options, fields, super::ask::pcap(PORT, whole))
 }
 
@@ -164,13 +164,13 @@ fn tshark_agrees_on_security_blocks() {
     let example = include_str!("../../../../../testdata/vectors/bpsec/a3_bundle.hex");
     let digits: String = example.lines().filter(|line| !line.starts_with('#')).collect();
     let pairs = digits.split_whitespace().flat_map(|text| text.as_bytes().chunks(2));
-    let octets: Vec<u8> = pairs
+    let bytes: Vec<u8> = pairs
         .map(|pair| {
             let pair = str::from_utf8(pair).expect("ASCII");
             u8::from_str_radix(pair, 16).expect("two digits")
         })
         .collect();
-    let read = bp7::Bundle::decode(&octets, &bp7::Bounds::default()).expect("the example");
+    let read = bp7::Bundle::decode(&bytes, &bp7::Bounds::default()).expect("the example");
     let written = read.to_vec().expect("a bundle");
     let Some(answer) = ask_bundles(&fields, &[written]) else { return };
     let line = &answer.lines[0];
@@ -235,14 +235,14 @@ fn tshark_agrees_on_version_6() {
     let Some(answer) = ask_bundles(&fields, &bundles) else { return };
     assert_eq!(answer.lines.len(), 2, "{}", answer.complaints);
     let expected = [(["2.7", "1.1", "5.0"], "ipn:5.0"), (["//b/y", "//a/x", "//c/"], "dtn://c/")];
-    for ((line, (eids, custodian)), octets) in answer.lines.iter().zip(expected).zip(&bundles) {
+    for ((line, (eids, custodian)), bytes) in answer.lines.iter().zip(expected).zip(&bundles) {
         let columns = columns(line);
         assert_eq!(columns[0], Vec::<&str>::new(), "malformed: {line}");
         assert_eq!(columns[1], ["6"], "{line}");
         let len = number(columns[2][0]).expect("a length");
-        // Up to its length the block has four octets: version, two of flags, one of the length.
+        // Up to its length the block has four bytes: version, two of flags, one of the length.
         let next = 4 + len as usize;
-        assert_eq!(octets[next], bp6::CUSTODY_ENHANCEMENT, "{line}");
+        assert_eq!(bytes[next], bp6::CUSTODY_ENHANCEMENT, "{line}");
         assert_eq!(columns[3][0], "2", "{line}");
         for (column, eid) in columns[5..8].iter().zip(eids) {
             assert_eq!(column.last(), Some(&eid), "{line}");
@@ -320,12 +320,12 @@ fn conversation(turns: &[(bool, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut next = [1000_u32, 2000];
     let mut packets = Vec::new();
     let hello = [(true, 0x02_u8, vec![]), (false, 0x12, vec![]), (true, 0x10, vec![])];
-    let said = turns.iter().map(|(active, octets)| (*active, 0x18, octets.clone()));
-    for (active, flags, octets) in hello.into_iter().chain(said) {
+    let said = turns.iter().map(|(active, bytes)| (*active, 0x18, bytes.clone()));
+    for (active, flags, bytes) in hello.into_iter().chain(said) {
         let (from, to) = if active { (0, 1) } else { (1, 0) };
         let ports = [[40_000_u16, PORT], [PORT, 40_000]][from];
         let mut packet = vec![0x45, 0];
-        packet.extend((40 + octets.len() as u16).to_be_bytes());
+        packet.extend((40 + bytes.len() as u16).to_be_bytes());
         packet.extend([
             0,
             0,
@@ -348,8 +348,8 @@ fn conversation(turns: &[(bool, Vec<u8>)]) -> Vec<Vec<u8>> {
         packet.extend(next[from].to_be_bytes());
         packet.extend(if flags == 0x02 { 0 } else { next[to] }.to_be_bytes());
         packet.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-        packet.extend(&octets);
-        next[from] += octets.len() as u32 + u32::from(flags & 0x02 != 0);
+        packet.extend(&bytes);
+        next[from] += bytes.len() as u32 + u32::from(flags & 0x02 != 0);
         packets.push(packet);
     }
     packets
@@ -370,11 +370,11 @@ fn tcpcl_4_session(bundle: &[u8], first: usize) -> [(bool, Vec<u8>); 11] {
     let total = (bundle.len() as u64).to_be_bytes();
     let items = [tcpcl4::Extension::transfer_length(&total)];
     let (first, rest) = bundle.split_at(first);
-    let segment = |flags, extensions, octets: &[u8]| {
-        let length = octets.len() as u64;
+    let segment = |flags, extensions, bytes: &[u8]| {
+        let length = bytes.len() as u64;
         let segment = tcpcl4::Segment { flags, transfer: 0, extensions, length };
         let mut out = tcpcl4::Message::Segment(segment).to_vec().expect("a message");
-        out.extend_from_slice(octets);
+        out.extend_from_slice(bytes);
         out
     };
     let start = tcpcl4::SegmentFlags { start: true, end: false };
@@ -454,10 +454,10 @@ fn tshark_agrees_on_tcpcl_3() {
         tcpcl3::ContactHeader { version: tcpcl3::VERSION, flags, keepalive_s: 30, eid }.to_vec()
     };
     let encode = |message: tcpcl3::Message| message.to_vec().expect("a message");
-    let segment = |start, end, octets: &[u8]| {
-        let length = octets.len() as u64;
+    let segment = |start, end, bytes: &[u8]| {
+        let length = bytes.len() as u64;
         let mut out = encode(tcpcl3::Message::Segment { start, end, length });
-        out.extend_from_slice(octets);
+        out.extend_from_slice(bytes);
         out
     };
     let (first, rest) = bundle.split_at(20);
@@ -470,7 +470,7 @@ fn tshark_agrees_on_tcpcl_3() {
         (true, segment(false, true, rest)),
         (false, encode(tcpcl3::Message::Ack { length: bundle.len() as u64 })),
         (true, encode(tcpcl3::Message::Keepalive)),
-        // It looks for the reason of a refusal in an octet of its own, so there is none here.
+        // It looks for the reason of a refusal in a byte of its own, so there is none here.
         (true, encode(tcpcl3::Message::Shutdown { reason, reconnect_s: None })),
     ];
     let fields = [

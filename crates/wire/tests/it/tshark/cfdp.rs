@@ -58,13 +58,13 @@ fn exception(name: &str, pdu: &Pdu<'_>) -> Option<&'static str> {
 #[test]
 fn tshark_agrees() {
     let cases = corpus();
-    let datagrams = cases.iter().map(|case| &case.octets[..]);
+    let datagrams = cases.iter().map(|case| &case.bytes[..]);
     let Some(lines) = ask_tshark(PORT, "cfdp", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), cases.len(), "one line a packet");
     let mut compared = 0;
     let mut disagreements = Vec::new();
     for (case, line) in cases.iter().zip(&lines) {
-        let pdu = Pdu::decode(&case.octets).expect("our own PDU");
+        let pdu = Pdu::decode(&case.bytes).expect("our own PDU");
         let columns: Vec<&str> = line.split('|').collect();
         let (malformed, values) = columns.split_first().expect("a line has columns");
         if exception(&case.name, &pdu).is_some() {

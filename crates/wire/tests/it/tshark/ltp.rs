@@ -26,12 +26,12 @@ const FIELDS: [&str; 15] = [
     "ltp.rpt.clm.cnt",
 ];
 
-/// One segment of each kind, with numbers of one octet and of several.
+/// One segment of each kind, with numbers of one byte and of several.
 fn segments() -> Vec<Vec<u8>> {
     let claims: Vec<_> = (0..30).map(|i| Claim { offset: i * 2000, length: 1000 }).collect();
     let cookie = [Extension { tag: 1, value: b"cookie" }];
     let mut all = Vec::new();
-    // It leaves alone what is shorter than six octets, so no session has numbers of one.
+    // It leaves alone what is shorter than six bytes, so no session has numbers of one.
     // And it keeps the bounds of reports in 31 bits.
     for number in [200, 30_000, 2_000_000_000] {
         let session = SessionId { originator: number, number: number + 7 };
@@ -75,11 +75,11 @@ fn segments() -> Vec<Vec<u8>> {
     all
 }
 
-fn expectations(octets: &[u8]) -> Vec<(&'static str, u64)> {
-    let segment = Segment::decode(octets).expect("our own segment");
+fn expectations(bytes: &[u8]) -> Vec<(&'static str, u64)> {
+    let segment = Segment::decode(bytes).expect("our own segment");
     let mut fields = vec![
         ("ltp.version", 0),
-        ("ltp.type", u64::from(octets[0] & 0x0f)),
+        ("ltp.type", u64::from(bytes[0] & 0x0f)),
         ("ltp.session.orig", segment.session.originator),
         ("ltp.session.number", segment.session.number),
         ("ltp.hdr.extn.cnt", segment.header.len() as u64),
@@ -115,14 +115,14 @@ fn tshark_agrees() {
     let Some(lines) = ask_tshark(wire::ltp::PORT, "ltp", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), segments.len(), "one line a packet");
     let mut wrong = Vec::new();
-    for (octets, line) in segments.iter().zip(&lines) {
-        let segment = Segment::decode(octets).expect("our own segment");
+    for (bytes, line) in segments.iter().zip(&lines) {
+        let segment = Segment::decode(bytes).expect("our own segment");
         let columns: Vec<&str> = line.split('|').collect();
         let (malformed, values) = columns.split_first().expect("a line has columns");
         if !malformed.is_empty() {
             wrong.push(format!("{segment}: malformed"));
         }
-        for (field, expected) in expectations(octets) {
+        for (field, expected) in expectations(bytes) {
             let column = FIELDS.iter().position(|name| *name == field).expect("a field asked for");
             let found = number(values[column]);
             if found != Some(expected) {

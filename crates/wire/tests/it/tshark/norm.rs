@@ -1,9 +1,9 @@
 //! NORM messages, as the dissector of tshark 4.0 reads them (RFC 5740, RFC 5445).
 //!
 //! It knows the payload ids of schemes 0 and 129. It shows the header of messages of scheme 5 and takes
-//! the rest for data, reads 8 octets for the payload id of scheme 2, which has 4, and looks at the head of
+//! the rest for data, reads 8 bytes for the payload id of scheme 2, which has 4, and looks at the head of
 //! a stream wrongly; so these are not compared behind the object. It does not take nodes of CMD(CC) apart,
-//! takes any list of objects in CMD(SQUELCH) for malformed, shows the reserved octets of
+//! takes any list of objects in CMD(SQUELCH) for malformed, shows the reserved bytes of
 //! CMD(APPLICATION) as its payload, and has no words for REPORT.
 
 use slowlight_wire as wire;
@@ -112,13 +112,13 @@ fn requests(fec: Scheme, id: PayloadId) -> Vec<Vec<u8>> {
                 Form::Erasures | Form::Other(_) => writer.erasures(flags, position),
             };
             written.expect("there is room");
-            all.push(writer.finish().octets().to_vec());
+            all.push(writer.finish().bytes().to_vec());
         }
     }
     all
 }
 
-/// The messages, and their octets.
+/// The messages, and their bytes.
 fn messages() -> Vec<Vec<u8>> {
     let nodes = [NodeId(0x7f00_0001), NodeId(2)];
     let (sender, ackers, others) = (SENDER, NodeList::new(&nodes), Extensions::NONE);
@@ -143,8 +143,8 @@ fn messages() -> Vec<Vec<u8>> {
         for invalid in [ObjectList::NONE, ObjectList::new(&invalid)] {
             add(Body::Command(Command::Squelch { sender, fec, object, id, others, invalid }));
         }
-        for octets in requests(fec, id) {
-            let requests = Requests::decode(&octets, 8).expect("requests");
+        for bytes in requests(fec, id) {
+            let requests = Requests::decode(&bytes, 8).expect("requests");
             for cc in [None, Some(CC)] {
                 let nack = Nack { server, instance, grtt_response, cc, others, requests };
                 add(Body::Nack(nack));
@@ -182,12 +182,12 @@ fn messages() -> Vec<Vec<u8>> {
 
 type Expected = Vec<(&'static str, f64)>;
 
-fn expectations(octets: &[u8]) -> Expected {
-    let message = Message::decode_with(octets, 8).expect("our own message");
+fn expectations(bytes: &[u8]) -> Expected {
+    let message = Message::decode_with(bytes, 8).expect("our own message");
     let mut fields = vec![
         ("norm.version", 1.0),
-        ("norm.type", f64::from(octets[0] & 0x0f)),
-        ("norm.hlen", f64::from(octets[1])),
+        ("norm.type", f64::from(bytes[0] & 0x0f)),
+        ("norm.hlen", f64::from(bytes[1])),
         ("norm.sequence", f64::from(message.sequence)),
         ("norm.source_id", f64::from(message.source.0)),
     ];
@@ -226,7 +226,7 @@ fn expectations(octets: &[u8]) -> Expected {
                 fields.extend([
                     ("norm.nack.form", f64::from(request.form.code())),
                     ("norm.nack.flags", f64::from(request.flags.0)),
-                    ("norm.nack.length", (nack.requests.octets().len() - 4) as f64),
+                    ("norm.nack.length", (nack.requests.bytes().len() - 4) as f64),
                     ("norm.object_transport_id", f64::from(position.object)),
                     ("norm.fec_encoding_id", f64::from(position.fec.code())),
                 ]);
@@ -340,8 +340,8 @@ fn tshark_agrees() {
     let Some(lines) = ask_tshark(PORT, "norm", &FIELDS, datagrams) else { return };
     assert_eq!(lines.len(), messages.len(), "one line a packet");
     let mut wrong = Vec::new();
-    for (octets, line) in messages.iter().zip(&lines) {
-        let message = Message::decode_with(octets, 8).expect("our own message");
+    for (bytes, line) in messages.iter().zip(&lines) {
+        let message = Message::decode_with(bytes, 8).expect("our own message");
         let columns: Vec<&str> = line.split('|').collect();
         let (malformed, values) = columns.split_first().expect("a line has columns");
         let unread = matches!(
@@ -351,7 +351,7 @@ fn tshark_agrees() {
         if !malformed.is_empty() && !unread {
             wrong.push(format!("{message}: malformed"));
         }
-        for (field, expected) in expectations(octets) {
+        for (field, expected) in expectations(bytes) {
             let column = FIELDS.iter().position(|name| *name == field).expect("a field asked for");
             let near = |found: f64| (found - expected).abs() <= expected.abs() * 1e-8;
             if !value(values[column]).is_some_and(near) {

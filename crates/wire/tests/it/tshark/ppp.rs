@@ -71,7 +71,7 @@ impl Segment {
             source: Ipv4Addr::new(10, 0, 0, 1),
             destination: Ipv4Addr::new(10, 0, 0, 2),
         };
-        ip.encode(packet.first_chunk_mut().expect("there are 40 octets"));
+        ip.encode(packet.first_chunk_mut().expect("there are 40 bytes"));
         packet[20..22].copy_from_slice(&self.port.to_be_bytes());
         packet[22..24].copy_from_slice(&9_u16.to_be_bytes());
         packet[24..28].copy_from_slice(&self.seq.to_be_bytes());
@@ -88,8 +88,8 @@ impl Segment {
 }
 
 /// Two connections in turn, with every kind of change but the special cases: what tshark 4.0 adds to the
-/// sequence number there is not the length of the last data but 20 octets more, and the checksum of what it
-/// restores is wrong. So the window changes with every octet sent.
+/// sequence number there is not the length of the last data but 20 bytes more, and the checksum of what it
+/// restores is wrong. So the window changes with every byte sent.
 fn conversation() -> Vec<Segment> {
     let first = Segment {
         port: 1_024,
@@ -140,14 +140,14 @@ fn tshark_restores_what_was_compressed() {
             .iter()
             .map(|segment| {
                 let mut packet = segment.packet();
-                let (kind, octets) = compressor.compress(&mut packet);
+                let (kind, bytes) = compressor.compress(&mut packet);
                 kinds.push(kind);
                 let protocol = match kind {
                     Kind::Ip => ppp::IPV4,
                     Kind::Uncompressed => ppp::VJ_UNCOMPRESSED,
                     Kind::Compressed => ppp::VJ_COMPRESSED,
                 };
-                frame(protocol, octets)
+                frame(protocol, bytes)
             })
             .collect();
         for kind in [Kind::Ip, Kind::Uncompressed, Kind::Compressed] {

@@ -102,7 +102,7 @@ impl Random {
         self.next() as u32
     }
 
-    fn octets(&mut self, len: usize) -> Vec<u8> {
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
@@ -142,8 +142,8 @@ fn packet_v1(random: &mut Random, kind: usize) -> Vec<u8> {
     let timestamp = timestamp.map(|half| std::array::from_fn(|i| half[i % 8] ^ i as u8));
     let content =
         random.pick(&[Content::File, Content::Directory, Content::Bundle, Content::Stream]);
-    let (text, octets) = (random.name(60), random.octets(100));
-    let some = &octets[random.below(101)..];
+    let (text, bytes) = (random.name(60), random.bytes(100));
+    let some = &bytes[random.below(101)..];
     let holes = holes(random, descriptor);
     let packet = match kind {
         0 => Packet::Beacon(Beacon {
@@ -208,16 +208,16 @@ fn request_kind(random: &mut Random) -> RequestKind {
 }
 
 fn metadata_v1(random: &mut Random, descriptor: Width, session: u32, content: Content) -> Vec<u8> {
-    let octets = random.octets(60);
+    let bytes = random.bytes(60);
     let width = random.pick(&WIDTHS);
     let kinds =
         [EntryKind::File, EntryKind::Directory, EntryKind::Special, EntryKind::SpecialDirectory];
     let checksum = match random.below(5) {
         0 => FileChecksum::None,
         1 => FileChecksum::Crc32(random.u32()),
-        2 => FileChecksum::Md5(octets[..16].try_into().expect("16 octets")),
-        3 => FileChecksum::Sha1(octets[..20].try_into().expect("20 octets")),
-        _ => FileChecksum::Other { kind: 9, octets: &octets[4 * random.below(16)..] },
+        2 => FileChecksum::Md5(bytes[..16].try_into().expect("16 bytes")),
+        3 => FileChecksum::Sha1(bytes[..20].try_into().expect("20 bytes")),
+        _ => FileChecksum::Other { kind: 9, bytes: &bytes[4 * random.below(16)..] },
     };
     let packet = Packet::Metadata(Metadata {
         descriptor,
@@ -236,15 +236,15 @@ fn metadata_v1(random: &mut Random, descriptor: Width, session: u32, content: Co
             path: &random.name(60),
         },
     });
-    let mut octets = packet.to_vec().expect("a good packet");
-    octets.resize(octets.len() + random.pick(&[0, 0, 1, 9]), 0);
-    octets
+    let mut bytes = packet.to_vec().expect("a good packet");
+    bytes.resize(bytes.len() + random.pick(&[0, 0, 1, 9]), 0);
+    bytes
 }
 
 /// A packet of version 0, of kind 0 to 6.
 fn packet_v0(random: &mut Random, kind: usize) -> Vec<u8> {
     let session = random.u32();
-    let (text, octets) = (random.name(40), random.octets(100));
+    let (text, bytes) = (random.name(40), random.bytes(100));
     let holes = holes(random, Width::W32);
     let offset = 1 + random.up_to(0x7fff_ffff) as u32;
     let packet = match kind {
@@ -255,7 +255,7 @@ fn packet_v0(random: &mut Random, kind: usize) -> Vec<u8> {
             wants_status: random.flag(),
             session,
             offset,
-            data: &octets[random.below(101)..],
+            data: &bytes[random.below(101)..],
         }),
         4 => v0::Packet::Accept(v0::Accept { session }),
         5 => v0::Packet::Poll(v0::Poll { session, offset }),
@@ -281,12 +281,12 @@ fn packets(port: u16, random: &mut Random, rounds: usize) -> Vec<Vec<u8>> {
 /// What the dissector must show of a packet, and nothing else.
 type Shown = BTreeMap<&'static str, String>;
 
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8(octets.to_vec()).expect("letters")
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("letters")
 }
 
 fn show(shown: &mut Shown, fields: &[(&'static str, u64)]) {
@@ -303,10 +303,10 @@ fn show_holes(shown: &mut Shown, holes: Holes<'_>) {
     shown.insert("saratoga.hole.count", holes.len().to_string());
 }
 
-fn shown_v1(octets: &[u8]) -> Shown {
-    let packet = Packet::decode(octets).expect("our own packet");
+fn shown_v1(bytes: &[u8]) -> Shown {
+    let packet = Packet::decode(bytes).expect("our own packet");
     let mut shown = Shown::new();
-    let flags = u64::from(octets[1]) << 16 | u64::from(octets[2]) << 8 | u64::from(octets[3]);
+    let flags = u64::from(bytes[1]) << 16 | u64::from(bytes[2]) << 8 | u64::from(bytes[3]);
     let code = match &packet {
         Packet::Beacon(beacon) => {
             show_beacon(&mut shown, beacon);
@@ -318,10 +318,10 @@ fn shown_v1(octets: &[u8]) -> Shown {
         }
         Packet::Metadata(metadata) => {
             show_metadata(&mut shown, metadata);
-            shown.insert("saratoga.ignored", hex(&octets[packet.encoded_len()..]));
+            shown.insert("saratoga.ignored", hex(&bytes[packet.encoded_len()..]));
             let at = packet.encoded_len()
-                - (2 + metadata.entry.width.octets() + 8 + metadata.entry.path.len() + 1);
-            let properties = u16::from_be_bytes([octets[at], octets[at + 1]]);
+                - (2 + metadata.entry.width.bytes() + 8 + metadata.entry.path.len() + 1);
+            let properties = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
             shown.insert("saratoga.entry.properties", properties.to_string());
             2
         }
@@ -393,9 +393,9 @@ fn show_metadata(shown: &mut Shown, metadata: &Metadata<'_>) {
     let (kind, checksum) = match metadata.checksum {
         FileChecksum::None => (0, Vec::new()),
         FileChecksum::Crc32(crc) => (1, crc.to_be_bytes().to_vec()),
-        FileChecksum::Md5(octets) => (2, octets.to_vec()),
-        FileChecksum::Sha1(octets) => (3, octets.to_vec()),
-        FileChecksum::Other { kind, octets } => (kind, octets.to_vec()),
+        FileChecksum::Md5(bytes) => (2, bytes.to_vec()),
+        FileChecksum::Sha1(bytes) => (3, bytes.to_vec()),
+        FileChecksum::Other { kind, bytes } => (kind, bytes.to_vec()),
     };
     let entry_kind = match entry.kind {
         EntryKind::File => 0,
@@ -435,7 +435,7 @@ fn show_data(shown: &mut Shown, data: &Data<'_>) {
         ("saratoga.data.length", data.data.len() as u64),
     ];
     show(shown, &fields);
-    shown.insert("saratoga.timestamp", hex(data.timestamp.as_ref().map_or(&[], |octets| octets)));
+    shown.insert("saratoga.timestamp", hex(data.timestamp.as_ref().map_or(&[], |bytes| bytes)));
     shown.insert("saratoga.data", hex(data.data));
 }
 
@@ -452,17 +452,17 @@ fn show_status(shown: &mut Shown, status: &Status<'_>) {
         ("saratoga.in_response_to", status.in_response_to),
     ];
     show(shown, &fields);
-    shown.insert("saratoga.timestamp", hex(status.timestamp.as_ref().map_or(&[], |octets| octets)));
+    shown.insert("saratoga.timestamp", hex(status.timestamp.as_ref().map_or(&[], |bytes| bytes)));
     show_holes(shown, status.holes);
 }
 
-fn shown_v0(octets: &[u8]) -> Shown {
+fn shown_v0(bytes: &[u8]) -> Shown {
     let mut shown = Shown::new();
-    let packet = v0::Packet::decode(octets).expect("our own packet");
+    let packet = v0::Packet::decode(bytes).expect("our own packet");
     let session = |session: u32| ("saratoga.session", u64::from(session));
     let named = |shown: &mut Shown, path: &[u8], at: usize| {
         shown.insert("saratoga.path", text(path));
-        shown.insert("saratoga.ignored", hex(&octets[at + path.len() + 1..]));
+        shown.insert("saratoga.ignored", hex(&bytes[at + path.len() + 1..]));
     };
     let sent = |shown: &mut Shown, wants_status: bool, is_poll: bool, offset: u32| {
         let fields = [
@@ -509,7 +509,7 @@ fn shown_v0(octets: &[u8]) -> Shown {
             show_holes(&mut shown, status.holes);
         }
     }
-    let (code, flags) = (u64::from(octets[0]), u64::from(octets[1]));
+    let (code, flags) = (u64::from(bytes[0]), u64::from(bytes[1]));
     show(
         &mut shown,
         &[("saratoga.version", 0), ("saratoga.type", code), ("saratoga.flags", flags)],
@@ -527,7 +527,7 @@ fn canonical(text: &str) -> String {
     text.split(',').map(part).collect::<Vec<_>>().join(",")
 }
 
-/// What the dissector says about these packets, of which so many octets were captured, a line each;
+/// What the dissector says about these packets, of which so many bytes were captured, a line each;
 /// none of them breaks it.
 fn ask_dissector(port: u16, fields: &[&str], packets: &[(&[u8], usize)]) -> Option<Vec<String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dissectors/saratoga.lua");
@@ -541,22 +541,22 @@ fn ask_dissector(port: u16, fields: &[&str], packets: &[(&[u8], usize)]) -> Opti
 }
 
 fn whole(packets: &[Vec<u8>]) -> Vec<(&[u8], usize)> {
-    packets.iter().map(|octets| (&octets[..], octets.len())).collect()
+    packets.iter().map(|bytes| (&bytes[..], bytes.len())).collect()
 }
 
 fn compare(port: u16, shown: fn(&[u8]) -> Shown) {
     let packets = packets(port, &mut Random(1), 300);
     let Some(lines) = ask_dissector(port, FIELDS, &whole(&packets)) else { return };
     let mut wrong = Vec::new();
-    for (octets, line) in packets.iter().zip(&lines) {
-        let expected = shown(octets);
+    for (bytes, line) in packets.iter().zip(&lines) {
+        let expected = shown(bytes);
         assert!(expected.keys().all(|name| FIELDS.contains(name)), "{expected:?}");
         let columns: Vec<&str> = line.split('|').collect();
         assert_eq!(columns.len(), FIELDS.len(), "{line}");
         for (name, found) in FIELDS.iter().zip(columns) {
             let expected = expected.get(name).map_or("", |text| text);
             if canonical(found) != canonical(expected) {
-                wrong.push(format!("{}: {name} is {found:?}, not {expected:?}", hex(octets)));
+                wrong.push(format!("{}: {name} is {found:?}, not {expected:?}", hex(bytes)));
             }
         }
     }
@@ -573,23 +573,23 @@ fn every_field_of_version_0_is_shown() {
     compare(v0::PORT, shown_v0);
 }
 
-/// Packets cut at every place, with octets changed, and what never was a packet.
+/// Packets cut at every place, with bytes changed, and what never was a packet.
 fn damaged(port: u16, random: &mut Random) -> Vec<Vec<u8>> {
     let mut all = vec![Vec::new()];
     // Data that ends at, and beyond, the longest file.
     for last in 0xf0..=0xff {
-        let offset = |octets: usize| [vec![0xff; octets - 1], vec![last], vec![0x55; 9]].concat();
+        let offset = |bytes: usize| [vec![0xff; bytes - 1], vec![last], vec![0x55; 9]].concat();
         all.push([vec![3, 0, 1, 2, 3, 4], offset(4)].concat());
         all.push([vec![0x23, 0x80, 0, 0, 1, 2, 3, 4], offset(8)].concat());
     }
-    for octets in packets(port, random, 12) {
-        let step = 1 + octets.len() / 100;
-        all.extend((1..octets.len()).step_by(step).map(|len| octets[..len].to_vec()));
+    for bytes in packets(port, random, 12) {
+        let step = 1 + bytes.len() / 100;
+        all.extend((1..bytes.len()).step_by(step).map(|len| bytes[..len].to_vec()));
     }
-    for octets in packets(port, random, 300) {
-        let mut changed = octets;
+    for bytes in packets(port, random, 300) {
+        let mut changed = bytes;
         for _ in 0..=random.below(4) {
-            // Most of what can be wrong is in the first octets.
+            // Most of what can be wrong is in the first bytes.
             let at = random.pick(&[12, changed.len()]).min(changed.len());
             let any = random.next() as u8;
             changed[random.below(at)] = random.pick(&[0, 1, 0xff, any]);
@@ -599,16 +599,16 @@ fn damaged(port: u16, random: &mut Random) -> Vec<Vec<u8>> {
     for _ in 0..2000 {
         let len = random.below(80);
         let first = random.pick(&[0, 1, 2, 3, 4, 5, 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x41]);
-        all.push([vec![first], random.octets(len)].concat());
+        all.push([vec![first], random.bytes(len)].concat());
     }
     all
 }
 
-/// Whether the codec refuses a packet; the first octet tells which one is meant.
-fn is_refused(octets: &[u8]) -> bool {
-    match octets {
-        [0x20..0x40, ..] => Packet::decode(octets).is_err(),
-        _ => v0::Packet::decode(octets).is_err(),
+/// Whether the codec refuses a packet; the first byte tells which one is meant.
+fn is_refused(bytes: &[u8]) -> bool {
+    match bytes {
+        [0x20..0x40, ..] => Packet::decode(bytes).is_err(),
+        _ => v0::Packet::decode(bytes).is_err(),
     }
 }
 
@@ -620,11 +620,11 @@ fn the_dissector_complains_about_what_the_codec_refuses() {
         let fields = ["_ws.lua.error", "saratoga.malformed"];
         let Some(lines) = ask_dissector(port, &fields, &whole(&packets)) else { return };
         let mut refused = 0;
-        for (octets, line) in packets.iter().zip(&lines) {
+        for (bytes, line) in packets.iter().zip(&lines) {
             // Nothing is nobody's packet: tshark does not ask the dissector.
-            let is_refused = !octets.is_empty() && is_refused(octets);
+            let is_refused = !bytes.is_empty() && is_refused(bytes);
             let expected = if is_refused { "|1" } else { "|" };
-            assert_eq!(line, expected, "{}", hex(octets));
+            assert_eq!(line, expected, "{}", hex(bytes));
             refused += usize::from(is_refused);
         }
         assert!(refused > 1000 && refused < packets.len() - 1000, "{refused} are refused");
@@ -645,17 +645,17 @@ fn what_the_capture_cut_is_not_malformed() {
         // Of an empty packet tshark does not ask the dissector.
         let cuts: Vec<_> = packets
             .iter()
-            .flat_map(|octets| (1..octets.len()).map(|captured| (&octets[..], captured)))
+            .flat_map(|bytes| (1..bytes.len()).map(|captured| (&bytes[..], captured)))
             .collect();
         let Some(lines) = ask_dissector(port, &fields, &cuts) else { return };
-        for ((octets, captured), line) in cuts.into_iter().zip(&lines) {
+        for ((bytes, captured), line) in cuts.into_iter().zip(&lines) {
             let mut expected = "|||1|".to_owned();
-            // The longest header of DATA has 40 octets.
-            let data_len = shown(octets).remove("saratoga.data.length").unwrap_or_default();
+            // The longest header of DATA has 40 bytes.
+            let data_len = shown(bytes).remove("saratoga.data.length").unwrap_or_default();
             if captured >= 40 || line.len() > expected.len() {
                 expected += &data_len;
             }
-            assert_eq!(*line, expected, "{captured} octets of {}", hex(octets));
+            assert_eq!(*line, expected, "{captured} bytes of {}", hex(bytes));
         }
     }
 }

@@ -16,8 +16,8 @@ fn a_bundle_has_its_length_before_it_and_nothing_else() {
     ];
     for (framing, short, long) in prefixes {
         let mut world = World::established(framed(framing), 1);
-        world.send(1, Content::Octets(octets(2).into()));
-        world.send(2, Content::Octets(octets(1000).into()));
+        world.send(1, Content::Bytes(bytes(2).into()));
+        world.send(2, Content::Bytes(bytes(1000).into()));
         world.settle();
         assert_eq!(world.said[0], [short, &whole(2), long, &whole(1000)].concat());
         assert_eq!(world.said[1], b"");
@@ -27,13 +27,13 @@ fn a_bundle_has_its_length_before_it_and_nothing_else() {
 }
 
 #[test]
-fn a_bundle_leaves_when_its_last_octet_does() {
+fn a_bundle_leaves_when_its_last_byte_does() {
     let mut world = World::established(framed(Framing::Mtcp), 1);
     let name = FileName::spool("bp/1").unwrap();
-    world.ends[0].store.insert(name.clone(), octets(1_000_000));
+    world.ends[0].store.insert(name.clone(), bytes(1_000_000));
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
     world.send(1, Content::File { name, offset: 0, len: 1_000_000 });
-    world.send(2, Content::Octets(octets(300_000).into()));
+    world.send(2, Content::Bytes(bytes(300_000).into()));
     assert_eq!(world.outcomes(), []);
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Writable));
     world.drain(0);
@@ -45,9 +45,9 @@ fn a_bundle_leaves_when_its_last_octet_does() {
 #[test]
 fn what_had_not_left_when_the_stream_broke_goes_another_way() {
     let mut world = World::established(framed(Framing::Stcp), 1);
-    world.send(1, Content::Octets(octets(10).into()));
+    world.send(1, Content::Bytes(bytes(10).into()));
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
-    world.send(2, Content::Octets(octets(10).into()));
+    world.send(2, Content::Bytes(bytes(10).into()));
     world.down();
     let failed = Outcome::Failed { acknowledged: 0 };
     assert_eq!(world.outcomes(), [(1, Outcome::Left), (2, failed)]);
@@ -55,7 +55,7 @@ fn what_had_not_left_when_the_stream_broke_goes_another_way() {
     world.pass(Duration::from_secs(1));
     assert_eq!(world.ends[0].opened, 2);
     world.connect();
-    world.send(3, Content::Octets(octets(20).into()));
+    world.send(3, Content::Bytes(bytes(20).into()));
     world.settle();
     assert_eq!(world.came(1).last(), Some(&whole(20)));
 }
@@ -68,7 +68,7 @@ fn who_listens_sends_nothing() {
     };
     assert_eq!((neighbour.node, neighbour.bundle_max), (None, 0));
     let (head, tail) = (Bytes::from_static(b"x"), Bytes::new());
-    let payload = Content::Octets(Bytes::new());
+    let payload = Content::Bytes(Bytes::new());
     let bundle = Outgoing { head, payload, tail, reliable: true };
     world.ends[1].layer.command(world.now, Command::Send { link, tag: Tag(1), bundle });
     world.drain(1);
@@ -95,14 +95,14 @@ fn signs_of_life_are_no_bundles_and_nobody_waits_for_them() {
 fn what_is_not_wanted_is_thrown_away_and_the_next_is_not() {
     let [a, b] = framed(Framing::Stcp);
     let mut world = World::established([a, Config { transfer_mru: 1000, ..b }], 1);
-    world.send(1, Content::Octets(octets(1000).into()));
-    world.send(2, Content::Octets(octets(100).into()));
+    world.send(1, Content::Bytes(bytes(1000).into()));
+    world.send(2, Content::Bytes(bytes(100).into()));
     world.settle();
     assert_eq!(world.came(1), [whole(100)]);
     assert!(!world.ends[1].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
     // A contact that ends lets what has begun leave.
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
-    world.send(3, Content::Octets(octets(900).into()));
+    world.send(3, Content::Bytes(bytes(900).into()));
     let end = &mut world.ends[0];
     end.layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Writable));
     end.layer.command(world.now, Command::Close { link: LINK });
@@ -128,10 +128,10 @@ fn what_is_no_length_ends_the_stream() {
 proptest! {
     /// Whatever comes, nothing panics.
     #[test]
-    fn anything_may_come(octets in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40, is_mtcp: bool) {
+    fn anything_may_come(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40, is_mtcp: bool) {
         let framing = if is_mtcp { Framing::Mtcp } else { Framing::Stcp };
         let mut world = World::established(framed(framing), 1);
-        for piece in octets.chunks(cut) {
+        for piece in bytes.chunks(cut) {
             let receive = Receive::datagram(PASSIVE, piece);
             world.ends[1].layer.handle_input(world.now, Input::Receive(receive));
         }

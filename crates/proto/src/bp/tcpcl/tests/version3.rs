@@ -18,9 +18,9 @@ fn failed(acknowledged: u64) -> Outcome {
 #[test]
 fn the_first_exchange_is_what_the_specification_says() {
     let mut world = World::established(both(Version3::default()), 1);
-    world.send(9, Content::Octets(Bytes::from_static(b"hi")));
+    world.send(9, Content::Bytes(Bytes::from_static(b"hi")));
     world.settle();
-    // Magic, version, acknowledgments, refusals and lengths, 30 s, "ipn:1.0"; a segment of both flags and 7 octets.
+    // Magic, version, acknowledgments, refusals and lengths, 30 s, "ipn:1.0"; a segment of both flags and 7 bytes.
     assert_eq!(world.said[0], b"dtn!\x03\x0d\x00\x1e\x07ipn:1.0\x13\x07headhi!");
     assert_eq!(world.said[1], b"dtn!\x03\x0d\x00\x1e\x07ipn:2.0\x20\x07");
     assert_eq!(world.outcomes(), [(9, Outcome::Acknowledged)]);
@@ -34,7 +34,7 @@ fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
         let mut world = World::established(both(Version3::default()), seed);
         let lengths = [1, 100, 65_531, 65_532, 200_000, 10];
         for (tag, len) in lengths.into_iter().enumerate() {
-            world.send(tag as u64, Content::Octets(octets(len).into()));
+            world.send(tag as u64, Content::Bytes(bytes(len).into()));
         }
         world.settle();
         assert_eq!(world.came(1), lengths.map(whole));
@@ -44,7 +44,7 @@ fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
             .events
             .iter()
             .filter_map(|event| match event {
-                Event::Begins { octets, .. } => Some(*octets),
+                Event::Begins { bytes, .. } => Some(*bytes),
                 _ => None,
             })
             .collect();
@@ -60,7 +60,7 @@ fn a_segment_may_be_as_long_as_a_bundle() {
         [Config { segment: 1 << 20, ..a }, Config { segment_mru: 1000, ..b }],
         1,
     );
-    world.send(1, Content::Octets(octets(300_000).into()));
+    world.send(1, Content::Bytes(bytes(300_000).into()));
     world.settle();
     assert_eq!(world.came(1), [whole(300_000)]);
 }
@@ -71,9 +71,9 @@ fn acknowledgments_bound_what_is_under_way() {
     let limits = Limits { unacknowledged: 1000, ..Limits::default() };
     let mut world = World::established([Config { limits, segment: 400, ..a }, b], 1);
     let before = world.said[0].len();
-    world.send(1, Content::Octets(octets(100_000).into()));
-    world.send(2, Content::Octets(octets(100_000).into()));
-    // LENGTH of 4 octets; segments of 400, 400 and 200, each with 3 more.
+    world.send(1, Content::Bytes(bytes(100_000).into()));
+    world.send(2, Content::Bytes(bytes(100_000).into()));
+    // LENGTH of 4 bytes; segments of 400, 400 and 200, each with 3 more.
     assert_eq!(world.said[0].len() - before, 4 + 1000 + 3 * 3);
     world.settle();
     assert_eq!(world.came(1), [whole(100_000), whole(100_000)]);
@@ -87,7 +87,7 @@ fn without_acknowledgments_a_bundle_has_only_left() {
     let [a, _] = both(Version3::default());
     let mut world = World::established([a, speak(config(2), silent)], 1);
     let before = world.said[1].len();
-    world.send(1, Content::Octets(octets(200_000).into()));
+    world.send(1, Content::Bytes(bytes(200_000).into()));
     world.settle();
     assert_eq!(world.came(1), [whole(200_000)]);
     assert_eq!(world.outcomes(), [(1, Outcome::Left)]);
@@ -100,8 +100,8 @@ fn what_was_acknowledged_of_a_bundle_is_kept_where_both_want_that() {
         let settings = Version3 { reactive_fragmentation, ..Version3::default() };
         let [a, b] = both(settings);
         let mut world = World::established([Config { segment: 1000, ..a }, b], 1);
-        world.send(1, Content::Octets(octets(10_000).into()));
-        // LENGTH of 3 octets, three segments, and a part of the fourth.
+        world.send(1, Content::Bytes(bytes(10_000).into()));
+        // LENGTH of 3 bytes, three segments, and a part of the fourth.
         let end = &mut world.ends[1];
         let part: Vec<u8> = end.coming.drain(..3 + 3 * 1003 + 500).collect();
         end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &part)));
@@ -117,7 +117,7 @@ fn what_was_acknowledged_of_a_bundle_is_kept_where_both_want_that() {
             panic!("it is not broken");
         };
         assert_eq!(*keep, reactive_fragmentation);
-        // Each segment has 3 octets before its data.
+        // Each segment has 3 bytes before its data.
         assert_eq!(world.came(1)[0].len(), 3 * 1000 + 500 - 3);
     }
 }
@@ -127,7 +127,7 @@ fn a_bundle_that_is_refused_is_not_sent_to_its_end() {
     let [a, b] = both(Version3::default());
     let limits = Limits { unacknowledged: 200_000, ..Limits::default() };
     let mut world = World::established([Config { limits, ..a }, b], 1);
-    world.send(1, Content::Octets(octets(5_000_000).into()));
+    world.send(1, Content::Bytes(bytes(5_000_000).into()));
     let end = &mut world.ends[1];
     let first: Vec<u8> = end.coming.drain(..1000).collect();
     end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &first)));
@@ -141,7 +141,7 @@ fn a_bundle_that_is_refused_is_not_sent_to_its_end() {
     let refuse = Command::Refuse { link, transfer, why: Refusal::Completed };
     world.ends[1].layer.command(world.now, refuse);
     world.drain(1);
-    world.send(2, Content::Octets(octets(7).into()));
+    world.send(2, Content::Bytes(bytes(7).into()));
     world.settle();
     let completed = Outcome::Refused(Refusal::Completed);
     assert_eq!(world.outcomes(), [(1, completed), (2, Outcome::Acknowledged)]);
@@ -159,7 +159,7 @@ fn what_cannot_be_refused_is_acknowledged_if_it_need_not_come_again() {
     ] {
         let mut world = World::established(both(settings), 1);
         world.accepts = false;
-        world.send(1, Content::Octets(octets(7).into()));
+        world.send(1, Content::Bytes(bytes(7).into()));
         world.settle();
         let whole = |event: &&Event| matches!(event, Event::Whole { .. });
         let Some(Event::Whole { link, transfer, .. }) =
@@ -177,7 +177,7 @@ fn what_cannot_be_refused_is_acknowledged_if_it_need_not_come_again() {
 #[test]
 fn a_contact_that_ends_lets_what_has_begun_arrive_and_says_so_last() {
     let mut world = World::established(both(Version3::default()), 1);
-    world.send(1, Content::Octets(octets(100_000).into()));
+    world.send(1, Content::Bytes(bytes(100_000).into()));
     world.ends[0].layer.command(world.now, Command::Close { link: LINK });
     world.drain(0);
     world.settle();
@@ -221,25 +221,25 @@ fn signs_of_life_go_both_ways_and_silence_ends_a_session() {
 #[test]
 fn peers_of_later_versions_are_read_as_the_third_and_others_not() {
     let header = |version: u8| [b"dtn!", &[version, 0x01, 0, 0, 0][..]].concat();
-    for (octets, is_up) in [(header(4), true), (header(2), false), (b"SSH-2.0-O".to_vec(), false)] {
+    for (bytes, is_up) in [(header(4), true), (header(2), false), (b"SSH-2.0-O".to_vec(), false)] {
         let mut world = World::new(both(Version3::default()), 1);
         let end = &mut world.ends[1];
         end.is_up = true;
         let up = PathEvent::Up(PathInfo::stream());
         end.layer.handle_input(world.now, Input::Path(PASSIVE, up));
-        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &octets)));
+        end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &bytes)));
         world.drain(1);
-        assert_eq!(world.ends[1].is_up, is_up, "{octets:?}");
+        assert_eq!(world.ends[1].is_up, is_up, "{bytes:?}");
     }
 }
 
 proptest! {
     /// Whatever follows a session's beginning, nothing panics and nothing is held without bound.
     #[test]
-    fn anything_may_follow(octets in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
+    fn anything_may_follow(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
         let mut world = World::established(both(Version3::default()), 1);
         let end = &mut world.ends[1];
-        for piece in octets.chunks(cut) {
+        for piece in bytes.chunks(cut) {
             end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, piece)));
         }
         world.drain(1);

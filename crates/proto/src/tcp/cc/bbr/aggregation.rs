@@ -11,7 +11,7 @@ const PAUSE_MOST: f64 = 0.1;
 
 #[derive(Debug, Default)]
 pub(super) struct Aggregation {
-    /// Since when ACKs come faster than the rate, and octets that they acknowledged.
+    /// Since when ACKs come faster than the rate, and bytes that they acknowledged.
     since: Time,
     acked: u64,
     /// The greatest excess of these rounds and of those before.
@@ -45,7 +45,7 @@ impl Aggregation {
         self.excess[0] = self.excess[0].max(excess);
     }
 
-    /// Octets to have in flight on top.
+    /// Bytes to have in flight on top.
     pub(super) fn extra(&self, rate: f64) -> u64 {
         self.excess[0].max(self.excess[1]).min((rate * PAUSE_MOST) as u64)
     }

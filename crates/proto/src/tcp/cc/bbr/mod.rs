@@ -46,10 +46,10 @@ const WINDOW_BLIND: u64 = 10;
 /// The round trip reckoned with before one is known, in seconds.
 const RTT_NOMINAL: f64 = 0.001;
 
-/// Below this rate in octets a second hosts send segments singly, above it by two at least.
+/// Below this rate in bytes a second hosts send segments singly, above it by two at least.
 const SINGLY_BELOW: f64 = 150_000.0;
 
-/// Most octets, and most segments, that a host sends at once.
+/// Most bytes, and most segments, that a host sends at once.
 const BURST_MOST: f64 = 65_215.0;
 const BURST_SEGMENTS_MOST: u64 = 127;
 
@@ -66,7 +66,7 @@ enum Mode {
     ProbeRtt { until: Option<Time>, is_round_over: bool },
 }
 
-/// BBR's state. Rates are in octets a second.
+/// BBR's state. Rates are in bytes a second.
 #[derive(Debug)]
 pub(super) struct Bbr {
     mss: u64,
@@ -132,7 +132,7 @@ impl Bbr {
         self.policer.rate().unwrap_or_else(|| self.bandwidth.max())
     }
 
-    /// Octets that the path holds at this rate, times `gain`.
+    /// Bytes that the path holds at this rate, times `gain`.
     fn bdp(&self, rate: f64, gain: f64) -> u64 {
         match self.min_rtt.get() {
             Some(min_rtt) => {
@@ -146,13 +146,13 @@ impl Bbr {
     /// Segments that a host sends at once at the present pace.
     fn burst(&self) -> u64 {
         let least = if self.pacing < SINGLY_BELOW { 1 } else { 2 };
-        let octets = (self.pacing / 1024.0).min(BURST_MOST);
-        ((octets / self.mss as f64) as u64).clamp(least, BURST_SEGMENTS_MOST)
+        let bytes = (self.pacing / 1024.0).min(BURST_MOST);
+        ((bytes / self.mss as f64) as u64).clamp(least, BURST_SEGMENTS_MOST)
     }
 
-    /// `octets` and what hosts need because they send, and acknowledge, several segments at once.
-    fn with_room(&self, octets: u64) -> u64 {
-        let mut segments = octets.div_ceil(self.mss) + 3 * self.burst();
+    /// `bytes` and what hosts need because they send, and acknowledge, several segments at once.
+    fn with_room(&self, bytes: u64) -> u64 {
+        let mut segments = bytes.div_ceil(self.mss) + 3 * self.burst();
         segments += segments % 2;
         if matches!(self.mode, Mode::ProbeBandwidth { phase: 0, .. }) {
             segments += 2;
@@ -205,7 +205,7 @@ impl Bbr {
             Finding::None => {}
             Finding::Over => self.enter_probe_bandwidth(now),
         }
-        let rate = sample.octets_per_second();
+        let rate = sample.bytes_per_second();
         if !app_limited || rate >= self.bandwidth.max() {
             self.bandwidth.add(self.rounds.count(), rate);
         }

@@ -34,7 +34,7 @@ pub(super) enum Finding {
 
 #[derive(Debug, Default)]
 pub(super) struct Policer {
-    /// Octets lost over the connection, and delivered as of the last sample.
+    /// Bytes lost over the connection, and delivered as of the last sample.
     lost: u64,
     delivered: u64,
     is_sampling: bool,
@@ -44,7 +44,7 @@ pub(super) struct Policer {
     began_delivered: u64,
     /// The rate of the interval before.
     former: Option<f64>,
-    /// The policer's rate in octets a second.
+    /// The policer's rate in bytes a second.
     rate: Option<f64>,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Losses {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    /// Octets a second.
+    /// Bytes a second.
     pub(super) rate: f64,
     /// The round trip without a queue.
     pub(super) rtt: Duration,
@@ -199,7 +199,7 @@ impl Connection {
 
     fn send(&mut self) {
         let in_flight = self.in_flight();
-        let sent = Sent { octets: MSS, in_flight, app_limited: false, retransmission: false };
+        let sent = Sent { bytes: MSS, in_flight, app_limited: false, retransmission: false };
         self.control.on_sent(self.now, &sent);
         if in_flight == 0 {
             (self.first_sent, self.delivered_at) = (self.now, self.now);
@@ -342,7 +342,7 @@ impl Connection {
     }
 
     fn note(&mut self) {
-        let packets = |octets: u64| octets as f64 / MSS as f64;
+        let packets = |bytes: u64| bytes as f64 / MSS as f64;
         self.trace.push(Moment {
             at: self.now,
             cwnd: packets(self.control.cwnd()),

@@ -79,8 +79,7 @@ fn vegas_grows_from_a_window_of_one_segment() {
         // Each segment is sent when nothing is in flight, and its acknowledgment ends a round.
         for round in 1..=4 {
             let now = Time::from_nanos(round * 300_000_000);
-            let sent =
-                Sent { octets: MSS, in_flight: 0, app_limited: false, retransmission: false };
+            let sent = Sent { bytes: MSS, in_flight: 0, app_limited: false, retransmission: false };
             control.on_sent(now, &sent);
             let rtt = Some(Duration::from_millis(300));
             let prior_in_flight = MSS;

@@ -23,7 +23,7 @@ fn assert_near(value: f64, expected: f64, share: f64) {
 
 #[test]
 fn renos_window_is_1_22_over_the_root_of_the_loss_rate() {
-    let reno = Algorithm::NewReno(Counting::Octets { limit: 1 });
+    let reno = Algorithm::NewReno(Counting::Bytes { limit: 1 });
     for n in [1_600, 6_400, 25_600] {
         let expected = 1.5_f64.sqrt() * (n as f64).sqrt();
         // The round of a recovery, in which the window does not grow, is not in the formula.
@@ -205,8 +205,8 @@ fn bic_grows_by_its_function_between_losses() {
 
 #[test]
 fn tahoe_is_slower_than_reno_over_the_same_path() {
-    let tahoe = mean_window(Algorithm::Tahoe(Counting::Octets { limit: 1 }), 100, 400, 600.0);
-    let reno = mean_window(Algorithm::NewReno(Counting::Octets { limit: 1 }), 100, 400, 600.0);
+    let tahoe = mean_window(Algorithm::Tahoe(Counting::Bytes { limit: 1 }), 100, 400, 600.0);
+    let reno = mean_window(Algorithm::NewReno(Counting::Bytes { limit: 1 }), 100, 400, 600.0);
     assert!(tahoe < 0.9 * reno, "{tahoe} {reno}");
 }
 

@@ -20,7 +20,7 @@ fn control(algorithm: Algorithm, initial: u64, ssthresh: u64) -> Box<dyn Control
     new(algorithm, MSS, initial, ssthresh, 1)
 }
 
-/// An ACK of this many octets outside of recovery, by a sender that its window limits.
+/// An ACK of this many bytes outside of recovery, by a sender that its window limits.
 fn ack(acked: u64) -> Ack {
     Ack {
         acked,
@@ -47,7 +47,7 @@ fn loss(flight_size: u64) -> Congestion {
 
 #[test]
 fn reno_doubles_a_round_then_adds_a_segment_a_round() {
-    let counting = Counting::Octets { limit: 1 };
+    let counting = Counting::Bytes { limit: 1 };
     let mut reno = control(Algorithm::NewReno(counting), 4 * MSS, 16 * MSS);
     let mut round = || {
         for _ in 0..reno.cwnd() / MSS {
@@ -62,8 +62,8 @@ fn reno_doubles_a_round_then_adds_a_segment_a_round() {
 }
 
 #[test]
-fn a_limit_of_octets_holds_stretch_acks_back_only_in_slow_start() {
-    let mut reno = control(Algorithm::NewReno(Counting::Octets { limit: 2 }), 4 * MSS, 8 * MSS);
+fn a_limit_of_bytes_holds_stretch_acks_back_only_in_slow_start() {
+    let mut reno = control(Algorithm::NewReno(Counting::Bytes { limit: 2 }), 4 * MSS, 8 * MSS);
     reno.on_ack(Time::ZERO, &ack(4 * MSS));
     assert_eq!(reno.cwnd(), 6 * MSS);
     reno.on_ack(Time::ZERO, &ack(2 * MSS));
