@@ -1,4 +1,4 @@
-//! The times of bundles, and those of the driver's clock.
+//! Conversion between DTN times and the driver's clock.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ impl Clock {
         self.0.map(|clock| clock.saturating_add(at.as_nanos() / 1_000_000))
     }
 
-    /// Milliseconds by which a moment is kept over a restart: of the DTN epoch, if there is a clock.
+    /// Milliseconds under which a moment is stored in records: since the DTN epoch if there is a
+    /// clock, otherwise of the driver's clock.
     pub(super) fn kept_ms(self, at: Time) -> u64 {
         self.dtn_time(at).unwrap_or(at.as_nanos() / 1_000_000)
     }
 
-    /// The moment of such milliseconds; the past is now.
+    /// Moment of stored milliseconds; at least now.
     pub(super) fn moment(self, now: Time, kept_ms: u64) -> Time {
         let offset = self.0.unwrap_or(0);
         (Time::ZERO + Duration::from_millis(kept_ms.saturating_sub(offset))).max(now)

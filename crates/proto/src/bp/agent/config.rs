@@ -1,4 +1,4 @@
-//! The settings of an agent.
+//! Settings of an agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::{numbers, settings};
 /// A neighbour over one of the agent's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkRef {
-    /// Which layer, in the order in which the agent has them.
+    /// Index of the layer, in the order in which the agent has them.
     pub layer: usize,
-    /// Which neighbour of it.
+    /// Neighbour within the layer.
     pub link: LinkId,
 }
 
@@ -36,25 +36,26 @@ settings! {
     /// Settings of an [`Agent`](super::Agent).
     #[derive(Clone, Debug)]
     pub struct Config {
-        /// The node's administrative endpoint, by which it is known: `ipn:1.0`, `dtn://node/`.
+        /// The node's administrative endpoint, which identifies it: `ipn:1.0`, `dtn://node/`.
         pub node: Eid = Eid::None,
-        /// Other nodes whose endpoints are this node's, too.
+        /// Node IDs of other nodes whose endpoints are local here.
         pub aliases: BTreeSet<Eid> = BTreeSet::new(),
         /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`] (RFC 9171 §4.2.6).
-        /// `None` without a clock that is right: bundles carry their age.
+        /// `None` without an accurate clock: bundles then carry their age.
         pub clock: Option<u64> = None,
-        /// Whether bundles survive the end of the process: nothing is acknowledged that is not synced.
+        /// Whether bundles survive the end of the process: nothing is acknowledged before it is
+        /// synced.
         pub persistent: bool as Flag = true,
-        /// Directory of the working files in the store, and beginning of the keys of records. Files
-        /// that an earlier run left there and no record names are removed, those of layers, too.
+        /// Directory of the working files in the store, and prefix of record keys. Files of an
+        /// earlier run that no record names are removed, those of layers included.
         pub directory: FileName = FileName::spool("bp").expect("letters"),
-        /// Nodes behind links, where nodes do not name themselves.
+        /// Node IDs of neighbours whose protocol does not announce them.
         pub links: BTreeMap<LinkRef, Eid> = BTreeMap::new(),
         /// Routes of bundles.
         pub routing: Routing = Routing::Static(Vec::new()),
-        /// Checks that bundles from here carry.
+        /// CRC types of bundles created here.
         pub crc: Checks = Checks::default(),
-        /// Hops that a bundle from here may take, or `off`.
+        /// Hop limit of bundles created here, or `off`.
         pub hop_limit: Option<u8> as Off<Number> [Least(1)] = Some(30),
         /// Status reports on bundles that request them.
         pub reports: Reports = Reports::default(),
@@ -67,50 +68,51 @@ settings! {
     }
 }
 
-/// Where bundles go that are not for this node.
+/// Forwarding of bundles that are not for this node.
 #[derive(Clone, Debug)]
 pub enum Routing {
-    /// To the neighbour of the first entry that fits.
+    /// Static routes: the neighbour of the first matching entry.
     Static(Vec<Entry>),
-    /// By the contact plan; entries are for destinations that it does not know.
+    /// Contact graph routing; the entries serve destinations missing in the plan.
     ContactGraph(Box<Router>, Vec<Entry>),
-    /// A copy to every neighbour that has not had one (Vahdat and Becker 2000).
+    /// Epidemic routing: a copy to every neighbour that has not had one (Vahdat and Becker 2000).
     Epidemic,
-    /// So many copies of each bundle from here: who has several gives half of them to each neighbour that has none, who has one
-    /// gives it to the destination (Spyropoulos et al. 2005, binary spray and wait). How many a neighbour has been given stands in a
-    /// block of this project's, type [`COPIES`]; of version 6 it is given one.
+    /// Binary spray and wait (Spyropoulos et al. 2005). A node with several copies gives half of
+    /// them to each neighbour that has none; a node with one copy gives it to the destination only.
+    /// The number of copies travels in a block of this project, type [`COPIES`]; bundles of version
+    /// 6 carry one copy.
     Spray {
-        /// Copies of a bundle that is made here, 1 at least.
+        /// Copies of a bundle created here, at least 1.
         copies: u32,
     },
 }
 
-/// The block that says how many copies a node has been given, an unsigned number. Types from 192 on are for private and
-/// experimental use (RFC 9171 §9.1).
+/// Type of the block with the number of copies, an unsigned integer. Types from 192 on are for
+/// private and experimental use (RFC 9171 §9.1).
 pub const COPIES: u64 = 222;
 
-/// Bundles for these go to that neighbour.
+/// Static route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// For whom.
+    /// Destinations.
     pub to: Pattern,
-    /// The neighbour's administrative endpoint.
+    /// Next hop: the neighbour's administrative endpoint.
     pub via: Eid,
 }
 
-/// Some endpoints.
+/// Set of endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// All.
+    /// All endpoints.
     Any,
-    /// Those of this node.
+    /// All endpoints of this node.
     Node(Eid),
-    /// This one.
+    /// This endpoint.
     Endpoint(Eid),
 }
 
 impl Pattern {
-    /// Whether an endpoint is one of them.
+    /// Whether the set contains an endpoint.
     #[must_use]
     pub fn matches(&self, eid: &Eid) -> bool {
         match self {
@@ -121,12 +123,12 @@ impl Pattern {
     }
 }
 
-/// Checks of blocks that are made here.
+/// CRC types of blocks created here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// Of the primary block, which must have one where no security block protects it.
+    /// CRC of the primary block, mandatory unless a security block protects it.
     pub primary: CrcType,
-    /// Of the payload block.
+    /// CRC of the payload block.
     pub payload: CrcType,
 }
 
@@ -136,23 +138,24 @@ impl Default for Checks {
     }
 }
 
-/// Which status reports are written, of bundles that ask for them (RFC 9171 §5.1: a node's own policy).
+/// Status reports sent, for bundles that request them (RFC 9171 §5.1 leaves this to the node).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reports {
-    /// Of reception.
+    /// Reports of reception.
     pub reception: bool,
-    /// Of forwarding.
+    /// Reports of forwarding.
     pub forwarding: bool,
-    /// Of delivery.
+    /// Reports of delivery.
     pub delivery: bool,
-    /// Of deletion.
+    /// Reports of deletion.
     pub deletion: bool,
-    /// Of custody that was taken, in version 6.
+    /// Reports of custody acceptance, in version 6.
     pub custody: bool,
 }
 
 impl Default for Reports {
-    /// Reports cost more than they tell, and can be asked for by anybody: none but of delivery.
+    /// Delivery reports only: any source can request reports, and the others cost more traffic than
+    /// they are worth.
     fn default() -> Self {
         Self {
             reception: false,
@@ -164,16 +167,17 @@ impl Default for Reports {
     }
 }
 
-/// What a node does about custody (RFC 5050 §5.10).
+/// Custody transfer (RFC 5050 §5.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Custody {
-    /// Whether it takes custody of bundles that ask for it.
+    /// Whether the node accepts custody of bundles that request it.
     pub accept: bool,
-    /// How long it waits for the next custodian to say so, before it sends a bundle again. Longer than signals take, at
-    /// best: each time that is too short costs a copy.
+    /// Timeout for the custody signal of the next custodian, after which the bundle is
+    /// retransmitted. Should exceed the delay of signals: each early expiry costs a copy.
     pub retransmit_after: Duration,
-    /// Bundles that it has custody of carry a number, and it tells custodians of bundles with numbers of several at one time,
-    /// no later than this; `None`: of each at once, and without numbers. (CCSDS 734.2-B, aggregate custody signals.)
+    /// Longest wait of aggregate custody signals (CCSDS 734.2-B): bundles in custody carry a
+    /// number, and one signal acknowledges several. `None` signals each bundle at once, without
+    /// numbers.
     pub aggregate_after: Option<Duration>,
 }
 
@@ -191,32 +195,31 @@ settings! {
         pub bundles: usize as Number [Least(1)] = 1_000_000,
         /// Bytes of all payloads in the store.
         pub bytes: u64 as Size = 1 << 40,
-        /// Bytes of a payload up to which it is held in memory and in a record; longer ones are files.
+        /// Longest payload held in memory and in a record, in bytes; longer ones are files.
         pub inline: usize = 4096,
         /// Bytes of all payloads in memory; beyond that, shorter ones are files, too.
         pub memory: usize = 256 << 20,
-        /// Bundles that arrive at one time.
+        /// Bundles received at one time.
         pub incoming: usize = 1024,
-        /// Bytes of pieces of one bundle that wait for the store, before its peer is held back.
+        /// Bytes of one bundle waiting for the store before its peer is paused.
         pub write_ahead: usize = 1 << 20,
-        /// Bundles that are remembered when they are gone, until they expire: copies of them are not
-        /// taken.
+        /// Forwarded and deleted bundles remembered until they expire, to discard duplicates.
         pub gone: usize as Number = 1_000_000,
-        /// Deliveries that an endpoint's user has not confirmed.
+        /// Unconfirmed deliveries of an endpoint.
         pub delivering: usize = 1024,
-        /// Fragments of one bundle that are held until it is whole, at its destination.
+        /// Fragments of one bundle held for reassembly at its destination.
         pub fragments: usize = 1 << 17,
-        /// Least bytes of payload in a fragment that is made here; neighbours that take less get no
+        /// Shortest payload of a fragment created here, in bytes; neighbours that take less get no
         /// fragments.
         pub fragment_min: u64 = 64,
-        /// Most milliseconds that a bundle lives, whatever it says. The default is ten years.
+        /// Longest lifetime in milliseconds, applied to all bundles. The default is ten years.
         pub lifetime_ms: u64 = 315_360_000_000,
         /// Bounds on the head of a bundle.
         pub head: Bounds = Bounds::default(),
     }
 }
 
-/// A span of milliseconds.
+/// Duration of so many milliseconds.
 pub(super) const fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

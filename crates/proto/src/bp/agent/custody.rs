@@ -1,8 +1,9 @@
-//! Custody of bundles of version 6 (RFC 5050 §5.10 to §5.12): who has it keeps a bundle until another node does.
+//! Custody of version 6 bundles (RFC 5050 §5.10 to §5.12): a custodian keeps a bundle until another
+//! node accepts custody.
 //!
-//! A node takes custody of what is safe in its store, and tells the custodian before it. Of a bundle that was sent and that
-//! nobody has taken custody of in time a copy goes out again; a custodian that has it already says so, which is as good.
-//! So it does not matter which signals are lost.
+//! A node accepts custody once the bundle is safe in its store, and sends a signal to the previous
+//! custodian. A bundle without a signal in time is retransmitted; a custodian that already has it
+//! signals redundant reception, which counts as success. Lost signals therefore do no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,21 +18,21 @@ use super::held::Custody;
 use super::{Agent, Alarm, Held, Indication, Version};
 use crate::ranges::Ranges;
 
-/// Bundles that are told of in one signal at most.
+/// Most bundles in one aggregate signal.
 const AGGREGATE_MAX: usize = 1024;
 
-/// Bundles of which custodians are told together, by custodian and by what they are told.
+/// Numbers of bundles to signal together, by custodian, success and reason.
 pub(super) type Signals = BTreeMap<(Eid, bool, u8), BTreeSet<u64>>;
 
 impl Agent {
-    /// The number by which custodians may tell that they have a bundle.
+    /// Number under which custodians may acknowledge a bundle.
     pub(super) fn custody_number_for(&self, number: u64, held: &Held) -> Option<u64> {
         let is_requested = held.custody.is_some() && self.config.custody.aggregate_after.is_some();
         is_requested.then_some(number)
     }
 
-    /// Takes custody of a bundle that is to go on, if it asks for that and can name this node (RFC 5050 §5.10.1). Who had it
-    /// is told when the bundle is safe.
+    /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
+    /// §5.10.1). The previous custodian is signalled when the bundle is safe.
     pub(super) fn take_custody(&self, held: &mut Held) {
         if !held.head.asks_custody() || !self.config.custody.accept {
             return;
@@ -43,12 +44,12 @@ impl Agent {
         }
         match held.head.set_custodian(&self.config.node) {
             Ok(()) => held.custody = Some(Custody::default()),
-            // A bundle whose endpoints are numbers cannot name a node that has none.
+            // A bundle whose endpoints are numbers cannot name a node without one.
             Err(_) => held.predecessor = None,
         }
     }
 
-    /// Tells the custodian before this node that it has the bundle, which is safe.
+    /// Signals to the previous custodian that this node has the bundle, which is safe.
     pub(super) fn tell_predecessor(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some((custodian, custody_number)) = held.predecessor.take() else { return };
@@ -58,7 +59,7 @@ impl Agent {
         self.signal(now, addressee, &key, total, CustodyReason::NoInformation);
     }
 
-    /// A bundle came that is here already, or has been: its custodian is told that (RFC 5050 §5.6 step 4).
+    /// Signals redundant reception of a bundle that is, or was, here (RFC 5050 §5.6 step 4).
     pub(super) fn custody_is_known(&mut self, now: Time, held: &Held) {
         if held.head.asks_custody() && self.config.custody.accept {
             let addressee = (held.head.custodian().clone(), held.head.custody_number());
@@ -67,7 +68,7 @@ impl Agent {
         }
     }
 
-    /// Sends a custody signal, or puts it to others for the same custodian.
+    /// Sends a custody signal, or adds it to the aggregate for the same custodian.
     fn signal(
         &mut self,
         now: Time,
@@ -112,7 +113,7 @@ impl Agent {
         );
     }
 
-    /// Sends the signals that wait.
+    /// Sends the aggregate signals.
     pub(super) fn send_signals(&mut self, now: Time) {
         self.timers.cancel(Alarm::Signals);
         for ((custodian, succeeded, reason), numbers) in std::mem::take(&mut self.signals) {
@@ -129,7 +130,7 @@ impl Agent {
         }
     }
 
-    /// A custodian tells that it has, or has not, taken custody of a bundle (RFC 5050 §5.11, §5.12).
+    /// Handles the signal of a custodian that accepted or refused custody (RFC 5050 §5.11, §5.12).
     pub(super) fn custody_signal(&mut self, from: &Eid, signal: &CustodySignal) {
         let Subject { source, creation, fragment } = signal.subject.clone();
         let time_ms = creation.time_s.saturating_mul(1000);
@@ -140,7 +141,7 @@ impl Agent {
             self.custody_reported(number, None, has_it, from);
             return;
         }
-        // It may be a part of what is here whole, or of a longer part.
+        // It may be a part of a bundle that is whole here, or of a longer fragment.
         let Some((offset, len)) = fragment else { return };
         let end = offset.saturating_add(len);
         let parts =
@@ -157,7 +158,7 @@ impl Agent {
         }
     }
 
-    /// The same of several bundles, by the numbers that they were given here.
+    /// Handles an aggregate signal, which names bundles by the numbers given here.
     pub(super) fn aggregate_signal(&mut self, from: &Eid, signal: &AggregateCustodySignal) {
         let has_it = signal.succeeded || signal.reason == CustodyReason::RedundantReception;
         let mut at = 0u64;
@@ -182,7 +183,7 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let len = held.payload.len();
         let Some(custody) = &mut held.custody else { return };
-        // Who has no room now may have it when the bundle comes again.
+        // A custodian without room may have room at the next transmission.
         if !has_it {
             return;
         }
@@ -200,7 +201,7 @@ impl Agent {
         self.let_go(number);
     }
 
-    /// A bundle has been sent: if this node has custody, it goes again when nobody has taken that in time.
+    /// Starts the custody timer of a bundle that was sent, if this node is its custodian.
     pub(super) fn has_left(&mut self, now: Time, number: u64) {
         let again = now + self.config.custody.retransmit_after;
         let Some(held) = self.bundles.get_mut(&number) else { return };
@@ -221,7 +222,7 @@ impl Agent {
         }
     }
 
-    /// Sends again what nobody has taken custody of.
+    /// Retransmits bundles of which no node accepted custody in time.
     pub(super) fn custody_due(&mut self, now: Time) {
         while let Some(&(at, number)) = self.by_custody.first() {
             if at > now {
@@ -249,7 +250,7 @@ impl Agent {
 /// A day in milliseconds.
 const DAY_MS: u64 = 86_400_000;
 
-/// Runs of numbers, each told by how far it is behind the end of the one before.
+/// Runs of consecutive numbers, each given by its distance from the end of the previous one.
 fn fills(numbers: &BTreeSet<u64>) -> Vec<Fill> {
     let mut runs = Ranges::new();
     numbers.iter().for_each(|number| runs.insert(*number, number.saturating_add(1)));

@@ -1,4 +1,4 @@
-//! Bundles for this node (RFC 9171 §5.7).
+//! Delivery of bundles to this node (RFC 9171 §5.7).
 
 use engine::Time;
 use wire::bp6;
@@ -9,10 +9,11 @@ use super::head::{Head, bounds_of_six};
 use super::{Agent, DeliveryId, Indication, RequestError};
 
 impl Agent {
-    /// Takes bundles for an endpoint from now on: those that wait for it, too.
+    /// Registers a user for an endpoint. Bundles that wait for it are delivered.
     ///
     /// # Errors
-    /// It is nobody's, or somebody has it.
+    ///
+    /// The endpoint is null or already registered.
     pub fn register(&mut self, endpoint: &Eid) -> Result<(), RequestError> {
         if endpoint.is_none() {
             return Err(RequestError::NoDestination);
@@ -28,7 +29,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes no more bundles for an endpoint: those that were not confirmed wait for whoever registers it next.
+    /// Deregisters an endpoint. Unconfirmed bundles wait for the next registration.
     pub fn deregister(&mut self, endpoint: &Eid) {
         for number in self.users.deregister(endpoint) {
             if let Some(held) = self.bundles.get_mut(&number) {
@@ -38,17 +39,19 @@ impl Agent {
         }
     }
 
-    /// Which bundle a delivery is of: after a restart its number may be that of another.
+    /// Identity of the bundle of a delivery. After a restart the same number may belong to another
+    /// bundle.
     #[must_use]
     pub fn delivery(&self, delivery: DeliveryId) -> Option<BundleId> {
         let held = self.bundles.get(&delivery.0).filter(|held| held.delivering);
         held.map(|held| held.id())
     }
 
-    /// The user has a bundle and needs it no longer from here.
+    /// Confirms a delivery: the agent may delete the bundle.
     ///
     /// # Errors
-    /// There is no such delivery: it was confirmed, or has expired.
+    ///
+    /// No such delivery: it was confirmed, or has expired.
     pub fn confirm(&mut self, now: Time, delivery: DeliveryId) -> Result<(), RequestError> {
         let DeliveryId(number) = delivery;
         let held = self.bundles.get_mut(&number).filter(|held| held.delivering);
@@ -63,7 +66,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Hands a bundle to its user, or keeps it until there is one.
+    /// Delivers a bundle to its user, or keeps it until there is one.
     pub(super) fn deliver(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         if held.head.fragment().is_some() {
@@ -89,7 +92,8 @@ impl Agent {
         self.offer(&endpoint);
     }
 
-    /// Hands over what waits for an endpoint, in the order in which it came, as far as its user takes it.
+    /// Delivers the bundles waiting for an endpoint in order of arrival, as long as its user takes
+    /// more.
     fn offer(&mut self, endpoint: &Eid) {
         while self.user_takes(endpoint) {
             let Some(number) = self.users.pop_waiting(endpoint) else { return };
@@ -97,12 +101,12 @@ impl Agent {
         }
     }
 
-    /// Whether an endpoint has a user who takes more.
+    /// Whether an endpoint has a user that takes more deliveries.
     fn user_takes(&self, endpoint: &Eid) -> bool {
         self.users.takes(endpoint, self.config.limits.delivering)
     }
 
-    /// Hands a bundle to the user of an endpoint.
+    /// Delivers a bundle to the user of an endpoint.
     fn hand_to_user(&mut self, endpoint: &Eid, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         if !self.users.hand_over(endpoint, number) {
@@ -117,14 +121,14 @@ impl Agent {
         });
     }
 
-    /// A record for this node.
+    /// Handles an administrative record for this node.
     fn administrative(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
         let from = held.head.source().clone();
         let (bytes, head) = match &held.payload {
             Content::Bytes(bytes) => (bytes.clone(), held.head.clone()),
-            // No record is so long.
+            // No record is that long.
             Content::File { .. } => return self.no_record(number),
         };
         match head {

@@ -1,4 +1,4 @@
-//! Whom an agent wants to reach.
+//! Neighbours an agent needs to reach.
 
 use std::collections::BTreeSet;
 
@@ -7,20 +7,20 @@ use wire::bp7::Eid;
 use super::{Agent, LinkRef};
 
 impl Agent {
-    /// The neighbours for which bundles wait, or to which they are on their way: a driver that opens links on demand opens
-    /// these.
+    /// Neighbours with queued bundles or bundles in transit, to which an on-demand driver opens
+    /// links.
     #[must_use]
     pub fn wanted(&self) -> BTreeSet<Eid> {
         self.forwarder.wanted()
     }
 
-    /// The neighbours that can be reached.
+    /// Neighbours that can be reached.
     #[must_use]
     pub fn nodes_up(&self) -> BTreeSet<Eid> {
         self.forwarder.up().filter_map(|(_, node)| node.cloned()).collect()
     }
 
-    /// The links that can be used.
+    /// Links that can be used.
     pub fn links_up(&self) -> impl Iterator<Item = LinkRef> {
         self.forwarder.up().map(|(at, _)| at)
     }

@@ -1,4 +1,4 @@
-//! Bundles for others (RFC 9171 §5.4).
+//! Forwarding of bundles (RFC 9171 §5.4).
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::held::Sending;
 use super::outgoing::Load;
 use super::{Agent, Alarm, Held, Indication, LinkRef};
 
-/// The neighbour to which a bundle goes, and by which contacts.
+/// Next hop of a bundle, and its route through the contact plan.
 fn next_hop(routing: &mut Routing, now: Time, held: &Held) -> Option<(Eid, Option<Route>)> {
     let destination = held.destination();
     let entries = match routing {
@@ -64,7 +64,7 @@ impl Agent {
     pub(super) fn link_down(&mut self, now: Time, at: LinkRef, why: &'static str) {
         let Some(Down { node, bundles }) = self.forwarder.link_down(at) else { return };
         self.inform_router(now, node.as_ref(), true);
-        // On what a layer did not report, it does not report any more.
+        // The layer will not report on unreported transmissions any more.
         for (tag, number) in bundles {
             self.not_sent(now, at, tag, number, true);
         }
@@ -74,7 +74,7 @@ impl Agent {
         }
     }
 
-    /// Informs the router whether the contact with a node that goes on now, by the plan, does.
+    /// Reports to the router whether the current planned contact with a node works.
     fn inform_router(&mut self, now: Time, node: Option<&Eid>, has_failed: bool) {
         if let (Routing::ContactGraph(router, _), Some(Eid::Ipn { node, .. })) =
             (&mut self.config.routing, node)
@@ -83,7 +83,7 @@ impl Agent {
         }
     }
 
-    /// Finds where a bundle goes next.
+    /// Routes a bundle.
     pub(super) fn route(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
         let Some(held) = self.bundles.get(&number) else { return };
@@ -112,7 +112,7 @@ impl Agent {
         }
     }
 
-    /// Whether nodes get copies of their own.
+    /// Whether each neighbour gets a copy.
     pub(super) const fn is_copying(&self) -> bool {
         match self.config.routing {
             Routing::Epidemic | Routing::Spray { .. } => true,
@@ -120,7 +120,7 @@ impl Agent {
         }
     }
 
-    /// The node, if it gets a copy of its own.
+    /// Returns the node if it gets its own copy.
     pub(super) fn copy_for<'a>(&self, node: &'a Eid) -> Option<&'a Eid> {
         self.is_copying().then_some(node)
     }
@@ -136,7 +136,7 @@ impl Agent {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         held.waits = false;
         self.forwarder.wait_no_longer(number);
-        // Its parts may have failed one after the other.
+        // Parts of it may have failed one after the other.
         if let Some(before) = held.queued.insert(node.clone(), route).flatten() {
             let (bytes, priority) = (held.bytes(), held.priority);
             if let Routing::ContactGraph(router, _) = &mut self.config.routing {
@@ -148,7 +148,7 @@ impl Agent {
         self.pump(now, node);
     }
 
-    /// Gives back what contacts were promised to a bundle of so many bytes.
+    /// Releases the contact volume reserved for a bundle of so many bytes.
     pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
             router.release(route, bytes, priority);
@@ -161,14 +161,14 @@ impl Agent {
         }
     }
 
-    /// Sends what waits for those who have had a place freed.
+    /// Sends bundles to neighbours with freed transmission slots.
     pub(super) fn pump_freed(&mut self, now: Time) {
         while let Some(node) = self.forwarder.pop_freed() {
             self.pump(now, &node);
         }
     }
 
-    /// Whoever sends a bundle need not any more.
+    /// Cancels the transmissions of a bundle.
     pub(super) fn cancel_sending(&mut self, number: u64) {
         let Some(held) = self.bundles.get(&number) else { return };
         for (at, tag) in held.sending.keys() {
@@ -176,7 +176,7 @@ impl Agent {
         }
     }
 
-    /// Sends what waits for a node, as far as its links take it.
+    /// Sends queued bundles to a node, as far as its links take them.
     fn pump(&mut self, now: Time, node: &Eid) {
         loop {
             let Some((at, most)) = self.forwarder.free_link(now, node) else { return };
@@ -212,7 +212,7 @@ impl Agent {
         self.load_up(at, tag, number, load);
     }
 
-    /// A layer reports how sending a bundle ended.
+    /// Handles a layer's report that a transmission ended.
     pub(super) fn sent(&mut self, now: Time, at: LinkRef, tag: Tag, outcome: Outcome) {
         let Some((number, node)) = self.forwarder.end(at, tag) else { return };
         let result = match outcome {
@@ -241,7 +241,7 @@ impl Agent {
         }
     }
 
-    /// A neighbour has rested.
+    /// Resumes transmission to neighbours whose back-off has ended.
     pub(super) fn rested(&mut self, now: Time) {
         self.pump_all(now);
         self.forwarder.rested(now);
@@ -268,7 +268,7 @@ impl Agent {
             if !held.has_gone(copy_for) {
                 let is_under_way = held.queued.contains_key(&node)
                     || held.sending.values().any(|sending| sending.to == node);
-                // Parts that failed meanwhile, which others were under way then.
+                // Parts failed while others were in transit.
                 if !is_under_way && held.gap(copy_for).is_some() {
                     self.route(now, number);
                 }
@@ -282,7 +282,7 @@ impl Agent {
         }
         held.sent.insert(node.clone());
         let id = held.id();
-        // What is there needs no more copies from here.
+        // The destination has it: no more copies are needed.
         if copies && held.destination().node() == node {
             held.waits = false;
             self.forwarder.wait_no_longer(number);
@@ -295,7 +295,8 @@ impl Agent {
         self.settle(number);
     }
 
-    /// It goes another way, or the same one again; a neighbour that will never take it is not asked again.
+    /// Routes a bundle again after a failed transmission; a neighbour that will never take it is
+    /// excluded.
     pub(super) fn not_sent(&mut self, now: Time, at: LinkRef, tag: Tag, number: u64, again: bool) {
         self.statistics.failed += 1;
         let Some(held) = self.bundles.get_mut(&number) else { return };
@@ -310,7 +311,7 @@ impl Agent {
         }
     }
 
-    /// Bundles that wait for a node whose link broke go by other contacts, if there is a plan.
+    /// Reroutes the bundles queued for a node whose link broke, if there is a contact plan.
     fn reroute(&mut self, now: Time, node: &Eid) {
         if !matches!(self.config.routing, Routing::ContactGraph(..)) {
             return;
@@ -324,7 +325,7 @@ impl Agent {
         }
     }
 
-    /// Copies for a neighbour that came.
+    /// Queues copies for a new neighbour.
     fn spread_to(&mut self, node: &Eid) {
         for number in self.forwarder.waiting() {
             self.offer_copy(number, node);
@@ -348,8 +349,8 @@ impl Agent {
         }
     }
 
-    /// Opens the links of contacts that begin, closes those of contacts that are over, and looks when the next one does
-    /// either.
+    /// Opens the links of contacts that begin, closes those of contacts that are over, and sets the
+    /// timer for the next change.
     pub(super) fn contacts(&mut self, now: Time) {
         let Routing::ContactGraph(router, _) = &mut self.config.routing else { return };
         router.forget_before(now);

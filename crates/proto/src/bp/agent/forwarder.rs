@@ -1,4 +1,4 @@
-//! The links of an agent, and the bundles that wait for the neighbours behind them.
+//! Links of an agent, and the queues of bundles for the neighbours behind them.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,30 +11,30 @@ use super::LinkRef;
 use crate::bp::layer::{Neighbour, Tag};
 use crate::bp::routes::Priority;
 
-/// First and longest rest of a neighbour that has no room or whose layer failed, and of a store
-/// that did not record that a bundle is gone.
+/// First and longest back-off after a neighbour had no room, a layer failed, or the store did not
+/// record the end of a bundle.
 pub(super) const REST: Duration = Duration::from_secs(1);
 pub(super) const REST_MAX: Duration = Duration::from_secs(60);
 
-/// Place of a bundle in a queue, the urgent ones first.
+/// Position of a bundle in a queue, by descending priority.
 pub(super) type Place = (Reverse<Priority>, u64);
 
 /// A neighbour over a layer.
 #[derive(Debug, Default)]
 struct Link {
     node: Option<Eid>,
-    /// The neighbour, while it can be reached.
+    /// State of the neighbour, while it can be reached.
     up: Option<Neighbour>,
-    /// Bundles on their way to it.
+    /// Bundles in transit to it.
     sending: UnderWay,
-    /// Rest after it refused a bundle for want of room, or its layer failed: its end and length.
+    /// Back-off after it refused a bundle for want of room, or its layer failed: end and length.
     rests: Option<(Time, Duration)>,
 }
 
-/// Bundles on their way to a neighbour.
+/// Bundles in transit to a neighbour.
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// Their numbers and bytes.
+    /// Number and bytes of each.
     bundles: BTreeMap<Tag, (u64, u64)>,
     bytes: u64,
 }
@@ -45,55 +45,55 @@ impl UnderWay {
         self.bundles.insert(tag, (number, bytes));
     }
 
-    /// Returns the number of the bundle.
+    /// Removes a transmission and returns the number of its bundle.
     fn remove(&mut self, tag: Tag) -> Option<u64> {
         let (number, bytes) = self.bundles.remove(&tag)?;
         self.bytes = self.bytes.saturating_sub(bytes);
         Some(number)
     }
 
-    /// Whether one more may be on its way.
+    /// Whether the window admits one more bundle.
     fn has_room(&self, up: &Neighbour) -> bool {
         self.bundles.len() < up.window || self.bytes < up.window_bytes
     }
 }
 
-/// Result of a transmission, as far as it decides when the neighbour is next sent something.
+/// Result of a transmission, as far as it determines the back-off of the neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reception {
     Accepted,
-    /// It will never take the bundle, but others.
+    /// The neighbour will never take this bundle, but may take others.
     Declined,
     NoRoom,
     Failed,
 }
 
-/// A link that went down.
+/// Link that went down.
 #[derive(Debug)]
 pub(super) struct Down {
     pub(super) node: Option<Eid>,
-    /// The bundles that were on their way.
+    /// Bundles that were in transit.
     pub(super) bundles: Vec<(Tag, u64)>,
 }
 
-/// Links, and bundles that wait for neighbours.
+/// Links and queues of bundles.
 #[derive(Debug, Default)]
 pub(super) struct Forwarder {
     links: BTreeMap<LinkRef, Link>,
-    /// Links whose contact goes on.
+    /// Links with a current contact.
     open: BTreeSet<LinkRef>,
-    /// Bundles that wait for a neighbour.
+    /// Bundles queued for each neighbour.
     queues: BTreeMap<Eid, BTreeSet<Place>>,
     /// Bundles for which there is no route.
     waiting: BTreeSet<u64>,
-    /// Neighbours of which fewer bundles are under way than were, so that others may go.
+    /// Neighbours with freed transmission slots.
     freed: BTreeSet<Eid>,
     next_tag: u64,
 }
 
 impl Forwarder {
-    /// Notes that a link is up to a neighbour, which has this name or says one. Returns the name,
-    /// and whether it was down.
+    /// Records that a link is up to a neighbour with this configured or announced name. Returns the
+    /// name, and whether the link was down.
     pub(super) fn link_up(
         &mut self,
         at: LinkRef,
@@ -107,14 +107,14 @@ impl Forwarder {
         (link.node.clone(), is_new)
     }
 
-    /// Forgets a link.
+    /// Removes a link.
     pub(super) fn link_down(&mut self, at: LinkRef) -> Option<Down> {
         let Link { node, sending, .. } = self.links.remove(&at)?;
         let bundles = sending.bundles.into_iter().map(|(tag, (number, _))| (tag, number));
         Some(Down { node, bundles: bundles.collect() })
     }
 
-    /// The neighbours for which bundles wait, or to which they are on their way.
+    /// Neighbours with queued bundles or bundles in transit.
     pub(super) fn wanted(&self) -> BTreeSet<Eid> {
         let waiting = self.queues.iter().filter(|(_, queue)| !queue.is_empty());
         let sending = self.links.values().filter(|link| !link.sending.bundles.is_empty());
@@ -122,13 +122,14 @@ impl Forwarder {
         waiting.map(|(node, _)| node.clone()).chain(sending).collect()
     }
 
-    /// The links that can be used, and their neighbours.
+    /// Links that can be used, and their neighbours.
     pub(super) fn up(&self) -> impl Iterator<Item = (LinkRef, Option<&Eid>)> {
         let up = self.links.iter().filter(|(_, link)| link.up.is_some());
         up.map(|(at, link)| (*at, link.node.as_ref()))
     }
 
-    /// A link to a neighbour that takes one more bundle now, and the most bytes of one there.
+    /// Link to a neighbour that takes one more bundle now, and the longest bundle in bytes it
+    /// takes.
     pub(super) fn free_link(&self, now: Time, node: &Eid) -> Option<(LinkRef, u64)> {
         let (at, link) = self.links.iter().find(|(_, link)| {
             link.node.as_ref() == Some(node)
@@ -150,52 +151,52 @@ impl Forwarder {
         }
     }
 
-    /// The bundles that wait for a neighbour.
+    /// Bundles queued for a neighbour.
     pub(super) fn queue(&self, node: &Eid) -> impl Iterator<Item = Place> + '_ {
         self.queues.get(node).into_iter().flatten().copied()
     }
 
-    /// Takes out all bundles that wait for a neighbour.
+    /// Removes and returns the queue of a neighbour.
     pub(super) fn take_queue(&mut self, node: &Eid) -> BTreeSet<Place> {
         self.queues.remove(node).unwrap_or_default()
     }
 
-    /// Notes that there is no route for a bundle.
+    /// Records that a bundle has no route.
     pub(super) fn wait(&mut self, number: u64) {
         self.waiting.insert(number);
     }
 
-    /// Notes that a bundle waits for a route no longer.
+    /// Records that a bundle no longer waits for a route.
     pub(super) fn wait_no_longer(&mut self, number: u64) {
         self.waiting.remove(&number);
     }
 
-    /// Bundles for which there is no route.
+    /// Bundles without a route.
     pub(super) fn waiting(&self) -> Vec<u64> {
         self.waiting.iter().copied().collect()
     }
 
-    /// The tag of a transmission that is about to begin.
+    /// Tag of the next transmission.
     pub(super) fn new_tag(&mut self) -> Tag {
         self.next_tag += 1;
         Tag(self.next_tag - 1)
     }
 
-    /// Notes that a bundle is on its way, with so many bytes.
+    /// Records a transmission of a bundle with so many bytes.
     pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, bytes: u64) {
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number, bytes);
         }
     }
 
-    /// Notes that a layer reports on a transmission. Returns the bundle, and its neighbour.
+    /// Removes a transmission on which its layer reported. Returns the bundle and its neighbour.
     pub(super) fn end(&mut self, at: LinkRef, tag: Tag) -> Option<(u64, Option<Eid>)> {
         let link = self.links.get_mut(&at)?;
         let number = link.sending.remove(tag)?;
         Some((number, link.node.clone()))
     }
 
-    /// Ends a transmission on which its layer did not report.
+    /// Removes a transmission without a report of its layer.
     pub(super) fn abort(&mut self, at: LinkRef, tag: Tag) {
         let Some(link) = self.links.get_mut(&at) else { return };
         if link.sending.remove(tag).is_some() {
@@ -203,12 +204,13 @@ impl Forwarder {
         }
     }
 
-    /// The next neighbour of which fewer bundles are under way than were.
+    /// Removes and returns the next neighbour with freed transmission slots.
     pub(super) fn pop_freed(&mut self) -> Option<Eid> {
         self.freed.pop_first()
     }
 
-    /// Lets a neighbour rest, if the result of a transmission is a reason for that; whether it is.
+    /// Starts the back-off of a neighbour if the result of a transmission calls for it; returns
+    /// whether it does.
     pub(super) fn rest(&mut self, now: Time, at: LinkRef, result: Reception) -> bool {
         let Some(link) = self.links.get_mut(&at) else { return false };
         match result {
@@ -222,8 +224,8 @@ impl Forwarder {
                 link.rests = Some((now + long, long));
                 true
             }
-            // A layer whose link breaks says so next. Until it does it would fail whatever it is
-            // given, at once and without end.
+            // A layer whose link breaks reports that next. Until then it would fail every bundle at
+            // once, without end.
             Reception::Failed => {
                 link.rests = Some((now + REST, link.rests.map_or(REST, |(_, long)| long)));
                 true
@@ -231,23 +233,23 @@ impl Forwarder {
         }
     }
 
-    /// Notes that neighbours have rested.
+    /// Ends the back-off of neighbours whose time has come.
     pub(super) fn rested(&mut self, now: Time) {
         let waits = |link: &&mut Link| link.rests.is_some_and(|(until, _)| until <= now);
         for link in self.links.values_mut().filter(waits) {
-            // The time is kept, for a refusal that comes next is not the first.
+            // The length stays, because an immediate refusal is not the first.
             let long = link.rests.map_or(REST, |(_, long)| long);
             link.rests = Some((Time::ZERO, long));
         }
     }
 
-    /// When the next neighbour has rested.
+    /// End of the next back-off.
     pub(super) fn rests_until(&self) -> Option<Time> {
         let until = self.links.values().filter_map(|link| link.rests);
         until.map(|(until, _)| until).filter(|until| *until > Time::ZERO).min()
     }
 
-    /// Notes whether the contact of a link goes on. Returns whether that is a change.
+    /// Records whether the contact of a link is current. Returns whether that is a change.
     pub(super) fn set_open(&mut self, at: LinkRef, is_open: bool) -> bool {
         if is_open { self.open.insert(at) } else { self.open.remove(&at) }
     }

@@ -1,7 +1,7 @@
-//! Bundles that are gone: those that come again are not taken again.
+//! Bundles that are gone, remembered to discard duplicates.
 //!
-//! There may be a million of them, so that what tells one from the others is kept short: sources have numbers here, and fragments
-//! are apart from bundles that are whole.
+//! There may be a million of them, so the keys are short: sources are numbered, and fragments are
+//! stored apart from whole bundles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,23 +16,23 @@ use super::head::Key;
 pub(super) struct Gone {
     sources: Sources,
     wholes: Remembered<()>,
-    /// Offset and length of each.
+    /// Fragments, by offset and length.
     fragments: Remembered<(u64, u64)>,
 }
 
-/// The sources of the bundles that are remembered.
+/// Sources of the remembered bundles.
 #[derive(Debug, Default)]
 struct Sources {
     numbers: BTreeMap<(Version, Eid), u64>,
-    /// Which source it is, and how many bundles are remembered of it.
+    /// Source and number of remembered bundles, by the source's number.
     names: BTreeMap<u64, ((Version, Eid), usize)>,
     next: u64,
 }
 
-/// A source's number, when it made the bundle, and which part it is.
+/// Number of the source, creation timestamp, and part.
 type Short<P> = (u64, CreationTimestamp, P);
 
-/// Bundles of a kind.
+/// Remembered bundles of a kind.
 #[derive(Debug)]
 struct Remembered<P> {
     by_key: BTreeMap<Short<P>, (Time, u64)>,
@@ -54,8 +54,8 @@ impl Gone {
         })
     }
 
-    /// Remembers a bundle of this number. What is forgotten for it, if there are more than `max`: the number of
-    /// the one that expires first.
+    /// Remembers a bundle under this number. Beyond `max`, forgets the bundle that expires first
+    /// and returns its number.
     pub(super) fn insert(
         &mut self,
         max: usize,
@@ -79,13 +79,13 @@ impl Gone {
         self.wholes.by_key.len() + self.fragments.by_key.len()
     }
 
-    /// When the next one expires.
+    /// Expiry of the next bundle.
     pub(super) fn next(&self) -> Option<Time> {
         let first = [self.wholes.first(), self.fragments.first()];
         first.into_iter().flatten().min().map(|(at, _)| at)
     }
 
-    /// Forgets one that has expired.
+    /// Forgets a bundle that has expired and returns its number.
     pub(super) fn pop_expired(&mut self, now: Time) -> Option<u64> {
         if self.next()? > now {
             return None;
@@ -104,7 +104,7 @@ impl Gone {
 }
 
 impl Sources {
-    /// The number of a source of which one bundle more is remembered.
+    /// Number of a source, of which one more bundle is remembered.
     fn counted(&mut self, source: (Version, Eid)) -> u64 {
         let number = self.numbers.get(&source).copied();
         let number = number.unwrap_or_else(|| {
@@ -120,7 +120,7 @@ impl Sources {
         number
     }
 
-    /// One bundle less is remembered of a source.
+    /// Counts one remembered bundle less of a source.
     fn forget(&mut self, number: u64) {
         let Some((_, count)) = self.names.get_mut(&number) else { return };
         *count -= 1;
@@ -133,7 +133,7 @@ impl Sources {
 }
 
 impl<P: Copy + Ord> Remembered<P> {
-    /// Whether it was remembered already; it is from now on, and until then.
+    /// Remembers a bundle until it expires. Returns whether it was remembered already.
     fn insert(&mut self, key: Short<P>, number: u64, expires: Time) -> bool {
         let before = self.by_key.insert(key, (expires, number));
         if let Some((at, old)) = before {
@@ -143,12 +143,12 @@ impl<P: Copy + Ord> Remembered<P> {
         before.is_some()
     }
 
-    /// When the first one expires, and its number.
+    /// Expiry and number of the bundle that expires first.
     fn first(&self) -> Option<(Time, u64)> {
         self.by_expiry.first().map(|(at, number, _)| (*at, *number))
     }
 
-    /// The number and the source of the one that expires first, which is forgotten.
+    /// Forgets the bundle that expires first. Returns its number and its source.
     fn pop(&mut self) -> Option<(u64, u64)> {
         let (_, number, key) = self.by_expiry.pop_first()?;
         self.by_key.remove(&key);

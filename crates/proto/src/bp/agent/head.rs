@@ -1,6 +1,7 @@
-//! What stands before the payload of a bundle of either version, as far as an agent has to understand it.
+//! Head of a bundle of either version: the blocks before the payload, as far as an agent processes
+//! them.
 //!
-//! Flags are told as version 7 has them: those that both versions know have the same place in both.
+//! Flags are those of version 7; flags known to both versions have the same place in both.
 
 use bytes::Bytes;
 use wire::bp6::{self, Trailer};
@@ -14,17 +15,18 @@ use wire::{DecodeError, EncodeError};
 use super::super::routes::Priority;
 use super::config::{COPIES, Version};
 
-/// What is processed before unknown blocks are: types of RFC 9171, and the security blocks of RFC 9172, which
-/// are kept as they are.
+/// Types of version 7 blocks that are processed: those of RFC 9171, and the security blocks of RFC
+/// 9172, which are kept unchanged.
 const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFIDENTIALITY, COPIES];
-/// Those of version 6: security (RFC 6257), the previous hop, custody under a number.
+/// Types of version 6 blocks that are processed: security (RFC 6257), previous hop, custody number.
 const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
 
-/// Bytes behind a payload of version 7: a check and the ends of block and bundle are seven, in their longest form a
-/// few more.
+/// Longest tail of a version 7 payload, in bytes: the CRC and the ends of block and bundle take
+/// seven, in their longest encoding a few more.
 const TAIL_MAX: usize = 32;
 
-/// What tells a bundle from all others, fragments of different lengths and bundles of other versions, too.
+/// Identity of a bundle; distinguishes fragments of different lengths and bundles of different
+/// versions, too.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) version: Version,
@@ -35,7 +37,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// As users know it.
+    /// The identity reported to users.
     pub(super) fn id(&self) -> BundleId {
         BundleId {
             source: self.source.clone(),
@@ -44,20 +46,20 @@ impl Key {
         }
     }
 
-    /// That of the bundle of which it is a part, or itself.
+    /// Key of the original bundle: itself, unless it is a fragment.
     pub(super) fn whole(&self) -> Self {
         Self { fragment: None, ..self.clone() }
     }
 }
 
-/// What stands before the payload.
+/// Blocks before the payload.
 #[derive(Clone, Debug)]
 pub(super) enum Head {
     Six(Box<bp6::Head>),
     Seven(Box<bp7::Head>),
 }
 
-/// What blocks that nobody here knows ask for.
+/// Action that the flags of unknown blocks require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
     Nothing,
@@ -65,14 +67,14 @@ pub(super) enum Unknown {
     Delete,
 }
 
-/// What a bundle says of the node that forwards it.
+/// Values a node writes into a bundle that it forwards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure<'a> {
     pub(super) node: &'a Eid,
     pub(super) age_ms: u64,
-    /// The number of the bundle, if this node has custody and wants to hear of it by number.
+    /// Number of the bundle, if this node has custody and wants signals by number.
     pub(super) custody: Option<u64>,
-    /// Copies that the neighbour may give away, where that is counted.
+    /// Copies that the neighbour may give away, where copies are counted.
     pub(super) copies: Option<u32>,
     pub(super) bounds: &'a Bounds,
 }
@@ -89,14 +91,14 @@ impl From<bp6::Head> for Head {
     }
 }
 
-/// The bounds of version 6 that follow from those of version 7.
+/// Bounds of version 6 derived from those of version 7.
 pub(super) fn bounds_of_six(bounds: &Bounds) -> bp6::Bounds {
     let Bounds { head_max, blocks_max, eid_max } = *bounds;
     bp6::Bounds { head_max, blocks_max, eid_max, ..bp6::Bounds::default() }
 }
 
 impl Head {
-    /// Reads a head from the beginning of a bundle; `None` if more of it is needed.
+    /// Decodes a head from the beginning of a bundle; `None` if more bytes are needed.
     pub(super) fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
         match prefix.first() {
             None => Ok(None),
@@ -122,7 +124,7 @@ impl Head {
         }
     }
 
-    /// Where the payload begins in what the head was read from.
+    /// Offset of the payload in the bytes from which the head was decoded.
     pub(super) fn payload_offset(&self) -> usize {
         match self {
             Self::Six(head) => head.encoded_len(),
@@ -178,7 +180,7 @@ impl Head {
         }
     }
 
-    /// When it was made; 0 if its node had no clock.
+    /// Creation timestamp; time 0 if its node had no clock.
     pub(super) const fn creation(&self) -> CreationTimestamp {
         match self {
             Self::Six(head) => {
@@ -206,7 +208,7 @@ impl Head {
         }
     }
 
-    /// The class of service, which version 6 has.
+    /// Class of service, in version 6.
     pub(super) const fn priority(&self) -> Option<Priority> {
         match self {
             Self::Six(head) => Some(match head.primary().flags.priority() {
@@ -225,7 +227,7 @@ impl Head {
         }
     }
 
-    /// Who has custody.
+    /// Current custodian.
     pub(super) const fn custodian(&self) -> &Eid {
         const NOBODY: &Eid = &Eid::None;
         match self {
@@ -234,7 +236,7 @@ impl Head {
         }
     }
 
-    /// Names another custodian (RFC 5050 §5.10.1).
+    /// Sets the custodian (RFC 5050 §5.10.1).
     pub(super) fn set_custodian(&mut self, custodian: &Eid) -> Result<(), EncodeError> {
         match self {
             Self::Six(head) => {
@@ -245,7 +247,7 @@ impl Head {
         }
     }
 
-    /// Custody under a number of the custodian's, if the bundle carries one that its custodian gave.
+    /// Custody number, if the bundle carries one from its current custodian.
     pub(super) fn custody_number(&self) -> Option<u64> {
         match self {
             Self::Six(head) => {
@@ -257,7 +259,7 @@ impl Head {
         }
     }
 
-    /// Who sent the bundle here, as it says.
+    /// Previous node, if the bundle names it.
     pub(super) fn previous_node(&self, bounds: &Bounds) -> Option<Eid> {
         match self {
             Self::Six(head) => {
@@ -271,7 +273,7 @@ impl Head {
         }
     }
 
-    /// How old it was when it was last forwarded, as it says.
+    /// Age when it was last forwarded, if the bundle carries it.
     pub(super) fn age_ms(&self, bounds: &Bounds) -> Option<u64> {
         let Self::Seven(head) = self else { return None };
         match head.block_of(BUNDLE_AGE)?.extension(bounds) {
@@ -288,14 +290,15 @@ impl Head {
         }
     }
 
-    /// Copies that this node may give away, as the one before said.
+    /// Copies that this node may give away, as the previous node wrote.
     pub(super) fn copies(&self) -> Option<u32> {
         let Self::Seven(head) = self else { return None };
         let copies = Item { id: COPIES, value: head.block_of(COPIES)?.data().into() };
         copies.to_uint().ok().and_then(|copies| u32::try_from(copies).ok())
     }
 
-    /// The head as it leaves this node (RFC 9171 §5.4): previous node, hop count and age are this node's.
+    /// Head of the bundle as this node forwards it (RFC 9171 §5.4), with updated previous node, hop
+    /// count and age.
     pub(super) fn departing(&self, departure: &Departure<'_>) -> Self {
         let mut head = self.clone();
         match &mut head {
@@ -316,13 +319,13 @@ impl Head {
         head
     }
 
-    /// Whether it may be cut in parts.
+    /// Whether it may be fragmented.
     pub(super) const fn may_be_cut(&self) -> bool {
         !self.flags().contains(BundleFlags::MUST_NOT_FRAGMENT)
     }
 
-    /// The head of a fragment with a part of the payload (RFC 9171 §5.8, RFC 5050 §5.8): what goes into every one goes
-    /// into it, the rest into the first.
+    /// Head of a fragment with a part of the payload (RFC 9171 §5.8, RFC 5050 §5.8). Blocks to
+    /// replicate go into every fragment, the others into the first.
     pub(super) fn of_part(&self, start: u64, end: u64) -> Result<Self, EncodeError> {
         let (base, total) = match self.fragment() {
             Some(Fragment { offset, total }) => (offset, total),
@@ -354,7 +357,7 @@ impl Head {
         }
     }
 
-    /// The head of the whole bundle, of which this is the first fragment (RFC 9171 §5.9).
+    /// Head of the reassembled bundle, of which this is the first fragment (RFC 9171 §5.9).
     pub(super) fn of_whole(&self, has_tail: bool) -> Result<Self, EncodeError> {
         let len = self.fragment().map_or(self.payload_len(), |fragment| fragment.total);
         match self {
@@ -375,8 +378,8 @@ impl Head {
         }
     }
 
-    /// Does with unknown blocks what their flags say (RFC 9171 §5.6 step 4, RFC 5050 §5.6 step 3). Blocks of version 6 may stand
-    /// behind the payload, too.
+    /// Processes unknown blocks as their flags require (RFC 9171 §5.6 step 4, RFC 5050 §5.6 step
+    /// 3). Blocks of version 6 may follow the payload, too.
     pub(super) fn process_unknown(&mut self, tail: &mut Bytes, bounds: &Bounds) -> Unknown {
         match self {
             Self::Six(head) => process_six(head, tail, bounds),
@@ -411,7 +414,7 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
         true => Vec::new(),
         false => match Trailer::decode(tail, &bounds_of_six(bounds)) {
             Ok(Some((trailer, _))) => trailer.blocks().to_vec(),
-            // It was read when it came.
+            // It was decoded when it arrived.
             Ok(None) | Err(_) => return Unknown::Nothing,
         },
     };
@@ -456,7 +459,7 @@ fn process_six(head: &mut bp6::Head, tail: &mut Bytes, bounds: &Bounds) -> Unkno
 fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
     let is_replaced = |block: &&bp6::Block| match block.kind() {
         bp6::PREVIOUS_HOP => true,
-        // A number that another custodian gave says nothing any more.
+        // A number of an earlier custodian is void.
         bp6::CUSTODY_ENHANCEMENT => departure.custody.is_some(),
         _ => false,
     };
@@ -471,7 +474,7 @@ fn depart_six(head: &mut bp6::Head, departure: &Departure<'_>) {
     head.set_blocks(blocks);
 }
 
-/// The numbers of blocks that are encrypted.
+/// Numbers of encrypted blocks.
 fn sealed(head: &bp7::Head) -> Vec<u64> {
     let of = head.blocks().iter().filter(|block| block.kind() == CONFIDENTIALITY);
     of.filter_map(|block| SecurityBlock::decode(block.data(), &bpsec::Bounds::default()).ok())
@@ -479,8 +482,8 @@ fn sealed(head: &bp7::Head) -> Vec<u64> {
         .collect()
 }
 
-/// Puts an extension in the place of the one of its type; where there is none, only if it belongs there `always`.
-/// What is encrypted stays as it is.
+/// Replaces the extension block of a type. If there is none, adds one only if `always`. Encrypted
+/// blocks stay unchanged.
 fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool, sealed: &[u64]) {
     let old = head.block_of(kind).map(|block| (block.number(), block.flags(), block.crc()));
     let is_sealed = old.is_some_and(|(number, ..)| sealed.contains(&number));
@@ -494,7 +497,7 @@ fn replace(head: &mut bp7::Head, kind: u64, extension: &Extension, always: bool,
     }
 }
 
-/// Says how many copies the neighbour may give away, and to others nothing of it.
+/// Writes the number of copies for the neighbour, or removes the block if copies are not counted.
 fn set_copies(head: &mut bp7::Head, copies: Option<u32>) {
     let number = head.block_of(COPIES).map(bp7::Block::number);
     if let Some(number) = number {
@@ -509,12 +512,12 @@ fn set_copies(head: &mut bp7::Head, copies: Option<u32>) {
     }
 }
 
-/// What follows a payload, while the payload passes by.
+/// Checker of the bytes behind a payload.
 #[derive(Clone, Debug)]
 pub(super) enum Check {
-    /// Blocks, unless the payload's is the last.
+    /// Blocks of version 6, unless the payload block is the last.
     Six { is_last: bool },
-    /// The payload's check.
+    /// CRC of the payload.
     Seven(PayloadCrc),
 }
 
@@ -533,7 +536,7 @@ impl Check {
         }
     }
 
-    /// Bytes that can follow.
+    /// Most bytes that can follow.
     pub(super) const fn tail_max(&self, bounds: &Bounds) -> usize {
         match self {
             Self::Six { is_last: true } => 0,
@@ -542,7 +545,7 @@ impl Check {
         }
     }
 
-    /// What follows in a bundle that is made here, with these blocks if it is of version 6.
+    /// Tail of a bundle created here, with these blocks in version 6.
     pub(super) fn tail(self, blocks: Vec<u8>) -> Bytes {
         match self {
             Self::Six { .. } => blocks.into(),
@@ -550,8 +553,7 @@ impl Check {
         }
     }
 
-    /// Whether that which followed is what should. What stands behind a bundle is none of it, and nobody asked
-    /// for it.
+    /// Whether the tail is valid. Bytes behind the bundle are ignored.
     pub(super) fn is_sound(&self, tail: &[u8], bounds: &Bounds) -> bool {
         match self {
             Self::Six { is_last: true } => tail.is_empty(),

@@ -1,4 +1,4 @@
-//! A bundle that the agent holds, and what is to become of it.
+//! A bundle in the store and its state of processing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::config::LinkRef;
 use super::head::{Head, Key};
 use crate::ranges::Ranges;
 
-/// A bundle, and what is to become of it.
+/// A bundle and its state of processing.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) head: Head,
@@ -22,58 +22,58 @@ pub(super) struct Held {
     pub(super) payload: Content,
     pub(super) owns_file: bool,
     pub(super) received: Time,
-    /// Its age when it came, in milliseconds.
+    /// Its age on arrival, in milliseconds.
     pub(super) age_ms: u64,
     pub(super) expires: Time,
     pub(super) priority: Priority,
-    /// Who sent it here.
+    /// Node it came from.
     pub(super) from: Option<Eid>,
-    /// Nodes in whose queues it waits, with the way by which it is to go, if there is a plan.
+    /// Nodes in whose queues it waits, with its route if there is a contact plan.
     pub(super) queued: LiteMap<Eid, Option<Route>>,
-    /// It is on its way there, or a part of it.
+    /// Transmissions of it, or of parts of it.
     pub(super) sending: LiteMap<(LinkRef, Tag), Sending>,
-    /// Which parts of its payload nodes have, that do not have all of it.
+    /// Parts of its payload that nodes have which do not have all of it.
     pub(super) parts: BTreeMap<Eid, Ranges>,
     /// Nodes that have it.
     pub(super) sent: BTreeSet<Eid>,
-    /// Copies of it that are here, of which others may be given some.
+    /// Copies at this node, which it may share.
     pub(super) copies: u32,
-    /// Copies that nodes were given, or are being given.
+    /// Copies given to nodes, transmissions included.
     pub(super) shares: BTreeMap<Eid, u32>,
-    /// This node has custody.
+    /// Custody by this node.
     pub(super) custody: Option<Custody>,
-    /// Who had custody before, and is to be told that it is here, with the number that it gave the bundle.
+    /// Previous custodian to signal, with the number it gave the bundle.
     pub(super) predecessor: Option<(Eid, Option<u64>)>,
-    /// It was handed to a user, who has not confirmed.
+    /// Whether it was delivered to a user that has not confirmed.
     pub(super) delivering: bool,
-    /// It waits for a route, or for those who have not had it.
+    /// Whether it waits for a route, or for neighbours without a copy.
     pub(super) waits: bool,
-    /// The store is being told.
+    /// Whether an effect of the store is pending.
     pub(super) storing: bool,
 }
 
-/// A bundle on its way to a neighbour.
+/// Transmission to a neighbour.
 #[derive(Clone, Debug)]
 pub(super) struct Sending {
     pub(super) to: Eid,
     pub(super) route: Option<Route>,
-    /// Where the part begins and ends that goes, if it is not all of the payload.
+    /// Begin and end of the part sent, unless it is the whole payload.
     pub(super) part: Option<(u64, u64)>,
     /// Bytes before the payload.
     pub(super) head_len: usize,
 }
 
-/// Custody of a bundle, until others have it.
+/// Custody of a bundle, until others accept it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Custody {
-    /// The parts of the payload of which others have taken custody.
+    /// Parts of the payload of which others have accepted custody.
     pub(super) taken: Ranges,
-    /// When it is sent again, once it has been sent.
+    /// Time of the next retransmission, once it was sent.
     pub(super) again: Option<Time>,
 }
 
 impl Held {
-    /// A bundle of which nothing is wanted yet.
+    /// A bundle that is not queued or delivered yet.
     pub(super) fn new(head: Head, tail: Bytes, (payload, owns_file): (Content, bool)) -> Self {
         Self {
             head,
@@ -107,7 +107,7 @@ impl Held {
         self.key().id()
     }
 
-    /// The file that goes with the bundle.
+    /// The file that is deleted with the bundle.
     pub(super) fn own_file(&self) -> Option<&FileName> {
         match &self.payload {
             Content::File { name, .. } if self.owns_file => Some(name),
@@ -128,7 +128,7 @@ impl Held {
         self.payload.len().saturating_add(self.head.encoded_len() as u64)
     }
 
-    /// Nobody wants anything of it any more.
+    /// Whether no processing of it is left.
     pub(super) fn is_done(&self) -> bool {
         self.queued.is_empty()
             && self.sending.is_empty()
@@ -138,24 +138,24 @@ impl Held {
             && !self.storing
     }
 
-    /// Milliseconds from its making on.
+    /// Age in milliseconds.
     pub(super) fn age_ms(&self, now: Time) -> u64 {
         let here = now.since(self.received).as_millis();
         self.age_ms.saturating_add(u64::try_from(here).unwrap_or(u64::MAX))
     }
 
-    /// Whether it was forwarded as often as it may be.
+    /// Whether its hop count has reached the hop limit.
     pub(super) fn is_at_its_hop_limit(&self, bounds: &Bounds) -> bool {
         self.head.hop_count(bounds).is_some_and(|hops| hops.count >= hops.limit)
     }
 
-    /// Whether a part of it has gone, or is going, and the rest has not.
+    /// Whether only a part of it was sent or is in transit.
     pub(super) fn is_cut(&self) -> bool {
         !self.parts.is_empty() || self.sending.values().any(|sending| sending.part.is_some())
     }
 
-    /// The first part of the payload that has not gone and is not going: to this node, if each gets a copy of its
-    /// own, or else to anybody.
+    /// First part of the payload neither sent nor in transit: to this node if each gets its own
+    /// copy, otherwise to any.
     pub(super) fn gap(&self, copy_for: Option<&Eid>) -> Option<(u64, u64)> {
         let len = self.payload.len();
         let counts = |node: &Eid| copy_for.is_none_or(|copy| copy == node);
@@ -167,7 +167,7 @@ impl Held {
         gone.gaps(0, len).next()
     }
 
-    /// Whether nodes have all parts: this one, or all together.
+    /// Whether all parts were sent: to this node, or to all together.
     pub(super) fn has_gone(&self, copy_for: Option<&Eid>) -> bool {
         self.gone(copy_for).covered() == self.payload.len()
     }
@@ -182,8 +182,8 @@ impl Held {
     }
 }
 
-/// How old a bundle is that comes now, in milliseconds, and when it expires (RFC 9171 §5.5). One without a
-/// time of its making, or that comes to a node without a clock, is as old as it says.
+/// Age in milliseconds of an arriving bundle, and its expiry (RFC 9171 §5.5). The age block counts
+/// if there is no creation time or no local clock.
 pub(super) fn ages(
     head: &Head,
     now: Time,

@@ -1,4 +1,4 @@
-//! What users of an agent hear.
+//! Indications and errors for users of an agent.
 
 use engine::EffectError;
 use thiserror::Error;
@@ -6,73 +6,73 @@ use wire::bp7::{BundleId, Eid, Reason, StatusReport};
 
 use super::super::layer::Content;
 
-/// A delivery, as it is confirmed.
+/// Identifier of a delivery, used to confirm it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId(pub u64);
 
-/// What users of an agent hear.
+/// Indication to users of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A bundle for an endpoint that is registered. It stays until it is confirmed
-    /// ([`Agent::confirm`](super::Agent::confirm)), over a restart, too.
+    /// A bundle for a registered endpoint. It is kept, also over a restart, until confirmed by
+    /// [`Agent::confirm`](super::Agent::confirm).
     Delivered {
-        /// What confirms it.
+        /// Identifier for the confirmation.
         delivery: DeliveryId,
         /// The endpoint.
         endpoint: Eid,
-        /// Which bundle.
+        /// The bundle.
         id: BundleId,
-        /// What it carries.
+        /// Its payload.
         payload: Content,
     },
-    /// A bundle that was handed in here is safe: it is in the store.
+    /// A bundle sent from here is safe in the store.
     Stored {
-        /// Which.
+        /// The bundle.
         id: BundleId,
     },
-    /// A bundle has left for a neighbour.
+    /// A bundle was sent to a neighbour.
     Forwarded {
-        /// Which.
+        /// The bundle.
         id: BundleId,
-        /// Whereto.
+        /// The neighbour.
         to: Eid,
     },
-    /// Another node has taken custody of a bundle that this one had, of version 6, which is gone from here.
+    /// Another node has accepted custody of a version 6 bundle, which was deleted here.
     CustodyTaken {
-        /// Which.
+        /// The bundle.
         id: BundleId,
-        /// Who.
+        /// The new custodian.
         by: Eid,
     },
-    /// A bundle was deleted before it went where it should.
+    /// A bundle was deleted before it was delivered or forwarded.
     Deleted {
-        /// Which.
+        /// The bundle.
         id: BundleId,
-        /// Why.
+        /// The reason.
         reason: Reason,
     },
-    /// Another node tells what became of a bundle.
+    /// A status report from another node.
     Report {
-        /// Who.
+        /// The reporting node.
         from: Eid,
-        /// What.
+        /// The report.
         report: StatusReport,
     },
     /// A neighbour can be reached.
     Up {
-        /// Which, if it said.
+        /// The neighbour, if known.
         node: Option<Eid>,
     },
-    /// A neighbour cannot be reached.
+    /// A neighbour can no longer be reached.
     Down {
-        /// Which, if it said.
+        /// The neighbour, if known.
         node: Option<Eid>,
-        /// Why, for people.
+        /// Reason as text.
         why: &'static str,
     },
-    /// A bound was reached: what comes on top is refused.
+    /// A bound was reached: further bundles are refused.
     LimitReached(Limit),
-    /// The store failed: what is not safe is refused.
+    /// The store failed: bundles that are not safe are refused.
     StoreFailed(EffectError),
 }
 
@@ -95,72 +95,72 @@ pub enum Limit {
     Fragments,
 }
 
-/// Why an agent does not take a bundle from a user.
+/// Error of a user's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// There is no room.
     #[error("the store is full; wait until bundles have gone, or raise its limits")]
     Full,
-    /// It would be refused however much room there is.
+    /// It exceeds the bound on its own.
     #[error("no bundle here may have more than {most} bytes; send it in parts, or raise the limit")]
     TooLong {
-        /// Bytes of the longest payload.
+        /// Longest payload, in bytes.
         most: u64,
     },
-    /// What an earlier run left is not known yet, and so not which bundles there were.
+    /// The records of an earlier run are not read yet.
     #[error("the store is being read; try again when that is over")]
     NotReady,
-    /// Nobody is there.
+    /// The null endpoint is no destination.
     #[error("a bundle goes to an endpoint, not to dtn:none")]
     NoDestination,
-    /// The source is another node's.
+    /// The source is an endpoint of another node.
     #[error("the source is not an endpoint of this node")]
     NotOurs,
-    /// The endpoint is registered.
+    /// The endpoint is already registered.
     #[error("the endpoint is registered already")]
     Taken,
-    /// It has gone, or never was.
+    /// No such bundle, or it is gone.
     #[error("there is no such bundle here")]
     NoBundle,
-    /// It was confirmed, or expired.
+    /// No such delivery: it was confirmed, or has expired.
     #[error("there is no such delivery")]
     NoDelivery,
-    /// What is asked for contradicts itself.
+    /// The request contradicts itself.
     #[error("{0}")]
     Conflict(&'static str),
 }
 
-/// What was counted since the agent began.
+/// Counters since the agent began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bundles that users handed in.
+    /// Bundles sent by users.
     pub sourced: u64,
-    /// Bundles that came whole, those included that were here before.
+    /// Bundles received whole, duplicates included.
     pub received: u64,
-    /// Of these, those that had been here.
+    /// Duplicates among them.
     pub duplicates: u64,
-    /// Bundles that were refused.
+    /// Bundles refused.
     pub refused: u64,
-    /// What came and was no bundle, or damaged.
+    /// Damaged bundles, and data that were no bundle.
     pub malformed: u64,
-    /// Bundles that neighbours took.
+    /// Bundles accepted by neighbours.
     pub forwarded: u64,
-    /// Bundles that users confirmed.
+    /// Bundles confirmed by users.
     pub delivered: u64,
-    /// Bundles that expired.
+    /// Bundles expired.
     pub expired: u64,
-    /// Bundles that were deleted for another reason.
+    /// Bundles deleted for another reason.
     pub deleted: u64,
-    /// Bundles that were sent again, because nobody had taken custody of them.
+    /// Bundles retransmitted because no custody signal came.
     pub resent: u64,
-    /// Attempts to forward that failed.
+    /// Failed transmissions.
     pub failed: u64,
-    /// Bundles that are held.
+    /// Bundles in the store.
     pub bundles: usize,
-    /// Bytes that they take.
+    /// Bytes in the store.
     pub bytes: u64,
-    /// The most bundles that were held.
+    /// Most bundles in the store at one time.
     pub bundles_peak: usize,
-    /// The most bytes that were held.
+    /// Most bytes in the store at one time.
     pub bytes_peak: u64,
 }

@@ -1,4 +1,4 @@
-//! A bundle that comes: from a layer in pieces or as a file, or from a user.
+//! Reception of a bundle: from a layer in pieces or as a file, or from a user.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ use super::head::{Check, Head};
 /// Bytes of a working file that are read at one time.
 pub(super) const READ: usize = 256 << 10;
 
-/// Who waits for the answer.
+/// Giver of a bundle, which waits for the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Giver {
     Layer {
@@ -24,16 +24,16 @@ pub(super) enum Giver {
     User {
         priority: Priority,
     },
-    /// The agent itself, a report.
+    /// The agent itself, with a status report.
     Agent,
-    /// Nobody: what came of a bundle before its link broke is kept.
+    /// None: the received part of a bundle is kept after its link broke.
     Remains,
-    /// The agent, of the fragments of a bundle.
+    /// The agent, which reassembled fragments.
     Fragments,
 }
 
 impl Giver {
-    /// Whether the bundle is from this node.
+    /// Whether the bundle was created at this node.
     pub(super) const fn is_here(self) -> bool {
         match self {
             Self::User { .. } | Self::Agent | Self::Fragments => true,
@@ -42,20 +42,20 @@ impl Giver {
     }
 }
 
-/// Bundles that come, and those who wait for them to be safe.
+/// Bundles being received, and the givers that wait for them to be safe.
 #[derive(Debug, Default)]
 pub(super) struct Intakes {
     by_number: BTreeMap<u64, Box<Intake>>,
-    /// Transfers of layers, and the bundles that they bring.
+    /// Transfers of layers, and the bundles that they carry.
     transfers: BTreeMap<(usize, TransferId), u64>,
-    /// Neighbours that are held back, and the bundles because of which they are.
+    /// Paused neighbours, and the bundles that cause the pause.
     held_back: BTreeMap<(usize, LinkId), BTreeSet<u64>>,
-    /// Givers that wait for a bundle to be safe.
+    /// Givers waiting for each bundle to be safe.
     givers: BTreeMap<u64, Vec<Giver>>,
 }
 
 impl Intakes {
-    /// Number of bundles that come.
+    /// Number of bundles being received.
     pub(super) fn len(&self) -> usize {
         self.by_number.len()
     }
@@ -76,22 +76,22 @@ impl Intakes {
         self.by_number.remove(&number)
     }
 
-    /// Notes that a transfer brings a bundle.
+    /// Records the bundle that a transfer carries.
     pub(super) fn begin_transfer(&mut self, transfer: (usize, TransferId), number: u64) {
         self.transfers.insert(transfer, number);
     }
 
-    /// The bundle that a transfer brings.
+    /// Bundle that a transfer carries.
     pub(super) fn of_transfer(&self, transfer: (usize, TransferId)) -> Option<u64> {
         self.transfers.get(&transfer).copied()
     }
 
-    /// Forgets a transfer. Returns the bundle that it brought.
+    /// Removes a transfer. Returns its bundle.
     pub(super) fn end_transfer(&mut self, transfer: (usize, TransferId)) -> Option<u64> {
         self.transfers.remove(&transfer)
     }
 
-    /// Holds a neighbour back because of a bundle; whether it was not held back before.
+    /// Pauses a neighbour because of a bundle; returns whether it was not paused before.
     pub(super) fn hold_back(&mut self, from: (usize, LinkId), number: u64) -> bool {
         let held_back = self.held_back.entry(from).or_default();
         let is_first = held_back.is_empty();
@@ -99,7 +99,7 @@ impl Intakes {
         is_first
     }
 
-    /// Holds a neighbour back because of a bundle no longer; whether it is not held back any more.
+    /// Removes a bundle as a cause of a neighbour's pause; returns whether the pause ends.
     pub(super) fn let_flow(&mut self, from: (usize, LinkId), number: u64) -> bool {
         let Some(held_back) = self.held_back.get_mut(&from) else { return false };
         let is_last = held_back.remove(&number) && held_back.is_empty();
@@ -109,109 +109,109 @@ impl Intakes {
         is_last
     }
 
-    /// Notes who waits for a bundle to be safe.
+    /// Sets the giver that waits for a bundle to be safe.
     pub(super) fn set_giver(&mut self, number: u64, giver: Giver) {
         self.givers.insert(number, vec![giver]);
     }
 
-    /// Adds one who waits for a bundle to be safe; `false` if it is.
+    /// Adds a giver that waits for a bundle to be safe; `false` if it is already.
     pub(super) fn add_giver(&mut self, number: u64, giver: Giver) -> bool {
         let Some(givers) = self.givers.get_mut(&number) else { return false };
         givers.push(giver);
         true
     }
 
-    /// Takes out those who wait for a bundle to be safe.
+    /// Removes and returns the givers that wait for a bundle.
     pub(super) fn take_givers(&mut self, number: u64) -> Vec<Giver> {
         self.givers.remove(&number).unwrap_or_default()
     }
 }
 
-/// Where the payload goes, or is.
+/// Place of the payload.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Into memory, as long as it is short.
+    /// Collected in memory, as long as it is short.
     Memory(BytesMut),
-    /// In memory, all of it, as whoever gave it had it there.
+    /// Whole in memory, in the buffer of its giver.
     Whole(Bytes),
-    /// Into a file of the agent's.
+    /// Written to a file of the agent.
     File(Filing),
-    /// It is in a file, which is read to see whether it is sound.
+    /// In a file, which is read to check it.
     There(Reading),
 }
 
-/// A payload that is written to a file.
+/// Payload that is written to a file.
 #[derive(Debug)]
 pub(super) struct Filing {
     pub(super) name: FileName,
     pub(super) file: Option<FileId>,
-    /// Pieces that wait for the file to be open.
+    /// Pieces waiting for the file to be open.
     pub(super) waiting: VecDeque<(u64, Bytes)>,
-    /// Bytes of pieces that the store has not confirmed.
+    /// Bytes that the store has not confirmed.
     pub(super) unwritten: usize,
     pub(super) syncing: bool,
 }
 
-/// A file that is read.
+/// File that is read.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) name: FileName,
     pub(super) file: Option<FileId>,
-    /// Up to here it was read.
+    /// Offset of the next read.
     pub(super) at: u64,
     pub(super) end: u64,
-    /// Whether it has the payload alone, of which the check is to be made.
+    /// Whether the file is the payload alone, whose CRC is to be computed.
     pub(super) payload_only: bool,
     pub(super) owns: bool,
 }
 
-/// A bundle that comes.
+/// A bundle being received.
 #[derive(Debug)]
 pub(super) struct Intake {
     pub(super) giver: Giver,
     pub(super) body: Body,
-    /// What came before the head was read.
+    /// Bytes received before the head was decoded.
     beginning: Vec<u8>,
-    /// The head is looked for again when so much has come.
+    /// Bytes to be received before the head is decoded again.
     next_look: usize,
     head: Option<(Head, Check)>,
     payload: u64,
     tail: Vec<u8>,
-    /// All of it has come.
+    /// Whether all of it has been received.
     pub(super) is_whole: bool,
-    /// Its peer is held back.
+    /// Whether its peer is paused.
     pub(super) is_paused: bool,
-    /// What it is joined of.
+    /// Fragments being reassembled, if it is made of these.
     pub(super) join: Option<Join>,
-    /// What follows the payload is made here.
+    /// Whether the blocks behind the payload are created here.
     pub(super) is_made: bool,
-    /// Its security was seen to.
+    /// Whether its security blocks were processed.
     pub(super) is_secured: bool,
-    /// The file in which it was before, and which goes when it was read.
+    /// File from which it was read, deleted afterwards.
     pub(super) read_from: Option<FileName>,
 }
 
-/// Fragments that are put together.
+/// Fragments being reassembled.
 #[derive(Debug, Default)]
 pub(super) struct Join {
-    /// The parts that are to come, in order.
+    /// Remaining parts, in order.
     pub(super) parts: VecDeque<Content>,
-    /// The file of the first of them, once it is open, and up to where it was read.
+    /// Open file of the first part, and the offset of the next read.
     pub(super) reading: Option<(FileId, u64)>,
-    /// The store is being asked.
+    /// Whether an effect of the store is pending.
     pub(super) asks: bool,
 }
 
-/// What the last bytes made clear.
+/// Result of feeding bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fed {
-    /// Nothing that has to be done.
+    /// Nothing to do.
     Nothing,
-    /// How long the payload is, and its first bytes, if they have come.
+    /// The head is complete: length of the payload and its first bytes, if any have come.
     Begins(Option<(u64, Bytes)>),
-    /// These bytes are of the payload, from the offset on.
+    /// Bytes of the payload, from this offset on.
     Payload(Option<(u64, Bytes)>),
-    /// It is no bundle.
+    /// Not a bundle.
     Malformed,
 }
 
@@ -234,24 +234,25 @@ impl Intake {
         }
     }
 
-    /// One whose head is known, and of which the payload alone comes.
+    /// Reception of a payload whose head is known.
     pub(super) fn with_head(giver: Giver, body: Body, head: Head) -> Self {
         let check = Check::new(&head);
         Self { head: Some((head, check)), ..Self::new(giver, body) }
     }
 
-    /// One that is joined of fragments, and ends with these blocks.
+    /// Reassembly of fragments, ending with these blocks.
     pub(super) fn of_fragments(head: Head, join: Join, tail: Vec<u8>) -> Self {
         let intake = Self::with_head(Giver::Fragments, Body::Memory(BytesMut::new()), head);
         Self { join: Some(join), tail, ..intake }
     }
 
-    /// Makes a fragment of what has come, if it may be one and something of the payload has (RFC 5050 §5.8).
-    /// Version 7 makes fragments only of what goes out.
+    /// Turns the received part into a fragment, if fragmentation is allowed and part of the payload
+    /// has come (RFC 5050 §5.8). Version 7 fragments only outgoing bundles.
     pub(super) fn cut(&mut self) -> bool {
         let cut = match &self.head {
             Some((head @ Head::Six(_), _)) if head.may_be_cut() && self.payload > 0 => {
-                // Of one that lacks nothing but what follows the payload, that is asked for again with the last byte.
+                // If only the blocks behind the payload are missing, the last byte is requested
+                // with them.
                 let end = self.payload.min(head.payload_len() - 1);
                 (end > 0).then(|| head.of_part(0, end).ok()).flatten().zip(Some(end))
             }
@@ -280,7 +281,7 @@ impl Intake {
         }
     }
 
-    /// Whether its peer is to be held back, or may go on, if that is not so already; with so many bytes that wait.
+    /// Change of the peer's pause, given the bytes that may wait: `true` pauses, `false` resumes.
     pub(super) fn flow(&mut self, write_ahead: usize) -> Option<bool> {
         let Body::File(filing) = &self.body else { return None };
         let holds_back = match self.is_paused {
@@ -293,22 +294,22 @@ impl Intake {
         })
     }
 
-    /// What tells the bundle from others, once its head has come.
+    /// Identity of the bundle, once its head is complete.
     pub(super) fn id(&self) -> Option<BundleId> {
         self.head().map(|head| head.key().id())
     }
 
-    /// The head, once it has come.
+    /// The head, once complete.
     pub(super) fn head(&self) -> Option<&Head> {
         self.head.as_ref().map(|(head, _)| head)
     }
 
-    /// Takes the next bytes of the bundle.
+    /// Feeds the next bytes of the bundle.
     pub(super) fn feed(&mut self, bytes: &Bytes, bounds: &Bounds) -> Fed {
         if self.head.is_some() {
             return self.feed_payload(bytes.clone(), bounds).map_or(Fed::Malformed, Fed::Payload);
         }
-        // What begins a head is gathered; one that comes whole is read where it is.
+        // The beginning of a head is collected; a head that comes whole is decoded in place.
         let mut beginning = bytes.clone();
         if !self.beginning.is_empty() {
             self.beginning.extend_from_slice(bytes);
@@ -326,7 +327,8 @@ impl Intake {
             }
             Ok(None) => {
                 self.beginning = beginning.to_vec();
-                // Reading begins anew each time, so what comes byte by byte costs no square of it.
+                // Decoding restarts each time; doubling avoids quadratic cost for byte-wise
+                // arrival.
                 self.next_look = self.beginning.len().saturating_mul(2).min(bounds.head_max + 1);
                 Fed::Nothing
             }
@@ -334,7 +336,7 @@ impl Intake {
         }
     }
 
-    /// All of it has come: whatever came is looked at, however short it is.
+    /// Feeds the end of the bundle: the received bytes are decoded however few they are.
     pub(super) fn feed_last(&mut self, bounds: &Bounds) -> Fed {
         self.is_whole = true;
         if self.head.is_some() || self.beginning.is_empty() {
@@ -362,7 +364,7 @@ impl Intake {
         Some(piece)
     }
 
-    /// The head and what follows the payload, if it is a bundle and all of it came.
+    /// Head and tail, if the bundle is complete and valid.
     pub(super) fn finish(&mut self, bounds: &Bounds) -> Option<(Head, Bytes)> {
         let (head, check) = self.head.take()?;
         if self.payload != head.payload_len() {
@@ -381,7 +383,7 @@ impl Intake {
         check.is_sound(&tail, bounds).then(|| (head, tail.into()))
     }
 
-    /// The payload, where it is now.
+    /// The payload in its present place.
     pub(super) fn content(&mut self, head: &Head) -> (Content, bool) {
         let len = head.payload_len();
         match &mut self.body {
@@ -401,7 +403,7 @@ impl Intake {
         }
     }
 
-    /// The file that goes when the bundle is not kept.
+    /// File to delete if the bundle is not kept.
     pub(super) fn leaves(&self) -> Option<(Option<FileId>, FileName)> {
         match &self.body {
             Body::Memory(_) | Body::Whole(_) => None,

@@ -1,4 +1,4 @@
-//! What an agent has, for those who ask, and what becomes of it by their word.
+//! Inventory of an agent's bundles, and their cancellation by users.
 
 use engine::{FileName, Time};
 use wire::bp7::{BundleId, Eid, Reason};
@@ -6,40 +6,40 @@ use wire::bp7::{BundleId, Eid, Reason};
 use super::head::Key;
 use super::{Agent, RequestError};
 
-/// A bundle that is held.
+/// Summary of a bundle in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Which.
+    /// Identity.
     pub id: BundleId,
-    /// For whom.
+    /// Destination.
     pub destination: Eid,
-    /// Bytes that it takes.
+    /// Bytes in the store.
     pub bytes: u64,
-    /// When it came.
+    /// Time of arrival.
     pub received: Time,
-    /// When it expires.
+    /// Time of expiry.
     pub expires: Time,
-    /// What it waits for.
+    /// State.
     pub state: State,
 }
 
-/// What a bundle waits for.
+/// Event a bundle waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// That the store has it.
+    /// Record in the store.
     Storing,
-    /// That its user confirms it.
+    /// Confirmation by its user.
     Delivering,
-    /// That a neighbour acknowledges it.
+    /// Acknowledgment by a neighbour.
     Sending,
-    /// That a neighbour can be reached.
+    /// Contact with a neighbour.
     Queued,
-    /// For a route, or a user.
+    /// A route, or a user.
     Waiting,
 }
 
 impl State {
-    /// In a word.
+    /// Name in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl State {
 }
 
 impl Agent {
-    /// The bundles that are held, in the order in which they came.
+    /// Bundles in the store, in order of arrival.
     pub fn bundles(&self) -> impl Iterator<Item = Summary> + '_ {
         self.bundles.values().map(|held| Summary {
             id: held.id(),
@@ -75,10 +75,11 @@ impl Agent {
         })
     }
 
-    /// Deletes a bundle that a user wants no longer.
+    /// Deletes a bundle on a user's request.
     ///
     /// # Errors
-    /// There is no such bundle, or it is only just being stored.
+    ///
+    /// There is no such bundle, or it is just being stored.
     pub fn cancel(&mut self, now: Time, id: &BundleId) -> Result<(), RequestError> {
         let number = self.number_of(id).ok_or(RequestError::NoBundle)?;
         if self.bundles.get(&number).is_some_and(|held| held.storing) {
@@ -98,8 +99,8 @@ impl Agent {
         self.by_key.iter().find(is_it).map(|(_, number)| *number)
     }
 
-    /// A name in the store for a payload that a user writes there before it is sent from it. What is never
-    /// sent is removed when the agent begins the next time.
+    /// Name of a new file in the store to which a user writes a payload before sending it. Files
+    /// that are never sent are removed at the next start.
     pub fn working_file(&mut self) -> FileName {
         let number = self.number();
         self.store.file_name(number)

@@ -1,9 +1,10 @@
-//! Fragments of bundles for this node, until they are whole (RFC 9171 §5.9, RFC 5050 §5.9).
+//! Reassembly of fragments for this node (RFC 9171 §5.9, RFC 5050 §5.9).
 //!
-//! Fragments are bundles like others until then, with a record of their own: after a restart they are found again. What they
-//! are joined to is a new bundle, and they go when that one is safe. Where they overlap, the one counts that begins
-//! first. Those of different totals are of different wholes, of which the first that is complete counts: who makes up a fragment
-//! keeps no other from being joined.
+//! Until then fragments are bundles with their own records and are found again after a restart. The
+//! reassembled bundle is a new one; the fragments are deleted when it is safe. Where fragments
+//! overlap, the one with the lower offset counts. Fragments of different total lengths belong to
+//! different bundles, of which the first complete one counts: a forged fragment cannot prevent
+//! reassembly.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,20 +18,20 @@ use super::store::Job;
 use super::{Agent, Alarm, Answer, Held, Limit};
 use crate::ranges::Ranges;
 
-/// How long the store is left alone that had no room for what was joined.
+/// Back-off after the store had no room for a reassembled bundle.
 const REST: Duration = Duration::from_secs(60);
 
 /// The fragments of one bundle.
 #[derive(Debug, Default)]
 struct Fragments {
-    /// By where they begin: their ends.
+    /// Ends of the fragments, by where they begin.
     parts: BTreeMap<(u64, u64), u64>,
     have: Ranges,
-    /// The bundle that they are being joined to.
+    /// The bundle they are being reassembled into.
     joining: Option<u64>,
 }
 
-/// The whole, and its bytes.
+/// Original bundle, and its length in bytes.
 type Whole = (Key, u64);
 
 fn whole_of(held: &Held) -> Option<Whole> {
@@ -38,12 +39,12 @@ fn whole_of(held: &Held) -> Option<Whole> {
     Some((held.key().whole(), total))
 }
 
-/// Fragments for this node, and what is joined of them.
+/// Fragments for this node, and their reassembly.
 #[derive(Debug, Default)]
 pub(super) struct Joins {
-    /// Fragments, those of a bundle together.
+    /// Fragments by original bundle.
     fragments: BTreeMap<Whole, Fragments>,
-    /// Bundles that are joined later.
+    /// Bundles whose reassembly is postponed.
     later: BTreeSet<Whole>,
 }
 
@@ -55,7 +56,7 @@ impl Joins {
 }
 
 impl Agent {
-    /// Whether a fragment for this node has nothing that is not here.
+    /// Whether a fragment for this node has no bytes that are missing here.
     pub(super) fn is_redundant(&self, held: &Held) -> bool {
         let (Some(whole), true) = (whole_of(held), self.is_for_us(held.destination())) else {
             return false;
@@ -79,7 +80,7 @@ impl Agent {
         has_place
     }
 
-    /// Puts a fragment for this node to the others, and joins them if they are complete.
+    /// Adds a fragment for this node, and reassembles the bundle if it is complete.
     pub(super) fn collect(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get(&number) else { return };
         if self.is_redundant(held) {
@@ -98,14 +99,15 @@ impl Agent {
         self.join(now, &whole);
     }
 
-    /// Joins fragments, if they are complete and there is room.
+    /// Reassembles a bundle if it is complete and there is room.
     fn join(&mut self, now: Time, whole: &Whole) {
         let Some(fragments) = self.joins.fragments.get(whole) else { return };
         let is_complete = fragments.have.gaps(0, whole.1).next().is_none();
         if !is_complete || fragments.joining.is_some() {
             return;
         }
-        // One may exceed the bound, or what fills the store with its own fragments would stay there for ever.
+        // One reassembly may exceed the bound: otherwise fragments that fill the store would stay
+        // for ever.
         let fits = self.bytes.saturating_add(whole.1) <= self.config.limits.bytes;
         let is_full = !fits || self.intakes.len() >= self.config.limits.incoming;
         if is_full && self.joins.fragments.values().any(|others| others.joining.is_some()) {
@@ -144,7 +146,7 @@ impl Agent {
         self.join_on(now, number);
     }
 
-    /// Takes the next part, unless one is being read or the store has not kept up.
+    /// Reads the next part, unless a read is pending or the store has fallen behind.
     pub(super) fn join_on(&mut self, now: Time, number: u64) {
         let bounds = self.config.limits.head;
         let most = self.config.limits.write_ahead;
@@ -186,7 +188,7 @@ impl Agent {
         }
     }
 
-    /// The store has opened the file of a part, or read a piece of it.
+    /// Handles an opened file of a part, or a piece read from it.
     pub(super) fn part_answered(
         &mut self,
         now: Time,
@@ -228,14 +230,14 @@ impl Agent {
         self.join_on(now, number);
     }
 
-    /// Whether what was joined is wanted still.
+    /// Whether a reassembled bundle is still wanted.
     pub(super) fn weigh_joined(&self, held: &Held) -> Result<(), Option<Answer>> {
         let key = held.key();
         let is_known = self.by_key.contains_key(&key) || self.gone.contains(&key);
         if is_known { Err(None) } else { Ok(()) }
     }
 
-    /// What was joined is safe: its fragments are needed no longer.
+    /// Deletes the fragments of a reassembled bundle, which is safe.
     pub(super) fn joined(&mut self, now: Time, key: &Key) {
         let first = (key.clone(), 0);
         let wholes: Vec<Whole> = self
@@ -260,7 +262,7 @@ impl Agent {
         self.join_others(now);
     }
 
-    /// What was joined could not be stored: it is tried again when the store has rested.
+    /// Postpones the reassembly of a bundle that could not be stored.
     pub(super) fn join_failed(&mut self, now: Time, number: u64) {
         for (whole, fragments) in &mut self.joins.fragments {
             if fragments.joining == Some(number) {
@@ -271,20 +273,20 @@ impl Agent {
         self.timers.set(Alarm::Join, now + REST, "fragments that are to be joined");
     }
 
-    /// Joins what had to wait.
+    /// Retries postponed reassemblies.
     pub(super) fn join_others(&mut self, now: Time) {
         for whole in std::mem::take(&mut self.joins.later) {
             self.join(now, &whole);
         }
     }
 
-    /// A fragment goes: nothing is joined of it any more.
+    /// Removes a fragment from reassembly.
     pub(super) fn leave_fragments(&mut self, number: u64, held: &Held) {
         let Some(whole) = whole_of(held) else { return };
         let Some(fragments) = self.joins.fragments.get_mut(&whole) else { return };
         let Some((offset, _)) = held.key().fragment else { return };
         let Some(end) = fragments.parts.remove(&(offset, number)) else { return };
-        // Others may have some of it, too; what only this one had is missing in any case.
+        // Other fragments may cover some of it; bytes only it had are missing in any case.
         fragments.have.remove(offset, end);
         let joining = fragments.joining.take();
         if fragments.parts.is_empty() {
@@ -297,7 +299,7 @@ impl Agent {
     }
 }
 
-/// A part of bytes.
+/// Part of a payload.
 pub(super) fn part(content: &Content, start: u64, len: u64) -> Content {
     match content {
         Content::Bytes(bytes) => {

@@ -1,10 +1,11 @@
-//! The bundle protocol agent (RFC 9171 §3.1, §5): takes bundles from users and neighbours, keeps them until they can go
-//! on, and hands them to those for whom they are.
+//! Bundle protocol agent (RFC 9171 §3.1, §5): accepts bundles from users and neighbours, stores
+//! them until they can be forwarded, and delivers those for local endpoints.
 //!
-//! It has no paths. Neighbours are reached over convergence [layers](super::layer), which it tells what to do
-//! ([`Agent::poll_command`]) and hears of ([`Agent::handle_event`]). Its effects are those of its store: with
-//! [`Config::persistent`] a bundle is acknowledged when its record is synced and not before, and it is
-//! remembered after it has gone until it expires, so that it is taken once, whatever is killed when.
+//! The agent has no paths. It reaches neighbours over convergence [layers](super::layer): commands
+//! go out by [`Agent::poll_command`], events come in by [`Agent::handle_event`]. Its effects are
+//! those of its store. With [`Config::persistent`] a bundle is acknowledged only when its record is
+//! synced. A bundle that is gone is remembered until it expires, so that no crash causes a second
+//! delivery.
 
 mod clock;
 mod config;
@@ -69,32 +70,32 @@ use crate::session::User;
 /// The agent's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    /// The bundle that expires first.
+    /// Expiry of the next bundle.
     Expiry,
-    /// What is remembered of a bundle that is gone.
+    /// Expiry of the next remembered bundle.
     Gone,
     /// A contact of the plan begins or ends.
     Contact,
-    /// A neighbour that had no room, or whose layer failed, is tried again.
+    /// End of the back-off of a neighbour without room, or of a failed layer.
     Rest,
-    /// The store had no room for what was joined, and is asked again.
+    /// End of the back-off after the store had no room for a reassembled bundle.
     Join,
-    /// The store has not recorded that bundles are gone, and is asked again.
+    /// End of the back-off after the store did not record that bundles are gone.
     Record,
-    /// Nobody has taken custody of what was sent.
+    /// Custody timeout.
     Custody,
-    /// Custody signals that wait for others.
+    /// Aggregate custody signals are due.
     Signals,
 }
 
-/// What whoever gave a bundle is told.
+/// Reply to the giver of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// It is in the store.
     Safe,
-    /// It is not needed here; its giver is rid of it.
+    /// Not needed here; the giver may discard it.
     NotNeeded,
-    /// It is not taken.
+    /// Not accepted.
     Refused(Refusal),
 }
 
@@ -110,9 +111,9 @@ pub struct Agent {
     gone: Gone,
     intakes: Intakes,
     joins: Joins,
-    /// Parts of files that go out when their checks are made.
+    /// Parts of files that are sent once their CRC is computed.
     summing: BTreeMap<Tag, Summing>,
-    /// Bundles that were sent and of which this node has custody, by when they go again.
+    /// Bundles in custody that were sent, by the time of their retransmission.
     by_custody: BTreeSet<(Time, u64)>,
     signals: Signals,
     vectors: Vectors,
@@ -129,8 +130,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent with these settings. One without a clock numbers its bundles from a random number on, so that those
-    /// of two runs differ.
+    /// An agent with these settings. Without a clock, sequence numbers begin at a random number, so
+    /// that bundles of two runs differ.
     #[must_use]
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let mut store = Store::new(config.directory.clone());
@@ -171,24 +172,24 @@ impl Agent {
         &self.config
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics { bundles: self.bundles.len(), bytes: self.bytes, ..self.statistics }
     }
 
-    /// Whether what an earlier run left is known, so that bundles are taken.
+    /// Whether the records of an earlier run are read, so that bundles are accepted.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.restart.is_ready()
     }
 
-    /// What a layer is to do: which, and what.
+    /// Next command, and the index of its layer.
     pub fn poll_command(&mut self) -> Option<(usize, Command)> {
         self.commands.pop_front()
     }
 
-    /// Whether an endpoint is of this node.
+    /// Whether an endpoint belongs to this node.
     #[must_use]
     pub fn is_ours(&self, eid: &Eid) -> bool {
         let node = eid.node();
@@ -199,7 +200,7 @@ impl Agent {
         self.commands.push_back((layer, command));
     }
 
-    /// A number for a bundle, its file and its record.
+    /// Next number for a bundle, its file and its record.
     fn number(&mut self) -> u64 {
         self.numbers.next()
     }
@@ -208,12 +209,12 @@ impl Agent {
         Clock(self.config.clock)
     }
 
-    /// Whether bundles for an endpoint stay here.
+    /// Whether bundles for an endpoint are delivered here.
     fn is_for_us(&self, eid: &Eid) -> bool {
         self.is_ours(eid) || self.users.is_registered(eid)
     }
 
-    /// Tells whoever gave a bundle what becomes of it.
+    /// Replies to the giver of a bundle.
     fn answer(&mut self, giver: Giver, id: Option<BundleId>, answer: Answer) {
         match giver {
             Giver::Layer { layer, link, transfer } => {
@@ -235,7 +236,7 @@ impl Agent {
                     Answer::Refused(Refusal::NoResources) => {
                         Indication::Deleted { id, reason: Reason::DepletedStorage }
                     }
-                    // Its file is not as long as was said.
+                    // Its file is shorter than the request said.
                     Answer::Refused(_) => {
                         Indication::Deleted { id, reason: Reason::BlockUnintelligible }
                     }
@@ -245,12 +246,12 @@ impl Agent {
         }
     }
 
-    /// Bundles that take room in the store: those that are gone, too, until that is recorded.
+    /// Bundles that take room in the store, including those whose end is not recorded yet.
     fn kept(&self) -> usize {
         self.bundles.len() + self.store.refused()
     }
 
-    /// Whether so much more has room.
+    /// Whether there is room for so many bytes more.
     fn has_room(&mut self, bytes: u64) -> bool {
         let limits = self.config.limits;
         if self.kept() >= limits.bundles {
@@ -264,7 +265,7 @@ impl Agent {
         true
     }
 
-    /// Takes a bundle that is sound, and makes it safe.
+    /// Accepts a valid bundle and stores it.
     fn admit(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         if giver != Giver::Fragments {
             self.take_custody(&mut held);
@@ -306,7 +307,7 @@ impl Agent {
         }
     }
 
-    /// A bundle is in the store: whoever gave it may know, and it goes on its way.
+    /// A bundle is in the store: replies to its givers and dispatches it.
     fn safe(&mut self, now: Time, number: u64) {
         let givers = self.intakes.take_givers(number);
         self.safe_for(now, number, &givers);
@@ -326,7 +327,7 @@ impl Agent {
         self.dispatch(now, number);
     }
 
-    /// The store did not take it: it is as if it had never come.
+    /// The store failed: drops the bundle as if it had never arrived.
     fn unsafe_to_keep(&mut self, now: Time, number: u64) {
         let givers = self.intakes.take_givers(number);
         let Some(held) = self.forget(number) else { return };
@@ -341,7 +342,7 @@ impl Agent {
         self.pump_all(now);
     }
 
-    /// Sends a bundle on its way (RFC 9171 §5.3).
+    /// Dispatches a bundle (RFC 9171 §5.3).
     fn dispatch(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get(&number) else { return };
         if self.is_for_us(held.destination()) {
@@ -351,14 +352,14 @@ impl Agent {
         }
     }
 
-    /// Nothing is to be done with a bundle any more, if that is so.
+    /// Lets a bundle go if no processing of it is left.
     fn settle(&mut self, number: u64) {
         if self.bundles.get(&number).is_some_and(|held| held.is_done()) {
             self.let_go(number);
         }
     }
 
-    /// A bundle goes; what is remembered of it stays until it expires.
+    /// Removes a bundle; remembers it until it expires.
     fn let_go(&mut self, number: u64) {
         let Some(held) = self.forget(number) else { return };
         let (key, expires) = (held.key(), held.expires);
@@ -379,7 +380,7 @@ impl Agent {
         self.arm_expiry();
     }
 
-    /// Takes a bundle out of all lists.
+    /// Removes a bundle from all lists.
     fn forget(&mut self, number: u64) -> Option<Box<Held>> {
         let held = self.bundles.remove(&number)?;
         self.by_key.remove(&held.key());
@@ -412,7 +413,7 @@ impl Agent {
         }
     }
 
-    /// Deletes a bundle that has not gone where it should (RFC 9171 §5.10).
+    /// Deletes a bundle that was not delivered or forwarded (RFC 9171 §5.10).
     fn delete(&mut self, now: Time, number: u64, reason: Reason) {
         let Some(held) = self.bundles.get(&number) else { return };
         let id = held.id();
@@ -446,7 +447,7 @@ impl Agent {
             if at > now {
                 break;
             }
-            // Those that the store is being told of are answered first.
+            // Bundles with pending effects wait for their completion.
             if self.bundles.get(&number).is_some_and(|held| held.storing) {
                 self.by_expiry.remove(&(at, number));
                 let later = now + millis(1000);
@@ -471,7 +472,7 @@ impl Agent {
         self.arm_expiry();
     }
 
-    /// The store has not recorded that a bundle is gone, and is asked again when it has rested.
+    /// Starts the back-off after the store did not record that a bundle is gone.
     fn not_recorded(&mut self, now: Time, error: EffectError) {
         if self.store.refused() == 1 {
             self.user.indicate(Indication::StoreFailed(error));

@@ -1,41 +1,41 @@
-//! Numbers that an agent gives: to bundles that it holds, and to those that it makes.
+//! Numbers an agent assigns to held bundles, and to the bundles it creates.
 
-/// Numbers that an agent gives.
+/// Numbers an agent assigns.
 #[derive(Debug)]
 pub(super) struct Numbers {
     next: u64,
-    /// The last time that a bundle was made here, and how many were then.
+    /// Creation time of the last bundle created here, and its sequence number.
     made: (u64, u64),
 }
 
 impl Numbers {
-    /// Numbers of an agent that has given none; without a clock, bundles count from `first` on.
+    /// Numbers of a new agent; without a clock, sequence numbers begin at `first`.
     pub(super) const fn new(first: u64) -> Self {
         Self { next: 1, made: (0, first) }
     }
 
-    /// A number for a bundle, its file and its record.
+    /// Next number for a bundle, its file and its record.
     pub(super) fn next(&mut self) -> u64 {
         self.next += 1;
         self.next - 1
     }
 
-    /// Notes a number that an earlier run gave.
+    /// Records a number that an earlier run assigned.
     pub(super) fn is_given(&mut self, number: u64) {
         self.next = self.next.max(number.saturating_add(1));
     }
 
-    /// The last time that a bundle was made here, and how many were then.
+    /// Creation time of the last bundle created here, and its sequence number.
     pub(super) const fn made(&self) -> (u64, u64) {
         self.made
     }
 
-    /// Notes that a bundle was made at this time, as the last of so many.
+    /// Sets creation time and sequence number of the last bundle created here.
     pub(super) fn set_made(&mut self, made: (u64, u64)) {
         self.made = made;
     }
 
-    /// Notes that an earlier run made a bundle at this time, with this number.
+    /// Records creation time and sequence number of a bundle of an earlier run.
     pub(super) fn was_made(&mut self, made: (u64, u64)) {
         self.made = self.made.max(made);
     }

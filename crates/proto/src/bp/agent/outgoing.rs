@@ -1,7 +1,8 @@
-//! What goes to a neighbour: all of a bundle, or as much of it as the neighbour takes at one time (RFC 9171 §5.8).
+//! Transmission to a neighbour: a whole bundle, or a fragment as long as the neighbour accepts (RFC
+//! 9171 §5.8).
 //!
-//! What is held stays whole here; it is cut as it leaves, so that nothing has to be stored anew, and after a
-//! restart or over another neighbour it is cut anew as that one wants it.
+//! The bundle stays whole in the store and is fragmented at transmission. Nothing is stored twice,
+//! and after a restart or for another neighbour it is fragmented again to fit.
 
 use bytes::{Bytes, BytesMut};
 use engine::{Completion, EffectError, FileId, OpenMode, Time};
@@ -14,17 +15,17 @@ use super::join::part as part_of;
 use super::store::Job;
 use super::{Agent, Held, LinkRef, Routing, Version};
 
-/// What goes next of a bundle.
+/// Next transmission of a bundle.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) head: Head,
-    /// Where the part begins and ends, if it is not all of the payload.
+    /// Begin and end of the part, unless it is the whole payload.
     pub(super) part: Option<(u64, u64)>,
-    /// Copies that go with it.
+    /// Copies given with it.
     pub(super) copies: u32,
 }
 
-/// A part of a file of which the check is made before it goes.
+/// Part of a file whose CRC is computed before transmission.
 #[derive(Debug)]
 pub(super) struct Summing {
     at: LinkRef,
@@ -34,16 +35,17 @@ pub(super) struct Summing {
     part: Content,
     file: Option<FileId>,
     read: u64,
-    /// What was read, if it is not much.
+    /// Bytes read, if few.
     bytes: Option<BytesMut>,
 }
 
 impl Agent {
-    /// What goes of a bundle to a neighbour that takes so many bytes; nothing if it has no use for any part.
+    /// Next transmission of a bundle to a neighbour that accepts so many bytes; `None` if no part
+    /// fits.
     pub(super) fn load(&self, now: Time, number: u64, node: &Eid, most: u64) -> Option<Load> {
         let held = self.bundles.get(&number)?;
         let may_be_cut = held.head.may_be_cut() && !held.payload.is_empty();
-        // Nothing becomes shorter on its way.
+        // A bundle never gets shorter in transit.
         if held.payload.len() > most && !may_be_cut {
             return None;
         }
@@ -62,7 +64,7 @@ impl Agent {
             return Some(Load { head, part: None, copies });
         }
         let (start, end) = held.gap(self.copy_for(node)).filter(|_| may_be_cut)?;
-        // The numbers in the head are the shorter the shorter the part is.
+        // The shorter the part, the shorter the numbers in the head.
         let whole = head.of_part(start, end).ok()?;
         let room = most.checked_sub(whole.encoded_len() as u64 + tail)?;
         if room >= end - start {
@@ -75,8 +77,8 @@ impl Agent {
         Some(Load { head: head.of_part(start, end).ok()?, part: Some((start, end)), copies })
     }
 
-    /// Copies of a bundle that a neighbour is given: half of them, or the last if it is for that neighbour. Where copies are not
-    /// counted, that is one.
+    /// Copies of a bundle given to a neighbour: half of them, or the last one if the neighbour is
+    /// the destination. One where copies are not counted.
     fn share(&self, held: &Held, node: &Eid) -> Option<u32> {
         match self.config.routing {
             Routing::Static(_) | Routing::ContactGraph(..) | Routing::Epidemic => Some(1),
@@ -93,7 +95,7 @@ impl Agent {
         }
     }
 
-    /// Counts copies that a neighbour is being given.
+    /// Counts the copies being given to a neighbour.
     pub(super) fn give(&mut self, number: u64, node: &Eid, copies: u32) {
         let Routing::Spray { .. } = self.config.routing else { return };
         let Some(held) = self.bundles.get_mut(&number) else { return };
@@ -108,7 +110,7 @@ impl Agent {
         }
     }
 
-    /// Takes back copies that a neighbour has not got.
+    /// Takes back copies that a neighbour did not receive.
     pub(super) fn take_again(&mut self, number: u64, node: &Eid) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let has_some = held.parts.contains_key(node)
@@ -118,7 +120,7 @@ impl Agent {
         }
     }
 
-    /// A bundle waits for no neighbours any more but these.
+    /// Removes a bundle from the queues of all neighbours but these.
     pub(super) fn withdraw(&mut self, number: u64, stays: impl Fn(&Eid) -> bool) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let place = (std::cmp::Reverse(held.priority), number);
@@ -131,7 +133,7 @@ impl Agent {
         });
     }
 
-    /// Copies that a bundle begins with here.
+    /// Copies a bundle starts with at this node.
     pub(super) fn copies_of(&self, held: &Held, is_here: bool) -> u32 {
         match self.config.routing {
             Routing::Spray { copies } if is_here => copies.max(1),
@@ -142,7 +144,7 @@ impl Agent {
         }
     }
 
-    /// Has a layer send it, once its check is known.
+    /// Commands a layer to send, once the CRC is known.
     pub(super) fn load_up(
         &mut self,
         at: LinkRef,
@@ -185,7 +187,7 @@ impl Agent {
         self.command(at.layer, Command::Send { link: at.link, tag, bundle });
     }
 
-    /// The store has opened the file of a part that goes out, or read a piece of it.
+    /// Handles an opened file of an outgoing part, or a piece read from it.
     pub(super) fn summed(&mut self, now: Time, tag: Tag, answer: Result<Completion, EffectError>) {
         let Some(mut summing) = self.summing.remove(&tag) else { return };
         let of = self.bundles.get(&summing.number);
@@ -227,14 +229,15 @@ impl Agent {
         self.hand_over(at, tag, &head, part, check.tail(Vec::new()));
     }
 
-    /// A neighbour keeps what it acknowledged before its link broke (RFC 5050 §5.8, RFC 7242 §3.2): that is not sent again.
+    /// Records the part a neighbour acknowledged and keeps after its link broke (RFC 5050 §5.8, RFC
+    /// 7242 §3.2): it is not retransmitted.
     pub(super) fn is_kept(&mut self, at: LinkRef, tag: Tag, number: u64, acknowledged: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let len = held.payload.len();
         let may_be_cut = matches!(held.head, Head::Six(_)) && held.head.may_be_cut();
         let Some(sending) = held.sending.get(&(at, tag)).filter(|_| may_be_cut) else { return };
         let (start, end) = sending.part.unwrap_or((0, len));
-        // Of one that lacks nothing but what follows the payload, that goes with the last byte.
+        // If only the blocks behind the payload are missing, the last byte is sent with them.
         let kept = acknowledged.saturating_sub(sending.head_len as u64);
         let kept = kept.min((end - start).saturating_sub(1));
         if kept > 0 {

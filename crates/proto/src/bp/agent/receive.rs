@@ -1,4 +1,4 @@
-//! Bundles that come (RFC 9171 §5.6).
+//! Reception of bundles (RFC 9171 §5.6).
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,17 @@ use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
 use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
-/// Bytes of memory that are taken for a payload before it comes, at most: nobody has shown that it will.
+/// Most bytes of memory reserved for a payload before it arrives: the announced length is not to be
+/// trusted.
 const AT_ONCE: usize = 16 << 20;
 
-/// Bytes of a payload from which on it stays in the memory in which it came, if it came at once: half of what layers hand in, so
-/// that no more than twice as much is held.
+/// Shortest payload, received at once, that stays in the buffer it came in, in bytes. Half of the
+/// pieces' maximum, so that at most twice the payload is held.
 const LONG: usize = Receive::PIECE_MAX / 2;
-/// Bytes of a piece from which on it waits for the store in the memory in which it came.
+/// Shortest piece that waits for the store in the buffer it came in, in bytes.
 const SHORT: usize = 4 << 10;
 
-/// Where a bundle comes from.
+/// Origin of a bundle.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     layer: usize,
@@ -31,7 +32,7 @@ struct Origin {
 }
 
 impl Agent {
-    /// Takes what a layer has to say. Layers are numbered by whoever has them, as in [`LinkRef`].
+    /// Handles an event of a layer. Layers are numbered as in [`LinkRef`].
     pub fn handle_event(&mut self, now: Time, layer: usize, event: Event) {
         match event {
             Event::Up { link, neighbour } => self.link_up(now, LinkRef { layer, link }, neighbour),
@@ -91,7 +92,7 @@ impl Agent {
         }
     }
 
-    /// What comes, or came, is no bundle.
+    /// Rejects data that are not a valid bundle.
     fn is_malformed(&mut self, number: u64) {
         let Some(intake) = self.intakes.get(number) else { return };
         let (giver, id) = (intake.giver, intake.id());
@@ -100,7 +101,8 @@ impl Agent {
         self.answer(giver, id, Answer::Refused(Refusal::NotAcceptable));
     }
 
-    /// A link broke while a bundle came. What has come is kept as a fragment, if the layer told its sender so.
+    /// Handles a link that broke during reception. The received part is kept as a fragment if the
+    /// layer promised that to the sender.
     fn broken(&mut self, now: Time, number: u64, keep: bool) {
         self.let_flow(number);
         let is_cut = keep && self.intakes.get_mut(number).is_some_and(|intake| intake.cut());
@@ -111,7 +113,7 @@ impl Agent {
         }
     }
 
-    /// Keeps what was made clear of a bundle; whether it may be one still.
+    /// Keeps the result of feeding bytes; returns whether it may still be a bundle.
     fn take(&mut self, number: u64, fed: Fed) -> bool {
         let piece = match fed {
             Fed::Nothing => return true,
@@ -128,7 +130,7 @@ impl Agent {
         true
     }
 
-    /// Decides where a payload goes whose length is known now.
+    /// Chooses the place of a payload whose length is now known.
     pub(super) fn place(&mut self, number: u64) {
         let limits = self.config.limits;
         let Some(intake) = self.intakes.get(number) else { return };
@@ -151,7 +153,7 @@ impl Agent {
         self.store.open(Job::Open { intake: number }, name, OpenMode::Truncate);
     }
 
-    /// Keeps a piece of a payload.
+    /// Stores a piece of a payload.
     pub(super) fn keep(&mut self, number: u64, offset: u64, piece: Bytes) {
         let Some(intake) = self.intakes.get_mut(number) else { return };
         let len = intake.head().map_or(0, Head::payload_len);
@@ -162,13 +164,13 @@ impl Agent {
                     return;
                 }
                 if bytes.is_empty() {
-                    // Else all of it would move each time that it grows.
+                    // Otherwise all of it would move each time it grows.
                     bytes.reserve(usize::try_from(len).map_or(AT_ONCE, |len| len.min(AT_ONCE)));
                 }
                 bytes.extend_from_slice(&piece);
             }
             Body::File(filing) => {
-                // A short one may be a part of memory that is long, and waits here.
+                // A short piece may share a large buffer for as long as it waits here.
                 let piece = match piece.len() {
                     0..SHORT => Bytes::copy_from_slice(&piece),
                     _ => piece,
@@ -184,7 +186,7 @@ impl Agent {
         }
     }
 
-    /// Holds a neighbour back while too much waits for the store, of one of the bundles that come from it at least.
+    /// Pauses a neighbour while too many bytes of one of its bundles wait for the store.
     fn throttle(&mut self, number: u64) {
         let write_ahead = self.config.limits.write_ahead;
         let Some(intake) = self.intakes.get_mut(number) else { return };
@@ -201,7 +203,7 @@ impl Agent {
         }
     }
 
-    /// A bundle holds its neighbour back no longer.
+    /// Ends a bundle's pause of its neighbour.
     fn let_flow(&mut self, number: u64) {
         let Some(intake) = self.intakes.get_mut(number) else { return };
         intake.is_paused = false;
@@ -236,7 +238,7 @@ impl Agent {
         self.store.open(Job::Open { intake: number }, name, OpenMode::Read);
     }
 
-    /// Goes on with a bundle of which all has come, once all of it is written and synced.
+    /// Finishes a completely received bundle once it is written and synced.
     pub(super) fn finish_if_written(&mut self, now: Time, number: u64) {
         let persistent = self.config.persistent;
         let Some(intake) = self.intakes.get_mut(number) else { return };
@@ -350,7 +352,7 @@ impl Agent {
         if let Body::There(reading) = &mut intake.body {
             reading.at += bytes.len() as u64;
             if bytes.is_empty() {
-                // It is shorter than whoever gave it said.
+                // It is shorter than its giver said.
                 reading.end = reading.at;
             }
         }
@@ -361,7 +363,7 @@ impl Agent {
         self.read_on(now, number);
     }
 
-    /// The store failed: the bundle cannot be taken.
+    /// Refuses a bundle because the store failed.
     pub(super) fn fail_intake(&mut self, now: Time, number: u64, error: EffectError) {
         let Some(intake) = self.intakes.get(number) else { return };
         let (giver, id) = (intake.giver, intake.id());
@@ -378,7 +380,7 @@ impl Agent {
         self.pump_all(now);
     }
 
-    /// Forgets a bundle that came in part, and what was written of it.
+    /// Discards a partly received bundle, and its file.
     pub(super) fn drop_intake(&mut self, number: u64) {
         self.let_flow(number);
         let Some(intake) = self.intakes.remove(number) else { return };
@@ -388,7 +390,7 @@ impl Agent {
         if let Some(name) = intake.read_from.clone() {
             self.store.delete(name);
         }
-        // A file that is being opened goes when it is open.
+        // A file that is being opened is deleted once open.
         if let Some((Some(file), name)) = intake.leaves() {
             self.store.close(file);
             self.store.delete(name);
@@ -396,7 +398,7 @@ impl Agent {
         self.user.limit_left(Limit::Incoming);
     }
 
-    /// All of a bundle is here.
+    /// Finishes the reception of a bundle.
     fn finish_intake(&mut self, now: Time, number: u64) {
         self.let_flow(number);
         let Some(mut intake) = self.intakes.remove(number) else { return };
@@ -442,7 +444,7 @@ impl Agent {
         self.judge(now, number, Box::new(held), intake.giver);
     }
 
-    /// Whether a bundle that is whole is taken.
+    /// Decides whether a whole bundle is accepted.
     fn judge(&mut self, now: Time, number: u64, mut held: Box<Held>, giver: Giver) {
         let verdict = if giver == Giver::Fragments {
             self.weigh_joined(&held)
@@ -463,7 +465,7 @@ impl Agent {
         }
     }
 
-    /// Whether a bundle that came is to be kept; if not, what its giver is told, unless that is told later.
+    /// Whether an arrived bundle is kept. An error is the reply to its giver, if one is due now.
     fn weigh(&mut self, now: Time, held: &mut Held, giver: Giver) -> Result<(), Option<Answer>> {
         let key = held.key();
         let total = held.head.fragment().map(|fragment| fragment.total);
@@ -476,7 +478,7 @@ impl Agent {
         let known = self.by_key.get(&key);
         if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
             self.statistics.duplicates += 1;
-            // A copy of what is not safe yet is not safe either: both are answered at once.
+            // A copy of an unsafe bundle is not safe either: both get the same reply.
             if known.is_some_and(|number| self.intakes.add_giver(*number, giver)) {
                 return Err(None);
             }

@@ -17,33 +17,33 @@ const VERSION: u8 = 2;
 const HELD: u8 = 1;
 const GONE: u8 = 2;
 
-/// What is kept of a bundle.
+/// Record of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Held(HeldRecord),
-    /// It was delivered, forwarded or deleted.
+    /// Delivered, forwarded or deleted.
     Gone {
         key: Key,
         expires_ms: u64,
     },
 }
 
-/// A bundle that is held.
+/// A bundle in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeldRecord {
-    /// What stands before the payload, as it came.
+    /// Blocks before the payload, as received.
     pub(super) head: Bytes,
     pub(super) tail: Bytes,
     pub(super) payload: Content,
-    /// Whether the file goes with the bundle.
+    /// Whether the file is deleted with the bundle.
     pub(super) owns_file: bool,
-    /// Milliseconds of the driver's clock.
+    /// Milliseconds, see [`Clock::kept_ms`](super::clock::Clock::kept_ms).
     pub(super) received_ms: u64,
     pub(super) expires_ms: u64,
-    /// Its age when it came.
+    /// Its age on arrival, in milliseconds.
     pub(super) age_ms: u64,
     pub(super) priority: u8,
-    /// Who has had a copy.
+    /// Nodes that received a copy.
     pub(super) sent: Vec<Eid>,
 }
 
@@ -74,7 +74,7 @@ impl Record {
         out.freeze()
     }
 
-    /// `None` if it is damaged, or of another version.
+    /// Decodes a record; `None` if it is damaged, or of another version.
     pub(super) fn decode(bytes: &Bytes) -> Option<Self> {
         let end = bytes.len().checked_sub(4)?;
         let found = u32::from_be_bytes(bytes[end..].try_into().ok()?);

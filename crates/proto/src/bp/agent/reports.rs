@@ -1,4 +1,5 @@
-//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle that it is about.
+//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle that
+//! it is about.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::intake::Giver;
 use super::source::SendRequest;
 use super::{Agent, Held, Version};
 
-/// A report of custody is asked for, in version 6.
+/// Requests a custody report, in version 6.
 const REPORT_CUSTODY: BundleFlags = BundleFlags(bp6::BundleFlags::REPORT_CUSTODY.0);
 
 impl Agent {
@@ -25,7 +26,7 @@ impl Agent {
         self.report(now, number, REPORT_CUSTODY, Reason::NoInformation);
     }
 
-    /// Tells who asked for it what became of a bundle that is held.
+    /// Sends a status report on a held bundle, if requested.
     pub(super) fn report(&mut self, now: Time, number: u64, flag: BundleFlags, reason: Reason) {
         let Some(held) = self.bundles.get(&number) else { return };
         if held.asks(flag) {
@@ -34,7 +35,7 @@ impl Agent {
         }
     }
 
-    /// The same, of one that is not.
+    /// Sends a status report on a bundle, if requested.
     pub(super) fn report_of(&mut self, now: Time, held: &Held, flag: BundleFlags, reason: Reason) {
         let head = &held.head;
         let policy = self.config.reports;
@@ -46,7 +47,7 @@ impl Agent {
             REPORT_CUSTODY => policy.custody,
             _ => false,
         };
-        // Nobody is told of records, so that reports beget no reports.
+        // No reports on administrative records: reports must not cause reports.
         let is_record = head.flags().contains(BundleFlags::ADMINISTRATIVE);
         let nowhere = head.report_to().is_none();
         if !wanted || !head.flags().contains(flag) || is_record || nowhere {
@@ -118,13 +119,13 @@ impl Agent {
             deleted: status(BundleFlags::REPORT_DELETION),
             reason: match u8::try_from(reason.code()) {
                 Ok(code @ 0..=8) => bp6::Reason::from_code(code),
-                // What has a name in version 7 only is not told.
+                // Reasons that version 6 lacks.
                 Ok(_) | Err(_) => bp6::Reason::NoInformation,
             },
         }
     }
 
-    /// The time as version 6 tells it; 0 from a node without a clock.
+    /// The time in the format of version 6; 0 from a node without a clock.
     pub(super) fn dtn_time_six(&self, now: Time) -> DtnTime {
         let ms = self.clock().dtn_time(now).unwrap_or(0);
         DtnTime { seconds: ms / 1000, nanoseconds: ms % 1000 * 1_000_000 }
@@ -142,7 +143,7 @@ impl Agent {
         }
     }
 
-    /// Sends a record, if there is room for it.
+    /// Sends an administrative record, if there is room.
     fn send_record(
         &mut self,
         now: Time,
@@ -154,7 +155,7 @@ impl Agent {
         if !self.has_room(bytes.len() as u64 + 256) {
             return;
         }
-        // In version 6 a neighbour may keep a part of a bundle and lose it, and nobody has custody of records.
+        // In version 6 a neighbour may keep and lose a fragment, and records have no custodian.
         let uncut = match version {
             Version::Six => BundleFlags::MUST_NOT_FRAGMENT,
             Version::Seven => BundleFlags::default(),
@@ -172,7 +173,7 @@ impl Agent {
     }
 }
 
-/// A report of version 6, in the words of version 7.
+/// A version 6 report as one of version 7.
 pub(super) fn of_six(report: &bp6::StatusReport) -> StatusReport {
     let status = |time: Option<DtnTime>| {
         time.map_or(Status::NotAsserted, |time| {

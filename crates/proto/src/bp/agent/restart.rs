@@ -1,4 +1,4 @@
-//! What an earlier run left in the store.
+//! Recovery of the bundles of an earlier run.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use super::store::{Job, Store};
 use super::{Agent, Content, Held, Indication, Priority, Version};
 use wire::bp7::Reason;
 
-/// Knowledge of an earlier run. Until all of it is there, nothing is taken.
+/// State of the recovery. Bundles are accepted only when it is complete.
 #[derive(Debug)]
 pub(super) struct Restart {
     is_ready: bool,
     has_files: bool,
     has_records: bool,
-    /// Files that it left, and their lengths.
+    /// Files of the earlier run, and their lengths.
     files: BTreeMap<String, u64>,
 }
 
@@ -28,17 +28,17 @@ impl Restart {
         Self { is_ready, has_files, has_records: !is_persistent, files: BTreeMap::new() }
     }
 
-    /// Whether all is known.
+    /// Whether the recovery is complete.
     pub(super) const fn is_ready(&self) -> bool {
         self.is_ready
     }
 }
 
 impl Agent {
-    /// Takes back what an earlier run held, and removes files of bundles that it did not have whole.
+    /// Recovers the bundles of an earlier run, and removes files of incomplete bundles.
     ///
-    /// The list of files is asked for first and answered first, or when the records are known: files that
-    /// belong to no record are of no use either way.
+    /// The list of files is requested and completed first, or when the records are known: files
+    /// without a record are useless either way.
     pub(super) fn found(&mut self, now: Time, job: &Job, answer: Result<Completion, EffectError>) {
         match (job, answer) {
             (Job::List, Ok(Completion::Listing(entries))) => {
@@ -61,7 +61,7 @@ impl Agent {
                             let expires = self.clock().moment(now, expires_ms);
                             self.gone.insert(self.config.limits.gone, key, number, expires);
                         }
-                        // What cannot be read is of no use, and of no harm.
+                        // An unreadable record is useless, and harmless.
                         None => self.store.remove(number),
                     }
                 }
@@ -116,8 +116,8 @@ impl Agent {
         self.bundles.insert(number, Box::new(held));
     }
 
-    /// What is made from now on has another time or number than what an earlier run made, even if the clock was set
-    /// back.
+    /// Records the creation timestamp of a recovered bundle, so that new ones differ even if the
+    /// clock was set back.
     fn note_made(&mut self, key: &Key) {
         if self.is_ours(&key.source) {
             let (time_ms, sequence) = (key.creation.time_ms, key.creation.sequence);
@@ -130,7 +130,7 @@ impl Agent {
         }
     }
 
-    /// The file of a bundle is gone, by somebody else's doing: so is the bundle.
+    /// Drops a bundle whose file was removed by another program.
     fn store_lost(&mut self, number: u64) {
         if let Some(held) = self.forget(number) {
             self.store.remove(number);
@@ -162,7 +162,7 @@ impl Agent {
         for number in lost {
             self.store_lost(number);
         }
-        // The disk was too full to record that they are gone, but their files were emptied.
+        // The disk was too full to record their end, but their files were emptied.
         for number in gone {
             self.let_go(number);
         }

@@ -1,4 +1,4 @@
-//! Bundles whose security is seen to, after they came whole and before they are stored (RFC 9172 §5).
+//! Security of bundles, processed after reception and before storage (RFC 9172 §5).
 
 use bytes::{Bytes, BytesMut};
 use engine::Time;
@@ -12,7 +12,7 @@ use super::intake::{Body, Giver, Intake, Join};
 use super::{Agent, Answer, Held};
 
 impl Agent {
-    /// Whether a bundle's security is to be seen to: that of fragments is when they are joined.
+    /// Whether a bundle's security is to be processed; fragments are processed after reassembly.
     pub(super) fn is_to_be_secured(&self, head: &Head) -> bool {
         let policy = &self.config.security;
         matches!(head, Head::Seven(_))
@@ -20,7 +20,7 @@ impl Agent {
             && policy.concerns(head.source(), head.destination())
     }
 
-    /// Sees to the security of a bundle; its payload is read into memory for that.
+    /// Processes the security of a bundle, whose payload is read into memory first.
     pub(super) fn secure(
         &mut self,
         now: Time,
@@ -73,7 +73,7 @@ impl Agent {
             return Ok(());
         }
         policy.protect(opened, node, &mut self.vectors)?;
-        // A primary block has a check, or is signed (RFC 9171 §4.3.1).
+        // A primary block has a CRC, or is signed (RFC 9171 §4.3.1).
         let primary = opened.head.primary();
         if primary.crc == CrcType::None && !opened.protects(INTEGRITY, 0) {
             let crc = self.config.crc.primary;
@@ -82,7 +82,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A bundle is not as a rule wants it, and goes.
+    /// Deletes a bundle that violates a security rule.
     fn is_insecure(&mut self, now: Time, giver: Giver, opened: Opened, fault: Fault) {
         self.statistics.deleted += 1;
         let head = Head::from(opened.head);

@@ -1,4 +1,4 @@
-//! Bundles that users hand in (RFC 9171 §5.2).
+//! Sending of bundles by users (RFC 9171 §5.2).
 
 use std::time::Duration;
 
@@ -16,37 +16,38 @@ use super::intake::{Body, Fed, Giver, Intake, Reading};
 use super::store::Job;
 use super::{Agent, Limit, Priority, RequestError, Version};
 
-/// Bundles that have different numbers within a millisecond, in version 6: its times are seconds, so that the milliseconds go into
-/// the sequence number.
+/// Sequence numbers per millisecond, in version 6: its times are seconds, so the milliseconds go
+/// into the sequence number.
 pub(super) const SEQUENCES: u64 = 1_000_000;
 
-/// What a user wants sent.
+/// Request to send a bundle.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// The endpoint from which it comes; `None`: the node's own, administrative one.
+    /// Source endpoint; `None` is the node's administrative one.
     pub source: Option<Eid>,
-    /// The endpoint for which it is.
+    /// Destination endpoint.
     pub destination: Eid,
-    /// Where reports go; `None`: to the node's administrative endpoint.
+    /// Report-to endpoint; `None` is the node's administrative one.
     pub report_to: Option<Eid>,
-    /// How long it is of use.
+    /// Lifetime.
     pub lifetime: Duration,
-    /// Which reports are asked for, and whether it may be fragmented.
+    /// Requested reports, and whether fragmentation is forbidden.
     pub flags: BundleFlags,
-    /// In version 6 its class of service, in version 7 in this node's own queues.
+    /// Priority: the class of service in version 6, local to this node's queues in version 7.
     pub priority: Priority,
-    /// Of which version it is.
+    /// Version of the bundle.
     pub version: Version,
-    /// Whether custody is asked for, which version 6 has.
+    /// Whether custody is requested, in version 6.
     pub custody: bool,
-    /// What it carries. A file must stay as it is until the bundle has gone; bytes may stay in the memory that they are in.
+    /// Payload. A file must stay unchanged until the bundle is gone; bytes may stay in the caller's
+    /// buffer.
     pub payload: Content,
-    /// Whether the file goes with the bundle.
+    /// Whether the file is deleted with the bundle.
     pub owns_file: bool,
 }
 
 impl SendRequest {
-    /// A bundle with a day to get there.
+    /// Request with a lifetime of one day.
     #[must_use]
     pub fn new(destination: Eid, payload: impl Into<Bytes>) -> Self {
         Self {
@@ -69,10 +70,11 @@ fn lifetime_ms(request: &SendRequest) -> u64 {
 }
 
 impl Agent {
-    /// Sends a bundle. It is safe when [`Indication::Stored`](super::Indication::Stored) says so.
+    /// Sends a bundle. [`Indication::Stored`](super::Indication::Stored) reports that it is safe.
     ///
     /// # Errors
-    /// There is no room, or the request contradicts itself; nothing was begun.
+    ///
+    /// There is no room, or the request contradicts itself; nothing was sent.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<BundleId, RequestError> {
         if request.destination.is_none() {
             return Err(RequestError::NoDestination);
@@ -100,7 +102,7 @@ impl Agent {
         Ok(id)
     }
 
-    /// Whether a bundle with a payload of `len` bytes has room now.
+    /// Whether there is room for a bundle with a payload of `len` bytes now.
     pub(crate) fn takes(&self, len: u64) -> bool {
         let limits = self.config.limits;
         self.restart.is_ready()
@@ -109,7 +111,7 @@ impl Agent {
             && self.bytes.saturating_add(len) <= limits.bytes
     }
 
-    /// Whether such a bundle could ever be held, and its payload be read for its security.
+    /// Whether such a bundle could ever be held, including in memory for its security.
     fn is_short_enough(&self, head: &Head, request: &SendRequest) -> Result<(), RequestError> {
         let is_read = self.is_to_be_secured(head);
         let secured = if is_read { self.config.security.payload_max } else { u64::MAX };
@@ -121,7 +123,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The head of a bundle that is made here.
+    /// Head of a bundle created here.
     pub(super) fn head(
         &mut self,
         now: Time,
@@ -193,7 +195,7 @@ impl Agent {
         if request.destination.is_singleton() {
             flags = flags.with(bp6::BundleFlags::SINGLETON);
         }
-        // Endpoints that all have numbers need no dictionary (RFC 6260 §2.2).
+        // If all endpoints are numbers, no dictionary is needed (RFC 6260 §2.2).
         let has_numbers = |eid: &&Eid| matches!(eid, Eid::None | Eid::Ipn { .. });
         let report_to = self.report_to(request);
         let named = [&request.destination, &source, &report_to, &self.config.node];
@@ -222,7 +224,7 @@ impl Agent {
             .map_err(|_| RequestError::Conflict("an endpoint has no form in version 6"))
     }
 
-    /// The extension blocks of a bundle that is made here.
+    /// Extension blocks of a bundle created here.
     fn first_blocks(&self, without_time: bool) -> Vec<Block> {
         let age = without_time.then_some(Extension::BundleAge { age_ms: 0 });
         let hops = self.config.hop_limit.map(|limit| {
@@ -236,7 +238,7 @@ impl Agent {
             .collect()
     }
 
-    /// When a bundle is made, and its number among those made then (RFC 9171 §4.2.7).
+    /// Creation timestamp of a new bundle (RFC 9171 §4.2.7).
     fn creation(&mut self, now: Time) -> CreationTimestamp {
         let time_ms = self.clock().dtn_time(now).unwrap_or(0);
         let (last, sequence) = self.numbers.made();
@@ -245,7 +247,7 @@ impl Agent {
         CreationTimestamp { time_ms: time_ms.max(last), sequence }
     }
 
-    /// Begins with a bundle that is made here.
+    /// Starts the intake of a bundle created here.
     pub(super) fn begin(
         &mut self,
         now: Time,
@@ -277,7 +279,7 @@ impl Agent {
         }
     }
 
-    /// Begins with a bundle whose head is known and whose payload is in memory.
+    /// Starts the intake of a bundle with a known head and a payload in memory.
     pub(super) fn begin_with(&mut self, now: Time, mut intake: Intake, payload: &Bytes) {
         let (number, bounds) = (self.number(), self.config.limits.head);
         let fed = intake.feed(payload, &bounds);

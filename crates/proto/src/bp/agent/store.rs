@@ -1,4 +1,4 @@
-//! The agent's files and records: which effects are under way, and for what.
+//! The agent's files and records: pending effects and their purposes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -13,59 +13,59 @@ use super::super::arrivals::OF_LAYERS;
 use super::super::layer::Tag;
 use super::forwarder::{REST, REST_MAX};
 
-/// What an effect was for.
+/// Purpose of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// The records of an earlier run.
+    /// Reads the records of an earlier run.
     Load,
-    /// The working files of an earlier run.
+    /// Lists the working files of an earlier run.
     List,
-    /// The file of a bundle that comes is opened.
+    /// Opens the file of an arriving bundle.
     Open { intake: u64 },
-    /// A piece of it is written.
+    /// Writes a piece of it.
     Write { intake: u64, bytes: usize },
-    /// All of it is synced.
+    /// Syncs it.
     Sync { intake: u64 },
-    /// It is read, to see whether it is sound.
+    /// Reads it back to check it.
     Read { intake: u64 },
-    /// The file of a fragment that is joined is opened, or read.
+    /// Opens or reads the file of a fragment being reassembled.
     Part { intake: u64 },
-    /// The file of a part that goes out is opened, or read.
+    /// Opens or reads the file of an outgoing part.
     Sum { tag: Tag },
-    /// The record of a bundle is kept.
+    /// Stores the record of a bundle.
     Put { number: u64 },
-    /// The record of a bundle that is gone is kept or removed: then its file may go, too, and not
-    /// before, for whoever finds the record of a bundle after a crash needs its file.
+    /// Stores or removes the record of a bundle that is gone. Its file is deleted only after that,
+    /// because a record found after a crash needs its file.
     Gone { number: u64 },
-    /// The file of a bundle that is gone is emptied: there is no room to record that it is.
+    /// Empties the file of a bundle that is gone, when there is no room to record its end.
     Empty { number: u64 },
-    /// Nobody waits for the answer.
+    /// No continuation.
     Forget,
 }
 
-/// A bundle that is gone, as long as the store has not recorded that it is.
+/// A bundle that is gone, until the store has recorded that.
 #[derive(Debug)]
 struct Going {
-    /// Its last record; none if it has expired, too, and needs none.
+    /// Its last record; none if it has expired, too.
     record: Option<Bytes>,
-    /// The file that goes with it.
+    /// The file to delete with it.
     file: Option<FileName>,
-    /// The store was asked to empty the file.
+    /// Whether emptying the file was requested.
     is_emptied: bool,
 }
 
-/// Effects that are to be carried out, and those under way.
+/// Queued and pending effects.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// Of the working files, and before the keys of records.
+    /// Directory of the working files, and prefix of record keys.
     directory: FileName,
     next: u64,
     under_way: BTreeMap<Ticket, Job>,
     effects: VecDeque<Effect>,
     going: BTreeMap<u64, Going>,
-    /// Bundles among them whose records the store has refused, and is asked for again later.
+    /// Bundles among them whose records the store refused, to be retried later.
     refused: BTreeSet<u64>,
-    /// Time that the store rests after the next refusal.
+    /// Back-off after the next refusal.
     rest: Duration,
 }
 
@@ -86,7 +86,7 @@ impl Store {
         self.effects.pop_front()
     }
 
-    /// What an answer is to.
+    /// Purpose of a completed effect.
     pub(super) fn answered(&mut self, ticket: Ticket) -> Option<Job> {
         self.under_way.remove(&ticket)
     }
@@ -98,12 +98,12 @@ impl Store {
         self.effects.push_back(effect(ticket).into());
     }
 
-    /// The working file of a bundle that comes.
+    /// Working file of an arriving bundle.
     pub(super) fn file_name(&self, number: u64) -> FileName {
         self.file(&format!("{number:016x}"))
     }
 
-    /// A file in the directory, of a name that it has or may have there.
+    /// File of this name in the directory.
     pub(super) fn file(&self, name: &str) -> FileName {
         let name = format!("{}/{name}", self.directory.path());
         FileName::spool(&name)
@@ -115,12 +115,13 @@ impl Store {
         name.parent().is_some_and(|directory| directory == self.directory)
     }
 
-    /// Whether a file in the directory is of this agent, or was to be handed to it by a layer.
+    /// Whether a file in the directory belongs to this agent, or to a layer that was to hand it
+    /// over.
     pub(super) fn is_working_file(name: &str) -> bool {
         Self::number_of_file(name).is_some() || name.starts_with(OF_LAYERS)
     }
 
-    /// Whether a working file is of this agent, and of which number.
+    /// Number of a working file of this agent.
     pub(super) fn number_of_file(name: &str) -> Option<u64> {
         (name.len() == 16).then(|| u64::from_str_radix(name, 16).ok()).flatten()
     }
@@ -129,7 +130,7 @@ impl Store {
         format!("{}-{number:016x}", self.directory.path())
     }
 
-    /// The number in the key of a record of this agent.
+    /// Number in the key of a record of this agent.
     pub(super) fn number(&self, key: &str) -> Option<u64> {
         Self::number_of_file(key.strip_prefix(self.directory.path())?.strip_prefix('-')?)
     }
@@ -138,7 +139,7 @@ impl Store {
         self.ask(Job::Load, |ticket| StoreEffect::Index { ticket, request: IndexRequest::Load });
     }
 
-    /// Makes the directory of the working files, and lists what an earlier run left in it.
+    /// Creates the directory of the working files, and lists the files of an earlier run.
     pub(super) fn list(&mut self) {
         let request = FilestoreRequest::CreateDirectory(self.directory.clone());
         self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
@@ -172,19 +173,19 @@ impl Store {
         self.ask(Job::Forget, |ticket| StoreEffect::Filestore { ticket, request });
     }
 
-    /// Keeps a record; the bundle is safe when that is answered.
+    /// Stores a record; its completion makes the bundle safe.
     pub(super) fn put(&mut self, number: u64, value: Bytes) {
         let request = IndexRequest::Put { key: self.key(number), value };
         self.ask(Job::Put { number }, |ticket| StoreEffect::Index { ticket, request });
     }
 
-    /// Keeps that a bundle is gone, and removes its file after that.
+    /// Records that a bundle is gone, then deletes its file.
     pub(super) fn put_gone(&mut self, number: u64, value: Bytes, file: Option<FileName>) {
         self.going.insert(number, Going { record: Some(value), file, is_emptied: false });
         self.record_gone(number);
     }
 
-    /// Forgets a bundle that is gone.
+    /// Removes the record of a bundle that is gone.
     pub(super) fn remove(&mut self, number: u64) {
         match self.going.get_mut(&number) {
             Some(going) => {
@@ -209,10 +210,10 @@ impl Store {
         self.ask(Job::Gone { number }, |ticket| StoreEffect::Index { ticket, request });
     }
 
-    /// The store has recorded that a bundle is gone, or has not: what is to be asked again later.
+    /// Handles the result of recording that a bundle is gone; returns an error to retry later.
     ///
     /// A disk may be too full for the record that would free the bundle's file. The file is then
-    /// emptied first, and tells a restart that the bundle was gone.
+    /// emptied first, which shows a restart that the bundle was gone.
     pub(super) fn gone_answered(
         &mut self,
         number: u64,
@@ -241,7 +242,7 @@ impl Store {
         }
     }
 
-    /// The file of a bundle that is gone was emptied, or could not be.
+    /// Handles the result of emptying the file of a bundle that is gone.
     pub(super) fn emptied(&mut self, number: u64, answer: &Result<Completion, EffectError>) {
         if let Ok(Completion::Opened { file, .. }) = answer {
             self.close(*file);
@@ -249,19 +250,19 @@ impl Store {
         self.record_gone(number);
     }
 
-    /// Number of bundles that are gone whose records the store has refused.
+    /// Number of bundles that are gone whose records the store refused.
     pub(super) fn refused(&self) -> usize {
         self.refused.len()
     }
 
-    /// Time that the store rests after it has refused a record: twice the last one.
+    /// Back-off after a refused record: twice the previous one.
     pub(super) fn rest(&mut self) -> Duration {
         let rest = self.rest;
         self.rest = (2 * rest).min(REST_MAX);
         rest
     }
 
-    /// Asks once more for the records that the store has refused.
+    /// Retries the records that the store refused.
     pub(super) fn record_refused(&mut self) {
         for number in std::mem::take(&mut self.refused) {
             self.record_gone(number);
