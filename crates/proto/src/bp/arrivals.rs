@@ -1,6 +1,7 @@
-//! Bundles that an engine below a layer received as files. When the engine would give one its name, the agent is asked, and the
-//! engine hears that it is done once the agent has the bundle: so its sender does not believe before that it is safe. A short
-//! bundle is read from its file before, a long one stays in it.
+//! Bundles that an engine below a layer receives as files. When the engine is about to install a
+//! file, the agent decides first. The engine's effect completes once the agent has the bundle, so
+//! the sender learns of success only when the bundle is safe. A short bundle is read from its file
+//! first; a long one stays in it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,58 +15,59 @@ use super::blocks::Blocks;
 use super::layer::{Event, LinkId, Refusal, TransferId};
 use super::neighbours::Neighbours;
 
-/// How the names of files begin that are handed to the agent.
+/// Prefix of the names of files handed to the agent.
 pub(super) const OF_LAYERS: &str = "bundle-";
 
-/// What the engine hears of an effect.
+/// Completion of an effect, for the engine.
 pub(super) type Answer = (Ticket, Result<Completion, EffectError>);
 
-/// A file that is whole, and would get its name.
+/// A complete file, about to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arriving<K> {
     /// The engine's session.
     pub session: K,
-    /// From where it came.
+    /// Path of the sender.
     pub from: PathId,
-    /// Its bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// A bundle that came.
+/// A received bundle.
 #[derive(Debug)]
 struct Coming<K> {
     session: K,
-    /// The session is over: nobody waits for a word, and nothing bounds how many there are.
+    /// Whether the session is over: no reply is due, and the engine no longer bounds their number.
     is_over: bool,
     link: LinkId,
-    /// What the engine waits for.
+    /// Ticket of the engine's pending effect.
     install: Ticket,
     file: FileName,
     len: u64,
-    /// All of it, if it is short.
+    /// The whole bundle, if it is short.
     bytes: Option<Bytes>,
 }
 
-/// What the store does with a file that came.
+/// Step of the store for a received file.
 #[derive(Debug)]
 enum Step<K> {
-    /// It gives it a name of the layer's, for the engine may use that of its working file again.
+    /// Renames it to a name of the layer, because the engine may use the name of its working file
+    /// again.
     Name(Coming<K>),
-    /// It reads a short one.
+    /// Opens, then reads, a short file.
     Open(Coming<K>),
     Read(Coming<K>, FileId),
-    /// It forgets one that was read, or is not wanted; then the engine hears this.
+    /// Removes a file that was read or is not wanted, then passes this completion to the engine.
     Remove(Answer),
 }
 
-/// What becomes of an effect of the engine.
+/// Result of passing on an effect of the engine.
 #[derive(Debug)]
 pub(super) enum Passed {
-    /// The store has it.
+    /// Passed on to the store.
     On,
-    /// It is answered.
+    /// Completed at once.
     Answered(Answer),
-    /// A file came whole, and would get its name.
+    /// A complete file is about to be installed.
     Whole {
         /// The effect.
         install: Ticket,
@@ -74,22 +76,23 @@ pub(super) enum Passed {
     },
 }
 
-/// The files of an engine below a layer: those that it reads, and those that came.
+/// Files of the engine below a layer: those it reads, and those it received.
 #[derive(Debug)]
 pub(super) struct Arrivals<K> {
     /// Bundles that the engine reads.
     pub(super) blocks: Blocks,
     pub(super) effects: VecDeque<Effect>,
     steps: BTreeMap<Ticket, Step<K>>,
-    /// Bundles that the agent has not answered for.
+    /// Bundles on which the agent has not decided.
     coming: BTreeMap<TransferId, Coming<K>>,
-    /// Bundles that came while the agent wanted nothing.
+    /// Bundles received while the agent had paused the neighbour.
     held: VecDeque<Coming<K>>,
-    /// Bytes of a bundle up to which it is read from its file.
+    /// Longest bundle that is read from its file, in bytes.
     inline: u64,
-    /// The agent's directory, where longer ones are handed to it: what it does not know there after a crash, it removes.
+    /// The agent's directory, where longer ones are handed over. After a crash the agent removes
+    /// files there that no record names.
     directory: FileName,
-    /// What names of this run begin with.
+    /// Number in the names of this run.
     run: u64,
     next_name: u64,
     next_transfer: u64,
@@ -111,13 +114,13 @@ impl<K: Copy + Ord> Arrivals<K> {
         }
     }
 
-    /// A name that is used once.
+    /// A unique name.
     pub(super) fn name(&mut self) -> String {
         self.next_name += 1;
         format!("{OF_LAYERS}{:016x}-{}", self.run, self.next_name)
     }
 
-    /// Passes an effect of the engine on to the store, unless the layer has to do with it.
+    /// Passes an effect of the engine on to the store, unless it concerns the layer.
     pub(super) fn pass(&mut self, effect: Effect) -> Passed {
         if let Effect::Store(StoreEffect::Filestore {
             ticket,
@@ -131,7 +134,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         answer.map_or(Passed::On, Passed::Answered)
     }
 
-    /// A bundle is whole and synced, in the engine's working file.
+    /// Handles a bundle that is complete and synced in the engine's working file.
     pub(super) fn came(
         &mut self,
         link: LinkId,
@@ -155,8 +158,8 @@ impl<K: Copy + Ord> Arrivals<K> {
         self.step(Step::Name(coming), |ticket| StoreEffect::Filestore { ticket, request });
     }
 
-    /// The session of a file is over. A bundle of which the agent has not heard is forgotten, for the engine does not count it any
-    /// more.
+    /// Handles the end of a file's session. A bundle not yet reported to the agent is dropped,
+    /// since the engine no longer counts it.
     pub(super) fn over(&mut self, session: K) {
         for step in self.steps.values_mut() {
             if let Step::Name(coming) | Step::Open(coming) | Step::Read(coming, _) = step
@@ -176,7 +179,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
     }
 
-    /// Whether there are bundles from a neighbour that are not answered for.
+    /// Whether undecided bundles of a neighbour are pending.
     pub(super) fn has_from(&self, link: LinkId) -> bool {
         let in_steps = self.steps.values().filter_map(|step| match step {
             Step::Name(coming) | Step::Open(coming) | Step::Read(coming, _) => Some(coming),
@@ -186,7 +189,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         all.any(|coming| coming.link == link)
     }
 
-    /// Bytes of memory held on account of peers.
+    /// Bytes of memory held because of peers.
     pub(super) fn memory(&self) -> usize {
         let bytes = self.coming.values().chain(&self.held).filter_map(|it| it.bytes.as_ref());
         bytes.map(Bytes::len).sum::<usize>()
@@ -201,7 +204,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         self.effects.push_back(effect(ticket).into());
     }
 
-    /// Takes an answer of the store; what the engine hears, if anything.
+    /// Handles a completion of the store; returns the completion for the engine, if any.
     pub(super) fn answered(
         &mut self,
         (ticket, answer): Answer,
@@ -214,7 +217,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         self.blocks.answered(ticket, answer, &mut self.effects)
     }
 
-    /// The store has done something with a file that came.
+    /// Handles the completion of a step.
     fn stepped(
         &mut self,
         step: Step<K>,
@@ -245,13 +248,13 @@ impl<K: Copy + Ord> Arrivals<K> {
             (Step::Name(coming) | Step::Open(coming), answer) => {
                 return Some((coming.install, answer.and(Err(EffectError::NotFound))));
             }
-            // What cannot be removed is in nobody's way.
+            // A file that cannot be removed is in no one's way.
             (Step::Remove(word), _) => return Some(word),
         }
         None
     }
 
-    /// Asks the agent about a bundle, or waits until it wants to hear of one.
+    /// Reports a bundle to the agent, or keeps it while the neighbour is paused.
     fn hand_on(&mut self, coming: Coming<K>, neighbours: &mut Neighbours<K, PathId>) {
         let link = coming.link;
         if coming.is_over {
@@ -278,7 +281,7 @@ impl<K: Copy + Ord> Arrivals<K> {
         self.coming.insert(transfer, coming);
     }
 
-    /// The agent wants to hear of a neighbour again.
+    /// Resumes reporting a neighbour's bundles to the agent.
     pub(super) fn resume(&mut self, link: LinkId, neighbours: &mut Neighbours<K, PathId>) {
         neighbours.hold(link, false);
         for coming in std::mem::take(&mut self.held) {
@@ -286,17 +289,18 @@ impl<K: Copy + Ord> Arrivals<K> {
         }
     }
 
-    /// The agent has decided on a bundle; what the engine hears, if it does at once.
+    /// Handles the agent's decision on a bundle; returns the completion for the engine, if it is
+    /// due at once.
     pub(super) fn decided(&mut self, transfer: TransferId, why: Option<Refusal>) -> Option<Answer> {
         let Coming { install, file, bytes, .. } = self.coming.remove(&transfer)?;
         let word = match why {
             Some(Refusal::NoResources | Refusal::Retransmit) => Err(EffectError::NoSpace),
             Some(Refusal::NotAcceptable) => Err(EffectError::NotAllowed),
-            // What the agent has need not come again.
+            // A bundle that the agent already has need not come again.
             Some(Refusal::Completed) | None => Ok(Completion::Done),
         };
         if why.is_none() && bytes.is_none() {
-            // The file is the agent's.
+            // The agent owns the file.
             return Some((install, word));
         }
         let request = FilestoreRequest::DenyFile(file);

@@ -1,4 +1,5 @@
-//! Bundles as files of an engine below a layer: a head, a payload where it lies, and a tail. The engine's effects go through here.
+//! Bundles presented as files to an engine below a layer: head, payload in its place, tail. The
+//! engine's effects pass through here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,20 +8,20 @@ use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreE
 
 use super::layer::{Content, Outgoing};
 
-/// Files and tickets of this layer have numbers from here on; those of the store and of the engine stay below.
+/// First number of files and tickets of this layer; those of the store and of the engine are below.
 const OURS: u64 = 1 << 63;
 
 type Answer = Result<Completion, EffectError>;
 
-/// A bundle that the engine reads like a file.
+/// A bundle that the engine reads as a file.
 #[derive(Debug)]
 struct Composed {
     bundle: Outgoing,
-    /// The payload's file, once it is open.
+    /// The payload's file, once open.
     file: Option<FileId>,
 }
 
-/// What the store was asked for on account of such a file.
+/// Purpose of an effect of such a file.
 #[derive(Debug)]
 enum Use {
     Open {
@@ -33,11 +34,11 @@ enum Use {
         after: Bytes,
         len: usize,
     },
-    /// Nobody waits for the answer.
+    /// No continuation.
     Forget,
 }
 
-/// The bundles that the engine reads.
+/// Bundles that the engine reads.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     composed: BTreeMap<u64, Composed>,
@@ -47,7 +48,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// The name under which the engine reads a bundle.
+    /// Adds a bundle; returns the file name for the engine.
     pub(super) fn add(&mut self, bundle: Outgoing) -> FileName {
         let number = self.next;
         self.next += 1;
@@ -55,7 +56,7 @@ impl Blocks {
         name(number)
     }
 
-    /// The engine will not read it.
+    /// Removes a bundle that the engine will not read.
     pub(super) fn forget(&mut self, name: &FileName) {
         if let Some(number) = number(name) {
             self.composed.remove(&number);
@@ -69,17 +70,17 @@ impl Blocks {
         ticket
     }
 
-    /// A ticket whose answer nobody waits for.
+    /// A ticket whose completion is ignored.
     pub(super) fn nobody(&mut self) -> Ticket {
         self.ticket(Use::Forget)
     }
 
-    /// The answer to this one is known otherwise.
+    /// Forgets a ticket whose completion is no longer needed.
     pub(super) fn forget_ticket(&mut self, ticket: Ticket) {
         self.uses.remove(&ticket);
     }
 
-    /// Passes an effect of the engine on to the store, or answers it.
+    /// Passes an effect of the engine on to the store, or completes it.
     pub(super) fn pass(
         &mut self,
         effect: Effect,
@@ -153,7 +154,7 @@ impl Blocks {
         let payload_end = head_end + bundle.payload.len();
         let before = part(&bundle.head, 0, offset, end);
         let after = part(&bundle.tail, payload_end, offset, end);
-        // What of the payload is asked for, from its beginning on.
+        // The requested range, relative to the payload.
         let from = offset.clamp(head_end, payload_end) - head_end;
         let to = end.clamp(head_end, payload_end) - head_end;
         match (&bundle.payload, file) {
@@ -174,7 +175,7 @@ impl Blocks {
         }
     }
 
-    /// Takes an answer of the store: one for the engine, if it is or becomes that.
+    /// Handles a completion of the store; returns the resulting completion for the engine, if any.
     pub(super) fn answered(
         &mut self,
         ticket: Ticket,
@@ -201,7 +202,7 @@ impl Blocks {
                 Some((theirs, Ok(Completion::Read(joined(before, middle, after)))))
             }
             (Use::Open { number, theirs }, answer) => {
-                // What could not be opened is not closed either.
+                // A file that failed to open is not closed.
                 self.composed.remove(&number);
                 Some((theirs, answer.and(Err(EffectError::NotFound))))
             }
@@ -226,14 +227,14 @@ fn opened(number: u64, composed: &Composed) -> Completion {
     Completion::Opened { file: FileId(OURS | number), len: composed.bundle.len(), modified: None }
 }
 
-/// What of `bytes`, which begin at `at`, lies between two offsets.
+/// Part of `bytes`, which begin at `at`, between two offsets.
 fn part(bytes: &Bytes, at: u64, from: u64, to: u64) -> Bytes {
     let end = at + bytes.len() as u64;
     let (from, to) = (from.clamp(at, end) - at, to.clamp(at, end) - at);
     bytes.slice(from as usize..(to.max(from)) as usize)
 }
 
-/// Bytes in one piece; the middle alone is not copied.
+/// Joins bytes into one buffer; the middle alone is not copied.
 fn joined(before: Bytes, middle: Bytes, after: Bytes) -> Bytes {
     if before.is_empty() && after.is_empty() {
         return middle;

@@ -1,9 +1,11 @@
 //! Layers over engines that send files: each bundle is a file.
 //!
-//! Such a layer owns its engine and shows it bundles as files: heads, payloads where they lie, and tails. What comes is in a working
-//! file; when the engine would give that its name, the agent is asked, and what the engine tells the sender waits for its word.
+//! Such a layer owns its engine and presents bundles as files: head, payload in its place, tail.
+//! Received bundles are in working files. When the engine is about to install one, the agent
+//! decides, and only then does the engine confirm it to the sender.
 //!
-//! A session stands still while its path is down, and goes on afterwards, as far as the engine does that.
+//! A session is suspended while its path is down and resumed afterwards, as far as the engine
+//! supports that.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -28,67 +30,70 @@ use crate::{settings, visit};
 pub trait FileEngine: Engine + Sized {
     /// Its settings.
     type Config: Clone + Debug;
-    /// What it calls a file that it sends or receives.
+    /// Identifier of a file sent or received.
     type Session: Copy + Ord + Debug + Send;
 
     /// An engine whose files are bundles.
     fn of_bundles(config: Self::Config, rng: Rng) -> Self;
 
-    /// Bytes of the longest file.
+    /// Longest file, in bytes.
     fn file_max(config: &Self::Config) -> u64;
 
-    /// Sends a bundle, under a name that is used once; `None` if it does not.
+    /// Sends a bundle under a unique name; `None` if it refuses.
     fn send_bundle(&mut self, now: Time, bundle: Bundle) -> Option<Self::Session>;
 
-    /// Sends it no longer; whether that will be told.
+    /// Cancels a bundle; returns whether an indication will follow.
     fn cancel_bundle(&mut self, now: Time, session: Self::Session) -> bool;
 
-    /// What came that would get its name now, as an effect of this ticket asks; `None` if that is over.
+    /// The file whose installation the effect of this ticket requests; `None` if its session is
+    /// over.
     fn arriving(&self, install: Ticket) -> Option<Arriving<Self::Session>>;
 
-    /// Bytes of memory that it holds on account of peers.
+    /// Bytes of memory held because of peers.
     fn memory(&self) -> usize;
 
     /// Meaning of an indication for the layer.
     fn meaning(indication: Self::Indication) -> Meaning<Self::Session>;
 }
 
-/// A bundle that an engine is to send.
+/// A bundle for an engine to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// Whereto.
+    /// Path to the receiver.
     pub to: PathId,
-    /// The file that it reads.
+    /// File to read.
     pub source: FileName,
-    /// A name.
+    /// A unique name.
     pub name: String,
-    /// Whether it is to see to it that it arrives.
+    /// Whether delivery must be reliable.
     pub is_reliable: bool,
 }
 
 /// Meaning of an engine's indication for its layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning<K> {
-    /// Sending a bundle ended.
+    /// Sending of a bundle ended.
     Sent(K, Outcome),
-    /// Receiving a file ended.
+    /// Reception of a file ended.
     Over(K),
-    /// Something came that is no bundle.
+    /// A file came that is no bundle.
     NoBundle,
-    /// Nothing that matters.
+    /// Of no importance to the layer.
     Nothing,
 }
 
 /// Settings of a [`FileCl`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config<C> {
-    /// The engine.
+    /// Settings of the engine.
     pub engine: C,
     /// Neighbours, and the paths to them.
     pub peers: BTreeMap<LinkId, PathId>,
-    /// How long a path may be down, or a contact be over, before what is under way is given up. Until then its sessions stand still.
+    /// Longest outage of a path or a contact before the bundles in transit are given up. Until then
+    /// its sessions are suspended.
     pub patience: Duration,
-    /// The directory of the agent in the store, where files are handed to it: [`agent::Config::directory`].
+    /// Directory of the agent in the store, where files are handed over:
+    /// [`agent::Config::directory`].
     pub directory: FileName,
     /// Bounds.
     pub limits: Limits,
@@ -109,8 +114,7 @@ impl<C: Default> Default for Config<C> {
 impl<C> Settings for Config<C> {
     fn visit(&mut self, visitor: &mut dyn Visitor) -> Visited {
         visit! { visitor;
-            /// Time that a path may be down, or a contact be over, before what is under way is given
-            /// up.
+            /// Longest outage of a path or a contact before the bundles in transit are given up.
             "patience": self.patience as Span [Interval],
         }
         self.limits.visit(visitor)
@@ -118,14 +122,14 @@ impl<C> Settings for Config<C> {
 }
 
 settings! {
-    /// Bounds on what the layer holds.
+    /// Bounds on the layer's memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Bundles under way to a neighbour at one time.
+        /// Bundles in transit to a neighbour at one time.
         pub window: usize as Number [Least(1)] = 16,
-        /// Bytes of a bundle up to which it is passed in memory; a longer one stays in its file.
+        /// Longest bundle passed in memory, in bytes; a longer one stays in its file.
         pub inline: u64 = 64 << 10,
-        /// Neighbours that came by themselves.
+        /// Unconfigured neighbours that are remembered.
         pub strangers: usize = 256,
     }
 }
@@ -151,25 +155,25 @@ impl<E: FileEngine> FileCl<E> {
         Self { engine: E::of_bundles(engine, rng), arrivals, peers, neighbours }
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.neighbours.statistics
     }
 
-    /// The engine, to look at.
+    /// The engine.
     #[must_use]
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// Bytes of memory held on account of peers, here and in the engine.
+    /// Bytes of memory held because of peers, in this layer and the engine.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.engine.memory() + self.arrivals.memory() + self.neighbours.memory()
     }
 
-    /// Carries what the engine says and wants, until there is nothing more.
+    /// Processes indications and effects of the engine until there are none left.
     fn pump(&mut self, now: Time) {
         loop {
             let mut some = false;
@@ -205,7 +209,7 @@ impl<E: FileEngine> FileCl<E> {
         }
     }
 
-    /// Tells the engine what became of an effect.
+    /// Passes a completion to the engine.
     fn tell(&mut self, now: Time, answer: Option<Answer>) {
         if let Some((ticket, answer)) = answer {
             self.engine.handle_input(now, Input::Done(ticket, answer));
@@ -240,13 +244,13 @@ impl<E: FileEngine> FileCl<E> {
 
     fn cancel_session(&mut self, now: Time, session: E::Session) {
         self.neighbours.cancelled(session);
-        // One that ended in this moment is told of.
+        // A session that ended at this moment is reported.
         if self.engine.cancel_bundle(now, session) {
             self.pump(now);
         }
     }
 
-    /// A neighbour was away for so long that what is under way goes another way.
+    /// Gives up the bundles in transit to a neighbour after a long outage.
     fn give_up(&mut self, now: Time, link: LinkId) {
         for session in self.neighbours.sessions_to(link) {
             self.cancel_session(now, session);

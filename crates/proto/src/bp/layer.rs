@@ -1,13 +1,14 @@
-//! What stands between a bundle protocol agent and its convergence layers (RFC 9171 §7.2).
+//! Interface between a bundle protocol agent and its convergence layers (RFC 9171 §7.2).
 //!
-//! A layer is an engine of its own, with paths, timers and effects; what it has to say to its agent are its
-//! indications, what the agent wants of it are [`Command`]s. Neither waits for the other and no memory is shared, so
-//! a simulator runs both in one host, and a node on real sockets runs each in a thread of its own.
+//! A layer is an engine of its own, with paths, timers and effects. Its indications are events for
+//! the agent; the agent's requests are [`Command`]s. Neither waits for the other and no memory is
+//! shared, so a simulator runs both in one host, and a node on real sockets runs each in its own
+//! thread.
 //!
-//! A transfer in either direction is one bundle. What a layer hears of it comes as pieces, or as a working file that the
-//! layer wrote itself, in the same store; what it is to send is bytes, or a part of a file in that store. The agent answers for
-//! every transfer that came whole: until it has said [`Command::Accept`], the layer does not let its peer
-//! believe that the bundle is safe.
+//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a working
+//! file that the layer wrote itself in the same store; a bundle to send is bytes, or a part of a
+//! file in that store. The agent replies to every transfer that came whole. Until
+//! [`Command::Accept`], the layer does not confirm the bundle to its peer.
 
 use bytes::Bytes;
 use engine::{Engine, FileName, Time};
@@ -15,42 +16,42 @@ use wire::bp7::Eid;
 
 use crate::stack::OverTcp;
 
-/// A neighbour, as one convergence layer reaches it. Numbered by whoever configures the layer; neighbours
-/// that come by themselves get numbers of the layer's from [`LinkId::CAME`] on.
+/// A neighbour of one convergence layer. Configured neighbours are numbered by the configuration;
+/// unconfigured ones get numbers from [`LinkId::CAME`] on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
 impl LinkId {
-    /// The first number of neighbours that came by themselves.
+    /// First number of unconfigured neighbours.
     pub const CAME: Self = Self(1 << 31);
 }
 
-/// A bundle to be sent, as its agent calls it.
+/// Identifier of a bundle to send, assigned by the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u64);
 
-/// A bundle that comes, as its layer calls it. Never used twice.
+/// Identifier of a bundle being received, assigned by the layer and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransferId(pub u64);
 
-/// Where bytes are.
+/// Bytes in memory or in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// In memory.
     Bytes(Bytes),
     /// In a file.
     File {
-        /// Which.
+        /// Name of the file.
         name: FileName,
-        /// Where they begin.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many there are.
+        /// Length in bytes.
         len: u64,
     },
 }
 
 impl Content {
-    /// How many there are.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -59,225 +60,229 @@ impl Content {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A bundle on its way out.
+/// A bundle to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// What comes before the payload.
+    /// Blocks before the payload.
     pub head: Bytes,
     /// The payload.
     pub payload: Content,
-    /// What comes behind it.
+    /// Bytes behind the payload.
     pub tail: Bytes,
-    /// Whether the layer is to see to it that it arrives, where it can do either: a red block, not a green one.
+    /// Whether delivery must be reliable, where the layer supports both: red blocks, not green
+    /// ones.
     pub reliable: bool,
 }
 
 impl Outgoing {
-    /// Bytes of the bundle.
+    /// Length of the bundle in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         (self.head.len() + self.tail.len()) as u64 + self.payload.len()
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Why an agent refuses a bundle.
+/// Reason of an agent to refuse a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// It has the bundle.
+    /// It already has the bundle.
     Completed,
     /// It has no room for it.
     NoResources,
-    /// What came is damaged: once more.
+    /// The bundle is damaged; it should be retransmitted.
     Retransmit,
-    /// What came is no bundle, or none for this node.
+    /// Not a bundle, or not one for this node.
     NotAcceptable,
 }
 
-/// What an agent wants of a layer. Of links and transfers that are over nothing is wanted any more: such a
-/// command changes nothing. Where both sides are threads, a command may be older than the last end of its link: the bundle may be
-/// gone then, and its file with it, which is a failure like any other.
+/// Request of an agent to a layer. A command for a link or transfer that is over has no effect.
+/// Between threads, a command may be older than the last end of its link: its bundle and file may
+/// be gone, which is a failure like any other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// The neighbour may be reached from now on, as far as the agent knows: a contact begins.
+    /// A contact begins: as far as the agent knows, the neighbour can be reached.
     Open {
-        /// Which.
+        /// The neighbour.
         link: LinkId,
     },
-    /// It may not: a contact ends. What is under way may end first, where the layer can do that.
+    /// A contact ends. Bundles in transit may complete first, where the layer can do that.
     Close {
-        /// Which.
+        /// The neighbour.
         link: LinkId,
     },
-    /// Send a bundle. At most [`Neighbour::window`] are under way at one time, or more of them with
-    /// [`Neighbour::window_bytes`] together. Answered by [`Event::Sent`].
+    /// Sends a bundle. At most [`Neighbour::window`] bundles are in transit at one time, or more of
+    /// them with [`Neighbour::window_bytes`] together. Ends with [`Event::Sent`].
     Send {
-        /// Whereto.
+        /// The neighbour.
         link: LinkId,
-        /// What the answer calls it.
+        /// Identifier in the event.
         tag: Tag,
         /// The bundle.
         bundle: Outgoing,
     },
-    /// Send it no longer, if that can be. Answered by [`Event::Sent`], too.
+    /// Cancels a bundle if possible. Ends with [`Event::Sent`], too.
     Cancel {
-        /// Whereto.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         tag: Tag,
     },
-    /// The bundle that came whole is safe: the peer may know that. A working file is the agent's from here on.
+    /// Accepts a complete bundle, which is safe: the layer may confirm it to the peer. The agent
+    /// owns a working file from here on.
     Accept {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         transfer: TransferId,
     },
-    /// The bundle that comes, or came, is not wanted.
+    /// Refuses a bundle, whole or partly received.
     Refuse {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         transfer: TransferId,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
-    /// Hand in no further pieces for now; what a peer sends waits at the peer, where it can.
+    /// Stops handing in pieces; data wait at the peer if the protocol can stop it.
     Pause {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
     },
-    /// Hand in pieces again.
+    /// Hands in pieces again.
     Resume {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
     },
 }
 
-/// What a layer knows of a neighbour that can be reached.
+/// Properties of a neighbour that can be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The node, if it said.
+    /// Node ID that the peer announced.
     pub node: Option<Eid>,
-    /// Whether that is proved, by a certificate or a key.
+    /// Whether a certificate or key proves the node ID.
     pub is_authenticated: bool,
-    /// Bytes of the longest bundle that it takes.
+    /// Longest bundle that it accepts, in bytes.
     pub bundle_max: u64,
-    /// Bundles that may be under way to it at one time; 0 while it takes none, as one with which the session ends.
+    /// Bundles in transit to it at one time; 0 while it accepts none, for example while the session
+    /// ends.
     pub window: usize,
-    /// Bytes of bundles that may be under way to it at one time where `window` is full, so that many short ones go together;
-    /// 0 if that is all.
+    /// Bytes in transit below which further bundles may follow although `window` is full, so that
+    /// many short bundles go together; 0 for no such allowance.
     pub window_bytes: u64,
 }
 
-/// How sending a bundle ended.
+/// Result of sending a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The neighbour has it.
+    /// The neighbour acknowledged it.
     Acknowledged,
-    /// It has left; nobody knows whether it arrives.
+    /// It was sent; delivery is unconfirmed.
     Left,
-    /// The neighbour does not want it.
+    /// The neighbour refused it.
     Refused(Refusal),
     /// The link broke, the contact ended, or the agent cancelled it.
     Failed {
-        /// Bytes from the first on that the neighbour has acknowledged and keeps, where layers make
-        /// fragments of what was cut off (RFC 7242 §3.2).
+        /// Leading bytes that the neighbour has acknowledged and keeps, where layers turn the
+        /// received part into a fragment (RFC 7242 §3.2).
         acknowledged: u64,
     },
 }
 
-/// What a layer has to say.
+/// Event of a layer for its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A neighbour can be reached, or what is known of it changed.
+    /// A neighbour can be reached, or its properties changed.
     Up {
-        /// Which.
+        /// The neighbour.
         link: LinkId,
-        /// What is known of it.
+        /// Its properties.
         neighbour: Neighbour,
     },
-    /// It cannot be reached. What was under way was told of before.
+    /// It can no longer be reached. The end of each bundle in transit was reported before.
     Down {
-        /// Which.
+        /// The neighbour.
         link: LinkId,
-        /// Why, for people.
+        /// Reason as text.
         why: &'static str,
     },
-    /// A bundle begins to come.
+    /// Reception of a bundle begins.
     Begins {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         transfer: TransferId,
-        /// Its length, if the peer said.
+        /// Its length in bytes, if the peer announced it.
         bytes: Option<u64>,
     },
-    /// The next bytes of it.
+    /// Next bytes of a bundle.
     Piece {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         transfer: TransferId,
-        /// These. They may be a part of the memory in which others came, too: what is to stay for long is copied.
+        /// The bytes. They may be part of a buffer shared with others: copy them to keep them for
+        /// long.
         bytes: Bytes,
     },
-    /// It is whole: all pieces were handed in, or it is in this working file, which is synced. Answered by
-    /// [`Command::Accept`] or [`Command::Refuse`].
+    /// The bundle is complete: all pieces were handed in, or it is in this working file, which is
+    /// synced. The agent replies with [`Command::Accept`] or [`Command::Refuse`].
     Whole {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         transfer: TransferId,
-        /// The file and its length, if there were no pieces.
+        /// File and length in bytes, if there were no pieces.
         file: Option<(FileName, u64)>,
     },
-    /// It does not come whole.
+    /// Reception of a bundle ended early.
     Broken {
-        /// From where.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         transfer: TransferId,
-        /// What came of it is to be kept as a fragment (RFC 7242 §3.2).
+        /// Whether the received part is to be kept as a fragment (RFC 7242 §3.2).
         keep: bool,
     },
-    /// Sending a bundle ended.
+    /// Sending of a bundle ended.
     Sent {
-        /// Whereto.
+        /// The neighbour.
         link: LinkId,
-        /// Which.
+        /// The bundle.
         tag: Tag,
-        /// How.
+        /// The result.
         outcome: Outcome,
     },
-    /// The peer did what it may not do.
+    /// The peer violated the protocol.
     PeerFault {
-        /// Which.
+        /// The peer.
         link: LinkId,
-        /// What, for people.
+        /// Description as text.
         what: &'static str,
     },
 }
 
 /// A convergence layer.
 pub trait Layer: Engine<Indication = Event> {
-    /// Takes what the agent wants. What becomes of it is an event.
+    /// Handles a command of the agent. Its result is an event.
     fn command(&mut self, now: Time, command: Command);
 }
 
-/// A layer over streams, over this crate's TCP.
+/// Layer over streams, on this crate's TCP.
 impl<L: Layer> Layer for OverTcp<L> {
     fn command(&mut self, now: Time, command: Command) {
         self.call(now, |layer| layer.command(now, command));

@@ -1,7 +1,8 @@
-//! Neighbours of a layer whose bundles go in sessions of an engine below, which stand still while a path is down.
+//! Neighbours of a layer whose bundles travel in sessions of an engine below. Sessions are
+//! suspended while a path is down.
 //!
-//! So a neighbour stays up through an outage, and a contact that ends lets what is under way end first, both as long as the
-//! layer's patience lasts.
+//! A neighbour therefore stays up through an outage, and a contact that ends lets sessions
+//! complete, both for at most the layer's patience.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,40 +15,40 @@ use crate::timer::TICK;
 /// A neighbour.
 #[derive(Debug, Default)]
 struct Link {
-    /// The agent wants it to be reached.
+    /// Whether the agent has opened it.
     is_wanted: bool,
-    /// The agent knows that it can be.
+    /// Whether it was reported to the agent as up.
     is_up: bool,
     path_is_up: bool,
-    /// The agent wants nothing of it for now.
+    /// Whether the agent has paused it.
     is_held: bool,
 }
 
-/// A session that sends.
+/// A sending session.
 #[derive(Debug)]
 struct Sending {
     link: LinkId,
     tags: Vec<Tag>,
-    /// The agent wants it no longer.
+    /// Whether the agent cancelled it.
     is_cancelled: bool,
 }
 
-/// What was counted.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bundles that neighbours have.
+    /// Bundles acknowledged by neighbours.
     pub sent: u64,
-    /// Bundles that have left, of which nobody tells whether they arrive.
+    /// Bundles sent without confirmation.
     pub left: u64,
-    /// Bundles that were not sent to their end.
+    /// Bundles not sent completely.
     pub failed: u64,
-    /// Bundles that came whole.
+    /// Bundles received whole.
     pub received: u64,
-    /// What came and was no bundle, and sessions that broke the protocol.
+    /// Received data that were no bundle, and sessions that violated the protocol.
     pub faults: u64,
 }
 
-/// Whether an event of a path says that it is up, or that it is not.
+/// Whether a path event means up or down; `None` if neither.
 pub(super) const fn is_up(event: &PathEvent) -> Option<bool> {
     match event {
         PathEvent::Up(_) => Some(true),
@@ -62,20 +63,20 @@ pub(super) const fn is_up(event: &PathEvent) -> Option<bool> {
     }
 }
 
-/// What all neighbours have in common.
+/// Settings common to all neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// How long one may be away before what is under way is given up.
+    /// Longest outage before the bundles in transit are given up.
     pub(super) patience: Duration,
-    /// Bundles under way to one.
+    /// Bundles in transit to one neighbour.
     pub(super) window: usize,
-    /// Bytes of the longest bundle.
+    /// Longest bundle, in bytes.
     pub(super) bundle_max: u64,
-    /// How many of those that came by themselves are remembered.
+    /// Unconfigured neighbours that are remembered.
     pub(super) strangers: usize,
 }
 
-/// The neighbours of a layer, known by addresses `A`, and what is under way to them in sessions named by `K`.
+/// Neighbours of a layer by addresses `A`, and bundles in transit to them by sessions `K`.
 #[derive(Debug)]
 pub(super) struct Neighbours<K, A> {
     links: BTreeMap<LinkId, Link>,
@@ -89,7 +90,7 @@ pub(super) struct Neighbours<K, A> {
 }
 
 impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
-    /// With those that the layer was told of.
+    /// The configured neighbours.
     pub(super) fn new(bounds: Bounds, configured: impl Iterator<Item = (LinkId, A)>) -> Self {
         let (links, by_address) =
             configured.map(|(id, address)| ((id, Link::default()), (address, id))).unzip();
@@ -105,14 +106,14 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// The neighbour at an address.
+    /// Neighbour at an address.
     pub(super) fn at(&self, address: A) -> Option<LinkId> {
         self.by_address.get(&address).copied()
     }
 
-    /// The neighbour from which something came. One that nobody told of comes by itself, nothing is sent to it, and it is
-    /// forgotten for another when the agent owes it no answer: so it comes again, as a new one. `None` if there are too many to
-    /// which something is owed.
+    /// Neighbour from which data came. An unconfigured one is added. Nothing is sent to it, and it
+    /// is forgotten for another when no reply of the agent is pending; later it counts as a new
+    /// one. `None` if too many have pending replies.
     pub(super) fn met(&mut self, address: A, is_owed: impl Fn(LinkId) -> bool) -> Option<LinkId> {
         if let Some(id) = self.at(address) {
             return Some(id);
@@ -131,30 +132,30 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         Some(id)
     }
 
-    /// Bytes of memory held on account of those that came by themselves.
+    /// Bytes of memory held because of unconfigured neighbours.
     pub(super) fn memory(&self) -> usize {
         let each = size_of::<(LinkId, Link)>() + size_of::<(A, LinkId)>();
         self.links.range(LinkId::CAME..).count() * each
     }
 
-    /// Whether bundles may go to a neighbour.
+    /// Whether bundles may be sent to a neighbour.
     pub(super) fn is_open(&self, id: LinkId) -> bool {
         self.links.get(&id).is_some_and(|link| link.is_up && link.is_wanted)
     }
 
-    /// Whether the agent wants nothing of a neighbour for now.
+    /// Whether the agent has paused a neighbour.
     pub(super) fn is_held(&self, id: LinkId) -> bool {
         self.links.get(&id).is_some_and(|link| link.is_held)
     }
 
-    /// The agent wants to hear of a neighbour, or not.
+    /// Pauses or resumes a neighbour.
     pub(super) fn hold(&mut self, id: LinkId, is_held: bool) {
         if let Some(link) = self.links.get_mut(&id) {
             link.is_held = is_held;
         }
     }
 
-    /// A contact begins or ends.
+    /// Opens or closes a neighbour: a contact begins or ends.
     pub(super) fn want(&mut self, now: Time, id: LinkId, is_wanted: bool) {
         if let Some(link) = self.links.get_mut(&id) {
             link.is_wanted = is_wanted;
@@ -162,7 +163,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// The path to a neighbour comes up or goes down, if that is what happened to it.
+    /// Handles the change of a neighbour's path, if it went up or down.
     pub(super) fn path(&mut self, now: Time, id: LinkId, change: Option<bool>) {
         if let (Some(link), Some(is_up)) = (self.links.get_mut(&id), change) {
             link.path_is_up = is_up;
@@ -170,7 +171,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// Looks whether a neighbour can be reached now, or is away.
+    /// Updates whether a neighbour can be reached.
     fn look_at(&mut self, now: Time, id: LinkId) {
         let Bounds { patience, window, bundle_max, .. } = self.bounds;
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -195,7 +196,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// The contact with a neighbour is over once nothing is under way.
+    /// Reports the end of a contact once no bundle is in transit.
     fn down_if_over(&mut self, id: LinkId) {
         let is_ending = self.links.get(&id).is_some_and(|link| link.is_up && !link.is_wanted);
         if is_ending && !self.sending.values().any(|sending| sending.link == id) {
@@ -212,7 +213,8 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// A neighbour that was away for too long: what is under way to it is to be cancelled, and then it is down.
+    /// Neighbour whose outage lasted too long: the caller cancels its sessions, after which it is
+    /// down.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<LinkId> {
         self.timers.pop_due(now)
     }
@@ -221,12 +223,12 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         self.timers.next()
     }
 
-    /// Bundles are under way.
+    /// Records bundles in transit.
     pub(super) fn begun(&mut self, id: LinkId, session: K, tags: Vec<Tag>) {
         self.sending.insert(session, Sending { link: id, tags, is_cancelled: false });
     }
 
-    /// The session in which a bundle goes alone.
+    /// Session that carries this bundle alone.
     pub(super) fn session_of(&self, id: LinkId, tag: Tag) -> Option<K> {
         let is_it = |sending: &Sending| {
             sending.link == id && sending.tags == [tag] && !sending.is_cancelled
@@ -234,20 +236,20 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         self.sending.iter().find(|(_, sending)| is_it(sending)).map(|(session, _)| *session)
     }
 
-    /// The sessions to a neighbour.
+    /// Sessions to a neighbour.
     pub(super) fn sessions_to(&self, id: LinkId) -> Vec<K> {
         let to_it = self.sending.iter().filter(|(_, sending)| sending.link == id);
         to_it.map(|(session, _)| *session).collect()
     }
 
-    /// A session is being cancelled here.
+    /// Marks a session as cancelled by the agent.
     pub(super) fn cancelled(&mut self, session: K) {
         if let Some(sending) = self.sending.get_mut(&session) {
             sending.is_cancelled = true;
         }
     }
 
-    /// A session is over; one that was cancelled here has failed, however it ended.
+    /// Handles the end of a session; a cancelled one has failed, whatever its result.
     pub(super) fn ended(&mut self, session: K, outcome: Outcome) {
         let Some(Sending { link, tags, is_cancelled }) = self.sending.remove(&session) else {
             return;
@@ -258,7 +260,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         self.down_if_over(link);
     }
 
-    /// Tells how sending bundles ended.
+    /// Reports the result of bundles.
     pub(super) fn tell(&mut self, link: LinkId, tags: Vec<Tag>, outcome: Outcome) {
         let count = tags.len() as u64;
         match outcome {
@@ -271,7 +273,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         }
     }
 
-    /// Bundles could not be sent.
+    /// Reports that bundles could not be sent.
     pub(super) fn fail(&mut self, link: LinkId, tags: Vec<Tag>) {
         self.tell(link, tags, Outcome::Failed { acknowledged: 0 });
     }

@@ -1,5 +1,5 @@
-//! A bundle node in one piece: an agent and its layers as one engine, for a driver that has all paths. A driver that gives each layer
-//! a thread carries the commands and events itself.
+//! Bundle node in one piece: an agent and its layers as one engine, for a driver with all paths. A
+//! driver with a thread for each layer carries the commands and events itself.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use engine::{
 use super::agent::{Agent, Indication};
 use super::layer::{Command, Layer};
 
-/// Which layer has which paths.
+/// Assignment of paths to layers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// Of paths that the layers open.
+    /// Layers of paths that the layers open.
     pub known: BTreeMap<PathId, usize>,
-    /// Of streams that come.
+    /// Layer of incoming streams.
     pub streams: Option<usize>,
-    /// Of peers that are first heard by a datagram.
+    /// Layer of peers that first appear by a datagram.
     pub datagrams: Option<usize>,
 }
 
-/// Who asked for an effect.
+/// Owner of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Agent,
     Layer(usize),
 }
 
-/// An agent and its layers, which are numbered in their order.
+/// An agent and its layers, numbered in their order.
 pub struct Node {
     agent: Agent,
     layers: Vec<Box<dyn Layer>>,
@@ -37,32 +37,33 @@ pub struct Node {
     up: BTreeMap<PathId, usize>,
     tickets: BTreeMap<Ticket, (Owner, Ticket)>,
     next_ticket: u64,
-    /// The layer that is asked first for something to send.
+    /// Layer that is polled first for a datagram to send.
     turn: usize,
 }
 
 impl Node {
-    /// A node of these.
+    /// A node of these parts.
     #[must_use]
     pub fn new(agent: Agent, layers: Vec<Box<dyn Layer>>, paths: Paths) -> Self {
         let (up, tickets) = (BTreeMap::new(), BTreeMap::new());
         Self { agent, layers, paths, up, tickets, next_ticket: 0, turn: 0 }
     }
 
-    /// The agent, to look at.
+    /// The agent.
     #[must_use]
     pub fn agent(&self) -> &Agent {
         &self.agent
     }
 
-    /// Asks the agent for something.
+    /// Calls the agent with a request.
     pub fn with_agent<T>(&mut self, now: Time, request: impl FnOnce(&mut Agent) -> T) -> T {
         let answer = request(&mut self.agent);
         self.exchange(now);
         answer
     }
 
-    /// Tells a layer something, as the agent would: to reach a neighbour that no plan names.
+    /// Passes a command to a layer as the agent would, for example to reach a neighbour that no
+    /// plan names.
     pub fn command(&mut self, now: Time, layer: usize, command: Command) {
         if let Some(layer) = self.layers.get_mut(layer) {
             layer.command(now, command);
@@ -70,7 +71,7 @@ impl Node {
         self.exchange(now);
     }
 
-    /// Carries what agent and layers have to say to each other, until neither has.
+    /// Exchanges commands and events between agent and layers until there are none left.
     fn exchange(&mut self, now: Time) {
         loop {
             let mut some = false;
@@ -155,7 +156,7 @@ impl Engine for Node {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        // What one of them does may concern another at once, which is due later than now then.
+        // One of them may set a timer of another, which is then already due.
         let due = |deadline: Option<Deadline>| deadline.is_some_and(|deadline| deadline.at <= now);
         if due(self.agent.poll_timeout()) {
             self.agent.handle_timeout(now);

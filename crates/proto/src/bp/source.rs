@@ -1,4 +1,5 @@
-//! A bundle that a layer sends: bytes, and a part of a file that is read as it leaves.
+//! Source of the bytes of an outgoing bundle: memory, and a part of a file that is read during
+//! transmission.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,31 +11,31 @@ use super::layer::{Content, Outgoing};
 /// Bytes of a file that are read at one time.
 const READ: u64 = 256 << 10;
 
-/// A part of a bundle that lies in one place.
+/// A part of a bundle in one place.
 #[derive(Debug)]
 enum Part {
     Bytes(Bytes),
-    /// The payload, as far as it is not read.
+    /// The unread rest of the payload.
     File,
 }
 
-/// The file that a payload is in.
+/// File that contains a payload.
 #[derive(Debug)]
 struct Payload {
     name: FileName,
     file: Option<FileId>,
-    /// Up to here it was asked for.
+    /// Offset of the next read.
     at: u64,
     end: u64,
-    /// What was read and not sent, in order.
+    /// Bytes read and not sent, in order.
     ready: VecDeque<Bytes>,
     held: usize,
     reading: bool,
-    /// What is to be sent of it.
+    /// Bytes still to be sent.
     left: u64,
 }
 
-/// The bytes of a bundle that are still to leave.
+/// Unsent bytes of a bundle.
 #[derive(Debug)]
 pub(super) struct Source {
     parts: VecDeque<Part>,
@@ -58,7 +59,7 @@ impl Source {
         Self { parts, payload }
     }
 
-    /// Bytes that can leave now.
+    /// Bytes that can be sent now.
     pub(super) fn available(&self) -> u64 {
         let mut sum = 0;
         for part in &self.parts {
@@ -76,12 +77,12 @@ impl Source {
         sum
     }
 
-    /// Whether nothing was read of a file yet, of which something is to be read.
+    /// Whether bytes of a file are needed and none has been read.
     pub(super) fn is_unread(&self) -> bool {
         self.payload.as_ref().is_some_and(|payload| payload.held == 0 && payload.left > 0)
     }
 
-    /// Takes the next bytes out, not more than there are.
+    /// Takes the next bytes, at most those available.
     pub(super) fn take(&mut self, mut count: u64, mut out: impl FnMut(Bytes)) {
         while count > 0 {
             let Some(part) = self.parts.front_mut() else { return };
@@ -108,7 +109,7 @@ impl Source {
         }
     }
 
-    /// Fills `place` with the next bytes, which are there.
+    /// Fills `place` with the next bytes, which must be available.
     pub(super) fn fill(&mut self, place: &mut [u8]) {
         let mut at = 0;
         self.take(place.len() as u64, |bytes| {
@@ -117,14 +118,14 @@ impl Source {
         });
     }
 
-    /// Lets go of the file.
+    /// Closes the file.
     pub(super) fn close(&self, effects: &mut VecDeque<Effect>) {
         if let Some(file) = self.payload.as_ref().and_then(|payload| payload.file) {
             effects.push_back(StoreEffect::Close { file }.into());
         }
     }
 
-    /// Takes what the store answered; whether the bundle can still be sent.
+    /// Handles a completion of the store; returns whether the bundle can still be sent.
     pub(super) fn answered(&mut self, answer: Result<Completion, EffectError>) -> bool {
         let Some(payload) = &mut self.payload else { return true };
         match answer {
@@ -139,7 +140,7 @@ impl Source {
 }
 
 impl Payload {
-    /// Takes what was read; whether it is what was to be there.
+    /// Adds bytes read; returns whether their number is as expected.
     fn read(&mut self, bytes: Bytes) -> bool {
         self.reading = false;
         if bytes.is_empty() {
@@ -169,7 +170,7 @@ impl Payload {
     }
 }
 
-/// Asks the store for the files of sources, and knows whose its answers are.
+/// Pending effects for the files of sources.
 #[derive(Debug)]
 pub(super) struct Files<K> {
     uses: BTreeMap<Ticket, K>,
@@ -199,7 +200,7 @@ impl<K> Files<K> {
         }
     }
 
-    /// Reads on in the file of a source, unless `ahead` bytes wait already.
+    /// Reads the next bytes of a source's file, unless `ahead` bytes are waiting.
     pub(super) fn read(
         &mut self,
         of: K,
@@ -218,12 +219,12 @@ impl<K> Files<K> {
         effects.push_back(StoreEffect::Read { ticket, file, offset, len }.into());
     }
 
-    /// Whose answer it is.
+    /// Owner of a completed effect.
     pub(super) fn answered(&mut self, ticket: Ticket) -> Option<K> {
         self.uses.remove(&ticket)
     }
 
-    /// Nobody waits for this answer any more.
+    /// Closes the file of a completion whose source is gone.
     pub(super) fn orphaned(
         answer: &Result<Completion, EffectError>,
         effects: &mut VecDeque<Effect>,

@@ -1,4 +1,4 @@
-//! Files that come.
+//! Reception of files.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::super::agent::{Agent, DeliveryId};
 use super::super::layer::Content;
 use super::{Failure, Files, Indication, Use};
 
-/// A part that came.
+/// A received part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartId(u64);
 
-/// A file of which parts have come, as this node calls it.
+/// A file with received parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct File(u64);
 
@@ -25,13 +25,13 @@ pub(super) struct Part {
     bundle: BundleId,
     from: Eid,
     content: Content,
-    /// The file it is read from, and whether the file is open.
+    /// File it is read from, once open.
     open: Option<engine::FileId>,
-    /// What its header says, once that is read.
+    /// File named by its header, once read.
     of: Option<File>,
 }
 
-/// The place of a part in its file.
+/// Place of a part in its file.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     part: PartId,
@@ -46,7 +46,7 @@ pub(super) struct Joining {
     transfer: u64,
     name: String,
     total: u64,
-    /// By where they begin.
+    /// Parts by offset.
     places: BTreeMap<u64, Place>,
     bytes: u64,
     step: Step,
@@ -56,13 +56,13 @@ pub(super) struct Joining {
 enum Step {
     /// Parts are missing.
     Gathering,
-    /// The working file is opened.
+    /// Opening the working file.
     Opening,
-    /// A part is read, or a piece of it is written.
+    /// Reading a part, or writing a piece of it.
     Copying { into: engine::FileId, at: u64, read: u64, crc: u32 },
-    /// All is synced.
+    /// Syncing.
     Syncing { into: engine::FileId },
-    /// It gets its name.
+    /// Installing it under its name.
     Naming,
 }
 
@@ -89,7 +89,7 @@ impl Files {
         }
     }
 
-    /// The file of a part is open, or the beginning of it read.
+    /// Handles an opened file of a part, or its first bytes.
     pub(super) fn looked(
         &mut self,
         now: Time,
@@ -114,7 +114,7 @@ impl Files {
         }
     }
 
-    /// Puts a part to the others of its file.
+    /// Adds a part to its file.
     fn look(&mut self, now: Time, id: PartId, beginning: &[u8]) {
         let Some(part) = self.parts.get(&id) else { return };
         let Ok((header, crc)) = FilePart::decode(beginning) else {
@@ -165,7 +165,7 @@ impl Files {
         }
     }
 
-    /// What is no part of a file goes.
+    /// Drops a bundle that is not part of a file.
     fn drop_part(&mut self, now: Time, id: PartId) {
         let Some(part) = self.take_part(now, id) else { return };
         let result = Err(Failure::Contradiction);
@@ -176,7 +176,7 @@ impl Files {
         });
     }
 
-    /// The agent needs a bundle no longer.
+    /// Confirms the bundle of a part to the agent.
     fn take_part(&mut self, now: Time, id: PartId) -> Option<Part> {
         let part = self.parts.remove(&id)?;
         if let Some(file) = part.open {
@@ -188,7 +188,7 @@ impl Files {
         Some(part)
     }
 
-    /// A bundle of which a part is has expired.
+    /// Handles the expiry of a bundle with a part.
     pub(super) fn lost(&mut self, bundle: &BundleId) {
         let found = self.parts.iter().find(|(_, part)| part.bundle == *bundle);
         let Some(id) = found.map(|(id, _)| *id) else { return };
@@ -215,7 +215,7 @@ impl Files {
         FileName::spool(&name).expect("letters and digits are a name")
     }
 
-    /// All parts are there.
+    /// Starts joining once all parts are there.
     fn join(&mut self, now: Time, file: File) {
         let Some(joining) = self.joining.get_mut(&file) else { return };
         if FileName::file(&joining.name).is_err() {
@@ -269,7 +269,7 @@ impl Files {
         }
     }
 
-    /// Goes on with the part that begins at `at`, or ends.
+    /// Continues with the part that begins at `at`, or ends.
     fn begin_part(&mut self, now: Time, file: File, into: engine::FileId, at: u64) {
         let Some(joining) = self.joining.get_mut(&file) else { return };
         let Some(place) = joining.places.get(&at) else {
@@ -333,7 +333,7 @@ impl Files {
         }
     }
 
-    /// A file is there, or cannot be.
+    /// Reports the completion or failure of a file.
     fn over(&mut self, now: Time, file: File, result: Result<(), Failure>) {
         let Some(joining) = self.joining.remove(&file) else { return };
         if let Step::Copying { into, .. } | Step::Syncing { into } = joining.step {

@@ -1,8 +1,9 @@
-//! Files over bundles: a user of a bundle node that sends files, in one bundle or in several, and puts those that come
-//! together again ([`wire::file_part`]).
+//! Files over bundles: a user of a bundle node that sends files, in one bundle or several, and
+//! joins received parts ([`wire::file_part`]).
 //!
-//! A file is there when all its parts are: until it has its name, the agent keeps the bundles, so a node that ends in between
-//! begins anew with what it has. What a sender has not handed to its agent when its node ends is not sent.
+//! A file is complete when all its parts are there. The agent keeps the bundles until the file has
+//! its name, so a restarted node joins them again. Parts not yet handed to the sender's agent when
+//! its node ends are not sent.
 
 mod joining;
 mod sending;
@@ -35,15 +36,15 @@ settings! {
         pub endpoint: Eid = Eid::None,
         /// Most bytes of a file in one bundle; `off` sends a file in one bundle.
         pub part("bundle_size"): Option<u64> as Off<Size> [Least(1)] = None,
-        /// Time after which a bundle is of no use.
+        /// Lifetime of the bundles.
         pub lifetime: Duration as Span [Interval] = Duration::from_secs(86_400),
-        /// Whether receivers are requested to report deliveries.
+        /// Whether delivery reports are requested.
         pub reports: bool as Flag = true,
         /// Version of the bundles.
         pub version: Version as Numbered = Version::Seven,
-        /// Whether custody is requested, which version 6 has.
+        /// Whether custody is requested, in version 6.
         pub custody: bool as Flag = false,
-        /// Bounds on what is held.
+        /// Bounds on memory and work.
         pub limits: Limits = Limits::default(),
     }
 }
@@ -57,17 +58,17 @@ impl Config {
     }
 }
 
-/// Bounds on what is held.
+/// Bounds on memory and work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Files that are being sent.
+    /// Files being sent.
     pub files: usize,
-    /// Parts of a file. The receiver's agent must hand out as many
+    /// Parts of a file. The receiver's agent must allow as many unconfirmed deliveries
     /// ([`Limits::delivering`](super::agent::Limits::delivering)).
     pub parts: u64,
-    /// Parts of a file that wait at this node for a neighbour.
+    /// Parts of a file queued at this node.
     pub ahead: usize,
-    /// Bytes that are read at one time.
+    /// Bytes read at one time.
     pub read: usize,
 }
 
@@ -77,37 +78,37 @@ impl Default for Limits {
     }
 }
 
-/// A file that is being sent, as its sender calls it.
+/// Identifier of a file being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
-/// Why a file is not sent.
+/// Error of a request to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// Too many are.
+    /// Too many files are being sent.
     #[error("too many files are being sent; wait until one of them is over")]
     Full,
-    /// Its name has too many bytes.
+    /// The name is too long.
     #[error("the name is longer than 1,024 bytes")]
     Name,
 }
 
-/// Why a file did not cross.
+/// Reason for a failed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The store could not do something.
+    /// The store failed.
     Store(EffectError),
-    /// The agent did not take a bundle.
+    /// The agent refused a bundle.
     Refused(RequestError),
-    /// It has more parts than it may have.
+    /// It has too many parts.
     TooManyParts,
-    /// A bundle was deleted before it went where it should.
+    /// A bundle was deleted before delivery.
     Deleted,
-    /// Nobody told that it is there as long as it was of use.
+    /// No delivery report came within the lifetime.
     Unreported,
-    /// Its parts do not fit together, or have no name that this node takes.
+    /// The parts contradict each other, or the name is not acceptable here.
     Contradiction,
-    /// What came is not what was sent.
+    /// The checksum does not match.
     Damaged,
 }
 
@@ -125,38 +126,38 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What users hear.
+/// Indication to users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// Sending a file is over.
+    /// Sending of a file ended.
     Sent {
-        /// Which.
+        /// The file.
         file: FileId,
         /// Its name at the receiver.
         name: String,
-        /// How it ended: reported to be there, or handed to the first neighbour if no reports were asked for.
+        /// Success: delivery was reported, or without reports the first neighbour has it.
         result: Result<(), Failure>,
-        /// Whether the receiver said so.
+        /// Whether the receiver reported delivery.
         is_reported: bool,
     },
-    /// A file came whole, or cannot.
+    /// A file was received, or failed.
     Received {
-        /// From which node.
+        /// The sending node.
         from: Eid,
         /// Its name.
         name: String,
-        /// How it ended.
+        /// The result.
         result: Result<(), Failure>,
     },
-    /// The agent tells of something else.
+    /// Another indication of the agent.
     Bundles(AgentIndication),
 }
 
-/// What an effect was for.
+/// Purpose of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Send(FileId),
-    /// The header of a part is looked at.
+    /// Reads the header of a part.
     Look(PartId),
     Join(File),
     Forget,
@@ -164,11 +165,11 @@ enum Use {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    /// Nobody has told that a file is there.
+    /// The lifetime ended without a delivery report.
     Unreported(FileId),
 }
 
-/// Tickets of a node count from 0; those of its user from here.
+/// First ticket of this user; those of the node count from 0.
 const TICKETS: u64 = 1 << 63;
 
 /// A bundle node with a user that sends and receives files.
@@ -177,9 +178,9 @@ pub struct Files {
     config: Config,
     rng: Rng,
     sending: BTreeMap<FileId, Sending>,
-    /// Bundles that are under way, and of which file they are a part.
+    /// Bundles in transit, and their files.
     bundles: BTreeMap<BundleId, FileId>,
-    /// Files that wait for room in the agent's store.
+    /// Files waiting for room in the agent's store.
     stalled: BTreeSet<FileId>,
     parts: BTreeMap<PartId, Part>,
     joining: BTreeMap<File, Joining>,
@@ -226,12 +227,12 @@ impl Files {
         &self.node
     }
 
-    /// The node, to ask it for something.
+    /// The node, for requests.
     pub fn node_mut(&mut self) -> &mut Node {
         &mut self.node
     }
 
-    /// Files that are being sent, and files of which parts have come.
+    /// Number of files being sent or received.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.sending.len() + self.joining.len()
@@ -277,7 +278,7 @@ impl Files {
         }
     }
 
-    /// Takes what the agent has to say.
+    /// Handles the agent's indications.
     fn listen(&mut self, now: Time) {
         while let Some(indication) = self.node.poll_indication() {
             match &indication {
@@ -306,7 +307,7 @@ impl Files {
         }
     }
 
-    /// Where in a file of the store a part lies.
+    /// File name, offset and length of a part in the store.
     fn place(content: &Content) -> Option<(FileName, u64, u64)> {
         match content {
             Content::Bytes(_) => None,

@@ -1,4 +1,4 @@
-//! Files that are sent.
+//! Sending of files.
 
 use std::collections::BTreeSet;
 
@@ -12,41 +12,41 @@ use super::super::layer::Content;
 use super::super::routes::Priority;
 use super::{Alarm, Failure, FileId, Files, Indication, SendError, Use};
 
-/// A file that is sent.
+/// A file being sent.
 #[derive(Debug)]
 pub(super) struct Sending {
     name: String,
     to: Eid,
     transfer: u64,
     step: Step,
-    /// The file, once it is open, and its bytes.
+    /// The file, once open, and its length in bytes.
     source: Option<(engine::FileId, u64)>,
-    /// Where the next part begins, and whether there is one.
+    /// Offset of the next part; `None` after the last.
     next: Option<u64>,
     parts: u64,
-    /// Bundles that have not left this node; those of which nobody has told that they are there.
+    /// Bundles still at this node; bundles whose delivery is not reported.
     here: BTreeSet<BundleId>,
     unreported: BTreeSet<BundleId>,
 }
 
-/// What is being done.
+/// Current step.
 #[derive(Debug)]
 enum Step {
-    /// The file is opened.
+    /// Opening the file.
     Opening,
-    /// The working file of a part is opened.
+    /// Opening the working file of a part.
     Making(Making),
-    /// A piece of the part is read, or written, at so many bytes of it.
+    /// Reading or writing a piece of the part, at this offset of it.
     Copying { making: Making, file: engine::FileId, crc: u32, at: u64 },
-    /// Its header is written, then all is synced.
+    /// Writing its header, then syncing.
     Ending { making: Making, file: engine::FileId, is_written: bool },
-    /// It waits for the agent to have room.
+    /// Waiting for room in the agent's store.
     Stalled(Making),
-    /// Nothing, until bundles have left.
+    /// Waiting until bundles have been sent.
     Waiting,
 }
 
-/// A part that is being made.
+/// Part that is being written.
 #[derive(Clone, Debug)]
 pub(super) struct Making {
     working: FileName,
@@ -56,10 +56,12 @@ pub(super) struct Making {
 }
 
 impl Files {
-    /// Sends a file of this node's store to another node, where it gets a name. Its end is told of by [`Indication::Sent`].
+    /// Sends a file of this node's store to another node under a name. Ends with
+    /// [`Indication::Sent`].
     ///
     /// # Errors
-    /// Too many are being sent, or the name is too long.
+    ///
+    /// Too many files are being sent, or the name is too long.
     pub fn send(
         &mut self,
         now: Time,
@@ -154,7 +156,7 @@ impl Files {
         Some(FilePart { transfer: *transfer, total, offset: making.offset, name })
     }
 
-    /// Begins with the next part of a file, if there is one and few enough wait for a neighbour.
+    /// Starts the next part of a file, if there is one and few enough are queued.
     fn next_part(&mut self, id: FileId) {
         let (most, ahead) = (self.config.part, self.config.limits.ahead.max(1));
         let Some(sending) = self.sending.get_mut(&id) else { return };
@@ -197,7 +199,7 @@ impl Files {
         self.read(Use::Send(id), source, from, here);
     }
 
-    /// Gives a part to the agent.
+    /// Hands a part to the agent.
     fn hand_in(&mut self, now: Time, id: FileId, making: Making) {
         let Some(sending) = self.sending.get_mut(&id) else { return };
         let flags =
@@ -235,7 +237,7 @@ impl Files {
         }
     }
 
-    /// A bundle has left this node.
+    /// Handles a bundle that was sent to a neighbour.
     pub(super) fn forwarded(&mut self, now: Time, bundle: &BundleId) {
         if let Some(id) = self.bundles.get(bundle).copied()
             && let Some(sending) = self.sending.get_mut(&id)
@@ -247,7 +249,7 @@ impl Files {
         self.room(now);
     }
 
-    /// There may be room again for those that wait for it.
+    /// Retries files that wait for room.
     fn room(&mut self, now: Time) {
         for id in std::mem::take(&mut self.stalled) {
             let Some(sending) = self.sending.get_mut(&id) else { continue };
@@ -284,7 +286,7 @@ impl Files {
         let Some(sending) = self.sending.get(&id) else { return };
         let is_made = sending.next.is_none() && matches!(sending.step, Step::Waiting);
         let is_gone = sending.unreported.is_empty();
-        // What is reported to be there need not have been acknowledged.
+        // A reported delivery counts even without an acknowledgment.
         if is_made && is_gone && (self.config.reports || sending.here.is_empty()) {
             self.end(id, Ok(()));
         }

@@ -1,4 +1,4 @@
-//! The settings of the layer.
+//! Settings of the layer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,23 +18,23 @@ settings! {
     /// Settings of an [`Ltpcl`](super::Ltpcl).
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Config {
-        /// The LTP engine: its number, its timers and bounds, and settings of the engines of
-        /// neighbours. Their paths are those of `peers`. Its client service is 1 and its format that
-        /// of blocks, whatever these settings are; a block that exceeds [`ltp::Limits::units`]
-        /// arrives as a file.
+        /// Settings of the LTP engine: its number, timers and bounds, and settings for the engines
+        /// of neighbours. Paths come from `peers`. The client service is always 1 and the format
+        /// always blocks; a block longer than [`ltp::Limits::units`] arrives as a file.
         pub ltp: ltp::Config = ltp::Config::default(),
         /// Neighbours.
         pub peers: BTreeMap<LinkId, Peer> = BTreeMap::new(),
-        /// Red part of a block: what the agent wants to arrive (everything), all, nothing, or the
-        /// first bytes.
+        /// Red part of a block: `as-asked` (red if the bundle is to be reliable, otherwise green),
+        /// all, nothing, or the first bytes.
         pub color: Color as ColorForm = Color::AsAsked,
-        /// Aggregation of short bundles in a block (client service 2, each a unit); `None` sends each
-        /// in one of its own. Such blocks are taken if [`ltp::Config::aggregation`] is set.
+        /// Aggregation of short bundles in a block (client service 2, each bundle a unit); `None`
+        /// sends each in its own block. Aggregated blocks are accepted if
+        /// [`ltp::Config::aggregation`] is set.
         pub aggregation: Option<ltp::Aggregation> = None,
-        /// Time that a path may be down, or a contact be over, before what is under way is given up.
-        /// Until then its sessions stand still.
+        /// Longest outage of a path or a contact before the bundles in transit are given up. Until
+        /// then its sessions are suspended.
         pub patience: Duration as Span [Interval] = Duration::from_secs(3600),
-        /// Bounds on what the layer holds.
+        /// Bounds on the layer's memory.
         pub limits: Limits as Inline = Limits::default(),
     }
 }
@@ -42,23 +42,23 @@ settings! {
 /// A neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The number of its LTP engine; in networks of CCSDS its node number.
+    /// Number of its LTP engine; in CCSDS networks its node number.
     pub engine: u64,
     /// The path to it.
     pub path: PathId,
 }
 
-/// What of a block is red.
+/// Red part of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Color {
-    /// All, or nothing where the agent does not ask for more.
+    /// All if the bundle is to be reliable, otherwise nothing.
     #[default]
     AsAsked,
     /// All.
     Red,
-    /// Nothing: nobody hears of what is lost.
+    /// Nothing: losses are not reported.
     Green,
-    /// Its first bytes: of what is lost behind them nobody hears.
+    /// First bytes: losses behind them are not reported.
     Mixed(u64),
 }
 
@@ -101,15 +101,15 @@ impl Leaf<Color> for ColorForm {
 }
 
 settings! {
-    /// Bounds on what the layer holds.
+    /// Bounds on the layer's memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Bundles under way to a neighbour at one time.
+        /// Bundles in transit to a neighbour at one time.
         pub window: usize as Number [Least(1)] = 64,
-        /// Bytes of a bundle in memory up to which it is one piece there; a longer one is read part
-        /// by part.
+        /// Longest bundle in memory that is kept in one piece there, in bytes; a longer one is read
+        /// part by part.
         pub inline: usize = 64 << 10,
-        /// Engines that came by themselves.
+        /// Unconfigured neighbours that are remembered.
         pub strangers: usize = 256,
     }
 }

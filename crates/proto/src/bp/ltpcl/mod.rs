@@ -1,11 +1,13 @@
-//! LTPCL (CCSDS 734.2-B-1, RFC 7116): the convergence layer over LTP.
+//! LTPCL (CCSDS 734.2-B-1, RFC 7116): convergence layer over LTP.
 //!
-//! A bundle is a block of client service 1; short ones may share a block of client service 2. The layer owns an
-//! [LTP engine](ltp::Node) and shows it bundles as files: heads, payloads where they lie, and tails. What comes is in memory or, if it
-//! is long, in the engine's working file, and the report that claims all of it waits for the agent's word.
+//! A bundle is a block of client service 1; short ones may share a block of client service 2. The
+//! layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload in its place,
+//! tail. A received block is in memory or, if long, in the engine's working file. The report that
+//! claims all of it is sent once the agent has accepted it.
 //!
-//! A session stands still while its path is down, and goes on afterwards (RFC 5326 §6.5). So a neighbour stays up through an
-//! outage, and a contact that ends lets what is under way end first, both as long as [`Config::patience`] says.
+//! A session is suspended while its path is down and resumed afterwards (RFC 5326 §6.5). A
+//! neighbour therefore stays up through an outage, and a contact that ends lets sessions complete,
+//! both for at most [`Config::patience`].
 
 mod config;
 mod receiving;
@@ -33,7 +35,7 @@ use super::neighbours::{Bounds, Neighbours, is_up};
 use crate::ltp::{self, Finished, Indication, Red, SendRequest};
 use crate::timer::TICK;
 
-/// Short bundles for a neighbour that wait for others.
+/// Short bundles collected for a common block.
 #[derive(Debug, Default)]
 struct Gathered {
     block: Vec<u8>,
@@ -46,16 +48,16 @@ pub struct Ltpcl {
     config: Config,
     ltp: ltp::Node,
     blocks: Blocks,
-    /// Known by the numbers of their engines.
+    /// Neighbours, by the numbers of their engines.
     neighbours: Neighbours<SessionId, u64>,
     gathered: BTreeMap<LinkId, Gathered>,
-    /// Sessions whose blocks the agent has not answered for.
+    /// Sessions with blocks on which the agent has not decided.
     incoming: BTreeMap<SessionId, Incoming>,
     transfers: BTreeMap<TransferId, SessionId>,
-    /// Blocks that came while the agent wanted nothing.
+    /// Blocks received while the agent had paused the neighbour.
     held: VecDeque<(LinkId, ltp::Block)>,
     effects: VecDeque<Effect>,
-    /// When the bundles gathered for a neighbour have waited long enough.
+    /// End of the wait of bundles collected for a neighbour.
     timers: Timers<LinkId>,
     next_transfer: u64,
 }
@@ -91,19 +93,19 @@ impl Ltpcl {
         }
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.neighbours.statistics
     }
 
-    /// The LTP engine, to look at.
+    /// The LTP engine.
     #[must_use]
     pub fn ltp(&self) -> &ltp::Node {
         &self.ltp
     }
 
-    /// Carries what the engine says, wants and has, until there is nothing more.
+    /// Processes indications and effects of the engine until there are none left.
     fn pump(&mut self, now: Time) {
         loop {
             let mut some = false;
@@ -161,7 +163,7 @@ impl Ltpcl {
         }
     }
 
-    /// The engine of a neighbour to which bundles may go.
+    /// Engine of a neighbour to which bundles may be sent.
     fn engine(&self, link: LinkId) -> Option<u64> {
         self.config.peers.get(&link).map(|peer| peer.engine)
     }
@@ -209,13 +211,14 @@ impl Ltpcl {
         }
     }
 
-    /// Bytes up to which bundles share a block, and how long the first waits. No peer with the same bounds takes longer ones.
+    /// Longest shared block in bytes, and longest wait of the first bundle. A peer with the same
+    /// bounds accepts no longer blocks.
     fn sharing(&self) -> Option<(usize, Duration)> {
         let ltp::Aggregation { size, age } = self.config.aggregation.as_ref()?;
         Some(((*size).min(self.config.ltp.limits.units), *age))
     }
 
-    /// Puts a short bundle beside others.
+    /// Adds a short bundle to a shared block.
     fn gather(
         &mut self,
         now: Time,
@@ -258,7 +261,7 @@ impl Ltpcl {
 
     fn cancel_session(&mut self, now: Time, id: SessionId) {
         self.neighbours.cancelled(id);
-        // One that ended in this moment is told of.
+        // A session that ended at this moment is reported.
         if self.ltp.cancel(now, id).is_ok() {
             self.pump(now);
         }
@@ -272,7 +275,7 @@ impl Ltpcl {
         }
     }
 
-    /// A neighbour was away for so long that what is under way goes another way.
+    /// Gives up the bundles in transit to a neighbour after a long outage.
     fn give_up(&mut self, now: Time, link: LinkId) {
         self.timers.cancel(link);
         if let Some(gathered) = self.gathered.remove(&link) {
@@ -285,7 +288,7 @@ impl Ltpcl {
     }
 }
 
-/// What the end of a session means for its bundles.
+/// Result of a session for its bundles.
 fn outcome(finished: &Finished) -> Outcome {
     match finished.result {
         Ok(()) if finished.is_confirmed => Outcome::Acknowledged,
@@ -293,7 +296,7 @@ fn outcome(finished: &Finished) -> Outcome {
         Err(failure) if failure.by == End::Sender => Outcome::Failed { acknowledged: 0 },
         Err(failure) => match failure.reason {
             CancelReason::Unreachable => Outcome::Refused(Refusal::NotAcceptable),
-            // Its agent has no room for it, or it lost what it had.
+            // Its agent has no room, or it lost its state.
             CancelReason::User | CancelReason::System => Outcome::Refused(Refusal::NoResources),
             CancelReason::RetransmissionLimit
             | CancelReason::Miscolored
@@ -322,7 +325,7 @@ impl Layer for Ltpcl {
             }
             Command::Send { link, tag, bundle } => self.send(now, link, tag, bundle),
             Command::Cancel { link, tag } => {
-                // What shares a block with others goes its way.
+                // A shared block is not cancelled.
                 if let Some(session) = self.neighbours.session_of(link, tag) {
                     self.cancel_session(now, session);
                 }

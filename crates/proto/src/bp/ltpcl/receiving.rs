@@ -1,4 +1,4 @@
-//! Blocks that came.
+//! Reception of blocks.
 
 use bytes::Bytes;
 use engine::{FileName, FilestoreRequest, StoreEffect, Time};
@@ -8,19 +8,19 @@ use super::super::layer::{Event, LinkId, Refusal, TransferId};
 use super::{BUNDLE_SERVICE, Ltpcl};
 use crate::ltp::{Block, BlockContent};
 
-/// A block for whose bundles the agent has to answer.
+/// A block on whose bundles the agent must decide.
 #[derive(Debug)]
 pub(super) struct Incoming {
     link: LinkId,
-    /// Bundles that it has not answered for.
+    /// Bundles without a decision.
     waiting: usize,
-    /// What the sender is told if one of them is not taken.
+    /// Reason for the sender, if one of them is refused.
     refused: Option<CancelReason>,
     file: Option<FileName>,
 }
 
 impl Ltpcl {
-    /// Takes a block, or keeps it until the agent wants something again.
+    /// Accepts a block, or keeps it while the neighbour is paused.
     pub(super) fn block(&mut self, now: Time, block: Block) {
         let Self { incoming, held, .. } = self;
         let is_owed = |link| {
@@ -34,9 +34,9 @@ impl Ltpcl {
         }
     }
 
-    /// The sender is told that it cannot be had.
+    /// Cancels a session whose block is refused.
     fn not_wanted(&mut self, now: Time, id: SessionId, why: CancelReason) {
-        // A session that has ended in the meantime needs no answer.
+        // The session may have ended in the meantime.
         let _over = self.ltp.cancel_for(now, id, why);
     }
 
@@ -67,7 +67,7 @@ impl Ltpcl {
             self.incoming.insert(id, incoming);
             return;
         }
-        // It has no bundle, and would have none if it came again.
+        // It is not a bundle, and a retransmission would not be one either.
         self.neighbours.statistics.faults += 1;
         self.neighbours
             .events
@@ -94,14 +94,14 @@ impl Ltpcl {
         self.neighbours.events.push_back(Event::Whole { link, transfer, file });
     }
 
-    /// The agent has decided on a bundle.
+    /// Handles the agent's decision on a bundle.
     pub(super) fn decided(&mut self, now: Time, transfer: TransferId, why: Option<Refusal>) {
         let Some(id) = self.transfers.remove(&transfer) else { return };
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         incoming.waiting -= 1;
         incoming.refused = match (why, incoming.refused) {
             (Some(Refusal::NoResources | Refusal::Retransmit), _) => Some(CancelReason::User),
-            // As it is, it would not be taken the next time either.
+            // A retransmission would not be accepted either.
             (Some(Refusal::NotAcceptable), None) => Some(CancelReason::Unreachable),
             (Some(Refusal::NotAcceptable | Refusal::Completed) | None, before) => before,
         };
@@ -115,7 +115,7 @@ impl Ltpcl {
         }
         self.accept(now, id);
         if let Some(name) = file.filter(|_| why.is_some()) {
-            // Nobody has taken it.
+            // No bundle was accepted.
             let ticket = self.blocks.nobody();
             let request = FilestoreRequest::DenyFile(name);
             self.effects.push_back(StoreEffect::Filestore { ticket, request }.into());
@@ -123,16 +123,17 @@ impl Ltpcl {
     }
 
     fn accept(&mut self, now: Time, id: SessionId) {
-        // A session that has ended in the meantime needs no answer.
+        // The session may have ended in the meantime.
         let _over = self.ltp.accept_block(now, id);
     }
 
-    /// A session that received is over before its block was accepted: the sender has ended it, or nothing more came.
+    /// Handles a receiving session that ended before its block was accepted: the sender cancelled,
+    /// or nothing more came.
     pub(super) fn not_received(&mut self, id: SessionId) {
         self.held.retain(|(_, block)| block.id != id);
     }
 
-    /// The agent wants to hear of a neighbour again.
+    /// Resumes reporting a neighbour's bundles to the agent.
     pub(super) fn resume(&mut self, now: Time, link: LinkId) {
         self.neighbours.hold(link, false);
         for (of, block) in std::mem::take(&mut self.held) {

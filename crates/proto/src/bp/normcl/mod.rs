@@ -1,8 +1,9 @@
-//! The convergence layer over NORM (RFC 5740): each bundle is an object. See [`filecl`].
+//! Convergence layer over NORM (RFC 5740): each bundle is an object. See [`filecl`].
 //!
-//! A link leads to one neighbour or to a group of them, as its path does. Who acknowledges what at the end is up to NORM's settings: a bundle is
-//! `Acknowledged` if all receivers that were heard of acknowledged it, which each of them does once its agent has the bundle, and
-//! has only `Left` if nobody is asked to. No specification has bundles over NORM; the objects are files without NORM_INFO.
+//! A link leads to one neighbour or to a group, as its path does. NORM's settings decide who
+//! acknowledges. A bundle is `Acknowledged` if all receivers heard acknowledged it, which each does
+//! once its agent has the bundle; without acknowledging receivers it has only `Left`. No
+//! specification defines bundles over NORM; the objects are files without NORM_INFO.
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +58,7 @@ impl FileEngine for norm::Node {
             Indication::Finished(finished) if finished.is_sender => {
                 Meaning::Sent(finished.id, outcome(&finished))
             }
-            // Bytes that are no file are acknowledged before an agent could have them.
+            // Data that are no file are acknowledged before an agent could have them.
             Indication::Finished(finished) if finished.data.is_some() => Meaning::NoBundle,
             Indication::Finished(finished) => Meaning::Over(finished.id),
             Indication::Started { .. }
@@ -80,7 +81,7 @@ impl FileEngine for norm::Node {
     }
 }
 
-/// What the end of an object means for its bundle.
+/// Result of an object for its bundle.
 fn outcome(finished: &Finished) -> Outcome {
     match finished.result {
         Ok(()) if finished.is_confirmed => Outcome::Acknowledged,

@@ -1,6 +1,8 @@
-//! The convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of the type of bundles. See [`filecl`].
+//! Convergence layer over Saratoga (draft-wood-dtnrg-saratoga): each bundle is put as a file of the
+//! bundle type. See [`filecl`].
 //!
-//! The peer speaks version 1, keeps no journal, and others may put bundles here and nothing else, whatever its settings say of that.
+//! Whatever its settings say, the engine speaks version 1, keeps no journal, and lets peers put
+//! bundles and nothing else.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +26,7 @@ impl FileEngine for saratoga::Node {
 
     fn of_bundles(mut config: saratoga::Config, rng: Rng) -> Self {
         config.permissions = saratoga::Permissions { put: true, get: false, delete: false };
-        // A bundle that did not come whole is sent anew after a restart, under another name.
+        // An incomplete bundle is sent again after a restart, under another name.
         config.journal.enabled = false;
         config.version = saratoga::Version::V1;
         Self::for_bundles(config, rng)
@@ -70,7 +72,7 @@ impl FileEngine for saratoga::Node {
     }
 }
 
-/// What the end of a session means for its bundle.
+/// Result of a session for its bundle.
 fn outcome(finished: &Finished) -> Outcome {
     match finished.result {
         Ok(()) if finished.is_confirmed => Outcome::Acknowledged,

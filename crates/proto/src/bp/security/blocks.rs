@@ -1,4 +1,4 @@
-//! Security blocks of a bundle in memory: added, checked, taken off.
+//! Security blocks of a bundle in memory: adding, checking and removing them.
 
 use wire::bp7::{
     Block, BlockFlags, CrcType, Eid, Head, PAYLOAD, PAYLOAD_NUMBER, PRIMARY_NUMBER, Payload,
@@ -12,30 +12,30 @@ use wire::bpsec::{
 use super::cipher;
 use super::{Fault, Key};
 
-/// A bundle in memory, while its security is seen to.
+/// A bundle in memory during security processing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// What stands before the payload.
+    /// Blocks before the payload.
     pub head: Head,
     /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// A security block that is to be added.
+/// A security block to add.
 #[derive(Clone, Debug)]
 pub struct Added<'a> {
     /// Its block number.
     pub number: u64,
     /// Its flags.
     pub flags: BlockFlags,
-    /// The numbers of the blocks it is about.
+    /// Numbers of the target blocks.
     pub targets: &'a [u64],
-    /// Who adds it.
+    /// Security source.
     pub source: &'a Eid,
 }
 
 impl Opened {
-    /// The block of a number, as security blocks know it.
+    /// Header of the block of a number, as security blocks use it.
     fn header(&self, number: u64) -> Option<BlockHeader> {
         if number == PAYLOAD_NUMBER {
             return Some(BlockHeader::of_payload(&self.head.payload()));
@@ -47,7 +47,7 @@ impl Opened {
         self.head.blocks().iter().find(|block| block.number() == number)
     }
 
-    /// The security blocks of a type that can be read, with their numbers.
+    /// Decodable security blocks of a type, with their numbers.
     pub(super) fn security(&self, kind: u64) -> Vec<(u64, SecurityBlock)> {
         let of = self.head.blocks().iter().filter(|block| block.kind() == kind);
         let read = |block: &Block| {
@@ -62,7 +62,7 @@ impl Opened {
         number == PRIMARY_NUMBER || self.header(number).is_some()
     }
 
-    /// The number of the first block of a type.
+    /// Number of the first block of a type.
     #[must_use]
     pub fn number_of(&self, kind: u64) -> Option<u64> {
         match kind {
@@ -71,7 +71,7 @@ impl Opened {
         }
     }
 
-    /// Takes the check from a block, which a security block replaces (RFC 9173 §3.8.1, §4.8.1).
+    /// Removes the CRC of a block, which a security block replaces (RFC 9173 §3.8.1, §4.8.1).
     fn without_crc(&mut self, number: u64) -> Result<(), Fault> {
         match number {
             PRIMARY_NUMBER => {
@@ -96,7 +96,7 @@ impl Opened {
         Ok(())
     }
 
-    /// Gives a block other data.
+    /// Replaces the data of a block.
     fn set_data(&mut self, number: u64, crc: CrcType, data: &[u8]) -> Result<(), Fault> {
         if number == PAYLOAD_NUMBER {
             self.payload = data.to_vec();
@@ -117,7 +117,7 @@ impl Opened {
         }
     }
 
-    /// What is hashed for a target, before its data and its data.
+    /// Bytes hashed for a target: those before its data, and its data.
     fn integrity_pieces(
         &self,
         parameters: &HmacSha2,
@@ -135,10 +135,11 @@ impl Opened {
         Some((integrity_input(parameters.scope, primary, what, security), data))
     }
 
-    /// Adds a block of integrity before all others (RFC 9173 §3.8.1). Targets lose their checks.
+    /// Adds a BIB before all other blocks (RFC 9173 §3.8.1). Targets lose their CRCs.
     ///
     /// # Errors
-    /// A target is not there, is a security block, or has the operation already; the number is taken.
+    ///
+    /// A target is missing, is a security block, or already has the operation; the number is taken.
     pub fn add_integrity(
         &mut self,
         added: &Added<'_>,
@@ -173,12 +174,13 @@ impl Opened {
         self.insert(INTEGRITY, number, flags, &content)
     }
 
-    /// Adds a block of confidentiality before all others, and encrypts its targets (RFC 9173 §4.8.1). The vector must never be
-    /// used with this key before or again.
+    /// Adds a BCB before all other blocks, and encrypts its targets (RFC 9173 §4.8.1). The
+    /// initialization vector must never be reused with this key.
     ///
     /// # Errors
-    /// A target is not there, is the primary or such a block, or has the operation already; the key has a wrong length; the
-    /// number is taken.
+    ///
+    /// A target is missing, is the primary block or a BCB, or already has the operation; the key
+    /// has a wrong length; the number is taken.
     pub fn add_confidentiality(
         &mut self,
         added: &Added<'_>,
@@ -227,15 +229,16 @@ impl Opened {
         self.head.set_blocks(blocks).map_err(|_| Fault::Conflicting)
     }
 
-    /// Whether a block of a type that can be read has this target.
+    /// Whether a decodable block of a type has this target.
     pub(in crate::bp) fn protects(&self, kind: u64, target: u64) -> bool {
         self.security(kind).iter().any(|(_, content)| content.results(target).is_some())
     }
 
-    /// Checks a target of a block of integrity.
+    /// Checks a target of a BIB.
     ///
     /// # Errors
-    /// The context is unknown or the key does not fit, or the target is not what it was.
+    ///
+    /// The context is unknown, the key does not fit, or the target was changed.
     pub fn check_integrity(
         &self,
         number: u64,
@@ -255,10 +258,11 @@ impl Opened {
         }
     }
 
-    /// Decrypts a target of a block of confidentiality.
+    /// Decrypts a target of a BCB.
     ///
     /// # Errors
-    /// The context is unknown or the key does not fit, or the target is not what it was; nothing is changed.
+    ///
+    /// The context is unknown, the key does not fit, or the target was changed; nothing is changed.
     pub fn decrypt(
         &mut self,
         number: u64,
@@ -270,7 +274,7 @@ impl Opened {
         self.set_data(target, CrcType::None, &data)
     }
 
-    /// What a target of a block of confidentiality was.
+    /// Plaintext of a target of a BCB.
     pub(super) fn decrypted(
         &self,
         number: u64,
@@ -286,7 +290,7 @@ impl Opened {
         let mut data = self.data(target).ok_or(Fault::Failed)?.to_vec();
         let tag = match AesGcm::tag(content, target).map_err(|_| Fault::Failed)? {
             Some(tag) => *tag,
-            // It stands behind the ciphertext.
+            // The tag follows the ciphertext.
             None => {
                 let at = data.len().checked_sub(wire::bpsec::TAG_LEN).ok_or(Fault::Failed)?;
                 let tag = data.split_off(at);
@@ -302,7 +306,7 @@ impl Opened {
         }
     }
 
-    /// Takes an operation off a security block, and the block with its last one.
+    /// Removes an operation from a security block, and the block with its last one.
     pub(super) fn take_off(&mut self, number: u64, target: u64) -> Result<(), Fault> {
         let block = self.block(number).ok_or(Fault::Conflicting)?;
         let content = SecurityBlock::decode(block.data(), &Bounds::default());

@@ -1,4 +1,4 @@
-//! What the contexts of RFC 9173 compute, by the crates that compute it.
+//! Algorithms of the contexts of RFC 9173, by the RustCrypto crates.
 
 use aes_gcm::aead::inout::InOutBuf;
 use aes_gcm::{AeadInOut as _, Aes128Gcm, Aes256Gcm, KeyInit as _, Nonce, Tag};
@@ -7,10 +7,11 @@ use hmac::{Hmac, Mac as _};
 use sha2::{Sha256, Sha384, Sha512};
 use wire::bpsec::{AesVariant, ShaVariant, TAG_LEN};
 
-/// Bytes of an initialization vector that is made here, and the only length that is read (RFC 9173 §4.3.1 recommends it).
+/// Length of initialization vectors in bytes; others are not accepted (RFC 9173 §4.3.1 recommends
+/// it).
 pub(super) const IV_LEN: usize = 12;
 
-/// What becomes of the HMAC of pieces, one behind the other, by the hash of a variant.
+/// Computes the HMAC of concatenated pieces with the hash of a variant.
 macro_rules! with_mac {
     ($variant:expr, $key:expr, $pieces:expr, $mac:ident => $then:expr) => {
         match $variant {
@@ -26,12 +27,12 @@ macro_rules! with_mac {
     }};
 }
 
-/// The authentication code of pieces, one behind the other. Keys of HMAC may have any length.
+/// Authentication code of concatenated pieces. HMAC keys may have any length.
 pub(super) fn authenticate(variant: ShaVariant, key: &[u8], pieces: [&[u8]; 2]) -> Vec<u8> {
     with_mac!(variant, key, pieces, mac => mac.finalize().into_bytes().to_vec())
 }
 
-/// Whether a code is that of these pieces. How long it takes does not tell where it differs.
+/// Whether a code is that of these pieces, compared in constant time.
 pub(super) fn is_authentic(
     variant: ShaVariant,
     key: &[u8],
@@ -41,7 +42,8 @@ pub(super) fn is_authentic(
     with_mac!(variant, key, pieces, mac => mac.verify_slice(code).is_ok())
 }
 
-/// Encrypts bytes where they are; their tag. `None` if the key has not the length of the variant.
+/// Encrypts bytes in place and returns the tag. `None` if the key does not have the variant's
+/// length.
 pub(super) fn encrypt(
     variant: AesVariant,
     key: &[u8],
@@ -61,7 +63,7 @@ pub(super) fn encrypt(
     tag.ok().map(Into::into)
 }
 
-/// Decrypts bytes where they are, if they are what was encrypted; whether they are.
+/// Decrypts bytes in place if they are authentic; returns whether they are.
 pub(super) fn decrypt(
     variant: AesVariant,
     key: &[u8],
@@ -82,7 +84,7 @@ pub(super) fn decrypt(
     }
 }
 
-/// Wraps a key by another of 16 or 32 bytes (RFC 3394).
+/// Wraps a key with another of 16 or 32 bytes (RFC 3394).
 pub(super) fn wrap(by: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     let mut out = vec![0; key.len() + 8];
     match by.len() {
@@ -93,7 +95,7 @@ pub(super) fn wrap(by: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The key that another wraps, if it was wrapped by that one.
+/// Unwraps a key; `None` if another key wrapped it.
 pub(super) fn unwrap(by: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
     let mut out = vec![0; wrapped.len().checked_sub(8)?];
     match by.len() {

@@ -1,14 +1,16 @@
-//! Security of bundles of version 7 (RFC 9172) with the contexts of RFC 9173: what a node adds, checks and takes off.
+//! Security of version 7 bundles (RFC 9172) with the contexts of RFC 9173: operations that a node
+//! adds, checks and removes.
 //!
-//! [`Opened`] is a bundle in memory, with each operation by itself; a [`Policy`] says which of them a node
-//! carries out on which bundles. Hashes and ciphers are those of the RustCrypto crates.
+//! [`Opened`] is a bundle in memory, with each operation by itself; a [`Policy`] decides which of
+//! them a node applies to which bundles. Hashes and ciphers are those of the RustCrypto crates.
 //!
-//! A payload is protected, and checked, in memory: plaintext that was not authenticated is never passed on. So a
-//! policy says how long payloads may be that it applies to. Fragments are neither protected nor checked (RFC 9172
-//! §5.2): their whole is, where it is joined.
+//! A payload is protected and checked in memory: unauthenticated plaintext is never passed on. A
+//! policy therefore bounds the payloads to which it applies. Fragments are neither protected nor
+//! checked (RFC 9172 §5.2): the reassembled bundle is.
 //!
-//! An initialization vector is 96 random bits, drawn when the node begins, plus the number of vectors since then. That none comes
-//! twice with a key rests on the driver's random numbers; in the simulator the same seed gives the same vectors.
+//! An initialization vector is 96 random bits, drawn when the node begins, plus a counter of
+//! vectors since. Uniqueness for a key relies on the driver's random numbers; in the simulator the
+//! same seed gives the same vectors.
 
 mod blocks;
 mod cipher;
@@ -25,14 +27,14 @@ use wire::bpsec::{
 pub use self::blocks::{Added, Opened};
 use super::agent::Pattern;
 
-/// What a node does about security.
+/// Security policy of a node.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The rules, of which for each operation the first counts that fits.
+    /// Rules; for each operation the first matching one counts.
     pub rules: Vec<Rule>,
-    /// The keys, by the names that rules call them.
+    /// Keys, by their names in rules.
     pub keys: BTreeMap<String, Key>,
-    /// Bytes of the longest payload of bundles that rules apply to; longer ones are refused.
+    /// Longest payload of bundles to which rules apply, in bytes; longer ones are refused.
     pub payload_max: u64,
 }
 
@@ -42,44 +44,44 @@ impl Default for Policy {
     }
 }
 
-/// What is done about some blocks of some bundles.
+/// Rule for some blocks of some bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What this node is for them.
+    /// Role of this node.
     pub role: Role,
     /// The operation.
     pub operation: Operation,
-    /// Bundles from these.
+    /// Sources of the bundles.
     pub source: Pattern,
-    /// Bundles for these.
+    /// Destinations of the bundles.
     pub destination: Pattern,
-    /// Types of the blocks; 0 is the primary block, 1 the payload.
+    /// Block types of the targets; 0 is the primary block, 1 the payload.
     pub targets: Vec<u64>,
-    /// The key.
+    /// Name of the key.
     pub key: String,
-    /// What besides the target is protected, where this node is the source.
+    /// Data protected in addition to the target, if this node is the source.
     pub scope: Scope,
-    /// What happens to a bundle that is not as it should be.
+    /// Action on a bundle that fails the rule.
     pub on_fault: OnFault,
 }
 
-/// What a node is for an operation (RFC 9172 §2.4).
+/// Role of a node for an operation (RFC 9172 §2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It adds it, to bundles that lack it.
+    /// Adds it, to bundles that lack it.
     Source,
-    /// It checks it.
+    /// Checks it.
     Verifier,
-    /// It checks it and takes it off.
+    /// Checks and removes it.
     Acceptor,
 }
 
 /// A security operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// BIB-HMAC-SHA2. Who checks takes the hash that the block names.
+    /// BIB-HMAC-SHA2. Verifiers take the hash from the block.
     Integrity(ShaVariant),
-    /// BCB-AES-GCM. Who decrypts takes the length that the block names.
+    /// BCB-AES-GCM. Decryption takes the key length from the block.
     Confidentiality(AesVariant),
 }
 
@@ -92,33 +94,33 @@ impl Operation {
     }
 }
 
-/// What happens to a bundle with a fault.
+/// Action on a bundle with a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFault {
-    /// It is deleted, and that reported to who asked for it.
+    /// Deletes the bundle, with a status report if requested.
     #[default]
     Delete,
-    /// The block is removed; of a primary block or payload the bundle is deleted.
+    /// Removes the target block; if that is the primary block or the payload, deletes the bundle.
     Strip,
-    /// It is passed on as it is.
+    /// Forwards it unchanged.
     Pass,
 }
 
-/// What is wrong with a bundle's security (RFC 9172 §7.1).
+/// Security fault of a bundle (RFC 9172 §7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An operation that a rule asks for is not there.
+    /// A required operation is missing.
     Missing,
-    /// A context, a parameter or a key is not known.
+    /// A context, a parameter or a key is unknown.
     Unknown,
-    /// The target is not what it was when it was protected.
+    /// The target was changed after it was protected.
     Failed,
     /// Operations contradict each other.
     Conflicting,
 }
 
 impl Fault {
-    /// As reports tell it.
+    /// Reason code for status reports.
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
@@ -130,7 +132,7 @@ impl Fault {
     }
 }
 
-/// A key, which is not printed.
+/// A key; its `Debug` output hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     bytes: Box<[u8]>,
@@ -138,19 +140,20 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key by which blocks are protected.
+    /// A key that protects blocks.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Self {
         Self { bytes: bytes.into(), wraps: false }
     }
 
-    /// A key of 16 or 32 bytes that wraps others (RFC 3394): each block is protected by one of its own, which it carries.
+    /// A key of 16 or 32 bytes that wraps others (RFC 3394): each block carries its own wrapped
+    /// key.
     #[must_use]
     pub fn wrapping(bytes: &[u8]) -> Self {
         Self { bytes: bytes.into(), wraps: true }
     }
 
-    /// The key by which a block is protected that carries this one.
+    /// The key of a block that carries this wrapped one.
     fn open(&self, wrapped: Option<&[u8]>) -> Option<Vec<u8>> {
         match wrapped {
             Some(wrapped) => cipher::unwrap(&self.bytes, wrapped),
@@ -159,12 +162,12 @@ impl Key {
         }
     }
 
-    /// A key for one block of this number.
+    /// Key for one block of this number.
     fn for_block(&self, number: &[u8], len: usize) -> Option<BlockKey> {
         if !self.wraps {
             return Some(BlockKey { bytes: self.bytes.to_vec(), wrapped: None });
         }
-        // What is random in it is the wrapping key: who knows the number does not know the key.
+        // The wrapping key supplies the randomness: the number alone does not reveal the key.
         let pieces = [b"slowlight: the key of a block", number];
         let bytes = cipher::authenticate(ShaVariant::Sha512, &self.bytes, pieces)[..len].to_vec();
         let wrapped = cipher::wrap(&self.bytes, &bytes)?;
@@ -172,7 +175,7 @@ impl Key {
     }
 }
 
-/// The key of one block, and how the block carries it.
+/// Key of one block, and its wrapped form.
 struct BlockKey {
     bytes: Vec<u8>,
     wrapped: Option<Box<[u8]>>,
@@ -184,14 +187,14 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Initialization vectors, none of them twice.
+/// Unique initialization vectors.
 #[derive(Clone, Debug)]
 pub struct Vectors {
     next: u128,
 }
 
 impl Vectors {
-    /// Those that begin at a random one.
+    /// Vectors that begin at a random one.
     #[must_use]
     pub fn new(rng: &mut Rng) -> Self {
         Self { next: u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64()) }
@@ -200,22 +203,25 @@ impl Vectors {
     fn draw(&mut self) -> [u8; cipher::IV_LEN] {
         self.next = self.next.wrapping_add(1);
         let bytes = self.next.to_be_bytes();
-        // The lower 96 bits of it.
+        // The lower 96 bits.
         std::array::from_fn(|n| bytes[n + 16 - cipher::IV_LEN])
     }
 }
 
 impl Policy {
-    /// Whether something is to be done about the security of a bundle that comes or goes: only then it is needed in memory.
+    /// Whether a rule applies to a bundle between these endpoints: only then it is needed in
+    /// memory.
     #[must_use]
     pub fn concerns(&self, source: &Eid, destination: &Eid) -> bool {
         self.rules.iter().any(|rule| rule.is_about(source, destination))
     }
 
-    /// Adds what this node is to add (RFC 9172 §5), integrity before confidentiality; whether something was.
+    /// Adds the operations of this node (RFC 9172 §5), integrity before confidentiality; returns
+    /// whether there were any.
     ///
     /// # Errors
-    /// A key is not there or does not fit, or a block that others added is in the way.
+    ///
+    /// A key is missing or does not fit, or a block of another node conflicts.
     pub fn protect(
         &self,
         opened: &mut Opened,
@@ -231,7 +237,7 @@ impl Policy {
                 }
                 let key = self.keys.get(&rule.key).ok_or(Fault::Unknown)?;
                 for target in rule.targets_in(opened) {
-                    // What is encrypted was so by somebody who saw to its integrity, too.
+                    // The node that encrypted it took care of its integrity, too.
                     let is_encrypted = opened.protects(CONFIDENTIALITY, target);
                     if is_encrypted || opened.protects(kind, target) {
                         continue;
@@ -244,10 +250,12 @@ impl Policy {
         Ok(has_changed)
     }
 
-    /// Decrypts, checks and takes off what this node is to (RFC 9172 §5.1); whether something was changed.
+    /// Decrypts, checks and removes operations (RFC 9172 §5.1); returns whether the bundle was
+    /// changed.
     ///
     /// # Errors
-    /// The bundle is to be deleted for this.
+    ///
+    /// The fault for which the bundle is to be deleted.
     pub fn receive(&self, opened: &mut Opened) -> Result<bool, Fault> {
         let mut has_changed = false;
         let mut seen = Vec::new();
@@ -269,7 +277,7 @@ impl Policy {
             }
             let kind = rule.operation.kind();
             for target in rule.targets_in(opened) {
-                // Who cannot decrypt cannot see what is signed below it.
+                // A node that cannot decrypt cannot see encrypted signatures.
                 let is_hidden = kind == INTEGRITY && opened.protects(CONFIDENTIALITY, target);
                 if !is_hidden && !seen.contains(&(kind, target)) {
                     has_changed |= settle(opened, rule, target, Err(Fault::Missing))?;
@@ -279,7 +287,7 @@ impl Policy {
         Ok(has_changed)
     }
 
-    /// The rule by which this node checks an operation. A block of integrity that is encrypted goes with what it signs.
+    /// Rule by which this node checks an operation. An encrypted BIB is handled with its target.
     fn rule_for(
         &self,
         opened: &Opened,
@@ -338,7 +346,7 @@ impl Policy {
     }
 }
 
-/// What becomes of a bundle by what an operation came to; whether it was changed.
+/// Applies the action for the result of an operation; returns whether the bundle was changed.
 fn settle(
     opened: &mut Opened,
     rule: &Rule,
@@ -373,8 +381,8 @@ fn add(
 ) -> Result<(), Fault> {
     let iv = vectors.draw();
     let number = opened.head.free_number();
-    // Every fragment says that its payload is encrypted (RFC 9172 §3.8), and why its primary block has no check (RFC
-    // 9171 §4.3.1).
+    // Every fragment needs to show that its payload is encrypted (RFC 9172 §3.8), and why its
+    // primary block has no CRC (RFC 9171 §4.3.1).
     let flags = match (rule.operation, target) {
         (Operation::Confidentiality(_), PAYLOAD_NUMBER)
         | (Operation::Integrity(_), PRIMARY_NUMBER) => BlockFlags::REPLICATE,
@@ -390,7 +398,7 @@ fn add(
             opened.add_integrity(&added, &parameters, &key.bytes)
         }
         Operation::Confidentiality(variant) => {
-            // Who signed what is encrypted now must not tell what it was (RFC 9172 §3.9).
+            // A signature of encrypted data must not reveal the plaintext (RFC 9172 §3.9).
             let signed = opened.security(INTEGRITY).into_iter();
             let signed: Vec<_> =
                 signed.filter(|(_, content)| content.results(target).is_some()).collect();
@@ -412,7 +420,7 @@ fn add(
 }
 
 impl Rule {
-    /// Whether it is about bundles from there to there.
+    /// Whether the rule applies to a bundle's source and destination.
     fn concerns(&self, opened: &Opened) -> bool {
         let primary = opened.head.primary();
         self.is_about(&primary.source, &primary.destination)
@@ -422,7 +430,7 @@ impl Rule {
         self.source.matches(source) && self.destination.matches(destination)
     }
 
-    /// The numbers of the blocks of a bundle that it is about.
+    /// Numbers of the targets in a bundle.
     fn targets_in(&self, opened: &Opened) -> Vec<u64> {
         let number = |kind: &u64| match *kind {
             0 => Some(PRIMARY_NUMBER),

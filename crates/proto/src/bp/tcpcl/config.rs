@@ -1,4 +1,4 @@
-//! The settings of the layer.
+//! Settings of the layer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,32 +17,32 @@ settings! {
     /// Settings of a [`Tcpcl`](super::Tcpcl).
     #[derive(Clone, Debug)]
     pub struct Config [check: Self::order_reconnects] {
-        /// The node, as peers see it; `None` does not name it.
+        /// Node ID announced to peers; `None` announces none.
         pub node: Eid = Eid::None,
-        /// Neighbours to which it connects, and the paths to them.
+        /// Neighbours to connect to, and the paths to them.
         pub peers: BTreeMap<LinkId, Peer> = BTreeMap::new(),
         /// The protocol over streams.
         pub protocol: Protocol = Protocol::Tcpcl4,
-        /// Security of streams, which TCPCL has from version 4 on.
+        /// TLS on streams, available from version 4 of TCPCL on.
         pub tls: Tls = Tls::Never,
-        /// Proof that the certificate of a peer on a secured stream must give before bundles cross.
+        /// Proof required of a peer's certificate on a secured stream.
         pub proof: Proof = Proof::Authority,
-        /// Time between keepalives, or `off`. The lesser of both sides' holds (RFC 9174 §5.1.1). Over
-        /// MTCP and STCP only the side that connects sends them, and nobody waits for them.
+        /// Keepalive interval, or `off`; the lesser of both sides applies (RFC 9174 §5.1.1). Over
+        /// MTCP and STCP only the connecting side sends keepalives, and no timeout depends on them.
         pub keepalive_s("keepalive"): u16 as WholeSeconds = 30,
-        /// Most bytes of data in a segment that is sent: everything else waits so long.
+        /// Longest segment sent, in bytes of data: other messages wait that long.
         pub segment: usize as Size [Least(1)] = 64 << 10,
-        /// Bytes of data that a segment of a peer may have.
+        /// Longest segment accepted, in bytes of data.
         pub segment_mru: u64 = 16 << 20,
-        /// Bytes that a bundle of a peer may have.
+        /// Longest bundle accepted, in bytes.
         pub transfer_mru: u64 = 16 << 30,
-        /// Time that a peer may take until the session is established, and to end it.
+        /// Timeout for establishing a session, and for ending it.
         pub patience: Duration as Span [Interval] = Duration::from_secs(60),
-        /// Time after which a connection is tried again; twice as long after each further failure.
+        /// First pause before a connection is retried; doubled after each further failure.
         pub reconnect: Duration as Span [Interval] = Duration::from_secs(1),
-        /// The longest of these times.
+        /// Longest pause before a connection is retried.
         pub reconnect_max: Duration as Span [Interval] = Duration::from_secs(600),
-        /// Bounds on what the layer holds.
+        /// Bounds on the layer's memory.
         pub limits: Limits as Inline = Limits::default(),
     }
 }
@@ -54,7 +54,7 @@ impl Config {
     }
 }
 
-/// Form of whole seconds; none are `off`.
+/// Form of whole seconds; 0 is `off`.
 #[derive(Debug)]
 pub struct WholeSeconds;
 
@@ -81,7 +81,7 @@ impl Leaf<u16> for WholeSeconds {
     }
 }
 
-/// Form of bytes without a bound where it is `off`.
+/// Form of a number of bytes; `off` is unbounded.
 #[derive(Debug)]
 struct Unbounded;
 
@@ -103,54 +103,53 @@ impl Leaf<u64> for Unbounded {
     }
 }
 
-/// A neighbour to which the layer connects.
+/// A neighbour to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The stream to it.
     pub path: PathId,
-    /// The name that its certificate must carry.
+    /// Name required in its certificate.
     pub server_name: String,
 }
 
-/// Whether streams are secured (RFC 9174 §4.4).
+/// Use of TLS (RFC 9174 §4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tls {
-    /// They are not.
+    /// Never.
     Never,
-    /// They are where both sides can.
+    /// If both sides support it.
     IfBothCan,
-    /// A peer that cannot is not spoken with.
+    /// Always: peers without it are rejected.
     Always,
 }
 
-/// What the certificate of a peer must prove (RFC 9174 §4.4).
+/// Proof required of a peer's certificate (RFC 9174 §4.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// That an authority is trusted, which the driver looks at.
+    /// A trusted authority signed it, which the driver checks.
     Authority,
-    /// Also that it is the node that it says it is, and over these links that it is this one (§4.4.4.3).
+    /// It also names the node ID that the peer announces, which over these links must be this one
+    /// (§4.4.4.3).
     Node(BTreeMap<LinkId, Eid>),
 }
 
 settings! {
-    /// Bounds on what the layer holds.
+    /// Bounds on the layer's memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Sessions, those included that begin.
+        /// Sessions, including those being established.
         pub sessions: usize = 1024,
-        /// Bundles under way to a neighbour at one time.
+        /// Bundles in transit to a neighbour at one time.
         pub window: usize as Number [Least(1)] = 64,
-        /// Bytes of bundles under way to a neighbour at one time, up to which there may be more of
-        /// them than `window`.
+        /// Bytes in transit to a neighbour below which there may be more bundles than `window`.
         pub window_bytes: u64 = 0,
-        /// Bundles and parts of bundles of a peer that are not acknowledged, before it is held back.
+        /// Unacknowledged bundles and segments of a peer before it is paused.
         pub unanswered: usize = 4096,
-        /// Bytes of data of a session that are sent and not acknowledged, beyond which no segment is
-        /// sent; or `off`.
+        /// Unacknowledged bytes of a session beyond which no segment is sent, or `off`.
         pub unacknowledged: u64 as Unbounded [Least(1)] = u64::MAX,
-        /// Bytes that are read ahead of a bundle in a file.
+        /// Bytes read ahead from a bundle's file.
         pub read_ahead: usize = 512 << 10,
-        /// Bounds of messages.
+        /// Bounds on messages.
         pub messages: Bounds = Bounds::default(),
     }
 }

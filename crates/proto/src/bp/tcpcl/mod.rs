@@ -1,7 +1,8 @@
-//! The convergence layers over streams: TCPCL, versions 4 (RFC 9174) and 3 (RFC 7242), MTCP and STCP.
+//! Convergence layers over streams: TCPCL, versions 4 (RFC 9174) and 3 (RFC 7242), MTCP and STCP.
 //!
-//! A [`Tcpcl`] is a [`Layer`]: it speaks with any number of neighbours, each over a stream that it opened or that came. Over what the
-//! stream runs it does not know; a simulator's TCP will do, or the kernel's, with TLS where both sides can.
+//! A [`Tcpcl`] is a [`Layer`]: it serves any number of neighbours, each over a stream that it
+//! opened or accepted. Streams may be those of a simulator's TCP or the kernel's, with TLS where
+//! both sides support it.
 
 mod config;
 mod out;
@@ -33,46 +34,46 @@ use self::session::{Phase, Session};
 use super::layer::{Command, Event, Layer, LinkId, Neighbour, Outcome, Outgoing, Tag};
 use super::source::Files;
 
-/// Bytes that wait to be sent of one session, beyond which no further segment is made.
+/// Unsent bytes of a session beyond which no further segment is made.
 const OUT: usize = 128 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    /// A peer takes too long, or is silent.
+    /// Timeout of a slow or silent peer.
     Silence(PathId),
-    /// A sign of life is due.
+    /// A keepalive is due.
     Keepalive(PathId),
-    /// A connection is tried again.
+    /// A connection is retried.
     Reconnect(LinkId),
 }
 
-/// A neighbour to which the layer connects.
+/// A neighbour to connect to.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
-    /// How long to wait before the next attempt.
+    /// Pause before the next attempt.
     pause: Duration,
     is_opening: bool,
 }
 
-/// What a read or an opened file is for.
+/// Purpose of a read or an opened file.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     path: PathId,
     tag: Tag,
 }
 
-/// What was counted.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Sessions that were established.
+    /// Sessions established.
     pub sessions: u64,
-    /// Streams that were given up before.
+    /// Streams that ended before that.
     pub failed: u64,
-    /// Bundles that neighbours acknowledged, or that have left where nobody does.
+    /// Bundles acknowledged by neighbours, or sent if the protocol has no acknowledgments.
     pub sent: u64,
-    /// Bundles that came whole.
+    /// Bundles received whole.
     pub received: u64,
-    /// Peers that did what they may not do.
+    /// Protocol violations by peers.
     pub faults: u64,
 }
 
@@ -83,7 +84,7 @@ pub struct Tcpcl {
     sessions: BTreeMap<PathId, Session>,
     paths: BTreeMap<LinkId, PathId>,
     wanted: BTreeMap<LinkId, Wanted>,
-    /// Sessions that may have something to send.
+    /// Sessions that may have data to send.
     ready: BTreeSet<PathId>,
     events: VecDeque<Event>,
     effects: VecDeque<Effect>,
@@ -114,7 +115,7 @@ impl Tcpcl {
         }
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
@@ -141,7 +142,8 @@ impl Tcpcl {
         }
         let protocol = self.config.protocol;
         let mut session = Session::new(link, is_active, protocol, now);
-        // Of version 4 who listens waits for the header of who connects (RFC 9174 §4.3).
+        // In version 4 the listening side waits for the contact header of the connecting side (RFC
+        // 9174 §4.3).
         if is_active || matches!(protocol, Protocol::Tcpcl3(_)) {
             self.contact(&mut session);
         }
@@ -176,12 +178,12 @@ impl Tcpcl {
         tcpcl3::ContactHeader { version: tcpcl3::VERSION, flags, keepalive_s, eid: &eid }.to_vec()
     }
 
-    /// This node, as its peers are told.
+    /// Node ID announced to peers.
     fn node_id(&self) -> String {
         if self.config.node.is_none() { String::new() } else { self.config.node.to_string() }
     }
 
-    /// A stream is gone: so is all that was under way.
+    /// Handles the end of a stream, and of all its transfers.
     fn stream_down(&mut self, now: Time, path: PathId, why: &'static str) {
         self.timers.cancel(Alarm::Silence(path));
         self.timers.cancel(Alarm::Keepalive(path));
@@ -246,7 +248,7 @@ impl Tcpcl {
         let session = self.paths.get(&link).and_then(|path| self.sessions.get_mut(path));
         let open = |session: &&mut Session| {
             let is_open = session.phase == Phase::Established && session.ends == (false, false);
-            // MTCP and STCP go one way.
+            // MTCP and STCP are one-way.
             is_open && (session.is_active || !session.agreement.is_framed())
         };
         let Some(session) = session.filter(open) else {
@@ -275,10 +277,10 @@ impl Tcpcl {
             }
             self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
         }
-        // What has begun is ended: a transfer cannot be taken back without the session.
+        // A transfer that has begun completes: only the end of the session could stop it.
     }
 
-    /// Asks a peer to end the session.
+    /// Requests a peer to end the session.
     fn end(&mut self, now: Time, path: PathId, reason: TermReason) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         if !session.ends.0 {
@@ -286,7 +288,7 @@ impl Tcpcl {
             session.ends.0 = true;
             match session.agreement.protocol {
                 Protocol::Tcpcl4 => session.say(&Message::Terminate { is_reply, reason }),
-                // The last word is said at the end, and not answered.
+                // These send their only end message last, and it has no reply.
                 Protocol::Tcpcl3(_) | Protocol::Framed(_) => {
                     (session.ends.1, session.end_reason) = (true, reason);
                 }
@@ -295,12 +297,13 @@ impl Tcpcl {
             self.timers.set(Alarm::Silence(path), at, "a session that ends");
         }
         let (link, mut unsent) = (session.link, Vec::new());
-        // Before what was not begun comes back to the agent, which would give it to this neighbour again at once.
+        // First report that the window is closed, or the agent would send returned bundles to this
+        // neighbour again.
         if let Some(neighbour) = session.neighbour.take() {
             let neighbour = Neighbour { window: 0, window_bytes: 0, ..neighbour };
             self.events.push_back(Event::Up { link, neighbour });
         }
-        // What has not begun goes another way.
+        // Bundles not begun are returned to the agent.
         session.sending.retain(|sending| {
             let stays = sending.sent > 0;
             if !stays {
@@ -315,7 +318,7 @@ impl Tcpcl {
         self.end_if_done(path);
     }
 
-    /// Gives a stream up on which both sides have ended, once nothing is under way.
+    /// Closes a stream that both sides have ended, once no transfer is left.
     fn end_if_done(&mut self, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let quiet = session.sending.is_empty()
@@ -331,7 +334,7 @@ impl Tcpcl {
         }
     }
 
-    /// A peer did what it may not do.
+    /// Ends the session of a peer that violated the protocol.
     fn fault(&mut self, path: PathId, what: &'static str) {
         self.statistics.faults += 1;
         if let Some(session) = self.sessions.get_mut(&path) {
@@ -379,7 +382,8 @@ impl Tcpcl {
         self.watch(now, path);
     }
 
-    /// A session that needs no words: who connects sends, who listens receives.
+    /// Establishes a session without messages: the connecting side sends, the listening side
+    /// receives.
     fn established_framed(&mut self, now: Time, path: PathId, framing: Framing) {
         let is_active = self.sessions.get(&path).is_some_and(|session| session.is_active);
         let (keepalive_s, transfer_mru) =
@@ -394,7 +398,7 @@ impl Tcpcl {
         self.established(now, path, &init);
     }
 
-    /// Sets the alarms of a session that is established.
+    /// Sets the timers of an established session.
     fn watch(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get(&path) else { return };
         if session.silence.keepalive_s == 0 || session.phase != Phase::Established || session.ends.0
@@ -435,12 +439,12 @@ impl Tcpcl {
             self.end(now, path, TermReason::IdleTimeout);
             return;
         }
-        // It had its time to begin, or to end.
+        // The time to establish or end the session is over.
         self.effects.push_back(StreamEffect::Reset { path }.into());
         self.stream_down(now, path, "the peer does not answer");
     }
 
-    /// Makes the next segments of a session, as far as they are wanted.
+    /// Makes the next segments of a session, as far as its buffers allow.
     fn fill(&mut self, path: PathId) {
         let most = self.config.segment as u64;
         let ahead = self.config.limits.read_ahead;
@@ -472,7 +476,7 @@ impl Tcpcl {
         }
     }
 
-    /// Bundles that nobody acknowledges are done with when their last byte has left.
+    /// Reports unacknowledged bundles whose last byte has been sent.
     fn left(&mut self, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let (link, taken) = (session.link, session.out.taken());
@@ -505,7 +509,8 @@ impl Tcpcl {
         }
     }
 
-    /// The file of a bundle cannot be read. One that has begun cannot be ended but with the session.
+    /// Fails a bundle whose file cannot be read. A transfer that has begun can only be ended with
+    /// its session.
     fn unreadable(&mut self, path: PathId, tag: Tag) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let at = session.sending.iter().position(|sending| sending.tag == tag);
@@ -568,7 +573,7 @@ impl Engine for Tcpcl {
                 PathEvent::ReadClosed => self.read_closed(now, path),
                 PathEvent::Secured(names) => self.secured(path, names),
                 PathEvent::ReturnDown | PathEvent::ReturnUp => {}
-                // Nobody asked for best effort: a stream with a hole is of no use.
+                // Best effort was not requested: a stream with a gap is useless.
                 PathEvent::Missing { .. } => self.fault(path, "bytes of the stream are missing"),
             },
             Input::Done(ticket, answer) => self.done(ticket, answer),

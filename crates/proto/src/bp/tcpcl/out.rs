@@ -1,16 +1,16 @@
-//! What is to be sent next over a stream.
+//! Queue of bytes to send over a stream.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-/// Bytes that wait to be sent, and how many did.
+/// Queued bytes, and counters.
 #[derive(Debug, Default)]
 pub(super) struct Out {
     bytes: VecDeque<Bytes>,
-    /// Bytes that were ever put here.
+    /// Bytes queued since the start.
     put: u64,
-    /// Bytes that the driver took.
+    /// Bytes taken by the driver.
     taken: u64,
 }
 
@@ -22,22 +22,22 @@ impl Out {
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub(super) const fn waiting(&self) -> usize {
         (self.put - self.taken) as usize
     }
 
-    /// Bytes that were ever put here.
+    /// Bytes queued since the start.
     pub(super) const fn put(&self) -> u64 {
         self.put
     }
 
-    /// Bytes that the driver took.
+    /// Bytes taken by the driver.
     pub(super) const fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Fills `place`, which is not longer than what waits.
+    /// Fills `place`, which is not longer than the queue.
     pub(super) fn fill(&mut self, mut place: &mut [u8]) {
         while !place.is_empty() {
             let Some(bytes) = self.bytes.front_mut() else { return };

@@ -1,5 +1,6 @@
-//! What is spoken over a stream. Sessions think in the messages of version 4, which has all that the others have; what the others
-//! lack is read into them, and left out of what is said.
+//! Encoding of the protocols over streams. Sessions use the messages of version 4, a superset of
+//! the others. Messages that a protocol lacks are inferred on reception and omitted on
+//! transmission.
 
 use wire::mtcp::Framing;
 use wire::tcpcl4::{Bounds, Extensions, Message, RefuseReason, Segment, SegmentFlags, TermReason};
@@ -14,23 +15,27 @@ pub enum Protocol {
     Tcpcl4,
     /// TCPCL version 3 (RFC 7242).
     Tcpcl3(Version3),
-    /// MTCP or STCP: lengths and bundles, from who connects to who listens. Nothing is acknowledged and nothing refused.
+    /// MTCP or STCP: length-prefixed bundles from the connecting to the listening side. There are
+    /// no acknowledgments and no refusals.
     Framed(Framing),
 }
 
-/// What this side of a session of version 3 can and wants (RFC 7242 §4.1).
+/// Capabilities of this side in version 3 (RFC 7242 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version3 {
-    /// Segments are acknowledged, if the other side wants that, too. Without that a bundle that was sent has only left.
+    /// Whether segments are acknowledged if the peer agrees. Without acknowledgments a bundle has
+    /// only left.
     pub acks: bool,
-    /// What was acknowledged of a bundle when its stream breaks is kept, as a fragment, if the other side does so, too. The
-    /// receiver tells of it before it is on disk: who crashes at the same time loses it.
+    /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks, if
+    /// the peer agrees. The receiver acknowledges before the data are on disk: a crash at the same
+    /// time loses them.
     pub reactive_fragmentation: bool,
-    /// Bundles may be refused, if the other side can that, too.
+    /// Whether bundles may be refused, if the peer agrees.
     pub refusals: bool,
-    /// The other side is to tell how long bundles are.
+    /// Whether the peer is requested to announce the lengths of bundles.
     pub lengths: bool,
-    /// Seconds after which a peer may connect again that is shut down, 0 for never; `None` leaves it to the peer.
+    /// Seconds after which a peer may reconnect after a shutdown, 0 for never; `None` leaves it to
+    /// the peer.
     pub reconnect_s: Option<u64>,
 }
 
@@ -46,37 +51,37 @@ impl Default for Version3 {
     }
 }
 
-/// Protocol of a session, as both sides agreed on it.
+/// Parameters of a session agreed by both sides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Agreement {
     pub(super) protocol: Protocol,
-    /// Segments are acknowledged.
+    /// Whether segments are acknowledged.
     pub(super) acks: bool,
-    /// Bundles can be refused.
+    /// Whether bundles can be refused.
     pub(super) refusals: bool,
-    /// The acknowledged part of a bundle is kept when the stream breaks.
+    /// Whether the acknowledged part of a bundle is kept when the stream breaks.
     pub(super) reactive: bool,
-    /// Lengths of bundles are announced to the peer.
+    /// Whether lengths of bundles are announced to the peer.
     pub(super) lengths: bool,
 }
 
 impl Agreement {
-    /// Before anything is agreed.
+    /// Parameters before the negotiation.
     pub(super) const fn new(protocol: Protocol) -> Self {
         let has_acks = matches!(protocol, Protocol::Tcpcl4);
         Self { protocol, acks: has_acks, refusals: has_acks, reactive: false, lengths: has_acks }
     }
 
-    /// What both sides of a session of version 3 can (RFC 7242 §4.2).
+    /// Negotiates the capabilities of a version 3 session (RFC 7242 §4.2).
     pub(super) const fn agree(&mut self, ours: Version3, theirs: tcpcl3::Flags) {
         self.acks = ours.acks && theirs.acks;
         self.reactive = self.acks && ours.reactive_fragmentation && theirs.reactive_fragmentation;
-        // Refusals only go with acknowledgments (§5.4), and lengths to who asked for them (§5.5).
+        // Refusals require acknowledgments (§5.4), and lengths the peer's request (§5.5).
         self.refusals = self.acks && ours.refusals && theirs.refusals;
         self.lengths = theirs.lengths;
     }
 
-    /// Whether the whole of a bundle is one segment, whose data goes out as it is read.
+    /// Whether a bundle is one segment, whose data are sent as they are read.
     pub(super) const fn is_framed(self) -> bool {
         match self.protocol {
             Protocol::Framed(_) => true,
@@ -84,7 +89,7 @@ impl Agreement {
         }
     }
 
-    /// The bytes of a message, as far as there is one for that.
+    /// Encodes a message; `None` if the protocol lacks it.
     pub(super) fn write(self, message: &Message<'_>) -> Option<Vec<u8>> {
         match self.protocol {
             Protocol::Tcpcl4 => {
@@ -153,15 +158,15 @@ impl Agreement {
 /// Item read from a stream.
 #[derive(Debug)]
 pub(super) enum Received<'a> {
-    /// A message of version 4, or what is the same.
+    /// Message of version 4, or its equivalent.
     Message(Message<'a>),
-    /// The next bundle has so many bytes.
+    /// Length of the next bundle in bytes.
     Length(u64),
-    /// No session goes on. Seconds after which the peer may be connected to again, if it said that.
+    /// End of the session; seconds until the peer may be connected to again, if announced.
     Shutdown(Option<u64>),
 }
 
-/// Reads a message: it and its bytes. `None` if more of them are needed.
+/// Decodes a message. Returns it and its length in bytes; `None` if more bytes are needed.
 pub(super) fn read<'a>(
     session: &mut Session,
     bytes: &'a [u8],
@@ -190,15 +195,15 @@ pub(super) fn read<'a>(
     }
 }
 
-/// A segment of the bundle that comes. Where transfers have no numbers they are counted.
+/// Segment of the bundle being received. Without transfer numbers, transfers are counted.
 fn segment<'a>(session: &mut Session, flags: SegmentFlags, length: u64) -> Message<'a> {
     session.incoming.transfers_begun += u64::from(flags.start);
     let transfer = session.incoming.transfers_begun;
     Message::Segment(Segment { flags, transfer, extensions: Extensions::NONE, length })
 }
 
-/// A message of version 3, as it is in version 4. What it is an answer to has no number: it is the first bundle that was begun and is not answered
-/// for (RFC 7242 §5.3 and §5.4).
+/// Message of version 3, converted to version 4. Replies have no number: they refer to the first
+/// bundle that was begun and has no reply (RFC 7242 §5.3 and §5.4).
 fn received_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Received<'a> {
     let first = session.sending.iter().find(|sending| sending.sent > 0 || sending.is_out);
     let message = match message {

@@ -1,4 +1,4 @@
-//! What a peer sends.
+//! Reception from a peer.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::session::{Answer, Coming, Phase, reason, refusal};
 use super::{Proof, Tcpcl, Tls};
 
 impl Tcpcl {
-    /// Takes a piece of a stream.
+    /// Handles a piece of a stream.
     pub(super) fn receive(&mut self, now: Time, path: PathId, came: &[u8]) {
         let mut bytes = came;
-        // Bundles that come together share the memory in which they are handed on.
+        // Bundles that arrive together share one buffer.
         let mut kept = None;
         if let Some(session) = self.sessions.get_mut(&path) {
             session.silence.last_received = now;
@@ -44,7 +44,7 @@ impl Tcpcl {
         }
     }
 
-    /// Data of the segment under way.
+    /// Handles data of the current segment.
     fn data(&mut self, path: PathId, left: u64, bytes: &mut &[u8], mut kept: Bytes) -> bool {
         let here = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         *bytes = &bytes[here..];
@@ -65,7 +65,7 @@ impl Tcpcl {
         true
     }
 
-    /// The segment under way is whole, if nothing of it is to come.
+    /// Ends the current segment if it is complete.
     fn segment_ends(&mut self, path: PathId) {
         let most = self.config.limits.unanswered;
         let Some(session) = self.sessions.get_mut(&path) else { return };
@@ -91,7 +91,7 @@ impl Tcpcl {
                 self.effects.push_back(PathEffect::PauseRead { path }.into());
             }
         } else if session.agreement.acks && !session.agreement.refusals {
-            // It could not be refused, so it is acknowledged and thrown away.
+            // It could not be refused, so it is acknowledged and discarded.
             session.answers.push_back(Answer::Ack { flags, transfer, length });
             session.answer();
         }
@@ -99,7 +99,7 @@ impl Tcpcl {
         self.end_if_done(path);
     }
 
-    /// A message, or the beginning of one; whether what follows can be read.
+    /// Reads a message or its beginning; returns whether the following bytes can be read.
     fn message(&mut self, now: Time, path: PathId, bytes: &mut &[u8]) -> bool {
         let bounds = self.config.limits.messages;
         let Some(session) = self.sessions.get_mut(&path) else { return false };
@@ -111,11 +111,11 @@ impl Tcpcl {
             };
         }
         if session.phase == Phase::Securing {
-            // It came in the clear behind the contact header, and is none of TLS.
+            // Bytes in the clear behind the contact header are not part of TLS.
             return false;
         }
         let had = session.incoming.beginning.len();
-        // What begins a message is gathered; it is read where it is if it is whole.
+        // An incomplete message is collected; a complete one is decoded in place.
         let gathered: Vec<u8>;
         let input: &[u8] = if had == 0 {
             bytes
@@ -165,7 +165,7 @@ impl Tcpcl {
             Ok(Some(header)) => header,
             Ok(None) => return true,
             Err(_) => {
-                // A peer of another version is told ours (§4.3), a stranger nothing.
+                // A peer of another version gets our header (§4.3), any other peer nothing.
                 self.fault(path, "no contact header of version 4");
                 return false;
             }
@@ -190,7 +190,7 @@ impl Tcpcl {
         true
     }
 
-    /// The header of version 3, behind which the session is established (RFC 7242 §4.2).
+    /// Handles the contact header of version 3, which establishes the session (RFC 7242 §4.2).
     fn contact_header_3(
         &mut self,
         now: Time,
@@ -231,7 +231,7 @@ impl Tcpcl {
         true
     }
 
-    /// The peer has said its last word.
+    /// Handles the shutdown message of a peer.
     fn shut_down(&mut self, path: PathId, reconnect_s: Option<u64>) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         session.is_over = true;
@@ -239,7 +239,7 @@ impl Tcpcl {
         let link = session.link;
         match reconnect_s {
             None => {}
-            // It is not to be connected to again (RFC 7242 §6.1), until the agent wants it anew.
+            // No reconnection (RFC 7242 §6.1) until the agent opens the neighbour again.
             Some(0) => {
                 self.wanted.remove(&link);
             }
@@ -272,7 +272,7 @@ impl Tcpcl {
         true
     }
 
-    /// TLS is established.
+    /// Handles the completed TLS handshake.
     pub(super) fn secured(&mut self, path: PathId, names: Vec<String>) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         if session.phase == Phase::Securing {
@@ -281,7 +281,7 @@ impl Tcpcl {
         }
     }
 
-    /// Takes a message; whether what follows can be read.
+    /// Handles a message; returns whether the following bytes can be read.
     fn handle(&mut self, now: Time, path: PathId, message: &Message<'_>, first: u8) -> bool {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         match (session.phase, message) {
@@ -310,7 +310,7 @@ impl Tcpcl {
                 return false;
             }
             (_, Message::Unknown { .. }) => {
-                // Where it ends nobody knows, so nothing that follows can be read (§5.1.2).
+                // The message's length is unknown, so nothing that follows can be read (§5.1.2).
                 let reason = RejectReason::TypeUnknown;
                 session.say(&Message::Reject { reason, header: first });
                 self.fault(path, "a message of an unknown type");
@@ -333,7 +333,7 @@ impl Tcpcl {
     }
 
     fn init_came(&mut self, now: Time, path: PathId, init: &SessionInit<'_>) -> bool {
-        // An extension that must be known is not known here: there are none yet.
+        // A critical extension is unknown: none are implemented.
         if init.extensions.iter().any(|item| item.is_critical) || init.segment_mru == 0 {
             self.end(now, path, TermReason::ContactFailure);
             self.fault(path, "session parameters that do not fit");
@@ -348,7 +348,7 @@ impl Tcpcl {
         true
     }
 
-    /// Whether a peer is the node that it says it is, as far as that must be proved.
+    /// Whether a peer has proved the node ID that it announces, as far as required.
     fn has_proved(&self, path: PathId, named: &str) -> bool {
         let Some(session) = self.sessions.get(&path) else { return false };
         match &self.config.proof {
@@ -357,7 +357,7 @@ impl Tcpcl {
                     |node: &Eid| named.parse::<Eid>().is_ok_and(|named| named.node() == *node);
                 session.tls.names_itself(named) && wanted.get(&session.link).is_none_or(is_wanted)
             }
-            // Where streams must be secured, they are.
+            // Where TLS is required, the stream has it.
             Proof::Node(_) | Proof::Authority => true,
         }
     }
@@ -368,11 +368,12 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return false };
         let mru = match session.agreement.protocol {
             Protocol::Tcpcl4 => self.config.segment_mru,
-            // A peer could not be told of one; what comes is handed on in pieces all the same.
+            // These protocols announce no limit; longer bundles are handed over in pieces all the
+            // same.
             Protocol::Tcpcl3(_) | Protocol::Framed(_) => u64::MAX,
         };
         let follows = match session.incoming.coming {
-            // What was refused need not be ended (§5.2.4).
+            // A refused transfer need not be completed (§5.2.4).
             Some(coming) if flags.start => coming.is_unwanted,
             Some(coming) => coming.transfer == transfer,
             None => flags.start,
@@ -441,8 +442,8 @@ impl Tcpcl {
         let of = |s: &super::Sending| s.transfer == transfer;
         let Some(at) = session.sending.iter().position(of) else { return };
         let Some(sending) = session.sending.get_mut(at) else { return };
-        // Version 3 has no flags here, and not every peer of version 4 repeats those of the segment (RFC 9174 §5.2.3): that all
-        // bytes of a bundle came says the same, once its last segment is out.
+        // Version 3 has no flags here, and some peers of version 4 do not echo those of the segment
+        // (RFC 9174 §5.2.3). An acknowledgment of all bytes after the last segment means the same.
         if !(sending.is_out && (flags.end || length >= sending.len)) {
             if !flags.end {
                 sending.acknowledged = length.clamp(sending.acknowledged, sending.sent);
@@ -463,7 +464,7 @@ impl Tcpcl {
         let link = session.link;
         let of = |s: &super::Sending| s.transfer == transfer && s.sent > 0;
         let Some(at) = session.sending.iter().position(of) else { return };
-        // Nothing more of it is sent; the next transfer begins with a segment of its own (§5.2.4).
+        // No more of it is sent; the next transfer begins with its own segment (§5.2.4).
         let Some(sending) = session.sending.remove(at) else { return };
         self.leave(&sending);
         self.tell_sent(link, sending.tag, Outcome::Refused(refusal(reason)));
@@ -471,13 +472,14 @@ impl Tcpcl {
         self.end_if_done(path);
     }
 
-    /// The agent has decided on a bundle.
+    /// Handles the agent's decision on a bundle.
     pub(super) fn decided(&mut self, link: LinkId, id: TransferId, why: Option<Refusal>) {
         let Some(path) = self.paths.get(&link).copied() else { return };
         let most = self.config.limits.unanswered;
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let why = match why {
-            // What cannot be refused and must not be acknowledged is not answered: the session ends, and the peer tries again.
+            // It cannot be refused and must not be acknowledged: the session ends, and the peer
+            // retries.
             Some(Refusal::NoResources | Refusal::Retransmit)
                 if session.agreement.acks && !session.agreement.refusals =>
             {
@@ -511,7 +513,7 @@ impl Tcpcl {
         self.end_if_done(path);
     }
 
-    /// The agent wants nothing more of a peer for now, or something again.
+    /// Pauses or resumes a peer.
     pub(super) fn hold(&mut self, link: LinkId, is_held: bool) {
         let Some(path) = self.paths.get(&link).copied() else { return };
         let most = self.config.limits.unanswered;
@@ -529,7 +531,7 @@ impl Tcpcl {
         }
     }
 
-    /// A peer that sends no more has ended, whether it said so or not.
+    /// Handles the end of a peer's stream, with or without a prior message.
     pub(super) fn read_closed(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         if session.ends.1 {

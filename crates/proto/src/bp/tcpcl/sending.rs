@@ -1,4 +1,4 @@
-//! Bundles on their way to a neighbour, segment by segment (RFC 9174 §5.2.2).
+//! Transmission of bundles in segments (RFC 9174 §5.2.2).
 
 use wire::tcpcl4::{Extension, Extensions, Message, Segment, SegmentFlags};
 
@@ -7,7 +7,7 @@ use super::super::source::Source;
 use super::out::Out;
 use super::protocol::Agreement;
 
-/// A bundle on its way.
+/// A bundle in transit.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) tag: Tag,
@@ -15,13 +15,13 @@ pub(super) struct Sending {
     pub(super) source: Source,
     pub(super) len: u64,
     pub(super) sent: u64,
-    /// The neighbour said that it has so much.
+    /// Bytes acknowledged by the neighbour.
     pub(super) acknowledged: u64,
-    /// The last segment has gone.
+    /// Whether the last segment was sent.
     pub(super) is_out: bool,
-    /// Bytes of the stream up to its last, once that is so.
+    /// Position in the stream behind its last byte, once sent.
     pub(super) ends_at: u64,
-    /// Nothing more of it is sent: it was refused, cancelled, or cannot be read.
+    /// Whether transmission stopped: it was refused, cancelled, or cannot be read.
     pub(super) is_dropped: bool,
 }
 
@@ -41,12 +41,13 @@ impl Sending {
         }
     }
 
-    /// Puts the next segment, of `most` bytes of data, behind what is to be sent; whether there was one.
+    /// Appends the next segment, of at most `most` bytes of data, to the output; returns whether
+    /// there was one.
     pub(super) fn next_segment(&mut self, most: u64, agreement: Agreement, out: &mut Out) -> bool {
         if self.is_out || self.is_dropped {
             return false;
         }
-        // A bundle whose file cannot be read is not begun, for it could not be ended.
+        // A bundle whose file cannot be read is not begun, because it could not be ended.
         if self.sent == 0 && self.source.is_unread() {
             return false;
         }
@@ -55,7 +56,7 @@ impl Sending {
             return false;
         }
         let flags = SegmentFlags { start: self.sent == 0, end: self.sent + data == self.len };
-        // Where a bundle is one segment, its length is that of the bundle, and more data of it follows.
+        // If a bundle is one segment, the length is that of the bundle, and more data follow.
         let length = if agreement.is_framed() { self.len } else { data };
         if flags.start || !agreement.is_framed() {
             self.say_segment(flags, length, agreement, out);
@@ -68,7 +69,7 @@ impl Sending {
     }
 
     fn say_segment(&self, flags: SegmentFlags, length: u64, agreement: Agreement, out: &mut Out) {
-        // A bundle that is one segment says its length by that.
+        // A bundle of one segment announces its length with that.
         let bytes = self.len.to_be_bytes();
         let items = [Extension::transfer_length(&bytes)];
         let extensions =

@@ -1,4 +1,4 @@
-//! A session over one stream.
+//! Session over one stream.
 
 use std::collections::VecDeque;
 
@@ -11,30 +11,30 @@ use super::out::Out;
 use super::protocol::{Agreement, Protocol};
 use super::sending::Sending;
 
-/// How far a session is.
+/// Phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The peer's contact header is awaited.
+    /// Waiting for the peer's contact header.
     Contact,
-    /// TLS is being established.
+    /// Establishing TLS.
     Securing,
-    /// The peer's SESS_INIT is awaited.
+    /// Waiting for the peer's SESS_INIT.
     Init,
-    /// Bundles cross.
+    /// Established.
     Established,
 }
 
-/// A bundle that comes.
+/// A bundle being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coming {
     pub(super) id: TransferId,
     pub(super) transfer: u64,
     pub(super) received: u64,
-    /// Nobody wants it: what still comes of it is thrown away.
+    /// Whether it was refused: the rest is discarded.
     pub(super) is_unwanted: bool,
 }
 
-/// An answer to a segment. They leave in the order of the segments (RFC 9174 §5.2.3).
+/// Reply to a segment. Replies are sent in the order of the segments (RFC 9174 §5.2.3).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Ack {
@@ -42,7 +42,7 @@ pub(super) enum Answer {
         transfer: u64,
         length: u64,
     },
-    /// It waits for the agent.
+    /// Waiting for the agent's decision.
     Whole {
         id: TransferId,
         flags: SegmentFlags,
@@ -55,39 +55,39 @@ pub(super) enum Answer {
     },
 }
 
-/// Security of a session's stream.
+/// TLS state of a session's stream.
 #[derive(Debug, Default)]
 pub(super) struct Security {
     pub(super) peer_can_tls: bool,
-    /// Once set, the stream is secured when all that goes in the clear has left: the name that
-    /// the peer's certificate must carry, and the bytes of TLS that arrived already.
+    /// If set, TLS starts when all cleartext bytes have been sent: the name required in the peer's
+    /// certificate, and the bytes of TLS received already.
     pub(super) secures: Option<(Option<String>, Bytes)>,
     /// Names in the peer's certificate, once the stream is secured.
     pub(super) names: Option<Vec<String>>,
 }
 
 impl Security {
-    /// Whether the peer's certificate names the node that it says it is.
+    /// Whether the peer's certificate names this node ID.
     pub(super) fn names_itself(&self, node: &str) -> bool {
         self.names.iter().flatten().any(|name| name == node)
     }
 }
 
-/// Messages of the peer that are not complete.
+/// Incomplete messages of the peer.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// The beginning of a message.
+    /// Beginning of a message.
     pub(super) beginning: Vec<u8>,
-    /// Bytes of data that are still to come of the segment under way, and its flags.
+    /// Missing data bytes of the current segment, and its flags.
     pub(super) segment: Option<(u64, SegmentFlags)>,
     pub(super) coming: Option<Coming>,
-    /// Bundles that began to come, where they have no numbers.
+    /// Bundles begun by the peer, where the protocol has no transfer numbers.
     pub(super) transfers_begun: u64,
-    /// Bytes of the bundle that comes next, if the peer announced that.
+    /// Length of the next bundle, if announced.
     pub(super) next_length: Option<u64>,
 }
 
-/// Times by which either end learns that the other is there.
+/// Timers that show both ends the other is alive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     pub(super) keepalive_s: u16,
@@ -103,25 +103,25 @@ pub(super) struct Session {
     pub(super) phase: Phase,
     pub(super) agreement: Agreement,
     pub(super) tls: Security,
-    /// The peer, as the agent knows it.
+    /// The neighbour reported to the agent.
     pub(super) neighbour: Option<Neighbour>,
     pub(super) incoming: Incoming,
     pub(super) answers: VecDeque<Answer>,
     pub(super) sending: VecDeque<Sending>,
     pub(super) next_transfer: u64,
-    /// Bytes that are to be sent next.
+    /// Bytes to send next.
     pub(super) out: Out,
     pub(super) is_blocked: bool,
     pub(super) is_paused: bool,
-    /// The agent wants nothing more for now.
+    /// Whether the agent has paused the peer.
     pub(super) is_held: bool,
     pub(super) segment_mru: u64,
     pub(super) silence: Silence,
-    /// SESS_TERM was sent; was received.
+    /// Whether SESS_TERM was sent, and was received.
     pub(super) ends: (bool, bool),
-    /// Why it ends, where that is said at the end.
+    /// Reason sent with the end of the session.
     pub(super) end_reason: TermReason,
-    /// What is to be sent goes out, and then the stream is given up.
+    /// Whether the stream is closed once the queue is sent.
     pub(super) is_over: bool,
 }
 
@@ -150,14 +150,14 @@ impl Session {
         }
     }
 
-    /// Sends a message that has no data behind it, if it can be said.
+    /// Queues a message without data, if the protocol has it.
     pub(super) fn say(&mut self, message: &Message<'_>) {
         if let Some(bytes) = self.agreement.write(message) {
             self.out.push(bytes.into());
         }
     }
 
-    /// Sends the answers that nobody has to wait for any more.
+    /// Queues the replies that wait for nothing any more.
     pub(super) fn answer(&mut self) {
         while let Some(answer) = self.answers.front() {
             let message = match *answer {
@@ -170,7 +170,7 @@ impl Session {
         }
     }
 
-    /// The agent has decided on a bundle that came whole; whether there was one.
+    /// Records the agent's decision on a complete bundle; returns whether there was one.
     pub(super) fn decide(&mut self, id: TransferId, refusal: Option<Refusal>) -> bool {
         let waits =
             |answer: &&mut Answer| matches!(answer, Answer::Whole { id: of, .. } if *of == id);
@@ -185,20 +185,20 @@ impl Session {
         true
     }
 
-    /// What still comes of a bundle is thrown away.
+    /// Discards the rest of a bundle.
     pub(super) fn drop_coming(&mut self, id: TransferId) {
         if let Some(coming) = self.incoming.coming.as_mut().filter(|coming| coming.id == id) {
             coming.is_unwanted = true;
         }
     }
 
-    /// Bytes of data that were sent and are not acknowledged.
+    /// Unacknowledged bytes of data.
     pub(super) fn unacknowledged(&self) -> u64 {
         self.sending.iter().map(|sending| sending.sent - sending.acknowledged).sum()
     }
 }
 
-/// The code of a refusal.
+/// Code of a refusal.
 pub(super) const fn reason(why: Refusal) -> RefuseReason {
     match why {
         Refusal::Completed => RefuseReason::Completed,
@@ -208,7 +208,7 @@ pub(super) const fn reason(why: Refusal) -> RefuseReason {
     }
 }
 
-/// What a code means for the bundle.
+/// Refusal of a code.
 pub(super) const fn refusal(reason: RefuseReason) -> Refusal {
     match reason {
         RefuseReason::Completed => Refusal::Completed,

@@ -1,4 +1,4 @@
-//! What the layer is told.
+//! Settings of the layer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use super::super::layer::LinkId;
 pub struct Config {
     /// Neighbours, and the paths to them.
     pub peers: BTreeMap<LinkId, PathId>,
-    /// What happens to bundles that are longer than a datagram.
+    /// Handling of bundles that are longer than a datagram.
     pub fragmentation: Fragmentation,
-    /// Bytes of the longest datagram that is sent; `None` for the path's MTU. More than a packet of the network takes
-    /// are cut by IP, which loses all of them with one.
+    /// Longest datagram in bytes; `None` for the path's MTU. IP fragments longer ones, and one lost
+    /// fragment loses all.
     pub datagram_max: Option<usize>,
-    /// Rate in bit/s in place of the path's own; `Some(0)` does not pace. RFC 7122 has no congestion control: who knows neither
-    /// rate nor path sends too fast.
+    /// Rate in bit/s in place of the path's own; `Some(0)` does not pace. RFC 7122 has no
+    /// congestion control: the rate must suit the path.
     pub rate_bps: Option<u64>,
     /// Least time between two datagrams.
     pub interval: Duration,
-    /// How much of a path's rate may be made up for when the driver comes late.
+    /// Longest time of transmission at the path's rate that a late driver may make up for.
     pub catch_up: Duration,
-    /// Time without a datagram after which a sign of life is sent to an open neighbour; `None` sends none, so that an idle layer
-    /// has nothing to do. Less than 15 s counts as 15 s (RFC 7122 §3.5.1).
+    /// Idle time after which a keepalive is sent to an open neighbour; `None` sends none, so that
+    /// an idle layer needs no timers. At least 15 s (RFC 7122 §3.5.1).
     pub keepalive: Option<Duration>,
-    /// Bounds.
+    /// Bounds on the layer's memory.
     pub limits: Limits,
 }
 
@@ -47,8 +47,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// As DTN2 2.3.0 sent with the patch of "LTP-T and BP" (2007): fragments that fill an Ethernet packet, one every
-    /// 20 ms.
+    /// Settings of DTN2 2.3.0 with the patch of "LTP-T and BP" (2007): fragments that fill an
+    /// Ethernet packet, one every 20 ms.
     #[must_use]
     pub fn dtn2_2007() -> Self {
         Self {
@@ -61,34 +61,35 @@ impl Config {
     }
 }
 
-/// What happens to bundles that are longer than a datagram.
+/// Handling of bundles that are longer than a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragmentation {
-    /// They are not taken: the agent makes fragments, or another layer carries them (RFC 7122 §3.1).
+    /// Refused: the agent fragments them, or another layer carries them (RFC 7122 §3.1).
     Never,
-    /// The layer cuts them ([`wire::udpcl::Fragment`]), and its peer puts them together. Other implementations do not read that. One
-    /// fragment that is lost loses the bundle.
+    /// Fragmented by the layer ([`wire::udpcl::Fragment`]) and reassembled by its peer. Other
+    /// implementations cannot read that. One lost fragment loses the bundle.
     OfLayer,
 }
 
-/// Bounds on what the layer holds.
+/// Bounds on the layer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Neighbours that came by themselves.
+    /// Unconfigured neighbours that are remembered.
     pub strangers: usize,
-    /// Bundles under way to a neighbour at one time.
+    /// Bundles in transit to a neighbour at one time.
     pub window: usize,
-    /// Bundles that came and are not answered for, before what comes waits outside.
+    /// Undecided received bundles beyond which the driver stops receiving.
     pub unanswered: usize,
-    /// Bundles that are put together at one time, of all neighbours. The one that waits longest makes room.
+    /// Bundles being reassembled at one time, of all neighbours. The one idle for longest makes
+    /// room.
     pub incoming: usize,
-    /// Bytes of fragments that came before those in front of them, in all. More are thrown away.
+    /// Bytes of all fragments ahead of a gap. Further ones are dropped.
     pub early: usize,
-    /// Time without a fragment after which a bundle is given up.
+    /// Time without a fragment after which reassembly is given up.
     pub patience: Duration,
-    /// Bytes that are read ahead of a bundle that is in a file.
+    /// Bytes read ahead from a bundle's file.
     pub read_ahead: usize,
-    /// Bytes of a bundle that is cut.
+    /// Longest fragmented bundle, in bytes.
     pub bundle: u32,
 }
 

@@ -1,11 +1,11 @@
-//! UDPCL (RFC 7122): the convergence layer over datagrams.
+//! UDPCL (RFC 7122): convergence layer over datagrams.
 //!
-//! One bundle is one datagram. Nothing is acknowledged, nothing is sent again, and nothing says how fast to send but the path's
-//! rate and the settings: what has left is [`Outcome::Left`]. Longer bundles go in fragments of the layer where both sides are
-//! told so ([`Fragmentation::OfLayer`]).
+//! One bundle is one datagram. There are no acknowledgments or retransmissions, and only the path's
+//! rate and the settings limit the sending rate: a sent bundle ends with [`Outcome::Left`]. Longer
+//! bundles are fragmented by the layer if both sides are set to ([`Fragmentation::OfLayer`]).
 //!
-//! A neighbour can be reached while its path is up and the agent has opened it. Peers that are not configured are told of when
-//! their path comes up, and can be answered there.
+//! A neighbour can be reached while its path is up and the agent has opened it. Unconfigured peers
+//! are reported when their path comes up, and can be sent to.
 
 mod config;
 mod receiving;
@@ -31,14 +31,14 @@ use super::source::Files;
 use crate::path::{Pacing, Path};
 use crate::recent::Recent;
 
-/// The least time between signs of life (RFC 7122 §3.5.1).
+/// Shortest keepalive interval (RFC 7122 §3.5.1).
 const KEEPALIVE_LEAST: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
-    /// A sign of life is due.
+    /// A keepalive is due.
     Keepalive(LinkId),
-    /// A bundle is given up whose fragments do not come.
+    /// Timeout of a reassembly.
     Incoming(PathId, u32),
 }
 
@@ -46,30 +46,30 @@ enum Alarm {
 #[derive(Debug)]
 struct Link {
     path: PathId,
-    /// The agent wants it to be reached.
+    /// Whether the agent has opened it.
     is_wanted: bool,
-    /// The agent knows that it can be.
+    /// Whether it was reported to the agent as up.
     is_up: bool,
     sending: VecDeque<Sending>,
-    /// The agent wants nothing of it for now.
+    /// Whether the agent has paused it.
     is_held: bool,
-    /// The driver was asked to keep back what comes.
+    /// Whether the driver was requested to hold back its datagrams.
     is_paused: bool,
     last_sent: Time,
 }
 
-/// What was counted.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bundles that have left.
+    /// Bundles sent.
     pub sent: u64,
-    /// Bundles that came whole.
+    /// Bundles received whole.
     pub received: u64,
-    /// Bundles of which fragments were missing.
+    /// Bundles given up with missing fragments.
     pub broken: u64,
-    /// Fragments that brought nothing new, or for which there was no room.
+    /// Fragments that were duplicates, or had no room.
     pub fragments_dropped: u64,
-    /// Datagrams that were none.
+    /// Invalid datagrams.
     pub faults: u64,
 }
 
@@ -80,18 +80,18 @@ pub struct Udpcl {
     paths: BTreeMap<PathId, Path>,
     links: BTreeMap<LinkId, Link>,
     by_path: BTreeMap<PathId, LinkId>,
-    /// Paths that may have something to send.
+    /// Paths that may have data to send.
     ready: BTreeSet<PathId>,
-    /// The path that had the last turn.
+    /// Path served last.
     turn: PathId,
-    /// Neighbours that are due a sign of life.
+    /// Neighbours with a keepalive due.
     signs: BTreeSet<LinkId>,
     coming: BTreeMap<(PathId, u32), Coming>,
-    /// Bundles that were put together, so that late copies of their fragments begin nothing.
+    /// Reassembled bundles, to ignore late duplicates of their fragments.
     over: Recent<(PathId, u32), ()>,
-    /// Bytes of fragments that came early.
+    /// Bytes of fragments ahead of a gap.
     early: usize,
-    /// Bundles that came whole, for which the agent has not answered.
+    /// Received bundles on which the agent has not decided.
     unanswered: BTreeMap<TransferId, LinkId>,
     events: VecDeque<Event>,
     effects: VecDeque<Effect>,
@@ -141,13 +141,13 @@ impl Udpcl {
         }
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Bytes of memory held on account of peers.
+    /// Bytes of memory held because of peers.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.early
@@ -169,7 +169,7 @@ impl Udpcl {
             catch_up: self.config.catch_up,
         };
         if matches!(event, PathEvent::ReturnDown | PathEvent::ReturnUp) {
-            // Nothing here waits for what comes back.
+            // The layer needs no replies.
             return;
         }
         let came_up = matches!(event, PathEvent::Up(_));
@@ -188,7 +188,7 @@ impl Udpcl {
         }
     }
 
-    /// Whether the peer of a path is a neighbour now.
+    /// Whether the peer of a path is a neighbour; adds it if there is room.
     fn know(&mut self, path: PathId) -> bool {
         if self.by_path.contains_key(&path) {
             return true;
@@ -213,7 +213,7 @@ impl Udpcl {
         true
     }
 
-    /// Tells that a neighbour can be reached, if that is so.
+    /// Reports that a neighbour can be reached, if so.
     fn link_up(&mut self, now: Time, link: LinkId) {
         let bundle_max = self.bundle_max(link);
         let window = self.config.limits.window.max(1);
@@ -224,7 +224,7 @@ impl Udpcl {
         }
         neighbour.is_up = true;
         neighbour.last_sent = now;
-        // The path may take less than it did.
+        // The MTU of the path may have shrunk.
         let too_long = neighbour.sending.iter().filter(|sending| sending.len > bundle_max);
         for tag in too_long.map(|sending| sending.tag).collect::<Vec<_>>() {
             self.cancel(link, tag);
@@ -240,7 +240,7 @@ impl Udpcl {
         }
     }
 
-    /// Bytes of the longest datagram to a neighbour.
+    /// Longest datagram to a neighbour, in bytes.
     fn datagram_max(&self, path: PathId) -> usize {
         let mtu = self.paths.get(&path).map_or(0, Path::mtu).min(DATAGRAM_MAX);
         self.config.datagram_max.map_or(mtu, |most| most.min(mtu))
@@ -257,7 +257,7 @@ impl Udpcl {
         }
     }
 
-    /// The path of a neighbour cannot be used.
+    /// Handles a path that went down.
     fn path_down(&mut self, link: LinkId, path: PathId) {
         self.link_down(link, "the path is down");
         let keys: Vec<_> =
@@ -274,7 +274,7 @@ impl Udpcl {
         self.ready.remove(&path);
     }
 
-    /// A neighbour cannot be reached any more.
+    /// Reports that a neighbour can no longer be reached.
     fn link_down(&mut self, link: LinkId, why: &'static str) {
         self.timers.cancel(Alarm::Keepalive(link));
         self.signs.remove(&link);
@@ -293,7 +293,7 @@ impl Udpcl {
         self.events.push_back(Event::Sent { link, tag, outcome });
     }
 
-    /// A neighbour was sent nothing for long.
+    /// Schedules a keepalive for an idle neighbour.
     fn keepalive(&mut self, now: Time, link: LinkId) {
         let Some(interval) = self.config.keepalive else { return };
         let Some(neighbour) = self.links.get(&link).filter(|link| link.is_up) else { return };
@@ -306,7 +306,7 @@ impl Udpcl {
         self.timers.set(Alarm::Keepalive(link), at, "a sign of life");
     }
 
-    /// The agent has answered for a bundle, or wants to hear of a peer again or not.
+    /// Handles the agent's decision on a bundle.
     fn answered(&mut self, transfer: TransferId) {
         self.unanswered.remove(&transfer);
         let few = self.unanswered.len() <= self.config.limits.unanswered / 2;
@@ -315,7 +315,8 @@ impl Udpcl {
         }
     }
 
-    /// Has the driver keep back what nobody can take now, and hand in what somebody can.
+    /// Requests the driver to hold back datagrams that cannot be accepted now, and to release those
+    /// that can.
     fn hold_back(&mut self) {
         let is_full = self.unanswered.len() >= self.config.limits.unanswered;
         for neighbour in self.links.values_mut() {

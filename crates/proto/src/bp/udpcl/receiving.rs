@@ -1,4 +1,4 @@
-//! What peers send.
+//! Reception from peers.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use wire::udpcl::{Datagram, Fragment};
 use super::super::layer::{Event, LinkId, TransferId};
 use super::{Alarm, Udpcl};
 
-/// Bundles that were put together, of which late fragments may come.
+/// Reassembled bundles that are remembered for late fragments.
 const OVER: usize = 1024;
 
-/// Bytes that a fragment takes that came early, beside its data.
+/// Overhead of a fragment kept ahead of a gap, in bytes.
 const KEPT: usize = 96;
 
-/// A bundle that is put together.
+/// A bundle being reassembled.
 #[derive(Debug)]
 pub(super) struct Coming {
     link: LinkId,
     id: TransferId,
     length: u32,
-    /// Bytes that were handed to the agent.
+    /// Bytes handed to the agent.
     next: u32,
-    /// Fragments that came before those in front of them.
+    /// Fragments ahead of a gap.
     early: BTreeMap<u32, Bytes>,
-    /// Bytes that these take.
+    /// Bytes of these.
     held: usize,
-    /// The agent wants nothing more of it.
+    /// Whether the agent refused it.
     is_unwanted: bool,
     last: Time,
 }
@@ -68,7 +68,7 @@ impl Udpcl {
     fn fragment(&mut self, now: Time, link: LinkId, path: PathId, fragment: &Fragment<'_>) {
         let key = (path, fragment.bundle);
         if self.coming.get(&key).is_some_and(|coming| coming.length != fragment.length) {
-            // The peer has begun to count anew.
+            // The peer has restarted its numbering.
             self.give_up(key);
             self.over.forget(&key);
         }
@@ -105,7 +105,7 @@ impl Udpcl {
         }
     }
 
-    /// Begins a bundle; whether it is a new one.
+    /// Begins a bundle; returns whether it is new.
     fn begin(&mut self, now: Time, link: LinkId, key: (PathId, u32), part: &Fragment<'_>) -> bool {
         let limits = self.config.limits;
         if self.over.contains(&key) || part.length > limits.bundle || limits.incoming == 0 {
@@ -127,7 +127,7 @@ impl Udpcl {
         true
     }
 
-    /// A bundle does not come whole.
+    /// Gives up an incomplete bundle.
     pub(super) fn give_up(&mut self, key: (PathId, u32)) {
         let Some(coming) = self.coming.remove(&key) else { return };
         self.timers.cancel(Alarm::Incoming(key.0, key.1));
@@ -140,7 +140,7 @@ impl Udpcl {
         }
     }
 
-    /// The agent does not want a bundle. Nobody can be told so.
+    /// Discards a refused bundle. The protocol cannot report that to the peer.
     pub(super) fn refused(&mut self, transfer: TransferId) {
         if let Some(coming) = self.coming.values_mut().find(|coming| coming.id == transfer) {
             self.early -= std::mem::take(&mut coming.held);
@@ -152,7 +152,8 @@ impl Udpcl {
 }
 
 impl Coming {
-    /// Takes a fragment, and gives what can be handed on; `None` if it brings nothing, or nothing that there is room for.
+    /// Accepts a fragment and returns the data that are now in order; `None` if it brings nothing
+    /// new or has no room.
     fn take(&mut self, fragment: &Fragment<'_>, room: usize) -> Option<Vec<Bytes>> {
         let end = fragment.offset + fragment.data.len() as u32;
         if end <= self.next {
@@ -168,7 +169,7 @@ impl Coming {
             self.early.insert(fragment.offset, Bytes::copy_from_slice(fragment.data));
             return Some(Vec::new());
         }
-        // What came already is not handed on again.
+        // Data handed over before are skipped.
         let known = (self.next - fragment.offset) as usize;
         let mut data = vec![Bytes::copy_from_slice(&fragment.data[known..])];
         self.next = end;

@@ -1,4 +1,4 @@
-//! Bundles that leave.
+//! Transmission of bundles.
 
 use std::ops::Bound;
 
@@ -10,14 +10,14 @@ use super::super::source::{Files, Source};
 use super::Udpcl;
 use crate::path::Burst;
 
-/// A bundle on its way.
+/// A bundle in transit.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) tag: Tag,
     pub(super) source: Source,
     pub(super) len: u64,
     sent: u64,
-    /// What its fragments call it.
+    /// Its number in fragments.
     bundle: u32,
 }
 
@@ -66,7 +66,7 @@ impl Udpcl {
         }
     }
 
-    /// The next datagrams, of the paths in turn.
+    /// Next datagrams, of the paths in turn.
     pub(super) fn next_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         loop {
             let behind = (Bound::Excluded(self.turn), Bound::Unbounded);
@@ -81,7 +81,7 @@ impl Udpcl {
         }
     }
 
-    /// A batch of datagrams on a path.
+    /// Batch of datagrams on a path.
     fn burst(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
         let link = *self.by_path.get(&id)?;
         let most = self.datagram_max(id);
@@ -98,7 +98,7 @@ impl Udpcl {
             }
         }
         if self.signs.contains(&link) && burst.is_empty() {
-            // Signs of life are for when there is nothing else.
+            // Keepalives are sent only if there is nothing else.
             if let Some(place) = burst.push(KEEPALIVE.len()) {
                 place.copy_from_slice(&KEEPALIVE);
             }
@@ -118,7 +118,8 @@ impl Udpcl {
         transmit
     }
 
-    /// Reads on in the file of the bundle that leaves, and in those of the next as long as they are datagrams.
+    /// Reads the next bytes of the current bundle's file, and of the next bundles as long as they
+    /// are single datagrams.
     fn read_on(&mut self, link: LinkId) {
         let Some(path) = self.links.get(&link).map(|neighbour| neighbour.path) else { return };
         let most = self.datagram_max(path);
@@ -135,7 +136,7 @@ impl Udpcl {
 }
 
 impl Sending {
-    /// Puts the next datagram of the bundle into the batch; whether that could be.
+    /// Adds the next datagram of the bundle to the batch; returns whether there was room.
     fn push(&mut self, most: usize, burst: &mut Burst<'_>) -> bool {
         if self.sent == 0 && self.len <= most as u64 {
             let len = self.len as usize;
@@ -154,7 +155,7 @@ impl Sending {
         }
         let data = data as usize;
         let Some(place) = burst.push(FRAGMENT_HEADER_LEN + data) else { return false };
-        // The bundle was not taken unless its length fits four bytes.
+        // Only bundles whose length fits in four bytes are accepted.
         let (length, offset) = (self.len as u32, self.sent as u32);
         let header = Fragment { bundle: self.bundle, length, offset, data: &[] }.header();
         let (head, body) = place.split_at_mut(FRAGMENT_HEADER_LEN);
