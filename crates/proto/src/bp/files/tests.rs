@@ -18,7 +18,7 @@ fn what_cannot_be_sent_is_told() {
     assert_eq!(send(&"n".repeat(1025)), Err(SendError::Name));
     let id = send("copy").unwrap();
     assert_eq!(send("another"), Err(SendError::Full));
-    // Bundles that have left and are reported are nowhere but here.
+    // Bundles that were sent and reported exist only here.
     let creation = CreationTimestamp { time_ms: 1, sequence: 0 };
     let bundle = BundleId { source: Eid::ipn(1, 10), creation, offset: None };
     files.bundles.insert(bundle, id);

@@ -1,4 +1,4 @@
-//! Two layers over a path that loses what the tests say.
+//! Two layers over a path with chosen losses.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn what_the_agent_refuses_is_cancelled_or_need_not_come_again() {
             pair.command(1, Command::Refuse { link: LINK, transfer, why });
             pair.pass(Duration::from_secs(10));
             assert_eq!(pair.outcomes(0), [(1, outcome)]);
-            // The working file is gone.
+            // The working file was deleted.
             assert_eq!(files(&pair.ends[1].store), 0, "{why:?} {len}");
             assert!(pair.is_idle());
         }
@@ -142,7 +142,7 @@ fn green_blocks_leave_and_mixed_ones_are_red_where_they_begin() {
     assert_eq!(kinds(&pair, 0), [&[DataKind::EndOfRedPart][..], &green].concat());
     assert_eq!(pair.outcomes(0), [(1, Outcome::Left)]);
     assert_eq!(pair.came(1), [whole(3000)]);
-    // Who does not ask for more gets green, of which one segment that is lost loses the bundle.
+    // An unreliable bundle is green: one lost segment loses it.
     let mut pair = pair_with(|config| config, 1);
     pair.ends[0].lost = [1].into();
     pair.send_from(0, 1, content(3000), false);
@@ -165,7 +165,8 @@ fn short_bundles_share_a_block_if_they_are_told_to() {
     for tag in 0..4 {
         pair.send(tag, content(100));
     }
-    // 106 bytes and 2: four are 432. The next does not fit, and a long one goes alone.
+    // 106 bytes and 2 bytes of overhead: four bundles are 432 bytes. A fifth does not fit, and a
+    // long one goes alone.
     assert_eq!(pair.ends[0].said.len(), 0);
     pair.send(4, content(100));
     pair.send(5, content(5000));
@@ -240,7 +241,7 @@ fn what_is_cancelled_or_cannot_be_read_fails() {
     let name = FileName::spool("bp/none").unwrap();
     pair.send(2, Content::File { name, offset: 0, len: 90_000 });
     assert_eq!(pair.outcomes(0), [(1, FAILED), (2, FAILED)]);
-    // A file that is shorter than was said.
+    // A file that is shorter than announced.
     let Content::File { name, .. } = in_file(&mut pair, 1000) else { panic!("a file") };
     pair.send(3, Content::File { name, offset: 0, len: 90_000 });
     pair.pass(Duration::from_secs(100));
@@ -305,7 +306,7 @@ fn engines_that_nobody_named_make_room_for_others_once_nothing_is_owed_to_them()
     let number = |link: LinkId| link.0 - LinkId::CAME.0;
     let came = hub.came().into_iter().map(|(link, it)| (number(link), it.len()));
     assert_eq!(came.collect::<Vec<_>>(), [(1, 1000), (2, 1001), (3, 1002), (4, 1000)]);
-    // The agent owes the last an answer.
+    // The agent's decision on the last is pending.
     hub.accepts = false;
     send(&mut hub, 0, 500);
     send(&mut hub, 1, 501);
@@ -321,7 +322,7 @@ fn a_contact_ends_if_what_was_gathered_cannot_be_sent() {
         Config { ltp, aggregation: Some(sharing.clone()), ..config }
     };
     let mut pair = pair_with(change, 1);
-    // What it receives takes the only place.
+    // The bundle it receives takes the only slot.
     pair.accepts = false;
     pair.send_from(1, 1, content(1000), true);
     pair.pass(Duration::from_millis(500));
@@ -360,7 +361,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Each bundle is answered for once, and what is acknowledged came.
+    /// Each bundle has one result, and acknowledged ones have arrived.
     #[test]
     fn each_send_has_one_answer(ops in prop::collection::vec(op(), 1..40), seed in 0u64..1000) {
         let mut pair = pair_with(|config| config, seed);

@@ -1,4 +1,4 @@
-//! Two layers over a path that loses what the tests say, and three around a group.
+//! Two layers over a path with chosen losses, and three around a group.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn who_is_away_for_too_long_is_given_up() {
     assert!(matches!(pair.ends[0].events.last(), Some(Event::Down { .. })));
 }
 
-/// One that is spoken to by senders on these paths, of which it was told.
+/// Receiver configured with the paths of these senders.
 fn middle(paths: usize) -> NormCl {
     let peers = (0..paths).map(|n| (LinkId(n as u32), hub::path(n))).collect();
     let engine = norm::Config { node: 1, ..norm::Config::default() };
@@ -121,7 +121,7 @@ fn middle(paths: usize) -> NormCl {
     NormCl::new(config, Rng::new(1, "middle"))
 }
 
-/// A sender that has a number.
+/// Sender with a node number.
 fn sender(node: u32, seed: u64) -> norm::Node {
     let sender = norm::SenderConfig { end: EndGame::Acknowledged, ..norm::SenderConfig::default() };
     norm::Node::new(
@@ -140,7 +140,7 @@ fn send_file(hub: &mut Hub<NormCl, norm::Node>, n: usize, len: usize) {
     send(hub, n, norm::Content::File(file));
 }
 
-/// Which senders heard that all acknowledged.
+/// Senders informed that all receivers acknowledged.
 fn confirmed(hub: &Hub<NormCl, norm::Node>) -> Vec<usize> {
     let finished = hub.said.iter().filter(
         |(_, said)| matches!(said, norm::Indication::Finished(finished) if finished.is_confirmed),
@@ -150,7 +150,7 @@ fn confirmed(hub: &Hub<NormCl, norm::Node>) -> Vec<usize> {
 
 #[test]
 fn senders_of_one_number_are_told_apart_by_their_paths() {
-    // As if one were a copy of the other.
+    // Both have the same number and seed, as if one were a copy of the other.
     let mut hub = Hub::new(middle(2), vec![sender(7, 3), sender(7, 3)]);
     for lengths in [[100_000, 70_000], [2000, 1000]] {
         for (n, len) in lengths.into_iter().enumerate() {
@@ -223,7 +223,7 @@ fn strangers_make_room_for_others_once_nothing_is_owed_to_them() {
     let came: Vec<_> =
         hub.came().into_iter().map(|(link, it)| (link.0 - LinkId::CAME.0, it.len())).collect();
     assert_eq!(came, [(1, 1000), (2, 1001), (3, 1002), (4, 1000)]);
-    // The agent owes the last an answer.
+    // The agent's decision on the last is pending.
     hub.accepts = false;
     send_file(&mut hub, 0, 500);
     hub.pass(Duration::from_secs(1));
@@ -232,22 +232,22 @@ fn strangers_make_room_for_others_once_nothing_is_owed_to_them() {
     assert_eq!(hub.came().len(), 5);
 }
 
-/// The group, as all its members call it.
+/// Path of all members to the group.
 const GROUP: PathId = PathId(50);
 
-/// The path to a member.
+/// Path to a member.
 fn member(n: usize) -> PathId {
     PathId(n as u32)
 }
 
-/// Three members, and what is on its way among them: when, which, whereto; from whom.
+/// Three members and the datagrams in transit: time, number, destination; source.
 struct Group {
     now: Time,
     layers: [NormCl; 3],
     stores: [MemoryStore; 3],
     flying: BTreeMap<(Time, usize, usize), (usize, Vec<u8>)>,
     sent: usize,
-    /// Long datagrams of the first.
+    /// Long datagrams sent by the first member.
     data: usize,
     came: [usize; 3],
     outcomes: Vec<Outcome>,
@@ -280,7 +280,7 @@ impl Group {
         group
     }
 
-    /// A datagram flies to all that it is for. Every tenth is lost to the second.
+    /// Delivers a datagram to its destinations. The second member loses every tenth.
     fn fly(&mut self, from: usize, path: PathId, datagram: &[u8]) {
         self.data += usize::from(from == 0 && datagram.len() > 1000);
         self.sent += 1;
@@ -323,7 +323,7 @@ impl Group {
         }
     }
 
-    /// The next that is to happen does; whether there was anything.
+    /// Executes the next event; returns whether there was one.
     fn step(&mut self) -> bool {
         (0..3).for_each(|n| self.drain(n));
         let due = self.layers.iter().filter_map(|layer| layer.poll_timeout()).map(|due| due.at);
@@ -351,6 +351,6 @@ fn a_bundle_goes_once_to_all_of_a_group() {
     let steps = (0..20_000).take_while(|_| group.step()).count();
     assert!(steps < 20_000, "it comes to rest");
     assert_eq!((group.came, group.outcomes), ([0, 1, 1], vec![Outcome::Acknowledged]));
-    // 100,006 bytes are some 70 segments, and what was lost to one of them, some parity.
+    // 100,006 bytes are some 70 segments; the lost ones were repaired by some parity.
     assert!((68..110).contains(&group.data), "{}", group.data);
 }

@@ -1,4 +1,4 @@
-//! Two layers over a path that loses what the tests say.
+//! Two layers over a path with chosen losses.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn a_bundle_is_put_as_one() {
     assert_eq!(metadata, Some(Kind::Bundle));
     assert_eq!(pair.came(1), [whole(3000)]);
     assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
-    // It was read, and a longer one is in its file, which is the agent's.
+    // A short one was read; a longer one stays in its file, which the agent owns.
     assert_eq!(files(&pair.ends[1].store), 0);
     pair.send(2, content(70_000));
     pair.pass(Duration::from_secs(10));
@@ -144,7 +144,7 @@ fn bundles_wait_while_the_agent_wants_nothing() {
     assert_eq!(pair.outcomes(0), [(1, Outcome::Acknowledged)]);
 }
 
-/// Two that speak to one.
+/// Two senders and one receiver.
 fn around() -> Hub<SaratogaCl, saratoga::Node> {
     let peers = (0..2).map(|n| (LinkId(n as u32), hub::path(n))).collect();
     let config = Config { peers, ..Config::default() };

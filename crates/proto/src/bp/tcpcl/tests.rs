@@ -1,4 +1,4 @@
-//! Two layers over a stream that cuts where it likes, and a peer that is made up.
+//! Two layers over a stream that is cut at random places, and a scripted peer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -27,7 +27,7 @@ struct End {
     layer: Tcpcl,
     path: PathId,
     store: MemoryStore,
-    /// Bytes on their way to it.
+    /// Bytes in transit to it.
     coming: VecDeque<u8>,
     is_up: bool,
     is_paused: bool,
@@ -40,9 +40,9 @@ struct World {
     now: Time,
     ends: [End; 2],
     rng: Rng,
-    /// What each end has sent.
+    /// Bytes sent by each end.
     said: [Vec<u8>; 2],
-    /// A bundle that comes whole is accepted.
+    /// Whether complete bundles are accepted.
     accepts: bool,
 }
 
@@ -187,7 +187,7 @@ impl World {
                 }
                 some = true;
             }
-            // What one gave up is closed for the other.
+            // A stream reset by one end is closed for the other.
             if self.ends[0].is_up != self.ends[1].is_up && !some {
                 let n = usize::from(self.ends[1].is_up);
                 let end = &mut self.ends[n];
@@ -237,7 +237,7 @@ impl World {
         self.ends[n].events.iter().rev().find_map(up).unwrap_or(LINK)
     }
 
-    /// What came, bundle by bundle.
+    /// Received bundles.
     fn came(&self, n: usize) -> Vec<Vec<u8>> {
         let mut bundles: Vec<(TransferId, Vec<u8>)> = Vec::new();
         for event in &self.ends[n].events {
@@ -280,7 +280,7 @@ fn the_first_exchange_is_what_the_specification_says() {
     let mut world = World::established([active(1), config(2)], 1);
     world.send(9, Content::Bytes(Bytes::from_static(b"hi")));
     world.settle();
-    // Contact header, SESS_INIT (30 s, MRUs, "ipn:1.0"), one segment of both flags and 7 bytes.
+    // Contact header, SESS_INIT (30 s, MRUs, "ipn:1.0"), one segment with both flags and 7 bytes.
     let mut expected = b"dtn!\x04\x00".to_vec();
     expected.extend([7, 0, 30]);
     expected.extend((16u64 << 20).to_be_bytes());
@@ -290,7 +290,7 @@ fn the_first_exchange_is_what_the_specification_says() {
     expected.extend([1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
     expected.extend(b"headhi!");
     assert_eq!(world.said[0], expected);
-    // The acknowledgment has the flags of the segment and its bytes.
+    // The acknowledgment echoes the flags of the segment and its length.
     let ack = [2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
     assert_eq!(&world.said[1][world.said[1].len() - 18..], ack);
     assert_eq!(world.outcomes(), [(9, Outcome::Acknowledged)]);
@@ -324,7 +324,7 @@ fn a_bundle_in_a_file_is_read_as_it_is_sent() {
     world.settle();
     let expected = [b"head", &bytes(1_000_000)[1000..901_000], b"!"].concat();
     assert!(world.came(1) == [expected, whole(5)]);
-    // One that is not there goes another way, and the others go on.
+    // A bundle with a missing file is returned, and the others are sent.
     world.send(3, Content::File { name: FileName::spool("bp/2").unwrap(), offset: 0, len: 10 });
     world.send(4, Content::Bytes(bytes(6).into()));
     world.settle();
@@ -350,7 +350,7 @@ fn the_last_acknowledgment_waits_for_the_agent() {
         })
         .collect();
     let link = world.link(1);
-    // The second is decided first, and told behind the first.
+    // The second is decided first, and acknowledged after the first.
     let refuse = Command::Refuse { link, transfer: wholes[1], why: Refusal::NoResources };
     world.ends[1].layer.command(world.now, refuse);
     world.drain(1);
@@ -370,7 +370,7 @@ fn acknowledgments_without_flags_count_bytes() {
     for bytes in [b"hi", b"ho"] {
         world.send(u64::from(bytes[1]), Content::Bytes(Bytes::from_static(bytes)));
     }
-    // All 7 bytes of each are out, and the peer, which is not asked, says in parts that it has them.
+    // All 7 bytes of each are sent. The scripted peer acknowledges them in parts.
     let ack = |transfer: u8, bytes: u8| {
         let mut ack = [0; 18];
         (ack[0], ack[9], ack[17]) = (2, transfer, bytes);
@@ -392,7 +392,7 @@ fn acknowledgments_without_flags_count_bytes() {
 fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
     let mut world = World::established([active(1), config(2)], 1);
     world.send(1, Content::Bytes(bytes(5_000_000).into()));
-    // Its first segments are on their way.
+    // Its first segments are in transit.
     let end = &mut world.ends[1];
     let first: Vec<u8> = end.coming.drain(..1000).collect();
     end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &first)));
@@ -421,7 +421,7 @@ fn signs_of_life_go_both_ways_and_silence_ends_a_session() {
     world.pass(Duration::from_secs(100));
     assert_eq!(&world.said[0][before..], [4; 10]);
     assert!(!world.is_down(0));
-    // Nothing comes through any more: 20 s, and as long as a peer may take to end.
+    // Nothing gets through any more: 20 s of silence, and the time allowed for ending.
     for end in &mut world.ends {
         end.is_up = false;
     }
@@ -465,7 +465,7 @@ fn what_broke_is_told_and_tried_again_later_and_later() {
     assert_eq!(world.outcomes(), [(1, Outcome::Failed { acknowledged: 0 })]);
     assert!(world.is_down(0));
     assert_eq!(world.ends[0].opened, 1);
-    // 1, 2, 4 ... s: after 31 s the fifth attempt was made.
+    // 1, 2, 4 ... s: the fifth attempt is made within 31 s.
     let mut opened = 1;
     for _ in 0..31 {
         world.pass(Duration::from_secs(1));
@@ -502,14 +502,14 @@ fn a_peer_that_proves_to_be_another_node_is_sent_nothing() {
     let of = |node: u32| Proof::Node([(LINK, Eid::ipn(node, 0))].into());
     let world = World::established([secured(of(2), active(1)), secured(any(), config(2))], 1);
     assert!(is_up(&world.ends[0].events) && is_up(&world.ends[1].events));
-    // The certificate names 2, and so does the peer; the link is to 3.
+    // The certificate and the peer both say 2; the link is to 3.
     let world = World::established([secured(of(3), active(1)), secured(any(), config(2))], 1);
     assert!(world.ends[0].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
     assert!(!is_up(&world.ends[0].events));
-    // It says that it is 3, and its certificate names 2.
+    // The peer announces 3, but its certificate names 2.
     let world = World::established([secured(any(), active(1)), secured(any(), config(3))], 1);
     assert!(!is_up(&world.ends[0].events));
-    // Who asks for no proof takes what is said.
+    // Without required proof the announced node ID counts.
     let world =
         World::established([secured(Proof::Authority, active(1)), secured(any(), config(3))], 1);
     assert!(is_up(&world.ends[0].events));
@@ -522,9 +522,9 @@ fn what_does_not_belong_there_ends_the_session() {
         b"dtn!\x03\x00",
         b"dtn!\x04\x00\x99",
         b"dtn!\x04\x00\x01\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05hello",
-        // A node ID that is longer than is taken.
+        // A node ID that is longer than accepted.
         b"dtn!\x04\x00\x07\x00\x1e\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\xff\xff\xff\xff",
-        // A critical extension that nobody knows.
+        // An unknown critical extension.
         b"dtn!\x04\x00\x07\x00\x1e\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\xff\xff\0\0\0\0\0\x05\x01\x12\x34\0\0",
         // A segment of 2^63 bytes.
         b"dtn!\x04\x00\x07\x00\x1e\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\x01\x03\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\0\0\0\0\0\0",
@@ -561,7 +561,7 @@ fn a_stranger_who_says_nothing_is_left_and_there_are_not_too_many() {
 }
 
 proptest! {
-    /// Whatever follows a session's beginning, nothing panics and nothing is held without bound.
+    /// Random bytes after the beginning of a session cause no panic and no unbounded memory.
     #[test]
     fn anything_may_follow(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
         let mut world = World::established([active(1), config(2)], 1);

@@ -1,4 +1,4 @@
-//! What an agent does with bundles, one thing at a time.
+//! Procedures of an agent, one at a time.
 
 use std::time::Duration;
 
@@ -87,10 +87,11 @@ fn many_short_bundles_are_under_way_where_few_long_ones_are() {
             send(&mut world, 0, SendRequest::new(endpoint(1), payload.clone()));
         }
         let is_sent = |of: &Summary| of.state == State::Sending;
-        // Of 100 bytes with a head of some 70 five are less than 1,000, so that a sixth goes.
+        // Of bundles of 100 bytes with a head of some 70, five are less than 1,000 bytes, so a
+        // sixth is sent.
         assert_eq!(world.nodes[0].agent.bundles().filter(is_sent).count(), under_way, "{len}");
         world.settle();
-        // Those that are under way together arrive in any order.
+        // Bundles in transit together arrive in any order.
         let mut taken = taken(&world, 1);
         taken.sort_by_key(Vec::len);
         assert_eq!(taken, payloads);
@@ -174,7 +175,7 @@ fn what_expires_is_deleted_and_reported_where_it_is() {
     world.connect(1, 2);
     world.settle();
     assert_eq!(taken(&world, 2).len(), 0);
-    // And nothing is remembered for ever.
+    // Nothing is remembered for ever.
     world.pass(secs(3600));
     assert!(world.nodes.iter().all(|node| engine::Engine::poll_timeout(&node.agent).is_none()));
 }
@@ -212,7 +213,7 @@ fn a_crash_loses_nothing_that_was_stored_and_takes_nothing_twice() {
     world.connect(1, 2);
     world.settle();
     assert_eq!(taken(&world, 2), [payload(10), payload(20_000)]);
-    // What it has had it knows after a crash, too.
+    // It also remembers bundles over a crash.
     world.crash(2);
     world.crash(1);
     world.settle();
@@ -280,7 +281,7 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     assert_eq!(refused(most as usize + 1), RequestError::TooLong { most });
 }
 
-/// Nothing that is held is dropped for what comes, however urgent that is.
+/// No held bundle is dropped for a new one, however urgent.
 #[test]
 fn a_store_with_too_many_bundles_keeps_what_it_has() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
@@ -332,7 +333,7 @@ fn a_disk_that_is_full_refuses_and_loses_nothing() {
     assert_eq!(lengths, [15_000, 20_000]);
 }
 
-/// Where a disk has no room for the record that would free the file of a bundle that is gone.
+/// A disk has no room for the record that would free the file of a bundle that is gone.
 #[test]
 fn what_is_gone_makes_room_on_a_disk_without_any() {
     let mut world = World::chain(3, true, 1);
@@ -367,7 +368,7 @@ fn what_could_not_be_recorded_is_recorded_later_and_known_after_a_crash() {
         let reports = world.nodes[1].heard.iter().filter(|it| **it == failed).count();
         assert!((1..=3).contains(&reports), "{reports}");
         if crashes {
-            // The short one, which has no file, is not known to be gone.
+            // The end of the short bundle, which has no file, is not recorded.
             world.crash(1);
             world.settle();
             assert_eq!(world.nodes[1].agent.statistics().bundles, 0);
@@ -443,12 +444,12 @@ fn what_is_no_bundle_is_refused_and_counted() {
     assert_eq!(world.nodes[1].disk.files(), 0);
 }
 
-/// A head that lacks nothing but what a longer one would have is looked at once more when all has come.
+/// A head that only lacks bytes of a longer one is decoded once more when all bytes are there.
 #[test]
 fn what_is_found_malformed_at_its_end_is_refused_at_once() {
     let mut world = World::chain(2, true, 1);
     world.settle();
-    // Its first bytes may be a head still; with the last it is clear that they are none.
+    // Its first bytes may still be a head; the last one shows that they are not.
     let bytes = [&[0x9f, 0x88, 7, 0, 0, 0x82, 1, 0, 0x82, 1, 0][..], &[0xff; 3]].concat();
     let (link, transfer) = (LinkId(0), TransferId(1 << 50));
     let now = world.now;
@@ -496,7 +497,7 @@ fn with_a_plan_bundles_go_by_contacts_and_around_what_broke() {
     send(&mut world, 0, SendRequest::new(endpoint(3), payload(10_000)));
     world.settle();
     world.pass(secs(30));
-    // The contact with 2 has begun, and does not come about.
+    // The contact with 2 has begun, but the link is not up.
     assert_eq!(world.nodes[0].agent.statistics().bundles, 1);
     world.connect(0, 1);
     world.disconnect(0, 1);
@@ -525,14 +526,15 @@ fn copies_go_to_all_that_have_had_none() {
         world.settle();
     }
     assert_eq!(taken(&world, 3), [payload(100)]);
-    // Neighbours do not tell each other what they have: one copy came in vain.
+    // Neighbours do not exchange lists of bundles: one copy was superfluous.
     let statistics = world.nodes[2].agent.statistics();
     assert_eq!((statistics.received, statistics.duplicates), (2, 1));
     world.pass(secs(1001));
     assert!(world.nodes.iter().all(|node| node.agent.statistics().bundles == 0));
 }
 
-/// Of eight copies a neighbour gets four, the next two, the third one; who has one keeps it for the destination.
+/// Of eight copies a neighbour gets four, the next two, the third one; a node with one copy keeps
+/// it for the destination.
 #[test]
 fn copies_are_halved_and_the_last_waits() {
     for version in [Version::Seven, Version::Six] {
@@ -554,9 +556,9 @@ fn copies_are_halved_and_the_last_waits() {
         let given: Vec<_> =
             world.crossed.iter().map(|(from, to, bytes)| (*from, *to, copies(bytes))).collect();
         let expected = match version {
-            // 0 has 8, 4, 2, 1 and then none to spare; 1 has 4, of which 3 has its own already.
+            // 0 has 8, 4, 2, 1 and then none to spare; 1 has 4, and 3 already has its own.
             Version::Seven => vec![(0, 1, 4), (0, 2, 2), (0, 3, 1), (1, 3, 2)],
-            // One each, and those keep it.
+            // One each, kept for the destination.
             Version::Six => vec![(0, 1, 0), (0, 2, 0), (0, 3, 0), (0, 4, 0)],
         };
         assert_eq!(given, expected, "{version:?}");
@@ -569,7 +571,7 @@ fn copies_are_halved_and_the_last_waits() {
     }
 }
 
-/// The copies that a bundle says its receiver has; 0 if it says nothing.
+/// Number of copies in a bundle; 0 without the block.
 fn copies(bytes: &[u8]) -> u8 {
     let bundle = Bundle::decode(bytes, &Bounds::default());
     let copies = bundle.ok().and_then(|b| Some(b.head.block_of(COPIES)?.data()[0]));

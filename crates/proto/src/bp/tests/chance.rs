@@ -1,5 +1,5 @@
-//! Bundles of both versions over chains of nodes whose machines end and begin again, whose links break and take parts only, and
-//! whose stores take their time, as chance has it.
+//! Random runs: bundles of both versions over chains of nodes that crash and restart, whose links
+//! break and accept fragments only, and whose stores are slow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +29,8 @@ fn story(seed: u64) -> Result<(), String> {
                 let len = world.rng.below(9000) as usize;
                 let content: Vec<u8> = (0..len).map(|k| (k as u64 * 31 + step) as u8).collect();
                 let to = (n + 1 + world.rng.below(count as u64 - 1) as usize) % count;
-                // What a neighbour keeps of a bundle is not safe yet, so that only custody makes up for its end.
+                // A part kept by a neighbour is not safe yet: only custody makes up for a crash of
+                // it.
                 let is_six = world.rng.below(2) == 0;
                 let version = if is_six { Version::Six } else { Version::Seven };
                 let request = SendRequest::new(endpoint(to), content.clone());
@@ -64,7 +65,7 @@ fn story(seed: u64) -> Result<(), String> {
     judge(world, &sent, &crashes)
 }
 
-/// Whether all that was stored has arrived, once everything works again.
+/// Checks that all stored bundles have arrived, once everything works again.
 fn judge(
     mut world: World,
     sent: &BTreeMap<BundleId, (usize, Vec<u8>)>,
@@ -75,7 +76,7 @@ fn judge(
         world.connect(a - 1, a);
     }
     world.settle();
-    // Longer than any neighbour is left alone, and than it takes until all have taken custody.
+    // Longer than any back-off, and than custody of all bundles takes.
     world.pass(Duration::from_secs(600));
     for (id, (to, content)) in sent {
         let source = (0..count).find(|n| endpoint(*n).node() == id.source).expect("one of ours");
@@ -86,7 +87,7 @@ fn judge(
             let all: Vec<_> = world.nodes.iter().map(|node| node.agent.statistics()).collect();
             return Err(format!("{id:?} for {to} was stored and did not arrive: {all:#?}"));
         }
-        // Who confirms and crashes before that is on disk is handed it once more.
+        // A user that confirms and crashes before that is on disk gets the delivery again.
         if times.len() > 1 + crashes[*to] {
             return Err(format!("{id:?} arrived {} times", times.len()));
         }
@@ -117,11 +118,12 @@ fn what_was_stored_arrives_whatever_ends_when() {
     stories(0..300);
 }
 
-/// A copy came while the store was told of the first, and was accepted before either was safe.
+/// A copy arrived while the record of the first was pending, and was accepted before either was
+/// safe.
 #[test]
 fn what_once_did_not_arrive_does() {
     stories(3582..3583);
-    // The neighbours of what others had taken custody of were not asked to take more.
+    // The neighbours of bundles in others' custody were not offered more.
     stories(2861..2862);
 }
 

@@ -1,4 +1,5 @@
-//! The engine contract's own suite over layers of datagrams: beside each stands an agent that has one bundle to send, or takes one.
+//! Conformance suite of engines, over layers of datagrams: each layer has an agent with one bundle
+//! to send or to receive.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,7 +23,7 @@ use super::super::udpcl::{self, Fragmentation, Udpcl};
 use crate::{ltp, norm, saratoga};
 
 const LINK: LinkId = LinkId(1);
-/// Tickets of the agent have numbers from here on.
+/// First ticket of the agent.
 const OURS: u64 = 1 << 62;
 /// Twelve datagrams of 200 bytes, the last one short.
 const SIZE: usize = 2_200;
@@ -41,13 +42,13 @@ fn bundle() -> Vec<u8> {
     [b"\x9fhead", &payload()[..], b"tail"].concat()
 }
 
-/// What the store does for the agent.
+/// Step of the agent's store.
 #[derive(Debug)]
 enum Step {
-    /// It reads a working file, to see whether it is the bundle.
+    /// Reads a working file, to check that it is the bundle.
     Opened(TransferId, FileName, u64),
     Read(TransferId, FileName, FileId),
-    /// It keeps what is.
+    /// Keeps the bundle.
     Kept(TransferId),
     Written(TransferId, FileId),
     Synced(TransferId, FileId),
@@ -237,7 +238,7 @@ impl<L: Layer> Engine for Carrier<L> {
     }
 }
 
-/// What the suite is told of a layer.
+/// Layer under test.
 struct Of<L> {
     layer: fn(Role, u64) -> L,
     memory: fn(&L) -> usize,
@@ -316,7 +317,7 @@ fn udpcl(_role: Role, _seed: u64) -> Udpcl {
     })
 }
 
-/// With `units` bytes of a block in memory.
+/// LTPCL with blocks up to `units` bytes in memory.
 fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
     let (own, other) = if role == Role::Sender { (1, 2) } else { (2, 1) };
     let peers = [(LINK, ltpcl::Peer { engine: other, path: PATH })].into();
@@ -347,7 +348,7 @@ fn ltpcl(role: Role, seed: u64, units: usize) -> Ltpcl {
     Ltpcl::new(config, Rng::new(seed, "ltp"))
 }
 
-/// Of layers of sessions: one that has its bundles in memory, and one that has them in files.
+/// Layers over sessions: one with bundles in memory, and one with bundles in files.
 fn sessions_keep_the_contract<L: Layer>(
     layers: [fn(Role, u64) -> L; 2],
     memory: fn(&L) -> usize,
@@ -359,7 +360,7 @@ fn sessions_keep_the_contract<L: Layer>(
     }
 }
 
-/// With `inline` bytes of a bundle in memory.
+/// SaratogaCl with bundles up to `inline` bytes in memory.
 fn over_saratoga(seed: u64, inline: u64) -> SaratogaCl {
     let remote = saratoga::Remote { datagram_max: Some(200), ..saratoga::Remote::default() };
     let engine = saratoga::Config {
@@ -396,7 +397,7 @@ fn saratogacl_keeps_the_contract() {
     sessions_keep_the_contract(layers, SaratogaCl::memory, memory_max);
 }
 
-/// With `inline` bytes of a bundle in memory.
+/// NormCl with bundles up to `inline` bytes in memory.
 fn over_norm(role: Role, seed: u64, inline: u64) -> NormCl {
     let node = if role == Role::Sender { 1 } else { 2 };
     let engine = norm::Config {

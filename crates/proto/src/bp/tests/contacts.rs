@@ -1,4 +1,4 @@
-//! What is a plan, and what is none.
+//! Valid and invalid contact plans.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bundles of version 6: classes of service, custody, and what only that version has.
+//! Bundles of version 6: classes of service, custody, and other features that version 7 lacks.
 
 use wire::bp6::{self, Block, BlockFlags, Bundle, Payload, Primary, Trailer};
 use wire::bp7::{BundleFlags, Eid, Status};
@@ -46,7 +46,7 @@ fn versions_cross_beside_each_other_as_they_were_made() {
     let firsts: Vec<u8> = world.crossed.iter().map(|(.., bytes)| bytes[0]).collect();
     assert_eq!(firsts, [6, 6, 0x9f, 0x9f]);
     assert_eq!(held(&world), [0; 3]);
-    // RFC 6259: who sent it here.
+    // Previous hop (RFC 6259).
     let hop = |n: usize| {
         let bundle = decode(&world.crossed[n].2);
         let block = bundle.head.block_of(bp6::PREVIOUS_HOP).unwrap().clone();
@@ -62,7 +62,7 @@ fn custody_goes_from_node_to_node() {
     world.settle();
     send(&mut world, 0, request(3, 9000));
     world.settle();
-    // Who has passed it on keeps it no longer.
+    // A node that forwarded it does not keep it.
     assert_eq!(custodians(&world, 0), [node(1)]);
     assert_eq!(custodians(&world, 1), [node(2)]);
     assert_eq!(held(&world), [0, 0, 1, 0]);
@@ -80,7 +80,7 @@ fn custody_goes_from_node_to_node() {
 #[test]
 fn what_nobody_takes_custody_of_goes_again() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
-    // The node in between passes on what it gets, and keeps nothing.
+    // The node in between forwards bundles without keeping them.
     configs[1].custody.accept = false;
     let mut world = World::new(configs, 1);
     world.connect(0, 1);
@@ -90,7 +90,7 @@ fn what_nobody_takes_custody_of_goes_again() {
     send(&mut world, 0, request(2, 100));
     world.settle();
     assert_eq!(held(&world), [1, 1, 0]);
-    // It is lost there, by a crash of a store that keeps nothing.
+    // It is lost there by a crash, as the store keeps nothing.
     world.nodes[1].config.persistent = false;
     world.crash(1);
     world.settle();
@@ -119,7 +119,7 @@ fn a_signal_that_is_lost_is_made_up_for_by_the_next() {
             world.act(n, 0);
         });
     }
-    // Node 1 has taken it and says so; the signal that comes back is lost there.
+    // Node 1 has accepted custody and signals that; the signal is lost on its way back.
     for _ in 0..10 {
         world.act(1, 1);
     }
@@ -131,7 +131,7 @@ fn a_signal_that_is_lost_is_made_up_for_by_the_next() {
     assert_eq!(taken(&world, 2), [payload(100)]);
     assert_eq!(held(&world), [1, 0, 0]);
     world.pass(secs(61));
-    // It is there already, which is as good.
+    // It is redundant there, which counts as success.
     assert_eq!(custodians(&world, 0), [node(2)]);
     assert_eq!(world.nodes[2].agent.statistics().duplicates, 1);
     assert_eq!(taken(&world, 2).len(), 1);
@@ -276,7 +276,7 @@ fn blocks_on_both_sides_of_the_payload_do_what_their_flags_say() {
             let blocks = bundle.head.blocks().iter().chain(bundle.trailer.blocks());
             let of: Vec<_> = blocks.filter(|block| block.kind() == 200).collect();
             assert_eq!(of.len(), kept, "{flags:?}");
-            // Who could not process them says so.
+            // Nodes that could not process them set the flag.
             assert!(of.iter().all(|block| block.flags().contains(BlockFlags::FORWARDED)));
         }
     }

@@ -1,4 +1,4 @@
-//! Bundles that are cut into fragments, and joined where they are for.
+//! Fragmentation, and reassembly at the destination.
 
 use proptest::prelude::*;
 use wire::bp6;
@@ -15,7 +15,7 @@ fn request(version: Version, to: usize, len: usize) -> SendRequest {
     SendRequest { version, ..SendRequest::new(endpoint(to), payload(len)) }
 }
 
-/// Where the fragments begin and end that crossed from a node.
+/// Begin and end of the fragments that a node sent.
 fn crossed(world: &World, from: usize) -> Vec<(u64, u64, u64)> {
     let of = world.crossed.iter().filter(|(n, ..)| *n == from);
     let fragment = |bytes: &[u8]| match bytes[0] {
@@ -41,7 +41,7 @@ fn is_empty(world: &World) {
     }
 }
 
-/// A fragment of a bundle of version 7 from node 9, as it is on the wire.
+/// Encoded fragment of a version 7 bundle from node 9.
 fn fragment(offset: u64, total: u64, bytes: &[u8], blocks: Vec<Block>) -> Vec<u8> {
     let primary = Primary {
         crc: CrcType::Crc32c,
@@ -113,7 +113,7 @@ fn what_must_not_be_cut_waits_for_a_neighbour_that_takes_it() {
     send(&mut world, 0, SendRequest { flags, ..request(Version::Seven, 1, 5000) });
     send(&mut world, 0, SendRequest { flags, ..request(Version::Seven, 1, 500) });
     world.settle();
-    // What fits goes past it.
+    // A bundle that fits overtakes it.
     assert_eq!(taken(&world, 1), [payload(500)]);
     world.disconnect(0, 1);
     world.bundle_max = 10_000;
@@ -160,7 +160,8 @@ fn overlaps_copies_and_contradictions_do_no_harm() {
     let all = payload(100);
     let part = |start: usize, end: usize| fragment(start as u64, 100, &all[start..end], Vec::new());
     world.hand_in(1, 0, &part(50, 80));
-    // Of another total, and all of it: that is another bundle's, and does not count once one is complete.
+    // With another total length, and complete: it belongs to another bundle, and is ignored once
+    // one is complete.
     world.hand_in(1, 0, &fragment(0, 60, &[1; 40], Vec::new()));
     world.settle();
     world.hand_in(1, 0, &part(40, 60));
@@ -175,7 +176,7 @@ fn overlaps_copies_and_contradictions_do_no_harm() {
     world.hand_in(1, 0, &part(70, 100));
     world.settle();
     assert_eq!(taken(&world, 1), std::slice::from_ref(&all));
-    // What comes late is not kept, and brings nothing about.
+    // A late fragment is not kept, and has no effect.
     world.hand_in(1, 0, &part(10, 20));
     world.hand_in(1, 0, &fragment(40, 60, &[1; 20], Vec::new()));
     world.settle();
@@ -193,7 +194,7 @@ fn fragments_that_cannot_be_are_refused() {
     assert_eq!((statistics.malformed, statistics.refused, statistics.bundles), (1, 1, 0));
 }
 
-/// Of as many fragments as there are bytes in a long bundle, so many are kept as the bound says.
+/// A long bundle in one-byte fragments: the number kept is bounded.
 #[test]
 fn very_many_fragments_are_bounded() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
@@ -208,7 +209,7 @@ fn very_many_fragments_are_bounded() {
     assert_eq!((statistics.bundles, statistics.refused), (100, 50));
     let limit = Indication::LimitReached(Limit::Fragments);
     assert!(world.nodes[1].heard.contains(&limit));
-    // They go when they expire, and nothing of them stays.
+    // They are deleted when they expire.
     world.pass(secs(2000));
     is_empty(&world);
     assert_eq!(world.nodes[1].agent.statistics().expired, 100);
@@ -260,7 +261,7 @@ fn what_has_no_room_to_be_joined_waits() {
     is_empty(&world);
 }
 
-/// RFC 5050 §5.8: what came before the link broke is a fragment, and only the rest is sent.
+/// RFC 5050 §5.8: the part received before the link broke is a fragment, and only the rest is sent.
 #[test]
 fn what_came_before_a_link_broke_is_not_sent_again() {
     for len in [1000, 9000] {
@@ -268,7 +269,7 @@ fn what_came_before_a_link_broke_is_not_sent_again() {
         world.reactive = true;
         world.settle();
         send(&mut world, 0, request(Version::Six, 1, len));
-        // One piece a turn, until half of it has crossed.
+        // One piece a turn, until half of it has arrived.
         let half = len / 2 / world.piece;
         while world.crossed.is_empty() {
             world.act(0, 0);
@@ -286,7 +287,7 @@ fn what_came_before_a_link_broke_is_not_sent_again() {
         let again = world.crossed.last().map(|(.., bytes)| bytes.len()).unwrap();
         assert!(again < len / 2 + 200, "{again} of {len}");
     }
-    // Version 7 knows nothing of the kind.
+    // Version 7 has no reactive fragmentation.
     let mut world = World::chain(2, true, 1);
     world.reactive = true;
     world.settle();
@@ -306,7 +307,7 @@ fn what_came_before_a_link_broke_is_not_sent_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever fragments come in whatever order: what is delivered is the whole, once, as soon as nothing is missing.
+    /// Fragments in any order: the whole bundle is delivered once, as soon as nothing is missing.
     #[test]
     fn fragments_in_any_order(
         parts in prop::collection::vec((0usize..600, 1usize..300), 1..40),

@@ -1,4 +1,4 @@
-//! One layer in the middle, and engines around it, each on a path of its own.
+//! A layer in the middle with engines around it, each on its own path.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use engine::{
 use super::super::layer::{Command, Event, Layer, LinkId};
 use super::pair::{PATH, came, store};
 
-/// The layer's path to an engine.
+/// Path of the layer to an engine.
 pub(crate) fn path(peer: usize) -> PathId {
     PathId(100 + peer as u32)
 }
@@ -20,14 +20,14 @@ pub(crate) struct Hub<L, P: Engine> {
     pub(crate) layer: L,
     pub(crate) store: MemoryStore,
     pub(crate) events: Vec<Event>,
-    /// What came whole is accepted.
+    /// Whether complete bundles are accepted.
     pub(crate) accepts: bool,
     pub(crate) peers: Vec<P>,
     pub(crate) stores: Vec<MemoryStore>,
-    /// What engines said, and which.
+    /// Indications of the engines, with their index.
     pub(crate) said: Vec<(usize, P::Indication)>,
     info: PathInfo,
-    /// Datagrams on their way: from an engine, or to it.
+    /// Datagrams in transit: from or to an engine.
     flying: BTreeMap<(Time, u64), (usize, bool, Vec<u8>)>,
     number: u64,
 }
@@ -62,13 +62,13 @@ impl<L: Layer, P: Engine> Hub<L, P> {
         self.peers[n].handle_input(self.now, Input::Path(PATH, up));
     }
 
-    /// Another engine takes the place of one.
+    /// Replaces an engine.
     pub(crate) fn replace(&mut self, n: usize, peer: P) {
         self.peers[n] = peer;
         self.begin(n);
     }
 
-    /// A file in the store of an engine.
+    /// Creates a file in the store of an engine.
     pub(crate) fn file(&mut self, n: usize, content: &[u8]) -> FileName {
         let name = FileName::file(&format!("file-{}", content.len())).expect("it is a name");
         self.stores[n].insert(name.clone(), content.to_vec());
@@ -139,7 +139,7 @@ impl<L: Layer, P: Engine> Hub<L, P> {
         some
     }
 
-    /// Time passes, and with it all that it brings about.
+    /// Advances time, and executes all events until then.
     pub(crate) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -166,7 +166,7 @@ impl<L: Layer, P: Engine> Hub<L, P> {
         self.now = until;
     }
 
-    /// The bundles that came whole, in the order in which they did.
+    /// Bundles received whole, in order.
     pub(crate) fn came(&self) -> Vec<(LinkId, Vec<u8>)> {
         came(&self.events, &self.store)
     }

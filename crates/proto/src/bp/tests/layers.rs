@@ -1,4 +1,5 @@
-//! Nodes in a chain over layers of datagrams, whose paths lose, double and delay, and are down for a while, as chance has it.
+//! Random runs: nodes in a chain over layers of datagrams, whose paths lose, duplicate and delay
+//! datagrams, and fail for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::place::{Place, behind, path};
 use super::world::{chain, endpoint, node};
 use crate::{ltp, norm};
 
-/// What carries the bundles.
+/// Convergence layer under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Udpcl,
@@ -28,7 +29,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Whether what is lost comes again.
+    /// Whether it retransmits.
     const fn is_reliable(self) -> bool {
         match self {
             Self::Udpcl => false,
@@ -87,7 +88,7 @@ struct World {
     places: Vec<Place>,
     /// Paths that are up, by the place on their left.
     up: BTreeSet<usize>,
-    /// Datagrams on their way: from where, whereto.
+    /// Datagrams in transit: from and to.
     flying: BTreeMap<(Time, u64), (usize, usize, Vec<u8>)>,
     number: u64,
     loss: u64,
@@ -126,7 +127,7 @@ impl World {
         world
     }
 
-    /// The path between a place and the next comes up or goes down.
+    /// Takes the path between a place and the next up or down.
     fn change(&mut self, left: usize, is_up: bool) {
         let changes = if is_up { self.up.insert(left) } else { self.up.remove(&left) };
         if !changes {
@@ -210,7 +211,7 @@ impl World {
 
 fn story(kind: Kind, seed: u64) -> Result<(), String> {
     let count = 2 + (seed % 3) as usize;
-    // Of what nobody sends again nothing may be lost, if all is to arrive.
+    // Without retransmissions, bundles only arrive if nothing is lost.
     let calm = !kind.is_reliable() && seed.is_multiple_of(2);
     let loss = if calm { 0 } else { seed % 5 * 40 };
     let mut world = World::new(kind, count, loss, seed);

@@ -1,4 +1,4 @@
-//! Nodes with layers over streams that cut where they like, and break.
+//! Nodes with layers over streams that are cut at random places, and break.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,11 +18,11 @@ use super::world::{chain, endpoint, node};
 struct World {
     now: Time,
     places: Vec<Place>,
-    /// Bytes on their way, by who sent them and to whom.
+    /// Bytes in transit, by sender and receiver.
     streams: BTreeMap<(usize, usize), VecDeque<u8>>,
-    /// Streams that are being opened, by who asked.
+    /// Streams being opened, by the opening node.
     opening: Vec<(usize, usize)>,
-    /// Streams that one end closed, by who did, of which the other end has not heard.
+    /// Streams closed by one end and not yet at the other.
     closed: Vec<(usize, usize)>,
     rng: Rng,
 }
@@ -34,7 +34,7 @@ impl World {
             let mut layer = tcpcl::Config { node: node(at), protocol, ..tcpcl::Config::default() };
             let mut links = BTreeMap::new();
             let mut paths = Paths { streams: Some(0), ..Paths::default() };
-            // Each opens the stream to the one on its right.
+            // Each opens the stream to the next on its right.
             if at + 1 < count {
                 let link = LinkId(at as u32 + 1);
                 let peer = Peer { path: path(at + 1), server_name: String::new() };
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// A piece of a stream arrives; whether there was one.
+    /// Delivers a piece of a stream; returns whether there was one.
     fn carry(&mut self) -> bool {
         let full = self.streams.iter().filter(|(_, bytes)| !bytes.is_empty());
         let full: Vec<(usize, usize)> = full.map(|(ends, _)| *ends).collect();
@@ -194,7 +194,7 @@ fn story(protocol: Protocol, seed: u64) {
             }
             3..6 => world.pass(Duration::from_millis(700)),
             6 | 7 => {
-                // A contact ends in order, with bundles on their way, or begins again.
+                // A contact ends in order, with bundles in transit, or begins again.
                 let a = world.rng.below(count as u64 - 1) as usize;
                 let link = LinkId(a as u32 + 1);
                 let begins = world.rng.below(2) == 0;

@@ -1,4 +1,4 @@
-//! Two layers over paths of datagrams, which get lost where a test says so.
+//! Two layers over paths of datagrams with chosen losses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::super::layer::{
     Command, Content, Event, Layer, LinkId, Outcome, Outgoing, Tag, TransferId,
 };
 
-/// The neighbour, for both.
+/// Link of both.
 pub(crate) const LINK: LinkId = LinkId(1);
-/// The path to it, for both.
+/// Path of both.
 pub(crate) const PATH: PathId = PathId(1);
 
 /// One of the two.
@@ -24,17 +24,17 @@ pub(crate) struct End {
     pub(crate) layer: Box<dyn Layer>,
     pub(crate) store: MemoryStore,
     pub(crate) events: Vec<Event>,
-    /// Datagrams that it has sent.
+    /// Datagrams sent.
     pub(crate) said: Vec<Vec<u8>>,
-    /// When it has sent them.
+    /// Times at which they were sent.
     pub(crate) times: Vec<Time>,
-    /// Of these, by their places, those that do not arrive.
+    /// Indices of lost datagrams.
     pub(crate) lost: BTreeSet<usize>,
     pub(crate) is_paused: bool,
     waiting: Vec<Vec<u8>>,
 }
 
-/// What chance does to datagrams, in thousandths.
+/// Probabilities, in thousandths.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Chance {
     pub(crate) loss: u64,
@@ -49,10 +49,10 @@ pub(crate) struct Pair {
     pub(crate) delay: Duration,
     pub(crate) chance: Chance,
     pub(crate) rng: Rng,
-    /// What came whole is accepted.
+    /// Whether complete bundles are accepted.
     pub(crate) accepts: bool,
     pub(crate) is_up: bool,
-    /// Datagrams that are pulled at one time.
+    /// Datagrams polled at one time.
     pub(crate) batch: usize,
     flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     number: u64,
@@ -122,7 +122,7 @@ impl Pair {
     }
 
     pub(crate) fn send_from(&mut self, n: usize, tag: u64, payload: Content, reliable: bool) {
-        // What begins like a bundle of version 7.
+        // Begins like a bundle of version 7.
         let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
         let bundle = Outgoing { head, payload, tail, reliable };
         self.command(n, Command::Send { link: LINK, tag: Tag(tag), bundle });
@@ -157,7 +157,7 @@ impl Pair {
             {
                 some = true;
                 assert_eq!(transmit.path, PATH);
-                // The pace is kept by whoever drives the layer.
+                // The driver keeps the pace.
                 let before = self.now;
                 self.now = self.now.max(transmit.not_before);
                 let datagrams: Vec<Vec<u8>> = tx.datagrams().map(<[u8]>::to_vec).collect();
@@ -209,7 +209,7 @@ impl Pair {
         some
     }
 
-    /// Time passes, and with it all that it brings about.
+    /// Advances time, and executes all events until then.
     pub(crate) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -249,7 +249,7 @@ impl Pair {
         self.drain(to);
     }
 
-    /// The bundles that came whole, in the order in which they did.
+    /// Bundles received whole, in order.
     pub(crate) fn came(&self, n: usize) -> Vec<Vec<u8>> {
         let came = came(&self.ends[n].events, &self.ends[n].store);
         came.into_iter().map(|(_, bundle)| bundle).collect()
@@ -268,7 +268,7 @@ impl Pair {
     }
 }
 
-/// The bundles that came whole, and from where.
+/// Bundles received whole, and their links.
 pub(crate) fn came(events: &[Event], store: &MemoryStore) -> Vec<(LinkId, Vec<u8>)> {
     let mut parts: BTreeMap<TransferId, Vec<u8>> = BTreeMap::new();
     let mut whole = Vec::new();
@@ -298,7 +298,7 @@ pub(crate) fn came(events: &[Event], store: &MemoryStore) -> Vec<(LinkId, Vec<u8
     whole
 }
 
-/// A store in which an agent has its directory.
+/// Store with the directory of an agent.
 pub(crate) fn store() -> MemoryStore {
     let mut store = MemoryStore::new();
     let request = FilestoreRequest::CreateDirectory(agent::Config::default().directory);
@@ -306,28 +306,28 @@ pub(crate) fn store() -> MemoryStore {
     store
 }
 
-/// How many files there are.
+/// Number of files.
 pub(crate) fn files(store: &MemoryStore) -> usize {
     let names = store.names(Area::Spool).chain(store.names(Area::Files));
     names.filter(|name| store.get(name).is_some()).count()
 }
 
-/// A payload.
+/// Payload of so many bytes.
 pub(crate) fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 11 + n / 256) as u8).collect()
 }
 
-/// The bundle that has it.
+/// Bundle with that payload.
 pub(crate) fn whole(len: usize) -> Vec<u8> {
     [b"\x9fhead", &bytes(len)[..], b"!"].concat()
 }
 
-/// A payload in memory.
+/// Payload in memory.
 pub(crate) fn content(len: usize) -> Content {
     Content::Bytes(bytes(len).into())
 }
 
-/// Bundles of these lengths, from memory and from files, arrive over paths that lose some.
+/// Checks that bundles of these lengths, from memory and from files, arrive over lossy paths.
 pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
     pair.chance = Chance { loss: 20 * seed, doubled: 20, late: 100 };
     for (tag, len) in lengths.iter().enumerate() {
@@ -346,7 +346,7 @@ pub(crate) fn assert_arrive(seed: u64, mut pair: Pair, lengths: &[usize]) {
     assert!(outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Acknowledged));
 }
 
-/// A payload in a file, in the store of the first.
+/// Payload in a file, in the store of the first.
 pub(crate) fn in_file(pair: &mut Pair, len: usize) -> Content {
     let name = FileName::spool(&format!("bp/{len}")).expect("it is a name");
     pair.ends[0].store.insert(name.clone(), bytes(len));

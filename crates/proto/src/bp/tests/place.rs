@@ -1,4 +1,4 @@
-//! A node whose store is in memory and whose user takes all that comes.
+//! A node with a store in memory and a user that takes every delivery.
 
 use engine::{Effect, Engine as _, Input, MemoryStore, PathId, Rng, Time};
 use wire::bp7::BundleId;
@@ -8,12 +8,12 @@ use super::super::layer::Layer;
 use super::super::node::{Node, Paths};
 use super::world::endpoint;
 
-/// What a place calls the way to another.
+/// Path to another place.
 pub(super) fn path(to: usize) -> PathId {
     PathId(100 + to as u32)
 }
 
-/// The place to which a way leads.
+/// Place at the end of a path.
 pub(super) fn behind(path: PathId) -> usize {
     (path.0 - 100) as usize
 }
@@ -21,9 +21,9 @@ pub(super) fn behind(path: PathId) -> usize {
 pub(super) struct Place {
     pub(super) node: Node,
     store: MemoryStore,
-    /// What its user took, with its bytes.
+    /// Bundles taken by its user, and their payload lengths.
     pub(super) taken: Vec<(BundleId, usize)>,
-    /// How many of its user's bundles were stored.
+    /// Number of the user's bundles that were stored.
     pub(super) stored: usize,
 }
 
@@ -34,13 +34,14 @@ impl Place {
         Self { node, store: MemoryStore::new(), taken: Vec::new(), stored: 0 }
     }
 
-    /// Its user is there.
+    /// Registers the user.
     pub(super) fn register(&mut self, now: Time, at: usize) {
         let register = |agent: &mut Agent| agent.register(&endpoint(at));
         self.node.with_agent(now, register).expect("it is nobody's");
     }
 
-    /// The store and the user do what is to be done; whether there was something. `paths` is told the other effects.
+    /// Executes pending effects and indications; returns whether there were any. `paths` gets the
+    /// other effects.
     pub(super) fn turn(&mut self, now: Time, mut paths: impl FnMut(Effect)) -> bool {
         let mut some = false;
         while let Some(effect) = self.node.poll_effect() {
@@ -72,7 +73,7 @@ impl Place {
         some
     }
 
-    /// The bytes of a bundle, as often as it was taken.
+    /// Payload lengths of a bundle, for each time it was taken.
     pub(super) fn lengths(&self, id: &BundleId) -> Vec<usize> {
         self.taken.iter().filter(|(of, _)| of == id).map(|(_, len)| *len).collect()
     }

@@ -1,4 +1,4 @@
-//! The earliest way, against all ways there are.
+//! The earliest route, compared with an exhaustive search.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn ends(route: &Route) -> (u64, f64, f64) {
 
 #[test]
 fn a_detour_that_is_there_sooner_is_taken() {
-    // 1 to 3 directly from 100 s on, or over 2 in the meantime.
+    // 1 to 3 directly from 100 s on, or earlier over 2.
     let contacts = [contact(1, 3, 100, 200), contact(1, 2, 10, 20), contact(2, 3, 30, 40)];
     let router = router(&contacts, &[range(1, 2, 0, 1000, 2), range(2, 3, 0, 1000, 5)]);
     let route = router.best(at(0), &wanted(3, 1000)).unwrap();
@@ -57,7 +57,7 @@ fn what_was_promised_is_taken_off_by_priority() {
     assert_eq!(ends(&router.best(at(0), &urgent).unwrap()), (2, 10.0, 16.0));
     router.release(&first, 6000, Priority::Normal);
     assert_eq!(ends(&router.best(at(0), &wanted(2, 4001)).unwrap()), (2, 10.0, 14.001));
-    // What is over is forgotten, and changes nothing.
+    // Expired contacts are forgotten, which changes nothing.
     router.forget_before(at(30));
     assert_eq!(ends(&router.best(at(30), &wanted(2, 1000)).unwrap()), (2, 50.0, 51.0));
     let next = router.next_contact(at(20), 2).unwrap();

@@ -1,4 +1,4 @@
-//! The examples of RFC 9173 appendix A, both ways, and what policies do with bundles.
+//! Examples of RFC 9173 appendix A, in both directions, and policies applied to bundles.
 
 use engine::Rng;
 use wire::bp7::{
@@ -81,7 +81,7 @@ fn example_2_a_payload_is_encrypted_with_a_wrapped_key() {
     let added = added(2, BlockFlags::REPLICATE, &[1], &source);
     made.add_confidentiality(&added, &parameters, &vector!("key_a128gcm")).unwrap();
     assert_eq!(bytes(&made), expected);
-    // The key that the block carries is the one that the example says.
+    // The block carries the wrapped key of the example.
     let other = Key::wrapping(&[7; 16]);
     let mut read = opened(&expected);
     let failed = read.decrypt(number, &block, PAYLOAD_NUMBER, &other);
@@ -103,7 +103,7 @@ fn example_3_two_nodes_protect_a_bundle() {
     let key_gcm = vector!("key_a128gcm");
     made.add_confidentiality(&added(4, BlockFlags::REPLICATE, &[1], &source), &gcm, &key_gcm)
         .unwrap();
-    // The order of blocks is the example's; the rest is the same byte by byte.
+    // The order of blocks is the example's; the rest is equal byte for byte.
     let order: Vec<u64> = opened(&expected).head.blocks().iter().map(|b| b.number()).collect();
     let mut blocks = Vec::new();
     for number in order {
@@ -132,7 +132,7 @@ fn example_4_a_signature_is_encrypted_with_what_it_signs() {
     assert_eq!(read.payload, b"Ready to generate a 32-byte payload");
     let (signature, signed) = content(&read, INTEGRITY);
     assert_eq!(read.check_integrity(signature, &signed, 1, &Key::new(&key_hmac)), Ok(()));
-    // The other way round.
+    // The reverse direction.
     let mut made = opened(&vector!("a1_original"));
     let source = signed.source.clone();
     made.add_integrity(&added(3, BlockFlags(0), &[1], &source), &HmacSha2::default(), &key_hmac)
@@ -201,7 +201,7 @@ fn what_is_signed_and_encrypted_here_is_read_there() {
             for len in [0, 100, 9000] {
                 let policies = [
                     policy(both(Role::Source), wraps),
-                    // On its way it is checked as far as that can be without the key that hides it.
+                    // The verifier has no key for the encrypted signature, and checks the rest.
                     policy(vec![rule(Role::Verifier, SIGN, &[0])], wraps),
                     policy(both(Role::Acceptor), wraps),
                 ];
@@ -240,11 +240,11 @@ fn initialization_vectors_do_not_come_twice() {
             count += 1;
         }
     }
-    // The payload and its signature, each with one of its own.
+    // The payload and its signature have a vector each.
     assert_eq!((vectors.len(), count), (40, 40));
 }
 
-/// Bundles of node 1, made with this policy, as they cross its link.
+/// Bundles of node 1 under this policy, as sent on its link.
 fn protected(policy: Policy) -> Vec<u8> {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[0].security = policy;
@@ -310,7 +310,7 @@ fn what_is_missing_unknown_or_to_be_passed_on() {
     without_key.keys.clear();
     assert_eq!(receive(&without_key, &signed), Err(Fault::Unknown));
     assert_eq!(receive(&accept(OnFault::Delete), &signed), Ok(true));
-    // Who only checks leaves the operation on.
+    // A verifier leaves the operation on.
     let mut checked = signed.clone();
     let verify = policy(vec![rule(Role::Verifier, SIGN, &[PAYLOAD])], false);
     assert_eq!(verify.receive(&mut checked), Ok(false));

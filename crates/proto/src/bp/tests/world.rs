@@ -1,4 +1,4 @@
-//! Agents, their stores, and layers without a protocol: what one is told to send comes to the other in pieces.
+//! Agents, their stores, and layers without a protocol: bundles cross in pieces.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::super::layer::{
     Command, Content, Event, LinkId, Neighbour, Outcome, Outgoing, Tag, TransferId,
 };
 
-/// Bytes of a record that is written.
+/// Bytes of a written record.
 const RECORD: u64 = 100;
 
-/// A store that forgets in a crash what was not synced.
+/// Store that loses unsynced data in a crash.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     live: MemoryStore,
-    /// What survives.
+    /// Synced data.
     safe: BTreeMap<FileName, Bytes>,
     records: BTreeMap<String, Bytes>,
     pub(super) capacity: Option<u64>,
@@ -61,7 +61,7 @@ impl Disk {
         self.live.execute(effect)
     }
 
-    /// The process and the machine under it end.
+    /// Ends the process and its machine.
     fn crash(&mut self) {
         let mut fresh = MemoryStore::new();
         for (name, content) in &self.safe {
@@ -79,7 +79,7 @@ impl Disk {
         self.live.names(engine::Area::Spool).filter(|name| self.live.get(name).is_some()).count()
     }
 
-    /// Leaves room for so many bytes more.
+    /// Leaves room for so many more bytes.
     pub(super) fn leave_room(&mut self, bytes: u64) {
         self.capacity = Some(self.live.used() + bytes);
     }
@@ -106,20 +106,20 @@ pub(super) struct Node {
     pub(super) config: Config,
     pub(super) agent: Agent,
     pub(super) disk: Disk,
-    /// Effects that the store has not carried out.
+    /// Pending effects.
     effects: VecDeque<Effect>,
     commands: VecDeque<Command>,
     pub(super) heard: Vec<Indication>,
-    /// Bundles that users took, with what they carried.
+    /// Bundles taken by users, with their payloads.
     pub(super) taken: Vec<(BundleId, Vec<u8>)>,
-    /// What users have been handed.
+    /// Deliveries not yet taken.
     offered: VecDeque<(DeliveryId, BundleId, Content)>,
-    /// Endpoints that users take bundles of.
+    /// Registered endpoints.
     pub(super) endpoints: Vec<Eid>,
     life: u64,
 }
 
-/// A bundle between two nodes.
+/// A bundle in transit between two nodes.
 #[derive(Debug)]
 struct Transfer {
     from: usize,
@@ -135,19 +135,19 @@ struct Transfer {
 pub(super) struct World {
     pub(super) now: Time,
     pub(super) nodes: Vec<Node>,
-    /// Pairs of nodes that reach each other.
+    /// Pairs of connected nodes.
     pub(super) up: BTreeSet<(usize, usize)>,
     transfers: Vec<Transfer>,
     next: u64,
     pub(super) rng: Rng,
     /// Bytes of a piece.
     pub(super) piece: usize,
-    /// Bytes of the longest bundle that neighbours take.
+    /// Longest bundle that neighbours accept, in bytes.
     pub(super) bundle_max: u64,
     pub(super) window_bytes: u64,
-    /// Whether what came of a bundle before its link broke is kept.
+    /// Whether the received part of a bundle is kept when its link breaks.
     pub(super) reactive: bool,
-    /// Bundles that set out: from where, whereto, and what.
+    /// Transmissions: from, to, and the bundle.
     pub(super) crossed: Vec<(usize, usize, Bytes)>,
 }
 
@@ -159,7 +159,7 @@ pub(super) fn endpoint(number: usize) -> Eid {
     Eid::ipn(number as u32 + 1, 5)
 }
 
-/// A chain: bundles go to the left or to the right.
+/// Settings of a node in a chain.
 pub(super) fn chain(count: usize, at: usize, persistent: bool) -> Config {
     let entries = (0..count).filter(|to| *to != at).map(|to| {
         let via = node(if to > at { at + 1 } else { at - 1 });
@@ -269,11 +269,11 @@ impl World {
         }
     }
 
-    /// The machine of a node ends, and begins again.
+    /// Crashes and restarts the machine of a node.
     pub(super) fn crash(&mut self, n: usize) {
         let neighbours: Vec<usize> =
             (0..self.nodes.len()).filter(|m| self.up.contains(&(n.min(*m), n.max(*m)))).collect();
-        // What was not stored is lost, whatever was acknowledged.
+        // Data that were not stored are lost, even acknowledged ones.
         let reactive = std::mem::replace(&mut self.reactive, false);
         for m in &neighbours {
             self.disconnect(n, *m);
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// Takes what an agent has to say and wants done.
+    /// Collects commands, effects and indications of an agent.
     pub(super) fn drain(&mut self, n: usize) {
         let node = &mut self.nodes[n];
         loop {
@@ -320,7 +320,7 @@ impl World {
         }
     }
 
-    /// One thing happens at a node; whether there was one.
+    /// Executes one pending action of a node; returns whether there was one.
     pub(super) fn act(&mut self, n: usize, choice: u64) -> bool {
         let kinds = [0, 1, 2].map(|kind| (choice + kind) % 3);
         kinds.into_iter().any(|kind| match kind {
@@ -341,7 +341,7 @@ impl World {
         true
     }
 
-    /// A layer does what it was told.
+    /// Executes a command to the layer.
     fn obey(&mut self, n: usize) -> bool {
         let Some(command) = self.nodes[n].commands.pop_front() else { return false };
         match command {
@@ -350,7 +350,7 @@ impl World {
                 if !self.up.contains(&(n.min(to), n.max(to))) {
                     return true;
                 }
-                // A command may be older than the last end of its link, and the bundle gone since.
+                // A command may be older than the last end of its link, and its bundle gone.
                 let Some(bytes) = self.whole(n, &bundle) else {
                     let outcome = Outcome::Failed { acknowledged: 0 };
                     let sent = Event::Sent { link, tag, outcome };
@@ -398,7 +398,7 @@ impl World {
         self.drain(from);
     }
 
-    /// A user takes what it was handed.
+    /// Takes a delivery.
     fn take(&mut self, n: usize) -> bool {
         let node = &mut self.nodes[n];
         let Some((delivery, id, content)) = node.offered.pop_front() else { return false };
@@ -411,7 +411,7 @@ impl World {
         true
     }
 
-    /// The next piece of a bundle crosses; whether there was one.
+    /// Delivers the next piece of a bundle; returns whether there was one.
     pub(super) fn carry(&mut self, choice: usize) -> bool {
         let open: Vec<usize> =
             (0..self.transfers.len()).filter(|n| !self.transfers[*n].told).collect();
@@ -437,7 +437,7 @@ impl World {
         true
     }
 
-    /// All that can happen without time passing does.
+    /// Executes everything that needs no time.
     pub(super) fn settle(&mut self) {
         for step in 0..1_000_000u64 {
             let carried = self.carry(step as usize);
@@ -449,7 +449,7 @@ impl World {
         panic!("it does not end");
     }
 
-    /// Time passes, and with it all that it brings about.
+    /// Advances time, and executes all events until then.
     pub(super) fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -470,7 +470,7 @@ impl World {
         self.now = until;
     }
 
-    /// Time passes, and nothing else happens.
+    /// Advances time without executing events.
     pub(super) fn pass_a_little(&mut self, time: Duration) {
         self.now += time;
         for n in 0..self.nodes.len() {
@@ -479,7 +479,7 @@ impl World {
         }
     }
 
-    /// Bytes come to a node from a neighbour.
+    /// Delivers bytes to a node from a neighbour.
     pub(super) fn hand_in(&mut self, to: usize, from: usize, bytes: &[u8]) {
         let (link, transfer) = (LinkId(from as u32), TransferId(1 << 40 | self.next));
         self.next += 1;

@@ -1,4 +1,4 @@
-//! Two layers over a path that loses what the tests say.
+//! Two layers over a path with chosen losses.
 
 use std::time::Duration;
 
@@ -214,7 +214,7 @@ fn signs_of_life_are_sent_when_nothing_else_is() {
     pair.pass(Duration::from_secs(20));
     pair.send(1, content(1));
     pair.pass(Duration::from_secs(20));
-    // At 15 s, which is the least, and 15 s after the bundle.
+    // At 15 s, the shortest interval, and 15 s after the bundle.
     assert_eq!(pair.ends[0].said, [vec![0; 4], whole(1), vec![0; 4]]);
     assert_eq!(pair.came(1), [whole(1)]);
     pair.down();
@@ -271,7 +271,8 @@ fn bundles_that_never_end_are_bounded() {
 }
 
 proptest! {
-    /// Any datagrams, whole or cut: nothing panics, and what came whole is told once.
+    /// Random datagrams, whole or fragmented, cause no panic, and complete bundles are reported
+    /// once.
     #[test]
     fn anything_may_come(
         datagrams in prop::collection::vec((any::<bool>(), 0u8..3, 0u8..4, 0u8..3, prop::collection::vec(any::<u8>(), 0..20)), 0..60),
@@ -298,7 +299,7 @@ proptest! {
     }
 }
 
-/// What is in memory and what is in a file leave as the same datagrams.
+/// A payload in a file results in the same datagrams as one in memory.
 #[test]
 fn a_file_leaves_as_bytes_do() {
     let bundle = |content: fn(&mut Pair) -> Content| {

@@ -51,7 +51,7 @@ fn what_had_not_left_when_the_stream_broke_goes_another_way() {
     world.down();
     let failed = Outcome::Failed { acknowledged: 0 };
     assert_eq!(world.outcomes(), [(1, Outcome::Left), (2, failed)]);
-    // It is connected again, and goes on.
+    // It reconnects and continues.
     world.pass(Duration::from_secs(1));
     assert_eq!(world.ends[0].opened, 2);
     world.connect();
@@ -100,7 +100,7 @@ fn what_is_not_wanted_is_thrown_away_and_the_next_is_not() {
     world.settle();
     assert_eq!(world.came(1), [whole(100)]);
     assert!(!world.ends[1].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
-    // A contact that ends lets what has begun leave.
+    // A contact that ends lets transfers that have begun complete.
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
     world.send(3, Content::Bytes(bytes(900).into()));
     let end = &mut world.ends[0];
@@ -126,7 +126,7 @@ fn what_is_no_length_ends_the_stream() {
 }
 
 proptest! {
-    /// Whatever comes, nothing panics.
+    /// Random bytes cause no panic.
     #[test]
     fn anything_may_come(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40, is_mtcp: bool) {
         let framing = if is_mtcp { Framing::Mtcp } else { Framing::Stcp };

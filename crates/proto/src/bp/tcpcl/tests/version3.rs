@@ -20,7 +20,8 @@ fn the_first_exchange_is_what_the_specification_says() {
     let mut world = World::established(both(Version3::default()), 1);
     world.send(9, Content::Bytes(Bytes::from_static(b"hi")));
     world.settle();
-    // Magic, version, acknowledgments, refusals and lengths, 30 s, "ipn:1.0"; a segment of both flags and 7 bytes.
+    // Magic, version, acknowledgments, refusals and lengths, 30 s, "ipn:1.0"; a segment with both
+    // flags and 7 bytes.
     assert_eq!(world.said[0], b"dtn!\x03\x0d\x00\x1e\x07ipn:1.0\x13\x07headhi!");
     assert_eq!(world.said[1], b"dtn!\x03\x0d\x00\x1e\x07ipn:2.0\x20\x07");
     assert_eq!(world.outcomes(), [(9, Outcome::Acknowledged)]);
@@ -54,7 +55,7 @@ fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
 
 #[test]
 fn a_segment_may_be_as_long_as_a_bundle() {
-    // There is no word in version 3 for how long segments may be.
+    // Version 3 cannot announce a longest segment.
     let [a, b] = both(Version3::default());
     let mut world = World::established(
         [Config { segment: 1 << 20, ..a }, Config { segment_mru: 1000, ..b }],
@@ -234,7 +235,7 @@ fn peers_of_later_versions_are_read_as_the_third_and_others_not() {
 }
 
 proptest! {
-    /// Whatever follows a session's beginning, nothing panics and nothing is held without bound.
+    /// Random bytes after the beginning of a session cause no panic and no unbounded memory.
     #[test]
     fn anything_may_follow(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
         let mut world = World::established(both(Version3::default()), 1);
