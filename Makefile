@@ -68,7 +68,7 @@ figures: python build ## the figures of docs/reproduction, from results/ of the 
 	@SLOWLIGHT=$(abspath $(SLOWLIGHT)) .ci/figures .venv/bin/python
 
 site: setup ## the documentation as a site, in site/
-	@interop/.venv/bin/mkdocs build
+	@NO_MKDOCS_2_WARNING=1 interop/.venv/bin/mkdocs build
 
 fuzz: ## every fuzz target for FUZZ_SECONDS (180), corpora minimised afterwards
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run

@@ -19,6 +19,10 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 # The target of a link, as far as a blank or what closes it: [text](target), without a scheme.
 TARGET = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+# What a browser loads with a page, from another host.
+LOADED = re.compile(
+    r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]+)"
+)
 log = logging.getLogger("mkdocs.hooks.site")
 
 
@@ -58,3 +62,10 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         return f"{config.repo_url.rstrip('/')}/{kind}/main/{path}"
 
     return TARGET.sub(leads_to, markdown)
+
+
+def on_post_page(output: str, *, page: Any, **_: Any) -> str:
+    """The page as it is, with a warning for each file that it loads from elsewhere."""
+    for url in LOADED.findall(output):
+        log.warning("%s: loads %s", page.file.src_uri, url)
+    return output
