@@ -1,5 +1,5 @@
-//! What the engines have in common: paths that take turns, effects and their answers, timers that
-//! stand still while a path is down or a session is suspended, and the places where sessions live.
+//! Parts common to the engines: paths that take turns, effects and their completions, timers that
+//! stop while a path is down or a session suspended, and slots for sessions.
 
 mod admission;
 mod base;
@@ -24,20 +24,20 @@ use crate::path::{Burst, Class, Clock, Handle, Pacing, Path, Turn};
 use crate::replies::Replies;
 use crate::storage::{Room, Storage};
 
-/// A session's timer, as an engine names it.
+/// Timer of a session, as an engine defines it.
 pub(crate) trait Alarm: Copy + Ord {
-    /// What it is called where deadlines are told.
+    /// Its name in reports of deadlines.
     fn why(self) -> &'static str;
 
-    /// Whether it waits for something from the peer, and so stands still while nothing can arrive.
+    /// Whether it waits for the peer, and so stops while nothing can arrive.
     fn awaits_peer(self) -> bool;
 
-    /// Whether it concerns this host alone, and so never stands still.
+    /// Whether it concerns this host alone, and so never stops.
     fn is_local(self) -> bool {
         false
     }
 
-    /// Whether it runs while the path's clock is in this state.
+    /// Whether it runs in this state of the path's clock.
     fn runs(self, clock: Clock) -> bool {
         match clock {
             Clock::Stopped => self.is_local(),
@@ -47,17 +47,17 @@ pub(crate) trait Alarm: Copy + Ord {
     }
 }
 
-/// What an effect was for; an engine has its own kinds, too.
+/// Purpose of an effect; engines add their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job<J> {
-    /// Open the source or the working file.
+    /// Opens the source or the working file.
     Open,
-    /// Read the source to send it, or the working file to check it.
+    /// Reads the source to send it, or the working file to check it.
     Read {
         offset: u64,
         len: usize,
     },
-    /// Read a part of the source that is sent again.
+    /// Reads a part of the source to retransmit.
     Repair {
         offset: u64,
     },
@@ -66,7 +66,7 @@ pub(crate) enum Job<J> {
     },
     Sync,
     Install,
-    /// Nobody waits for the answer.
+    /// No continuation.
     Forget,
     Own(J),
 }
@@ -74,13 +74,13 @@ pub(crate) enum Job<J> {
 /// Change of a path's [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The path or its return came up: more timers run, and it is worth sending at once.
+    /// The path or its return came up: more timers run, and data may be sent at once.
     Resumed,
     /// The path or its return went down: fewer timers run.
     Stopped,
 }
 
-/// The user of an engine, who hears indications in order, and of a limit once until it is left.
+/// Indications for the user in order; each limit is reported once until it is left.
 #[derive(Debug)]
 pub(crate) struct User<I, L> {
     indications: VecDeque<I>,
@@ -109,20 +109,20 @@ impl<I: From<L>, L: Copy + PartialEq> User<I, L> {
         self.limits.retain(|other| *other != limit);
     }
 
-    /// What is to be heard next.
+    /// Next indication.
     pub(crate) fn pop(&mut self) -> Option<I> {
         self.indications.pop_front()
     }
 }
 
-/// The paths of an engine, and which of them somebody wants to send on: a node in a large group has
-/// many, and is asked for something to send after every datagram.
+/// Paths of an engine, and which have data to send: in a large group there are many, and one is
+/// polled after every datagram.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     all: BTreeMap<PathId, Path>,
-    /// Those whose driver was asked to hold back what arrives.
+    /// Paths that the driver was requested to pause.
     paused: BTreeSet<PathId>,
-    /// Those with work, and some that have none any more.
+    /// Paths with data to send, and some without any more.
     ready: BTreeSet<PathId>,
 }
 
@@ -141,7 +141,7 @@ impl DerefMut for Paths {
 }
 
 impl Paths {
-    /// Puts a session into the queue of a class on a path; it must not be in it.
+    /// Queues a session for a class on a path; it must not be queued.
     fn enqueue(&mut self, id: PathId, class: Class, handle: Handle) {
         if let Some(path) = self.all.get_mut(&id) {
             path.enqueue(class, handle);
@@ -149,7 +149,7 @@ impl Paths {
         }
     }
 
-    /// Puts a session back to the front of its queue.
+    /// Returns a session to the front of its queue.
     fn requeue_front(&mut self, id: PathId, class: Class, handle: Handle) {
         if let Some(path) = self.all.get_mut(&id) {
             path.requeue_front(class, handle);
@@ -157,19 +157,19 @@ impl Paths {
         }
     }
 
-    /// The clock of the sessions on a path; it runs for those that have none.
+    /// Clock of the sessions on a path; without a path it runs.
     pub(crate) fn clock(&self, path: Option<PathId>) -> Clock {
         path.and_then(|id| self.all.get(&id)).map_or(Clock::Running, Path::clock)
     }
 
-    /// Forgets a path.
+    /// Removes a path.
     pub(crate) fn remove(&mut self, id: PathId) {
         self.all.remove(&id);
         self.paused.remove(&id);
         self.ready.remove(&id);
     }
 
-    /// Takes note that a path was looked at.
+    /// Updates the readiness of a path after polling it.
     fn looked_at(&mut self, id: PathId) {
         if !self.all.get(&id).is_some_and(Path::has_work) {
             self.ready.remove(&id);
@@ -177,7 +177,7 @@ impl Paths {
     }
 }
 
-/// Paths, effects and timers of an engine with alarms `A` and jobs `J` of its own.
+/// Paths, effects and timers of an engine with its own alarms `A` and jobs `J`.
 #[derive(Debug)]
 pub(crate) struct Shared<A, J = Infallible> {
     pub(crate) paths: Paths,
@@ -185,16 +185,16 @@ pub(crate) struct Shared<A, J = Infallible> {
     pub(crate) effects: VecDeque<Effect>,
     pub(crate) timers: Timers<(Handle, A)>,
     pub(crate) room: Room,
-    /// Sessions under way that send.
+    /// Active sending sessions.
     pub(crate) senders: usize,
-    /// Too much waits to be written: all collected data shall go to the store now.
+    /// Too many bytes wait for the store: collected data are to be written now.
     pub(crate) flush_wanted: bool,
-    /// Whether data was dropped for lack of room, and there still is none.
+    /// Whether data were dropped for lack of room, and there still is none.
     is_full: bool,
     buffers: Buffers,
     tickets: BTreeMap<Ticket, (Handle, Job<J>)>,
     ticket: u64,
-    /// The path that had the last turn.
+    /// Path of the last turn.
     turn: PathId,
 }
 
@@ -216,7 +216,7 @@ impl<A: Alarm, J> Shared<A, J> {
         }
     }
 
-    /// The ticket of an effect.
+    /// Ticket for an effect.
     pub(crate) fn ticket(&mut self, handle: Handle, job: Job<J>) -> Ticket {
         self.ticket += 1;
         let ticket = Ticket(self.ticket);
@@ -224,12 +224,12 @@ impl<A: Alarm, J> Shared<A, J> {
         ticket
     }
 
-    /// The session that asked for an effect which is not answered.
+    /// Session of a pending effect.
     pub(crate) fn asker(&self, ticket: Ticket) -> Option<Handle> {
         self.tickets.get(&ticket).map(|(handle, _)| *handle)
     }
 
-    /// What an answered effect was for.
+    /// Session and purpose of a completed effect.
     pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job<J>)> {
         self.tickets.remove(&ticket)
     }
@@ -244,7 +244,7 @@ impl<A: Alarm, J> Shared<A, J> {
         self.effects.push_back(StoreEffect::Index { ticket, request }.into());
     }
 
-    /// An effect was carried out whose session is over.
+    /// Handles the completion of an effect whose session is gone.
     pub(crate) fn orphaned(&mut self, job: &Job<J>, answer: &Result<Completion, EffectError>) {
         if let Job::Write { cost } = job {
             self.written(*cost);
@@ -254,8 +254,8 @@ impl<A: Alarm, J> Shared<A, J> {
         }
     }
 
-    /// Updates a path, which is sent on as `pacing` says. Returns how the clock of its sessions
-    /// changed; each then follows it ([`Base::follow`]).
+    /// Updates a path, paced by `pacing`. Returns the change of its sessions' clock, which each
+    /// session then follows ([`Base::follow`]).
     pub(crate) fn path_event(
         &mut self,
         id: PathId,
@@ -276,26 +276,26 @@ impl<A: Alarm, J> Shared<A, J> {
         }
     }
 
-    /// Asks the driver to hold back a path until its data is written.
+    /// Requests the driver to pause a path until its data are written.
     pub(crate) fn pause(&mut self, path: PathId) {
         if self.paths.contains_key(&path) && self.paths.paused.insert(path) {
             self.effects.push_back(PathEffect::PauseRead { path }.into());
         }
     }
 
-    /// Data is dropped for lack of room; `true` for the first since there last was some.
+    /// Records that data are dropped for lack of room; `true` for the first since there was room.
     pub(crate) fn became_full(&mut self) -> bool {
         self.flush_wanted = true;
         !std::mem::replace(&mut self.is_full, true)
     }
 
-    /// The only path, if there is one: the way to a peer of which nothing is said.
+    /// The only path, if there is exactly one: the default for peers without a configured path.
     pub(crate) fn only_path(&self) -> Option<PathId> {
         let mut paths = self.paths.keys();
         paths.next().copied().filter(|_| paths.next().is_none())
     }
 
-    /// The first path between two bounds on which something may wait to be sent.
+    /// First path between two bounds that may have data to send.
     fn next_ready(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
         let ready = self.paths.ready.range(between).next().copied();
         let answered = self.replies.next_path(between);
@@ -345,7 +345,7 @@ impl<A: Alarm, J> Storage for Shared<A, J> {
     fn written(&mut self, cost: usize) {
         self.room.unwritten = self.room.unwritten.saturating_sub(cost);
         if self.room.unwritten > self.buffers.write_buffer / 2 {
-            // What still waits may be collected data that no more will join while paths pause.
+            // Collected data that wait would get no more additions while paths are paused.
             self.flush_wanted |= !self.paths.paused.is_empty();
             return;
         }
@@ -358,7 +358,7 @@ impl<A: Alarm, J> Storage for Shared<A, J> {
     }
 }
 
-/// Where sessions live.
+/// Slots for sessions.
 #[derive(Debug)]
 pub(crate) struct Slots<S> {
     slots: Vec<Slot<S>>,
@@ -376,7 +376,7 @@ impl<S> Slots<S> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
-    /// A place for a session that is about to be made.
+    /// Reserves a slot for a new session.
     pub(crate) fn reserve(&mut self) -> Handle {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, session: None });
@@ -385,24 +385,24 @@ impl<S> Slots<S> {
         Handle { index, generation: self.slots[index as usize].generation }
     }
 
-    /// Puts a session into the place reserved for it.
+    /// Puts a session into its reserved slot.
     pub(crate) fn fill(&mut self, handle: Handle, session: S) {
         self.slots[handle.index as usize].session = Some(session);
     }
 
-    /// The session of a handle, if it still has that place.
+    /// Session of a handle, if it still exists.
     pub(crate) fn get(&self, handle: Handle) -> Option<&S> {
         let slot = self.slots.get(handle.index as usize)?;
         slot.session.as_ref().filter(|_| slot.generation == handle.generation)
     }
 
-    /// The same, to do something with it.
+    /// Session of a handle, mutably.
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut S> {
         let slot = self.slots.get_mut(handle.index as usize)?;
         slot.session.as_mut().filter(|_| slot.generation == handle.generation)
     }
 
-    /// Takes a session out; its handle means nothing any more.
+    /// Removes a session; its handle becomes invalid.
     pub(crate) fn take(&mut self, handle: Handle) -> Option<S> {
         let slot = self.slots.get_mut(handle.index as usize)?;
         if slot.generation != handle.generation {
@@ -430,23 +430,22 @@ pub(crate) trait Turns {
 
     fn shared(&mut self) -> &mut Shared<Self::Alarm, Self::Job>;
 
-    /// Where a session sits.
+    /// Seat of a session.
     fn seat(&mut self, handle: Handle) -> Option<&mut Seat>;
 
-    /// Sends what waits for a path and belongs to no session.
+    /// Sends replies that belong to no session.
     fn emit_replies(&mut self, id: PathId, burst: &mut Burst<'_>);
 
-    /// Lets a session send what it has of one class.
+    /// Lets a session send data of one class.
     fn emit(&mut self, handle: Handle, class: Class, burst: &mut Burst<'_>) -> Turn;
 
-    /// Looks after a session once something happened to it: one that is over is forgotten.
+    /// Updates a session after an event; removes it if it is over.
     fn settle(&mut self, handle: Handle);
 
-    /// Looks after what came of a path's turn.
+    /// Handles the result of a path's turn.
     fn after_turn(&mut self, _now: Time) {}
 
-    /// Gives each path on which something waits one turn, beginning behind the one that had the
-    /// last, until one sends.
+    /// Gives each ready path a turn, beginning behind the last one, until one sends.
     fn take_turns(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let last = self.shared().turn;
         let mut any = false;
@@ -476,7 +475,7 @@ pub(crate) trait Turns {
         None
     }
 
-    /// Fills a batch for one path with what is most worth sending.
+    /// Fills a batch for one path, the most urgent data first.
     fn transmit_on(&mut self, now: Time, id: PathId, tx: &mut TxBuf) -> Option<Transmit> {
         let shared = self.shared();
         let path = shared.paths.get(&id).filter(|path| path.can_send())?;
@@ -492,7 +491,7 @@ pub(crate) trait Turns {
         self.shared().paths.get_mut(&id)?.finish(id, &burst)
     }
 
-    /// Lets the sessions of a path send, by the class of what they have, until the batch is full.
+    /// Lets the sessions of a path send, class by class, until the batch is full.
     fn emit_sessions(&mut self, id: PathId, burst: &mut Burst<'_>) {
         for class in Class::ALL {
             loop {
@@ -507,7 +506,7 @@ pub(crate) trait Turns {
                 let again = turn == Turn::More
                     && self.seat(handle).is_some_and(|seat| seat.back_in_queue(class));
                 if again {
-                    // Behind the others if it just sent something.
+                    // Behind the others if it has just sent.
                     let paths = &mut self.shared().paths;
                     if burst.len() > before {
                         paths.enqueue(id, class, handle);

@@ -1,12 +1,13 @@
-//! LTP-T: blocks that cross several hops of LTP, each of which passes segments on as they come.
+//! LTP-T: blocks that cross several hops of LTP, each of which forwards segments as they arrive.
 //!
-//! An engine of [`crate::ltp`] speaks it where [`crate::ltp::Config::transport`] says how. Data segments then
-//! say whose block it is and whereto it goes ([`wire::ltpt`]). An engine on the way begins a session with the
-//! next one at the first of them, and sends on what comes, red or green. It answers for red data as any
-//! receiver does: its report that claims all of the red part is sent once that is synced, together with
-//! a record of whereto it goes, and the block is kept until the next engine has told the same.
+//! An engine of [`crate::ltp`] uses it if [`crate::ltp::Config::transport`] is set. Data segments
+//! then carry source and destination of the block ([`wire::ltpt`]). At the first of them an
+//! intermediate engine starts a session with the next engine, and forwards red and green data as
+//! they arrive. It acknowledges red data as any receiver does. Its report that claims the whole red
+//! part is sent once the data and a record of the route are synced. The block is kept until the
+//! next engine has claimed it as well.
 //!
-//! No normative text of LTP-T is at hand. This is a profile of this project, see `docs/ltp-t.md`.
+//! No normative text of LTP-T is available. This is a profile of this project, see `docs/ltp-t.md`.
 
 #[cfg(test)]
 mod tests;

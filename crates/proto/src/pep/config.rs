@@ -1,4 +1,4 @@
-//! The settings of a proxy.
+//! Settings of a proxy.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,48 +7,48 @@ use engine::Receive;
 
 use crate::settings;
 
-/// Least bytes for a direction: one piece of a stream.
+/// Least bytes for a direction: the longest piece of a stream.
 const PIECE: u64 = Receive::PIECE_MAX as u64;
 
 settings! {
     /// Settings of a proxy.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Config {
-        /// Connections at one time. The client of a further one is reset.
+        /// Concurrent connections; the clients of further ones are reset.
         pub connections: usize as Number [Least(1)] = 1000,
-        /// Bytes that are held for each direction of a connection.
+        /// Buffer of each direction of a connection, in bytes.
         pub buffer: usize as Size [Least(PIECE)] = 256 << 10,
-        /// Bytes that are held for all connections. Each direction may hold one piece of a stream
-        /// ([`Receive::PIECE_MAX`]) beyond that, so that none waits for others: see
+        /// Buffer of all connections together, in bytes. Each direction may also hold one piece of
+        /// a stream ([`Receive::PIECE_MAX`]), so that none waits for others: see
         /// [`Config::bytes_max`].
         pub buffer_total: usize as Size = 256 << 20,
-        /// Time for a server to accept.
+        /// Connect timeout to servers.
         pub connect_timeout: Duration as Span [Interval] = Duration::from_secs(75),
-        /// Silence in both directions after which both ends are reset, or `off`.
+        /// Idle timeout in both directions, after which both ends are reset, or `off`.
         pub idle: Option<Duration> as Off<Span> [Interval] = Some(Duration::from_secs(7200)),
-        /// Whether the second stream begins at the client's address and port, or at one of the
-        /// driver's.
+        /// Whether the second stream uses the client's address and port as its source, rather than
+        /// the driver's.
         pub transparent: bool = true,
-        /// Addresses of the proxy itself; port 0 stands for any. A stream to one of them would be
-        /// connected to itself for ever: it is reset.
+        /// Addresses of the proxy itself; port 0 stands for any. A stream to one of them would loop
+        /// for ever, so it is reset.
         pub own: Vec<SocketAddr> = Vec::new(),
     }
 }
 
 impl Config {
-    /// The most bytes that are held for one direction.
+    /// Most bytes buffered for one direction.
     #[must_use]
     pub fn direction_max(&self) -> usize {
         self.buffer.max(Receive::PIECE_MAX)
     }
 
-    /// The most bytes that are held for all connections together.
+    /// Most bytes buffered for all connections together.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.buffer_total.max(self.pieces())
     }
 
-    /// What directions may hold together beyond one piece each.
+    /// Bytes shared by all directions, beyond one piece each.
     pub(super) fn pool(&self) -> usize {
         self.bytes_max() - self.pieces()
     }
@@ -59,7 +59,7 @@ impl Config {
         self.own.iter().any(is_it)
     }
 
-    /// One piece for each direction of each connection.
+    /// Bytes of one piece for each direction of each connection.
     fn pieces(&self) -> usize {
         self.connections.saturating_mul(2 * Receive::PIECE_MAX)
     }

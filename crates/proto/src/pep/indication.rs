@@ -1,82 +1,83 @@
-//! What a proxy tells its user, and counts.
+//! Indications and counters of a proxy.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use engine::Time;
 
-/// A connection through the proxy; never used twice.
+/// Identifier of a connection through the proxy; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PairId(pub u64);
 
-/// What a proxy tells its user.
+/// Indication to the user of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A client's stream was taken; the server is being asked.
+    /// A client's stream was accepted; the server is being connected.
     Opened {
         /// The connection.
         id: PairId,
         /// The client.
         client: SocketAddr,
-        /// Where it wants to go.
+        /// The server.
         server: SocketAddr,
     },
-    /// The server has accepted.
+    /// The server accepted the connection.
     Connected {
         /// The connection.
         id: PairId,
-        /// How long that took.
+        /// Time from request to connection.
         took: Duration,
     },
-    /// A connection is over.
+    /// A connection ended.
     Closed {
-        /// What it was.
+        /// Its final state.
         report: Report,
-        /// How it ended.
+        /// The reason.
         end: End,
     },
-    /// A client's stream was not taken.
+    /// A client's stream was rejected.
     TurnedAway {
-        /// The client and where it wanted to go, where the driver said.
+        /// Client and server, if the driver reported them.
         ends: Option<(SocketAddr, SocketAddr)>,
-        /// Why.
+        /// The reason.
         why: Refusal,
     },
 }
 
-/// How a connection through the proxy ended.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Both ends closed it, and all bytes were passed on.
+    /// Both ends closed it, and all bytes were delivered.
     Complete,
-    /// The client reset it, or does not answer.
+    /// The client reset it, or does not respond.
     ClientReset,
-    /// The server reset it, or does not answer.
+    /// The server reset it, or does not respond.
     ServerReset,
-    /// Nobody listens at the server, or there is no way.
+    /// The server refused the connection, or has no route.
     NotConnected,
-    /// The server did not accept in time ([`Config::connect_timeout`](super::Config::connect_timeout)).
+    /// The server did not accept in time
+    /// ([`Config::connect_timeout`](super::Config::connect_timeout)).
     ConnectTimeout,
-    /// Nothing came for too long ([`Config::idle`](super::Config::idle)).
+    /// No data for too long ([`Config::idle`](super::Config::idle)).
     Idle,
     /// The user ended it ([`Pep::reset_all`](super::Pep::reset_all)).
     Aborted,
 }
 
-/// Why a client's stream is not taken.
+/// Reason to reject a client's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// There are as many connections as there may be.
+    /// The connection limit is reached.
     Full,
-    /// The driver did not say where it was to lead.
+    /// The driver did not report the destination.
     NoDestination,
-    /// It was to lead to the proxy itself.
+    /// The destination is the proxy itself.
     Loop,
-    /// No more streams are taken ([`Pep::stop_accepting`](super::Pep::stop_accepting)).
+    /// No more streams are accepted ([`Pep::stop_accepting`](super::Pep::stop_accepting)).
     Stopping,
 }
 
-/// One connection, as it is or was at its end.
+/// State of a connection, current or final.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The connection.
@@ -85,48 +86,48 @@ pub struct Report {
     pub client: SocketAddr,
     /// The server.
     pub server: SocketAddr,
-    /// When the client's stream came up.
+    /// Time at which the client's stream came up.
     pub opened: Time,
-    /// When the server accepted.
+    /// Time at which the server accepted.
     pub connected: Option<Time>,
-    /// When it ended.
+    /// Time of its end.
     pub closed: Option<Time>,
-    /// Bytes passed on to the server, and to the client.
+    /// Bytes forwarded to the server, and to the client.
     pub bytes: [u64; 2],
-    /// Bytes held for the server, and for the client.
+    /// Bytes buffered for the server, and for the client.
     pub buffered: [usize; 2],
-    /// The most of each at any time.
+    /// Largest number of each at any time.
     pub buffer_peak: [usize; 2],
 }
 
-/// What was counted of all connections.
+/// Counters of all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Clients' streams that were taken.
+    /// Client streams accepted.
     pub accepted: u64,
-    /// Those of them whose server accepted.
+    /// Those whose server accepted.
     pub connected: u64,
-    /// Connections there are.
+    /// Open connections.
     pub open: usize,
-    /// The most there were.
+    /// Most connections open at one time.
     pub open_peak: usize,
-    /// Clients' streams that were not taken.
+    /// Client streams rejected.
     pub turned_away: u64,
-    /// Connections that both ends closed.
+    /// Connections closed by both ends.
     pub completed: u64,
-    /// Connections that an end reset.
+    /// Connections reset by an end.
     pub reset: u64,
     /// Connections whose server did not accept.
     pub not_connected: u64,
     /// Connections that were idle for too long.
     pub idle: u64,
-    /// Connections that the user ended.
+    /// Connections aborted by the user.
     pub aborted: u64,
-    /// Bytes passed on to servers, and to clients.
+    /// Bytes forwarded to servers, and to clients.
     pub bytes: [u64; 2],
-    /// Bytes held.
+    /// Bytes buffered.
     pub buffered: usize,
-    /// The most bytes held at any time.
+    /// Most bytes buffered at any time.
     pub buffered_peak: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The engine: which stream belongs to which, and what is held between them.
+//! The engine: pairs of streams, and the data buffered between them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,25 +12,25 @@ use super::config::Config;
 use super::indication::{End, Indication, PairId, Refusal, Report, Statistics};
 use super::queue::{Queue, Spare};
 
-/// The sides of a connection, and the direction that begins there.
+/// Sides of a connection, and the direction that begins there.
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
-/// Why there is a deadline for a connection.
+/// Reasons for the deadline of a connection.
 const ACCEPTING: &str = "a server that is to accept";
 const SILENT: &str = "a connection without bytes";
 
 /// A stream of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stream {
-    /// It was asked for.
+    /// Its connection was requested.
     Opening,
     Up {
         path: PathId,
-        /// There is no room in it.
+        /// Whether there is no room in it.
         blocked: bool,
     },
-    /// It is over, in both directions.
+    /// Ended in both directions.
     Gone,
 }
 
@@ -43,19 +43,19 @@ impl Stream {
     }
 }
 
-/// One direction: what comes from one side for the other.
+/// One direction: data from one side for the other.
 #[derive(Debug, Default)]
 struct Flow {
     queue: Queue,
-    /// Its source is not read.
+    /// Whether reading from its source is paused.
     paused: bool,
-    /// Its source sends no more.
+    /// Whether its source has ended.
     ended: bool,
-    /// Its goal was told so.
+    /// Whether the end was forwarded to its destination.
     shut: bool,
-    /// It is among those that may have something for their goal.
+    /// Whether it is queued to send to its destination.
     ready: bool,
-    /// Bytes of what all share that are reserved for it.
+    /// Bytes of the shared buffer reserved for it.
     reserved: usize,
     bytes: u64,
     peak: usize,
@@ -70,7 +70,7 @@ struct Pair {
     flows: [Flow; 2],
     opened: Time,
     connected: Option<Time>,
-    /// When a byte came or went.
+    /// Time of the last byte received or sent.
     active: Time,
 }
 
@@ -92,17 +92,17 @@ impl Pair {
     }
 }
 
-/// Pairs streams. See the [module](crate::pep).
+/// Proxy that pairs streams. See the [module](crate::pep).
 #[derive(Debug)]
 pub struct Pep {
     config: Config,
     pairs: BTreeMap<PairId, Pair>,
     paths: BTreeMap<PathId, (PairId, usize)>,
     next: u64,
-    /// Directions that may have something for their goal, each once.
+    /// Directions that may have data for their destination, each once.
     ready: VecDeque<(PairId, usize)>,
     spare: Spare,
-    /// Bytes of what all share that are reserved.
+    /// Reserved bytes of the shared buffer.
     reserved: usize,
     timers: Timers<PairId>,
     effects: VecDeque<Effect>,
@@ -131,18 +131,18 @@ impl Pep {
         }
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// The connections there are.
+    /// Open connections.
     pub fn connections(&self) -> impl Iterator<Item = Report> + '_ {
         self.pairs.iter().map(|(id, pair)| pair.report(*id, None))
     }
 
-    /// Takes no more streams: clients are reset. Those there are go on to their end.
+    /// Rejects new streams by a reset; open connections continue to their end.
     pub fn stop_accepting(&mut self) {
         self.stopping = true;
     }
@@ -153,7 +153,7 @@ impl Pep {
         all.into_iter().for_each(|id| self.give_up(now, id, End::Aborted));
     }
 
-    /// Bytes of memory held on account of peers.
+    /// Bytes of memory held because of peers.
     #[must_use]
     pub fn memory(&self) -> usize {
         let flows = self.pairs.values().flat_map(|pair| &pair.flows);
@@ -165,10 +165,10 @@ impl Pep {
             + self.indications.len() * size_of::<Indication>()
     }
 
-    /// A stream came up.
+    /// Handles a stream that came up.
     fn up(&mut self, now: Time, path: PathId, info: &PathInfo) {
         if let Some((id, side)) = self.paths.get(&path).copied() {
-            // More is known of it, and there is room again.
+            // Its properties changed, and there is room again.
             return self.set_blocked(id, side, false);
         }
         match info.ticket {
@@ -177,7 +177,7 @@ impl Pep {
         }
     }
 
-    /// A client opened a stream: its near end is where it wants to go.
+    /// Accepts a client's stream, whose near end is the destination.
     fn accept(&mut self, now: Time, path: PathId, ends: Option<(SocketAddr, SocketAddr)>) {
         let why = match ends {
             None => Some(Refusal::NoDestination),
@@ -219,12 +219,12 @@ impl Pep {
         statistics.open_peak = statistics.open_peak.max(statistics.open);
     }
 
-    /// The server has accepted.
+    /// Handles the connection to the server.
     fn connected(&mut self, now: Time, path: PathId, ticket: Ticket) {
         let id = PairId(ticket.0);
         let pair = self.pairs.get_mut(&id);
         let Some(pair) = pair.filter(|pair| pair.streams[SERVER] == Stream::Opening) else {
-            // The client went away while the answer was on its way.
+            // The client left during the handshake.
             self.effects.push_back(StreamEffect::Reset { path }.into());
             return;
         };
@@ -252,7 +252,7 @@ impl Pep {
         }
     }
 
-    /// Puts a direction into the queue of those that may have something for their goal.
+    /// Queues a direction that may have data for its destination.
     fn make_ready(&mut self, id: PairId, side: usize) {
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         let flow = &mut pair.flows[side];
@@ -280,8 +280,8 @@ impl Pep {
 
     /// Reserves room for the next piece from one side. Without it, the side must not be read.
     ///
-    /// One piece is any direction's own. What it holds beyond that, or beside the room for the next
-    /// one, counts against what all share.
+    /// Each direction owns room for one piece. Data beyond that, or beside the room for the next
+    /// piece, count against the shared buffer.
     fn reserve(&mut self, id: PairId, side: usize) -> bool {
         let (most, pool) = (self.config.direction_max(), self.config.pool());
         let Some(pair) = self.pairs.get_mut(&id) else { return false };
@@ -295,20 +295,20 @@ impl Pep {
         !flow.paused
     }
 
-    /// After a side's bytes went out: is it read again?
+    /// Resumes reading from a side if its buffer has drained enough.
     fn release(&mut self, id: PairId, side: usize) {
         let most = self.config.direction_max();
         let Some(pair) = self.pairs.get(&id) else { return };
         let (was_paused, held) = (pair.flows[side].paused, pair.flows[side].queue.len());
         let path = pair.streams[side].path();
-        // A side that was paused is read again when half of the buffer is free.
+        // A paused side is read again when half of the buffer is free.
         let may_read = !(was_paused && held > most / 2) && self.reserve(id, side);
         if may_read && was_paused {
             self.effects.extend(path.map(|path| Effect::Path(PathEffect::ResumeRead { path })));
         }
     }
 
-    /// The goal hears of the source's end behind the source's last byte.
+    /// Forwards the source's end behind its last byte.
     fn pass_on_the_end(&mut self, now: Time, id: PairId, side: usize) {
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         let goal = pair.streams[1 - side];
@@ -326,12 +326,12 @@ impl Pep {
         }
     }
 
-    /// A stream is over.
+    /// Handles the end of a stream.
     fn down(&mut self, now: Time, path: PathId) {
         let Some((id, side)) = self.paths.remove(&path) else { return };
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         pair.streams[side] = Stream::Gone;
-        // Where both of its halves have ended, what it sent is still passed on.
+        // If both of its halves have ended, its remaining bytes are still forwarded.
         if pair.flows[side].ended && pair.flows[1 - side].shut {
             return self.pass_on_the_end(now, id, side);
         }
@@ -339,7 +339,7 @@ impl Pep {
         self.give_up(now, id, end);
     }
 
-    /// Resets what there is of a connection.
+    /// Resets both sides of a connection.
     fn give_up(&mut self, now: Time, id: PairId, end: End) {
         let Some(pair) = self.pairs.get(&id) else { return };
         for stream in pair.streams {
@@ -354,7 +354,7 @@ impl Pep {
         self.remove(now, id, end);
     }
 
-    /// Nothing answers where the client wanted to go.
+    /// Handles a failed connection to the server.
     fn not_connected(&mut self, now: Time, id: PairId) {
         let Some(pair) = self.pairs.get_mut(&id) else { return };
         if pair.streams[SERVER] == Stream::Opening {
@@ -363,7 +363,7 @@ impl Pep {
         }
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     fn remove(&mut self, now: Time, id: PairId, end: End) {
         let Some(mut pair) = self.pairs.remove(&id) else { return };
         let report = pair.report(id, Some(now));

@@ -1,14 +1,14 @@
-//! Bytes that wait to be passed on.
+//! Queue of bytes to forward.
 
 use std::collections::VecDeque;
 
-/// Bytes of a block of memory.
+/// Size of a memory block in bytes.
 pub(super) const BLOCK: usize = 16 << 10;
 
-/// Blocks that are kept for the next one who needs some: 1 MiB.
+/// Most spare blocks kept for reuse: 1 MiB.
 const SPARE_MAX: usize = 64;
 
-/// Blocks of memory that are not in use.
+/// Unused memory blocks.
 #[derive(Debug, Default)]
 pub(super) struct Spare(Vec<Box<[u8]>>);
 
@@ -23,7 +23,7 @@ impl Spare {
         }
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub(super) fn clear(&mut self) {
         self.0 = Vec::new();
     }
@@ -33,11 +33,11 @@ impl Spare {
     }
 }
 
-/// Bytes in their order, in blocks that are taken from and given back to [`Spare`].
+/// Bytes in order, in blocks taken from and returned to [`Spare`].
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     blocks: VecDeque<Box<[u8]>>,
-    /// Where the first byte lies in the first block.
+    /// Offset of the first byte in the first block.
     start: usize,
     len: usize,
 }
@@ -69,7 +69,7 @@ impl Queue {
         }
     }
 
-    /// Moves the first bytes into `out`, which is not longer than there are.
+    /// Moves the first bytes into `out`, which is not longer than the queue.
     pub(super) fn pop(&mut self, mut out: &mut [u8], spare: &mut Spare) {
         while !out.is_empty() {
             let block = self.blocks.front().expect("there are as many bytes");
@@ -84,7 +84,7 @@ impl Queue {
         }
     }
 
-    /// Throws all away.
+    /// Discards all bytes.
     pub(super) fn clear(&mut self, spare: &mut Spare) {
         std::mem::take(&mut self.blocks).into_iter().for_each(|block| spare.give(block));
         (self.start, self.len) = (0, 0);
@@ -119,7 +119,7 @@ mod tests {
                 let expected: Vec<u8> = model.drain(..out.len()).collect();
                 prop_assert!(out == expected);
                 prop_assert_eq!(queue.len(), model.len());
-                // The first and the last block may be used in part.
+                // The first and the last block may be partly used.
                 prop_assert!(queue.memory() < model.len() + 2 * BLOCK);
                 prop_assert!(!queue.is_empty() || queue.memory() == 0);
             }

@@ -1,5 +1,5 @@
-//! Contact plans: who can reach whom, when, how fast, and how far light goes between them (CCSDS
-//! 734.3-B-1 §2.3).
+//! Contact plans: contacts between nodes, with their rates, and the light times between nodes
+//! (CCSDS 734.3-B-1 §2.3).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use thiserror::Error;
 /// A node of the `ipn` scheme, with the allocator in the upper 32 bits (RFC 9758 §4).
 pub type NodeNumber = u64;
 
-/// A time in which one node can send to another.
+/// Interval in which one node can send to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contact {
-    /// Who sends.
+    /// Sending node.
     pub from: NodeNumber,
-    /// Who receives.
+    /// Receiving node.
     pub to: NodeNumber,
-    /// From when on.
+    /// Begin.
     pub start: Time,
-    /// Until when.
+    /// End.
     pub end: Time,
-    /// The rate at which the sender sends, in bit/s.
+    /// Transmission rate in bit/s.
     pub rate_bps: u64,
-    /// How sure it is that it comes about, from 0 to 1.
+    /// Probability that the contact takes place, from 0 to 1.
     pub confidence: f64,
 }
 
 impl Contact {
-    /// The time that so many bytes take.
+    /// Transmission time of so many bytes.
     #[must_use]
     pub fn transmission_time(&self, bytes: u64) -> Duration {
         // 1,000,000 bytes at 115,200 bit/s: 8e6 * 1e9 / 115,200 = 69.4 s.
@@ -36,7 +36,7 @@ impl Contact {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Bytes that it holds.
+    /// Volume in bytes.
     #[must_use]
     pub fn volume(&self) -> u64 {
         let nanos = u128::from(self.end.as_nanos() - self.start.as_nanos());
@@ -44,59 +44,60 @@ impl Contact {
     }
 }
 
-/// How long light takes from one node to another in some time.
+/// One-way light time from one node to another in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// From here.
+    /// Sending node.
     pub from: NodeNumber,
-    /// To here.
+    /// Receiving node.
     pub to: NodeNumber,
-    /// From when on.
+    /// Begin.
     pub start: Time,
-    /// Until when.
+    /// End.
     pub end: Time,
-    /// One way.
+    /// One-way light time.
     pub owlt: Duration,
 }
 
-/// Why something is no contact plan. Contacts and ranges are numbered from 0, in the order given.
+/// Error of a contact plan. Contacts and ranges are numbered from 0, in the order given.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum PlanError {
-    /// It ends before it begins, or when it does.
+    /// A contact that does not end after its begin.
     #[error("contact {0} ends before it begins")]
     ContactEmpty(usize),
-    /// A node would reach itself.
+    /// A contact of a node with itself.
     #[error("contact {0} is of a node with itself")]
     ContactOfOne(usize),
-    /// Nothing can cross.
+    /// A contact with rate 0.
     #[error("contact {0} has no rate")]
     ContactWithoutRate(usize),
-    /// Two contacts of the same two nodes at one time.
+    /// Two contacts between the same nodes overlap.
     #[error("contacts {0} and {1} are of the same nodes and overlap")]
     ContactsOverlap(usize, usize),
-    /// It ends before it begins, or when it does.
+    /// A range that does not end after its begin.
     #[error("range {0} ends before it begins")]
     RangeEmpty(usize),
-    /// Two ranges of the same two nodes at one time.
+    /// Two ranges between the same nodes overlap.
     #[error("ranges {0} and {1} are of the same nodes and overlap")]
     RangesOverlap(usize, usize),
 }
 
-/// A contact plan, in order and without contradictions.
+/// A valid contact plan, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContactPlan {
-    /// In order of their beginning.
+    /// Ordered by begin.
     contacts: Vec<Contact>,
-    /// In order of their beginning, by the two nodes.
+    /// Ranges by pair of nodes, ordered by begin.
     ranges: BTreeMap<(NodeNumber, NodeNumber), Vec<Range>>,
 }
 
 impl ContactPlan {
-    /// A plan of these contacts and ranges. Where only one direction has a range, it is the other's,
-    /// too; where neither has, light takes no time.
+    /// Builds a plan. A range of one direction serves the other too if that has none; without any
+    /// range the light time is 0.
     ///
     /// # Errors
-    /// They are not possible, or contradict each other.
+    ///
+    /// A contact or range is invalid, or two of them overlap.
     pub fn new(mut contacts: Vec<Contact>, ranges: &[Range]) -> Result<Self, PlanError> {
         check_contacts(&contacts)?;
         let ranges = ordered_ranges(ranges)?;
@@ -104,18 +105,18 @@ impl ContactPlan {
         Ok(Self { contacts, ranges })
     }
 
-    /// The contacts, in order of their beginning.
+    /// Contacts, ordered by begin.
     #[must_use]
     pub fn contacts(&self) -> &[Contact] {
         &self.contacts
     }
 
-    /// The ranges, by the two nodes and in order of their beginning.
+    /// Ranges by pair of nodes, ordered by begin.
     pub fn ranges(&self) -> impl Iterator<Item = &Range> {
         self.ranges.values().flatten()
     }
 
-    /// How long light takes from `from` to `to` at a time.
+    /// One-way light time from `from` to `to` at a time.
     #[must_use]
     pub fn owlt(&self, from: NodeNumber, to: NodeNumber, at: Time) -> Duration {
         let found = |pair| {

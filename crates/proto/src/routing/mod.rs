@@ -1,4 +1,4 @@
-//! Contact plans, and the routes through them that agents and engines choose.
+//! Contact plans, and the routes through them.
 
 pub mod contacts;
 pub mod routes;

@@ -1,5 +1,5 @@
-//! Routes through a contact plan: the one by which a bundle is there first (CCSDS 734.3-B-1 §3.2,
-//! earliest projected arrival), with what was promised to other bundles taken off each contact.
+//! Contact graph routing: the route with the earliest projected arrival (CCSDS 734.3-B-1 §3.2),
+//! given the contact volume reserved for other bundles.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -9,15 +9,15 @@ use engine::Time;
 
 use super::contacts::{Contact, ContactPlan, NodeNumber};
 
-/// Classes of service, as bundles of version 6 have them; those of version 7 are all normal.
+/// Class of service of version 6 bundles; those of version 7 are all normal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Last.
+    /// Lowest.
     Bulk,
-    /// Before bulk.
+    /// Above bulk.
     #[default]
     Normal,
-    /// First.
+    /// Highest.
     Expedited,
 }
 
@@ -33,45 +33,44 @@ impl Priority {
     }
 }
 
-/// A contact, by its place in [`ContactPlan::contacts`].
+/// Index of a contact in [`ContactPlan::contacts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContactId(u32);
 
-/// What a route is asked for.
+/// Requirements of a route.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Whereto.
+    /// Destination node.
     pub destination: NodeNumber,
-    /// The bundle's length, with what lower layers add to it.
+    /// Length of the bundle in bytes, with the overhead of lower layers.
     pub bytes: u64,
-    /// What it yields to.
+    /// Priority of the bundle.
     pub priority: Priority,
-    /// When it is of no use any more.
+    /// Expiry of the bundle.
     pub expires: Time,
-    /// Nodes that it must not go to.
+    /// Nodes that it must not visit.
     pub excluded: &'a BTreeSet<NodeNumber>,
 }
 
-/// A way through the plan.
+/// Route through the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The neighbour to send to.
+    /// Next hop.
     pub next_hop: NodeNumber,
-    /// The contacts, from here to the destination.
+    /// Contacts from this node to the destination.
     pub contacts: Vec<ContactId>,
-    /// When the first byte leaves this node.
+    /// Departure of the first byte from this node.
     pub leaves: Time,
-    /// When the last byte is at the destination.
+    /// Arrival of the last byte at the destination.
     pub arrives: Time,
 }
 
 /// Bounds of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Contacts of the same two nodes that are looked at for one bundle: those that are full are
-    /// passed over.
+    /// Contacts between two nodes examined for one bundle; full ones are skipped.
     pub lookahead: usize,
-    /// Nodes on a way.
+    /// Most hops of a route.
     pub hops: usize,
 }
 
@@ -81,28 +80,28 @@ impl Default for Limits {
     }
 }
 
-/// The contacts from one node to another, in order.
+/// Contacts from one node to another, in order.
 #[derive(Clone, Debug, Default)]
 struct Neighbour {
     contacts: Vec<ContactId>,
-    /// Those before are over.
+    /// Index of the first that is not over.
     first: usize,
 }
 
-/// Finds routes from one node, and keeps account of what was promised.
+/// Router of a node, which also tracks reserved contact volume.
 #[derive(Clone, Debug)]
 pub struct Router {
     local: NodeNumber,
     plan: ContactPlan,
     limits: Limits,
     neighbours: BTreeMap<NodeNumber, BTreeMap<NodeNumber, Neighbour>>,
-    /// Bytes promised of each contact, by priority.
+    /// Bytes reserved of each contact, by priority.
     promised: Vec<[u64; Priority::COUNT]>,
-    /// Contacts that did not come about.
+    /// Failed contacts.
     failed: BTreeSet<ContactId>,
 }
 
-/// How a node is reached first.
+/// Earliest arrival at a node.
 #[derive(Clone, Copy, Debug)]
 struct Reached {
     at: Time,
@@ -111,7 +110,7 @@ struct Reached {
 }
 
 impl Router {
-    /// The routes of `local` through a plan.
+    /// Router of node `local`.
     #[must_use]
     pub fn new(local: NodeNumber, plan: ContactPlan, limits: Limits) -> Self {
         let mut neighbours: BTreeMap<_, BTreeMap<_, Neighbour>> = BTreeMap::new();
@@ -123,7 +122,7 @@ impl Router {
         Self { local, plan, limits, neighbours, promised, failed: BTreeSet::new() }
     }
 
-    /// The plan.
+    /// Contact plan.
     #[must_use]
     pub fn plan(&self) -> &ContactPlan {
         &self.plan
@@ -135,7 +134,7 @@ impl Router {
         self.plan.contacts().get(id.0 as usize)
     }
 
-    /// The contact of this node with a neighbour that goes on now, or the next one.
+    /// Current or next contact of this node with a neighbour.
     #[must_use]
     pub fn next_contact(&self, now: Time, neighbour: NodeNumber) -> Option<&Contact> {
         let of = self.neighbours.get(&self.local)?.get(&neighbour)?;
@@ -143,8 +142,8 @@ impl Router {
         self.contact(*of.contacts.get(next)?)
     }
 
-    /// The way by which a bundle is there first; of two that are there at once the one with fewer
-    /// contacts, then the one over the lower node.
+    /// Route with the earliest arrival; ties go to the route with fewer contacts, then to the lower
+    /// node number.
     #[must_use]
     pub fn best(&self, now: Time, wanted: &Wanted<'_>) -> Option<Route> {
         let mut reached: BTreeMap<NodeNumber, Reached> = BTreeMap::new();
@@ -179,7 +178,7 @@ impl Router {
         None
     }
 
-    /// Takes a bundle off what the contacts of its route have room for.
+    /// Reserves volume for a bundle in the contacts of its route.
     pub fn promise(&mut self, route: &Route, bytes: u64, priority: Priority) {
         for id in &route.contacts {
             if let Some(promised) = self.promised.get_mut(id.0 as usize) {
@@ -189,7 +188,7 @@ impl Router {
         }
     }
 
-    /// Gives back what was promised to a bundle that does not go this way.
+    /// Releases the volume of a bundle that does not take this route.
     pub fn release(&mut self, route: &Route, bytes: u64, priority: Priority) {
         for id in &route.contacts {
             if let Some(promised) = self.promised.get_mut(id.0 as usize) {
@@ -199,8 +198,8 @@ impl Router {
         }
     }
 
-    /// The contact of this node with a neighbour that goes on now has failed, or has come back: what is routed from
-    /// here on goes around it, or not.
+    /// Marks the current contact of this node with a neighbour as failed or working. Routes
+    /// computed from here on avoid failed contacts.
     pub fn set_failed(&mut self, now: Time, neighbour: NodeNumber, has_failed: bool) {
         let Some(of) = self.neighbours.get(&self.local).and_then(|of| of.get(&neighbour)) else {
             return;
@@ -214,7 +213,7 @@ impl Router {
         }
     }
 
-    /// Forgets where contacts are over, so that they are not looked at again.
+    /// Skips contacts that are over in later searches.
     pub fn forget_before(&mut self, now: Time) {
         let plan = self.plan.contacts();
         for neighbour in self.neighbours.values_mut().flat_map(BTreeMap::values_mut) {
@@ -230,7 +229,7 @@ impl Router {
         self.contact(id).map_or(Time::ZERO, |contact| contact.end)
     }
 
-    /// The first contact that carries it, when it leaves and when it arrives.
+    /// First contact that carries the bundle, with its departure and arrival.
     fn first_fit(
         &self,
         neighbour: &Neighbour,
@@ -259,7 +258,7 @@ impl Router {
         None
     }
 
-    /// The time that is promised to what this priority yields to.
+    /// Transmission time reserved for this and higher priorities.
     fn taken(&self, id: ContactId, contact: &Contact, priority: Priority) -> Duration {
         let promised = self.promised.get(id.0 as usize).map_or(0, |promised| {
             promised[priority.index()..].iter().fold(0, |sum: u64, of| sum.saturating_add(*of))

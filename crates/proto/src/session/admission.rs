@@ -1,48 +1,47 @@
-//! Places for sessions that peers begin.
+//! Admission of sessions that peers begin.
 //!
-//! A flood by one path leaves places for the others, and peers leave some for sessions of this
-//! engine. The shares, of all places that an engine has:
+//! A flood over one path leaves places for other paths, and peers leave some for sessions of this
+//! engine. Shares of all places of an engine:
 //!
 //! | share | of the places |
 //! |---|---|
-//! | kept for sessions of this engine | an eighth |
-//! | under way before the share of a path counts | a half |
-//! | one path's, where no setting says otherwise | three quarters |
+//! | reserved for sessions of this engine | an eighth |
+//! | active before the share of a path counts | a half |
+//! | of one path, unless configured | three quarters |
 //! | half-open sessions, where an engine counts them apart | a quarter, at least one |
 //!
-//! A session that finds no place may take that of one that is half open. Each protocol has its own
-//! notion of these.
+//! A session without a free place may replace a half-open one, as each protocol defines it.
 
 use engine::PathId;
 
 /// Shares of the places for sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// Sessions under way at which a peer begins none.
+    /// Number of active sessions at which peers are refused.
     pub(crate) all: usize,
-    /// Sessions of peers at which they begin none.
+    /// Number of peers' sessions at which peers are refused.
     pub(crate) of_peers: usize,
-    /// Sessions under way below which every peer has a place.
+    /// Number of active sessions below which every peer is admitted.
     pub(crate) unshared: usize,
-    /// Sessions of peers by one path at which none begins by that.
+    /// Number of peers' sessions over one path at which that path is refused.
     pub(crate) of_path: usize,
-    /// Half-open sessions at which the oldest gives way.
+    /// Number of half-open sessions at which the oldest is replaced.
     pub(crate) half_open: usize,
 }
 
 /// Place for one more session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// One is free.
+    /// Free.
     Free,
-    /// One of a half-open session, of any path.
+    /// Taken from a half-open session of any path.
     OfAny,
-    /// One of a half-open session of the same path, which has its share.
+    /// Taken from a half-open session of the same path, whose share is used up.
     OfPath,
 }
 
 impl Admission {
-    /// The shares of so many places.
+    /// Shares of so many places.
     pub(crate) fn of(places: usize) -> Self {
         Self {
             all: places,
@@ -63,8 +62,8 @@ impl Admission {
         Self { all: self.of_peers, ..self }
     }
 
-    /// Returns the place of one more session that a peer begins by the path `from`. So many are
-    /// under way; `theirs` are the paths of those among them that peers began.
+    /// Place for a session that a peer begins over the path `from`. `theirs` are the paths of the
+    /// active sessions begun by peers.
     pub(crate) fn place(
         self,
         under_way: usize,
@@ -96,7 +95,7 @@ mod tests {
     const HERE: PathId = PathId(1);
     const THERE: PathId = PathId(2);
 
-    /// The place of one more session from [`HERE`], beside so many of both paths and of this node.
+    /// Place for a session over [`HERE`], given so many sessions of both paths and of this node.
     fn place(admission: Admission, here: usize, there: usize, own: usize) -> Place {
         let theirs = std::iter::repeat_n(Some(HERE), here);
         let theirs = theirs.chain(std::iter::repeat_n(Some(THERE), there));

@@ -1,4 +1,4 @@
-//! A session's place on its path, and its timers, which stop while a direction of it is down.
+//! Seat of a session on its path, and its timers, which stop while a direction of the path is down.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::{Alarm, Paths, Shared};
 use crate::path::{Class, Clock, Handle, RoundTrip};
 use crate::timer::TICK;
 
-/// A session's place on its path.
+/// Seat of a session on its path.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) handle: Handle,
     pub(crate) path: Option<PathId>,
-    /// Classes in whose queue the session is.
+    /// Classes in whose queues the session is.
     queued: u8,
 }
 
@@ -22,7 +22,7 @@ impl Seat {
         Self { handle, path, queued: 0 }
     }
 
-    /// Asks for a chance to send something of this class.
+    /// Requests a turn to send data of this class.
     pub(crate) fn want(&mut self, paths: &mut Paths, class: Class) {
         if self.queued & class.bit() != 0 {
             return;
@@ -32,19 +32,19 @@ impl Seat {
         paths.enqueue(path, class, self.handle);
     }
 
-    /// Takes note that the session left a queue.
+    /// Records that the session left a queue.
     pub(super) fn left_queue(&mut self, class: Class) {
         self.queued &= !class.bit();
     }
 
-    /// Takes note that the session is back in a queue; `false` if it was in the queue already.
+    /// Records that the session is back in a queue; `false` if it was there already.
     pub(super) fn back_in_queue(&mut self, class: Class) -> bool {
         let was = self.queued & class.bit() != 0;
         self.queued |= class.bit();
         !was
     }
 
-    /// Moves the session to another path; what it wants to send must be asked for again.
+    /// Moves the session to another path; turns must be requested again.
     pub(crate) fn set_path(&mut self, paths: &mut Paths, path: PathId) {
         if self.path == Some(path) {
             return;
@@ -58,13 +58,13 @@ impl Seat {
         self.queued = 0;
     }
 
-    /// Returns the estimate of the path's round trip.
+    /// Estimate of the path's round-trip time.
     pub(crate) fn round_trip(&self, paths: &Paths) -> RoundTrip {
         let path = self.path.and_then(|id| paths.get(&id));
         path.map_or_else(RoundTrip::default, |path| path.rtt)
     }
 
-    /// Learns from an answer to something that was sent once.
+    /// Adds a round-trip sample from the reply to data sent once.
     pub(crate) fn sample(&self, paths: &mut Paths, took: Duration) {
         if let Some(path) = self.path.and_then(|id| paths.get_mut(&id)) {
             path.rtt.sample(took);
@@ -72,57 +72,57 @@ impl Seat {
     }
 }
 
-/// Reason why timers of a session stand still.
+/// Reason for stopped timers of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// A direction of its path is down, and its silence does not count.
+    /// A direction of its path is down, and silence does not count.
     Path,
     /// The user suspended it.
     User,
 }
 
-/// State that each session has, at either end.
+/// State common to sessions of both sides.
 #[derive(Debug)]
 pub(crate) struct Base<A> {
     pub(crate) seat: Seat,
     pub(crate) last_received: Time,
-    /// Timers that are armed.
+    /// Armed timers.
     armed: Vec<A>,
-    /// Timers that stand still because a direction of the path is down.
+    /// Timers stopped because a direction of the path is down.
     frozen: Option<Frozen<A>>,
     is_suspended: bool,
 }
 
-/// Timers that stand still.
+/// Stopped timers.
 #[derive(Debug)]
 struct Frozen<A> {
-    /// Which timers still run.
+    /// Timers that still run.
     clock: Clock,
     since: Time,
-    /// The others, with the time that was left of each.
+    /// The stopped timers, with their remaining time.
     left: Vec<(A, Duration)>,
 }
 
 impl<A: Alarm> Base<A> {
     pub(crate) fn new(paths: &Paths, handle: Handle, path: Option<PathId>, now: Time) -> Self {
-        // What was under way when the path went down still arrives, and may begin a session.
+        // Data in flight when the path went down still arrive, and may begin a session.
         let clock = paths.clock(path);
         let frozen =
             (clock != Clock::Running).then_some(Frozen { clock, since: now, left: Vec::new() });
         Self { frozen, ..Self::unfrozen(Seat::new(handle, path), now) }
     }
 
-    /// State of a session whose timers run until they are frozen, whatever its path does.
+    /// State of a session whose timers run until frozen, whatever the state of its path.
     pub(crate) const fn unfrozen(seat: Seat, now: Time) -> Self {
         Self { seat, last_received: now, armed: Vec::new(), frozen: None, is_suspended: false }
     }
 
-    /// Asks for a chance to send something of this class.
+    /// Requests a turn to send data of this class.
     pub(crate) fn want<J>(&mut self, shared: &mut Shared<A, J>, class: Class) {
         self.seat.want(&mut shared.paths, class);
     }
 
-    /// Arms a timer. One that stands still now runs as long from when the clock goes on.
+    /// Arms a timer. A stopped one gets this duration as its remaining time.
     pub(crate) fn alarm<J>(
         &mut self,
         shared: &mut Shared<A, J>,
@@ -139,7 +139,7 @@ impl<A: Alarm> Base<A> {
         self.arm(shared, alarm, now + wait);
     }
 
-    /// Arms a timer, which runs even if others of its kind stand still.
+    /// Arms a timer, which runs even if others of its kind are stopped.
     pub(crate) fn arm<J>(&mut self, shared: &mut Shared<A, J>, alarm: A, at: Time) {
         if !self.armed.contains(&alarm) {
             self.armed.push(alarm);
@@ -160,14 +160,13 @@ impl<A: Alarm> Base<A> {
         self.disarm_running(shared, alarm);
     }
 
-    /// Disarms a timer, but keeps what is left of one that stands still.
+    /// Disarms a running timer; a stopped one keeps its remaining time.
     pub(crate) fn disarm_running<J>(&mut self, shared: &mut Shared<A, J>, alarm: A) {
         self.armed.retain(|other| *other != alarm);
         shared.timers.cancel((self.seat.handle, alarm));
     }
 
-    /// Disarms all timers but those of this host alone, and keeps what is left of those that stand
-    /// still.
+    /// Disarms all running timers except local ones; stopped timers keep their remaining time.
     pub(crate) fn disarm_protocol<J>(&mut self, shared: &mut Shared<A, J>) {
         let handle = self.seat.handle;
         for alarm in self.armed.extract_if(.., |alarm| !alarm.is_local()) {
@@ -184,14 +183,14 @@ impl<A: Alarm> Base<A> {
         }
     }
 
-    /// Moves the session to another path, which may be up where the one before was down.
+    /// Moves the session to another path, whose state may differ.
     pub(crate) fn move_to<J>(&mut self, shared: &mut Shared<A, J>, now: Time, path: PathId) {
         self.seat.set_path(&mut shared.paths, path);
         self.follow(shared, now);
     }
 
-    /// Lets the timers run or stand still as the path's clock does. Silence does not count while
-    /// nothing can be sent or nothing can arrive.
+    /// Stops or restarts timers to follow the path's clock. Silence does not count while nothing
+    /// can be sent or nothing can arrive.
     pub(crate) fn follow<J>(&mut self, shared: &mut Shared<A, J>, now: Time) {
         let clock = shared.paths.clock(self.seat.path);
         if clock == self.clock() {
@@ -206,9 +205,8 @@ impl<A: Alarm> Base<A> {
         }
     }
 
-    /// Stops timers. Those that the path stops, by its clock, keep the time that was left of them,
-    /// and others that it stopped before run on. A suspended session loses all but those of this
-    /// host alone.
+    /// Stops timers. Those stopped by the path's clock keep their remaining time, and others it had
+    /// stopped restart. A suspended session loses all but local timers.
     pub(crate) fn freeze<J>(&mut self, shared: &mut Shared<A, J>, now: Time, reason: Reason) {
         let (handle, clock) = (self.seat.handle, shared.paths.clock(self.seat.path));
         if reason == Reason::User {
@@ -231,15 +229,15 @@ impl<A: Alarm> Base<A> {
         }
     }
 
-    /// Ends a standstill. One of the path leaves out the silence meanwhile, and returns the time
-    /// that was left of each timer.
+    /// Ends a standstill. That of a path discounts the silence meanwhile, and returns the remaining
+    /// time of each timer.
     pub(crate) fn thaw(&mut self, now: Time, reason: Reason) -> Vec<(A, Duration)> {
         if reason == Reason::User {
             self.is_suspended = false;
             return Vec::new();
         }
         let Some(Frozen { since, left, .. }) = self.frozen.take() else { return Vec::new() };
-        // A suspended session may have received something after the path came up again.
+        // A suspended session may have received data after the path came up again.
         self.last_received = (self.last_received + now.since(since)).min(now);
         left
     }
@@ -249,12 +247,12 @@ impl<A: Alarm> Base<A> {
         self.is_suspended
     }
 
-    /// Whether timers stand still since a direction of the path went down.
+    /// Whether timers are stopped because a direction of the path is down.
     pub(crate) fn is_frozen(&self) -> bool {
         self.frozen.is_some()
     }
 
-    /// The timers that run.
+    /// State of the clock: which timers run.
     pub(crate) fn clock(&self) -> Clock {
         self.frozen.as_ref().map_or(Clock::Running, |frozen| frozen.clock)
     }

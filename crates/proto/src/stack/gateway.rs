@@ -1,5 +1,5 @@
-//! A transparent proxy over TCP: a host between others that ends their connections and opens them anew
-//! on the other side, in their names.
+//! Transparent proxy over TCP: an intermediate host that terminates connections and reopens them on
+//! the other side with the same addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,27 +9,27 @@ use super::over_tcp::{Acceptance, Config, Limits, OverTcp};
 use crate::pep::{self, Pep};
 use crate::tcp::{self, Backlog, Options};
 
-/// A proxy whose streams are connections of this crate's TCP.
+/// Proxy whose streams are connections of this crate's TCP.
 ///
-/// Its paths are IP interfaces on which it is given packets for other hosts, too, and on which it
-/// sends packets that come from them. Nothing tells one such gateway from another: a connection
-/// is ended by each that it would cross, and by its server if there is no further one.
+/// Its paths are IP interfaces on which it also receives packets for other hosts, and sends packets
+/// with their addresses. Gateways in a chain are independent: each terminates the connection it
+/// sees, and opens the next to the following gateway or the server.
 pub type Gateway = OverTcp<Pep>;
 
-/// The settings of a gateway.
+/// Settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The settings of the proxy.
+    /// Settings of the proxy.
     pub pep: pep::Config,
-    /// The settings of the stack: above all the routes, and what connections are like on each
-    /// interface ([`tcp::Config::interfaces`]). All addresses are its own.
+    /// Settings of the stack: above all routes, and options of connections by interface
+    /// ([`tcp::Config::interfaces`]). All addresses count as its own.
     pub tcp: tcp::Config,
-    /// The settings of connections over interfaces of which nothing is said.
+    /// Options of connections over interfaces without their own.
     pub options: Options,
     /// The gateway's own addresses, to which nothing is proxied.
     pub addresses: Vec<IpAddr>,
-    /// Whether clients are answered before their servers have answered: that saves them a round
-    /// trip, and tells them of a server that refuses only by a reset.
+    /// Whether clients are accepted before their server responds. That saves a round trip, but a
+    /// refusal by the server then appears as a reset.
     pub early_accept: bool,
 }
 
@@ -46,7 +46,7 @@ impl Default for GatewayConfig {
 }
 
 impl GatewayConfig {
-    /// A gateway so configured.
+    /// Builds the gateway.
     #[must_use]
     pub fn build(&self, rng: Rng) -> Gateway {
         let own = self.addresses.iter().map(|address| SocketAddr::new(*address, 0));
@@ -65,15 +65,15 @@ impl GatewayConfig {
             listen: any.map(|address| SocketAddr::new(address, 0)).to_vec(),
             backlog: Backlog { half_open: pep.connections.max(1), ..Backlog::default() },
             acceptance,
-            // Those that are left wait for their last acknowledgments beside those there are.
+            // Streams that were left wait for their last acknowledgments beside the current ones.
             limits: Limits { streams: 2 * streams + 2, ..Limits::default() },
             ..Config::default()
         };
         OverTcp::new(config, Pep::new(pep), rng)
     }
 
-    /// The most memory that is held on account of peers, in bytes: that of the proxy, and the
-    /// buffers of all connections.
+    /// Most bytes of memory held because of peers: by the proxy, and in the buffers of all
+    /// connections.
     #[must_use]
     pub fn memory_max(&self) -> usize {
         let options = self.tcp.interfaces.values().chain([&self.options]);

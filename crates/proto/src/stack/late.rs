@@ -1,4 +1,4 @@
-//! Streams whose peer is answered only once another stream is open for it.
+//! Late acceptance: a peer's SYN is answered once a connection to its destination is open.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,24 +7,24 @@ use engine::PathId;
 
 use crate::tcp::ConnectionId;
 
-/// Where a stream was asked for, and what for: the peer, and whom it asked.
+/// Ends of a requested stream: the peer, and the address it connects to.
 pub(super) type Ends = (SocketAddr, SocketAddr);
 
 /// A peer's SYN that waits.
 #[derive(Debug)]
 pub(super) struct PendingSyn {
     pub(super) ends: Ends,
-    /// Over which interface it came.
+    /// Interface on which it arrived.
     pub(super) path: PathId,
     pub(super) syn: Vec<u8>,
 }
 
-/// Connections that were opened for a peer before it was accepted.
+/// Connections opened for a peer before it was accepted.
 #[derive(Debug, Default)]
 pub(super) struct Late {
-    /// Those that are being opened.
+    /// Connections being opened.
     pending: BTreeMap<ConnectionId, PendingSyn>,
-    /// Those that are open, whose peers were answered.
+    /// Open connections whose peers were accepted.
     ready: BTreeMap<Ends, ConnectionId>,
     ends: BTreeMap<Ends, ConnectionId>,
 }
@@ -34,12 +34,12 @@ impl Late {
         self.ends.len()
     }
 
-    /// Whether a connection is being opened for a peer that asks again.
+    /// Whether a connection is being opened for a peer that retransmits its SYN.
     pub(super) fn is_pending(&self, ends: Ends) -> bool {
         self.ends.contains_key(&ends) && !self.ready.contains_key(&ends)
     }
 
-    /// Whether it is open, and the peer was answered.
+    /// Whether it is open, and the peer was accepted.
     pub(super) fn is_ready(&self, ends: Ends) -> bool {
         self.ready.contains_key(&ends)
     }
@@ -49,28 +49,28 @@ impl Late {
         self.pending.insert(connection, pending);
     }
 
-    /// A connection is open: the peer can be answered.
+    /// Records that a connection is open, and returns the SYN to answer.
     pub(super) fn connected(&mut self, connection: ConnectionId) -> Option<PendingSyn> {
         let pending = self.pending.remove(&connection)?;
         self.ready.insert(pending.ends, connection);
         Some(pending)
     }
 
-    /// A connection is over before anybody had it; its peer, if that was not answered yet.
+    /// Removes an unclaimed connection that ended; returns the SYN if it was not answered.
     pub(super) fn over(&mut self, connection: ConnectionId) -> Option<PendingSyn> {
         self.ready.retain(|_, other| *other != connection);
         self.ends.retain(|_, other| *other != connection);
         self.pending.remove(&connection)
     }
 
-    /// The connection that was opened for a peer goes to a stream.
+    /// Takes the connection opened for a peer.
     pub(super) fn claim(&mut self, ends: Ends) -> Option<ConnectionId> {
         let connection = self.ready.remove(&ends)?;
         self.ends.remove(&ends);
         Some(connection)
     }
 
-    /// Whether nobody has the connection yet.
+    /// Whether the connection is unclaimed.
     pub(super) fn has(&self, connection: ConnectionId) -> bool {
         self.ends.values().any(|other| *other == connection)
     }

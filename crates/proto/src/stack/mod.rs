@@ -1,11 +1,11 @@
-//! Engines stacked on engines: the one below shows its service as paths of the one above.
+//! Engines stacked on engines: the one below offers its service as paths of the one above.
 //!
-//! | stack | the engine above sees |
+//! | stack | paths of the engine above |
 //! |---|---|
-//! | [`OverTcp`] | each connection of this crate's [TCP](crate::tcp) as a stream, beside streams that the driver has itself |
+//! | [`OverTcp`] | connections of this crate's [TCP](crate::tcp), and the driver's own streams |
 //!
-//! To its own driver the parent is one engine, whose paths are those of the engine below. To the engine
-//! above it is the driver: it keeps the rules of the contract that a driver keeps, and drains both
+//! To its driver the parent is one engine, whose paths are those of the engine below. To the engine
+//! above it acts as the driver: it keeps a driver's part of the contract, and polls both engines
 //! within its own handlers.
 
 mod gateway;

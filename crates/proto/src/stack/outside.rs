@@ -1,4 +1,4 @@
-//! Streams that the driver has itself, beside those of the stack.
+//! Streams of the driver, beside those of the stack.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -9,19 +9,19 @@ use engine::{
 
 use super::streams::Streams;
 
-/// Streams that the driver has itself.
+/// Streams of the driver.
 #[derive(Debug, Default)]
 pub(super) struct Outside {
     streams: BTreeMap<PathId, Option<(SocketAddr, SocketAddr)>>,
     ends: BTreeSet<(SocketAddr, SocketAddr)>,
-    /// What the engine above sends on one of them, which waits in the buffer that it was pulled into.
+    /// Transmission of the engine above on one of them, waiting in the buffer it was polled into.
     waiting: Option<Waiting>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     transmit: Transmit,
-    /// Bytes that the driver has.
+    /// Bytes taken by the driver.
     given: usize,
 }
 
@@ -30,7 +30,7 @@ impl Outside {
         self.streams.contains_key(&path)
     }
 
-    /// Whether an event is of one of them, and what is known of it afterwards.
+    /// Whether an event belongs to one of these streams; updates their state.
     pub(super) fn path_event(&mut self, path: PathId, event: &PathEvent) -> bool {
         match event {
             PathEvent::Up(PathInfo { kind: PathKind::Stream, ends, .. }) => {
@@ -65,11 +65,11 @@ impl Outside {
         self.waiting.take_if(|waiting| waiting.transmit.path == path);
     }
 
-    /// Whether an effect of the engine above is for the driver, and what is known afterwards.
+    /// Whether an effect of the engine above is for the driver; updates the state.
     pub(super) fn takes(&mut self, effect: &Effect, streams: &Streams) -> bool {
         match effect {
             Effect::Store(_) => false,
-            // A stream goes on by the other kind: what came by the driver's by the stack's.
+            // A stream from the driver continues on one of the stack, and vice versa.
             Effect::Stream(StreamEffect::Connect { from, to, .. }) => {
                 !from.is_some_and(|from| self.ends.contains(&(*to, from)))
             }
@@ -98,7 +98,7 @@ impl Outside {
         }
     }
 
-    /// Has what was pulled wait for the driver.
+    /// Keeps a polled transmission for the driver.
     pub(super) fn wait(&mut self, transmit: Transmit) {
         self.waiting = Some(Waiting { transmit, given: 0 });
     }
@@ -107,7 +107,7 @@ impl Outside {
         self.waiting.is_some()
     }
 
-    /// Gives the driver what waits in `from`, as much as it takes at once.
+    /// Passes waiting bytes from `from` to the driver, as many as it takes at once.
     pub(super) fn give(&mut self, from: &TxBuf, to: &mut TxBuf) -> Option<Transmit> {
         let Waiting { transmit, given } = self.waiting.take()?;
         let rest = &from.bytes()[given..];
@@ -119,7 +119,7 @@ impl Outside {
         Some(Transmit { len, segment: len, ..transmit })
     }
 
-    /// The next effect: the end of a stream is behind what waits for it.
+    /// Next effect: a stream's end waits for its pending transmission.
     pub(super) fn next(&self, effects: &mut VecDeque<Effect>) -> Option<Effect> {
         let Some(Waiting { transmit, .. }) = self.waiting else { return effects.pop_front() };
         let ends = |effect: &Effect| match effect {

@@ -1,4 +1,4 @@
-//! An engine of streams on top of TCP.
+//! Engine of streams on top of TCP.
 
 mod config;
 mod effects;
@@ -20,33 +20,33 @@ use super::streams::{Awaited, Owner, Phase, Stream, Streams};
 use crate::tcp::scps::Hole;
 use crate::tcp::{self, CloseReason, ConnectionId, Indication, ListenerId, RequestError, State};
 
-/// What was counted of connections that are over.
+/// Counters of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Connections made, or tried.
+    /// Connections attempted or accepted.
     pub connections: u64,
-    /// Streams of others that found no room, or nobody who waits.
+    /// Incoming streams rejected for lack of room or of a listener.
     pub turned_away: u64,
 }
 
-/// Why there is a deadline for a stream that nobody has any more.
+/// Reason for the deadline of a stream that was left.
 const LEFT: &str = "a stream that was left";
 
-/// Why there is a deadline for a connection that was opened for a peer.
+/// Reason for the deadline of a connection opened for a peer.
 const UNCLAIMED: &str = "a connection that was opened for a peer";
 
-/// The least that [`Config::linger`] may be.
+/// Least [`Config::linger`].
 const LINGER_MIN: Duration = Duration::from_millis(1);
 
-/// A transmit that must not be sent yet.
+/// A transmission that must not be sent yet.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     transmit: Transmit,
-    /// Its stream was left in the meantime and had this connection.
+    /// Connection of its stream, if that was left in the meantime.
     left: Option<ConnectionId>,
 }
 
-/// The engine `A`, whose paths are streams, over TCP, whose paths are IP interfaces.
+/// Engine `A`, whose paths are streams, over TCP, whose paths are IP interfaces.
 #[derive(Debug)]
 pub struct OverTcp<A: Engine> {
     above: A,
@@ -54,24 +54,24 @@ pub struct OverTcp<A: Engine> {
     config: Config,
     rng: Rng,
     streams: Streams,
-    /// Connections for peers that are not answered yet.
+    /// Connections for peers that are not accepted yet.
     late: Late,
     /// Storage effects of the engine above, for the driver.
     effects: VecDeque<Effect>,
-    /// When a stream that was left is left altogether.
+    /// Linger timers of streams that were left.
     timers: Timers<ConnectionId>,
     tx: TxBuf,
-    /// What was pulled, is in `tx` and must not be sent before a moment.
+    /// Polled transmission in `tx` that must not be sent before a moment.
     held: Option<Held>,
-    /// Streams that the driver has itself.
+    /// Streams of the driver.
     outside: Outside,
-    /// The stream whose last transmit was not taken whole; the engine above is to hear of it.
+    /// Stream whose last transmission was taken only in part; the engine above is to be notified.
     full: Option<PathId>,
     statistics: Statistics,
 }
 
 impl<A: Engine> OverTcp<A> {
-    /// `above` over a new stack.
+    /// Engine `above` over a new stack.
     #[must_use]
     pub fn new(config: Config, above: A, mut rng: Rng) -> Self {
         let config = Config { linger: config.linger.max(LINGER_MIN), ..config };
@@ -95,7 +95,7 @@ impl<A: Engine> OverTcp<A> {
         };
         for address in &this.config.listen {
             let (options, backlog) = (this.config.options.clone(), this.config.backlog);
-            // An address that is named twice is listened at once.
+            // A repeated address is listened on once.
             if let Ok(id) = this.below.listen(*address, options, backlog) {
                 this.streams.listeners.insert(id, Awaited::Any);
             }
@@ -115,13 +115,13 @@ impl<A: Engine> OverTcp<A> {
         &self.below
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// The condition of each connection that is a stream of the engine above.
+    /// State of each connection that is a stream of the engine above.
     pub fn connections(&mut self) -> Vec<(PathId, tcp::Info)> {
         let below = &mut self.below;
         let streams = self.streams.by_path.iter();
@@ -130,14 +130,14 @@ impl<A: Engine> OverTcp<A> {
             .collect()
     }
 
-    /// Asks the engine above for something.
+    /// Calls the engine above with a request.
     pub fn call<R>(&mut self, now: Time, request: impl FnOnce(&mut A) -> R) -> R {
         let answer = request(&mut self.above);
         self.settle(now);
         answer
     }
 
-    /// Bytes of memory held on account of peers, without what the engine above holds.
+    /// Bytes of memory held because of peers, without the engine above.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.below.memory() + self.streams.memory() + self.late.memory()
@@ -151,11 +151,12 @@ impl<A: Engine> OverTcp<A> {
         self.above.handle_input(now, Input::Done(ticket, answer));
     }
 
-    /// Moves what can be moved between the two, until nothing can.
+    /// Moves data, events and effects between the two until there are none left.
     fn settle(&mut self, now: Time) -> bool {
         let mut worked = false;
         loop {
-            // What the engine above asks for comes first: it hears nothing of a stream that it left.
+            // Effects of the engine above come first: it gets no events of a stream that it has
+            // left.
             if let Some(effect) = self.above.poll_effect() {
                 self.carry_out(now, effect);
             } else if let Some(path) = self.full.take() {
@@ -165,7 +166,8 @@ impl<A: Engine> OverTcp<A> {
             } else if let Some(indication) = self.below.poll_indication() {
                 self.indicated(now, indication);
             } else if !self.hand_in(now) && !self.pull(now) {
-                // Asked for something to send, the engine above may ask for something in its place: to read it first.
+                // When polled for a transmission, the engine above may emit an effect instead: to
+                // read data first.
                 let Some(effect) = self.above.poll_effect() else { return worked };
                 self.carry_out(now, effect);
             }
@@ -185,7 +187,7 @@ impl<A: Engine> OverTcp<A> {
             }
             Indication::Writable { connection } => self.write_on(now, connection),
             Indication::Closed { connection, reason } => self.closed(now, connection, reason),
-            // Those that come beyond it try again by themselves.
+            // Rejected peers retry by themselves.
             Indication::BacklogFull { .. }
             | Indication::Record { .. }
             | Indication::PlainTcp { .. } => {}
@@ -193,7 +195,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Hands packets to the stack, but for those that ask for a stream before there is one for it.
+    /// Passes packets to the stack, except SYNs that must wait for a connection.
     fn arrive(&mut self, now: Time, receive: Receive<'_>) {
         let Acceptance::WhenConnected { most } = self.config.acceptance else {
             return self.below.handle_input(now, Input::Receive(receive));
@@ -206,12 +208,12 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Opens a connection in the name of a peer that asks for one. Says whether its packet waits for
-    /// that, or was answered.
+    /// Opens a connection on behalf of a peer with a SYN. Returns whether its packet waits or was
+    /// answered.
     fn is_requested(&mut self, now: Time, most: usize, path: PathId, packet: &[u8]) -> bool {
         let Some(ends) = self.below.asks(packet) else { return false };
         let (client, server) = ends;
-        // This host's own streams are not for others.
+        // This host's own streams are not proxied.
         if self.late.is_ready(ends) || self.config.addresses.contains(&server.ip()) {
             return false;
         }
@@ -235,7 +237,7 @@ impl<A: Engine> OverTcp<A> {
         true
     }
 
-    /// A connection is open that was opened for a peer: now the peer is answered.
+    /// Accepts a peer whose connection is now open.
     fn accept_late(&mut self, now: Time, connection: ConnectionId, pending: &PendingSyn) {
         self.timers.set(connection, now + self.config.linger, UNCLAIMED);
         let syn = Receive::datagram(pending.path, &pending.syn);
@@ -286,8 +288,8 @@ impl<A: Engine> OverTcp<A> {
         self.tell(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
     }
 
-    /// Tells of what did not come. What this side gave up the peer tells its own user of; holes that
-    /// nobody takes would hold the service back.
+    /// Reports missing data. Gaps this side gave up are reported by the peer to its own user; gaps
+    /// nobody takes would stall the service.
     fn left_out(&mut self, now: Time, connection: ConnectionId) {
         let Ok(holes) = self.below.take_holes(now, connection) else { return };
         let Some((path, _)) = self.streams.of(connection) else { return };
@@ -296,7 +298,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Something waits to be read, or the peer sends no more behind what does.
+    /// Records data to read, or the end of the peer's data.
     fn arrived(&mut self, now: Time, connection: ConnectionId, ended: bool) {
         if let Some((path, stream)) = self.streams.of(connection) {
             stream.ended |= ended;
@@ -311,7 +313,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// There is room in a connection again.
+    /// Writes kept bytes to a connection with room again.
     fn write_on(&mut self, now: Time, connection: ConnectionId) {
         if let Some(kept) = self.streams.left.get_mut(&connection) {
             drain_into(&mut self.below, now, connection, kept);
@@ -337,7 +339,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// A connection is over.
+    /// Handles the end of a connection.
     fn closed(&mut self, now: Time, connection: ConnectionId, reason: CloseReason) {
         self.timers.cancel(connection);
         if self.late.has(connection) {
@@ -356,7 +358,7 @@ impl<A: Engine> OverTcp<A> {
                 let why = EffectError::Failed(describe(reason).to_owned());
                 self.not_made(now, path, ticket, why);
             }
-            // What came before the end is still to be read.
+            // Data received before the end can still be read.
             Phase::Up if reason == CloseReason::Graceful => {
                 stream.over = true;
                 self.streams.readable.insert(path);
@@ -368,7 +370,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// A stream that was asked for does not come up.
+    /// Reports a stream that failed to open.
     fn not_made(&mut self, now: Time, path: PathId, ticket: Option<Ticket>, why: EffectError) {
         match ticket {
             Some(ticket) => self.answer(now, ticket, Err(why)),
@@ -376,7 +378,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// The engine above leaves a stream: what it sent is still to arrive.
+    /// Leaves a stream for the engine above: sent data are still delivered.
     fn leave(&mut self, now: Time, path: PathId) {
         let holds = self.holds(path);
         let Some(stream) = self.streams.remove(path) else { return };
@@ -391,7 +393,7 @@ impl<A: Engine> OverTcp<A> {
         }
         self.streams.owners.insert(connection, Owner::Nobody);
         self.timers.set(connection, now + self.config.linger, LEFT);
-        // What waited has been waiting for nobody.
+        // The waiting data have no reader any more.
         let _ = self.below.consume(now, connection, usize::MAX);
         if holds && let Some(held) = &mut self.held {
             held.left = Some(connection);
@@ -403,13 +405,13 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Whether something is held for a stream that was not left.
+    /// Whether a transmission is held for a stream that was not left.
     fn holds(&self, path: PathId) -> bool {
         self.held.is_some_and(|held| held.transmit.path == path && held.left.is_none())
     }
 
-    /// All that was sent on a stream that was left is the connection's: so is the rest, unless the
-    /// peer may send something. A reset for that would take away what has not arrived.
+    /// All data of a left stream are with its connection. The rest is too, unless the peer may
+    /// still send: a reset for that would discard undelivered data.
     fn leave_written(&mut self, now: Time, connection: ConnectionId) {
         let _ = self.below.shut_down(now, connection);
         let info = self.below.info(connection);
@@ -431,16 +433,16 @@ impl<A: Engine> OverTcp<A> {
         let _ = self.below.close(now, connection);
     }
 
-    /// Hands in one piece of one stream, or its end.
+    /// Delivers one piece of one stream, or its end.
     fn hand_in(&mut self, now: Time) -> bool {
         let Some(path) = self.streams.readable.pop_first() else { return false };
         let Some(stream) = self.streams.by_path.get_mut(&path) else { return true };
         if stream.paused || !stream.is_up() {
-            // Looked at again when it is resumed.
+            // It is checked again on resumption.
             return true;
         }
         let connection = stream.connection;
-        // A connection that is over and read out is unknown.
+        // A connection that is over and fully read is unknown.
         let (first, second) = self.below.peek(connection).unwrap_or_default();
         let piece = if first.is_empty() { second } else { first };
         if !piece.is_empty() {
@@ -462,7 +464,7 @@ impl<A: Engine> OverTcp<A> {
         true
     }
 
-    /// Takes one transmit of the engine above.
+    /// Polls the engine above for one transmission.
     fn pull(&mut self, now: Time) -> bool {
         if let Some(held) = self.held {
             if held.transmit.not_before > now {
@@ -486,7 +488,7 @@ impl<A: Engine> OverTcp<A> {
         self.tx.clear();
         let Some(transmit) = self.above.poll_transmit(now, &mut self.tx) else { return false };
         if self.outside.contains(transmit.path) {
-            // When it is due is the driver's to see to.
+            // The driver handles its departure time.
             self.outside.wait(transmit);
         } else if transmit.not_before > now {
             self.held = Some(Held { transmit, left: None });
@@ -496,7 +498,7 @@ impl<A: Engine> OverTcp<A> {
         true
     }
 
-    /// Gives what was pulled to a connection, and keeps what it does not take.
+    /// Writes polled data to a connection, and keeps the rest.
     fn send(&mut self, now: Time, path: PathId) {
         let bytes = self.tx.bytes();
         let Some(stream) = self.streams.by_path.get_mut(&path) else { return };
@@ -504,7 +506,7 @@ impl<A: Engine> OverTcp<A> {
             return;
         }
         let taken = match stream.kept.is_empty() {
-            // A connection that is over takes nothing; that it is over is told next.
+            // A connection that is over accepts no data; its end is reported next.
             true => self.below.send(now, stream.connection, bytes).unwrap_or(bytes.len()),
             false => 0,
         };
@@ -519,7 +521,7 @@ impl<A: Engine> OverTcp<A> {
     }
 }
 
-/// Gives a connection what it takes of what is kept for it.
+/// Writes to a connection as much as it accepts of the kept bytes.
 fn drain_into(below: &mut tcp::Stack, now: Time, connection: ConnectionId, kept: &mut Vec<u8>) {
     let taken = below.send(now, connection, kept).unwrap_or(kept.len());
     kept.drain(..taken);
@@ -540,7 +542,7 @@ impl<A: Engine> Engine for OverTcp<A> {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            // All answers that come from outside are of the store, whose tickets are not changed.
+            // All completions from outside are of the store, whose tickets are not changed.
             Input::Done(..) => self.above.handle_input(now, input),
             Input::Receive(Receive { path, .. }) if self.outside.contains(path) => {
                 self.above.handle_input(now, input);
@@ -564,7 +566,7 @@ impl<A: Engine> Engine for OverTcp<A> {
                 self.late.over(connection);
                 let _ = self.below.abort(now, connection);
             } else if self.streams.left.contains_key(&connection) {
-                // It goes on as long as the peer takes what was sent.
+                // It continues as long as the peer acknowledges data.
                 self.timers.set(connection, now + self.config.linger, LEFT);
             } else {
                 self.forget(now, connection);

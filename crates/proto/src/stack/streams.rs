@@ -1,4 +1,4 @@
-//! The streams that the engine above knows, and those that it has left.
+//! Streams of the engine above, and those that it has left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -7,13 +7,12 @@ use engine::{PathId, Ticket};
 
 use crate::tcp::{ConnectionId, ListenerId};
 
-/// How far a stream is.
+/// Phase of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is being connected, for the effect that this ticket names, or for a path that was to be
-    /// opened.
+    /// Connecting, for the effect of this ticket or for a path to be opened.
     Opening(Option<Ticket>),
-    /// The engine above was told that it is up.
+    /// Reported to the engine above as up.
     Up,
 }
 
@@ -21,21 +20,21 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) connection: ConnectionId,
-    /// Ours and the peer's.
+    /// Local and remote address.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     pub(super) phase: Phase,
-    /// What was pulled and the connection did not take yet: the rest of one transmit.
+    /// Polled bytes that the connection has not taken yet: the rest of one transmission.
     pub(super) kept: Vec<u8>,
-    /// The engine above was told that there is no room.
+    /// Whether the engine above was notified that there is no room.
     pub(super) blocked: bool,
-    /// It asked to be handed in nothing.
+    /// Whether the engine above paused it.
     pub(super) paused: bool,
-    /// It sends nothing behind what is kept.
+    /// Whether nothing follows the kept bytes.
     pub(super) shut: bool,
-    /// The peer sends nothing behind what waits to be read, and was it told?
+    /// Whether the peer sends nothing behind the unread data, and whether that was reported.
     pub(super) ended: bool,
     pub(super) end_reported: bool,
-    /// The connection is over.
+    /// Whether the connection is over.
     pub(super) over: bool,
 }
 
@@ -60,21 +59,21 @@ impl Stream {
     }
 }
 
-/// Whose a connection is.
+/// Owner of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A stream of the engine above.
     Stream(PathId),
-    /// Nobody's: it was left, but what was sent on it is still to arrive.
+    /// None: it was left with data still to be delivered.
     Nobody,
 }
 
-/// A place where one stream, or any number of them, is awaited.
+/// Use of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
-    /// Any number, by the configuration.
+    /// Any number of streams, by the configuration.
     Any,
-    /// One, by this effect.
+    /// One stream, by this effect.
     One(Ticket),
 }
 
@@ -83,17 +82,17 @@ pub(super) enum Awaited {
 pub(super) struct Streams {
     pub(super) by_path: BTreeMap<PathId, Stream>,
     pub(super) owners: BTreeMap<ConnectionId, Owner>,
-    /// What was left and is not taken by its connection yet.
+    /// Bytes of left streams that their connections have not taken yet.
     pub(super) left: BTreeMap<ConnectionId, Vec<u8>>,
     pub(super) listeners: BTreeMap<ListenerId, Awaited>,
-    /// Streams that may have something to be handed in.
+    /// Streams that may have data to deliver.
     pub(super) readable: BTreeSet<PathId>,
     first_path: u32,
     next_path: u32,
 }
 
 impl Streams {
-    /// Streams, of which those that nobody asked for by number get numbers from `first` on.
+    /// No streams; unrequested ones get numbers from `first` on.
     pub(super) fn from(first: u32) -> Self {
         Self { first_path: first, next_path: first, ..Self::default() }
     }
@@ -107,7 +106,7 @@ impl Streams {
         self.by_path.insert(path, stream);
     }
 
-    /// Forgets a stream: its connection is nobody's from here on.
+    /// Removes a stream: its connection has no owner from here on.
     pub(super) fn remove(&mut self, path: PathId) -> Option<Stream> {
         let stream = self.by_path.remove(&path)?;
         self.owners.remove(&stream.connection);
@@ -115,7 +114,7 @@ impl Streams {
         Some(stream)
     }
 
-    /// A number that no stream has and, as long as there are others, none had.
+    /// A number that no stream has and, as long as there are unused ones, none had.
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);
@@ -133,13 +132,13 @@ impl Streams {
         }
     }
 
-    /// The listener that waits for the stream of an effect.
+    /// Listener of an effect.
     pub(super) fn listener(&self, ticket: Ticket) -> Option<ListenerId> {
         let found = self.listeners.iter().find(|(_, awaited)| **awaited == Awaited::One(ticket));
         found.map(|(id, _)| *id)
     }
 
-    /// The stream that is being connected for an effect.
+    /// Stream being connected for an effect.
     pub(super) fn opening(&self, ticket: Ticket) -> Option<PathId> {
         let pending = Phase::Opening(Some(ticket));
         self.by_path.iter().find(|(_, stream)| stream.phase == pending).map(|(path, _)| *path)

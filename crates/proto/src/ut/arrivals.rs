@@ -1,4 +1,4 @@
-//! PDUs that came, until what they brought is safe.
+//! Received PDUs, kept below until their content is safe.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::{LayeredEntity, Owner};
 use crate::bp::layer::Content;
 use crate::cfdp::{self, Keeping, Part};
 
-/// Bytes of the longest arrival that is read: several PDUs of the longest.
+/// Longest arrival that is read, in bytes: room for several of the longest PDUs.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Wait for the beginning of a file whose end came, where no time of silence is set.
+/// Wait for the beginning of a file whose end came first, where no inactivity timeout is set.
 const BEGINNING_WAIT: Duration = Duration::from_secs(3600);
 
-/// What came.
+/// Origin and content of an arrival.
 #[derive(Debug)]
 struct Came {
     from: u64,
     content: Content,
     leaves_file: bool,
-    /// When it is given up, if it brought the end of a file whose beginning is missing.
+    /// Deadline, if it contains the end of a file whose beginning is missing.
     until: Option<Time>,
 }
 
-/// What was taken from below.
+/// An arrival taken from below.
 #[derive(Debug)]
 struct Held {
     came: Came,
@@ -42,20 +42,20 @@ struct Held {
 enum Step {
     Opening,
     Reading(FileId),
-    /// All was handed up. These parts are not safe.
+    /// All PDUs were delivered; these parts are not safe.
     Keeping(Vec<(TransactionId, Part)>),
 }
 
-/// What came and is not accepted.
+/// Arrivals that are not accepted.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     waiting: VecDeque<(Arrival, Came)>,
     held: BTreeMap<Arrival, Held>,
-    /// Those for which the entity had no room. Where it makes room they wait again.
+    /// Arrivals for which the entity had no room; retried when there is room.
     later: VecDeque<(Arrival, Came)>,
-    /// Whether the entity asks for nothing more.
+    /// Whether the entity has paused reception.
     pub(super) is_paused: bool,
-    /// Whether something may have become safe, or there may be room.
+    /// Whether data may have become safe, or there may be room.
     is_changed: bool,
 }
 
@@ -84,23 +84,22 @@ impl Arrivals {
         waiting.sum::<usize>() + held.sum::<usize>() + self.len() * size_of::<Held>()
     }
 
-    /// The layer below has it no longer.
+    /// Forgets an arrival that the layer below no longer has.
     pub(super) fn forget(&mut self, arrival: Arrival) {
         self.waiting.retain(|(waiting, _)| *waiting != arrival);
         self.later.retain(|(late, _)| *late != arrival);
-        // One whose file is open is closed first.
+        // An open file is closed first.
         if self.held.get(&arrival).is_some_and(|held| matches!(held.step, Step::Keeping(_))) {
             self.held.remove(&arrival);
         }
     }
 
-    /// When the first end without a beginning is given up.
+    /// Next deadline of an end without a beginning.
     pub(super) fn next_end(&self) -> Option<Time> {
         self.later.iter().filter_map(|(_, came)| came.until).min()
     }
 
-    /// Takes out what is given up: ends without a beginning whose time is over, and the oldest of
-    /// more than `most`.
+    /// Removes and returns expired ends without a beginning, and the oldest of more than `most`.
     fn given_up(&mut self, now: Time, most: usize) -> Vec<(Arrival, Came)> {
         let is_over = |came: &Came| came.until.is_some_and(|until| until <= now);
         let orphans = self.later.iter().filter(|(_, came)| came.until.is_some() && !is_over(came));
@@ -119,14 +118,14 @@ impl Arrivals {
         gone
     }
 
-    /// Something of what is held may be safe now.
+    /// Schedules another check of which arrivals are safe.
     pub(super) fn look_again(&mut self) {
         self.is_changed = true;
     }
 }
 
 impl<B: Below> LayeredEntity<B> {
-    /// Hands up what came, as far as the entity has room; whether there was anything.
+    /// Delivers arrivals to the entity, as far as it has room; returns whether there were any.
     pub(super) fn hand_up(&mut self, now: Time) -> bool {
         if !self.entity.is_restored() {
             return false;
@@ -156,7 +155,8 @@ impl<B: Below> LayeredEntity<B> {
         some
     }
 
-    /// Lets go what only a Metadata PDU can make safe, which may be among what waits: in a restart it would be lost.
+    /// Releases the arrival that waits for a Metadata PDU, which may be among those behind it; a
+    /// restart now would lose its data.
     fn make_room(&mut self, now: Time) -> bool {
         let Self { arrivals, entity, .. } = self;
         let is_stuck = |(_, held): &(&Arrival, &Held)| match &held.step {
@@ -193,7 +193,7 @@ impl<B: Below> LayeredEntity<B> {
         self.ask(Owner::Read(arrival), effect(Ticket(0)).into());
     }
 
-    /// What was asked of the file of an arrival is answered.
+    /// Handles the completion of a read of an arrival's file.
     pub(super) fn read(
         &mut self,
         now: Time,
@@ -226,7 +226,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// It is not taken from below: perhaps it comes again.
+    /// Refuses an arrival; the layer below may deliver it again.
     fn not_read(&mut self, now: Time, arrival: Arrival) {
         self.statistics.unread += 1;
         if let Some(held) = self.arrivals.held.remove(&arrival) {
@@ -235,14 +235,14 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// A file that nobody waits for any more.
+    /// Closes a file that is no longer needed.
     pub(super) fn close_orphan(&mut self, answer: &Result<Completion, EffectError>) {
         if let Ok(Completion::Opened { file, .. }) = answer {
             self.effects.push_back(StoreEffect::Close { file: *file }.into());
         }
     }
 
-    /// Hands up what came, PDU by PDU: they stand one behind the other.
+    /// Delivers the PDUs of an arrival, which are concatenated.
     fn split(&mut self, now: Time, arrival: Arrival, bytes: &Bytes) {
         let Some(held) = self.arrivals.held.get(&arrival) else { return };
         let (from, mut at, mut parts) = (held.came.from, 0, Vec::new());
@@ -258,18 +258,18 @@ impl<B: Below> LayeredEntity<B> {
             let Some((id, part)) = part else { continue };
             let is_end = part == Part::End;
             if self.entity.stats().receptions_refused > refused {
-                // There is no place for one more reception now.
+                // There is no room for one more reception now.
                 return self.put_off(arrival);
             }
             match self.entity.keeping(id, part) {
-                // The store is behind; or the end came first, with which no reception of class 1 begins. All of it is handed up
-                // again when something has changed.
+                // The store is behind; or the end came first, which begins no reception of class 1.
+                // The whole arrival is delivered again after a change.
                 Keeping::Dropped => return self.put_off(arrival),
                 Keeping::Unknown if is_end => return self.put_off_end(now, arrival),
                 Keeping::Taken => parts.push((id, part)),
                 Keeping::Unknown | Keeping::Safe | Keeping::Over => {}
             }
-            // What waits for a reception to begin may go on now.
+            // PDUs that wait for a reception to begin may continue now.
             self.arrivals.is_changed |= !is_end && !self.arrivals.later.is_empty();
         }
         if let Some(held) = self.arrivals.held.get_mut(&arrival) {
@@ -287,8 +287,8 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// Keeps the end of a file whose beginning is missing, for as long as a file may be silent. Of
-    /// more than the bound, the oldest is refused.
+    /// Keeps the end of a file whose beginning is missing, for at most the inactivity timeout.
+    /// Beyond the bound, the oldest is refused.
     fn put_off_end(&mut self, now: Time, arrival: Arrival) {
         let Some(held) = self.arrivals.held.get_mut(&arrival) else { return };
         let wait = match self.entity.config().remote(held.came.from).inactivity {
@@ -300,7 +300,7 @@ impl<B: Below> LayeredEntity<B> {
         self.give_up_ends(now);
     }
 
-    /// Refuses the ends of files whose beginnings did not come.
+    /// Refuses ends of files whose beginnings did not come.
     pub(super) fn give_up_ends(&mut self, now: Time) {
         for (arrival, came) in self.arrivals.given_up(now, self.config.limits.arrivals) {
             self.statistics.ends_refused += 1;
@@ -309,7 +309,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// Has what is not safe made safe, and lets go what is.
+    /// Makes the content of an arrival safe, and accepts it if it is.
     fn go_on(&mut self, now: Time, arrival: Arrival) {
         let Some(held) = self.arrivals.held.get_mut(&arrival) else { return };
         let Step::Keeping(parts) = &mut held.step else { return };
@@ -323,7 +323,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// Hands a PDU up; says what of it nobody would send again.
+    /// Delivers a PDU; returns the part that no peer would retransmit.
     fn hand_up_pdu(&mut self, now: Time, from: u64, pdu: &[u8]) -> Option<(TransactionId, Part)> {
         let path = self.path_to(from);
         self.entity.handle_input(now, Input::Receive(Receive::datagram(path, pdu)));
@@ -346,7 +346,7 @@ impl<B: Below> LayeredEntity<B> {
         Some((header.transaction(), part))
     }
 
-    /// The layer below need keep it no longer.
+    /// Accepts an arrival: the layer below may discard it.
     fn let_go(&mut self, now: Time, arrival: Arrival) {
         if let Some(held) = self.arrivals.held.remove(&arrival) {
             self.below.accept(now, arrival);

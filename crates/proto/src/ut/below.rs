@@ -1,4 +1,4 @@
-//! What is below an entity, as it sees it.
+//! Interface of the layer below an entity.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,30 +9,31 @@ use engine::{Engine, PathInfo, Time};
 use crate::bp::layer::Content;
 use crate::ltp;
 
-/// What a layer was given to carry, as the layer calls it.
+/// Identifier of a PDU passed to a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unit(pub u64);
 
-/// What a layer has brought, as the layer calls it.
+/// Identifier of an arrival, assigned by the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival(pub u64);
 
-/// What a layer has to say.
+/// Event of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// There is a way to an entity, or what is known of it changed.
+    /// A path to an entity is up, or its properties changed.
     Up {
         /// Its number.
         entity: u64,
-        /// What its PDUs are to fit, and the time after which answers are late.
+        /// Properties that determine PDU length and response timeouts.
         info: PathInfo,
     },
-    /// There is no way to an entity for a while, and time stands still.
+    /// The path to an entity is down for a while, and timers stop.
     Down {
         /// Its number.
         entity: u64,
     },
-    /// Nothing an entity sends can arrive from now on ([`PathEvent::ReturnDown`](engine::PathEvent)).
+    /// Nothing an entity sends can arrive from now on
+    /// ([`PathEvent::ReturnDown`](engine::PathEvent)).
     ReturnDown {
         /// Its number.
         entity: u64,
@@ -42,38 +43,38 @@ pub enum Event {
         /// Its number.
         entity: u64,
     },
-    /// PDUs came, one or several. They stay below until they are accepted.
+    /// One or several PDUs arrived. They stay below until accepted.
     Came {
-        /// What accepts them.
+        /// Identifier for acceptance.
         arrival: Arrival,
-        /// From which entity they were brought.
+        /// Number of the sending entity.
         from: u64,
-        /// Where they are.
+        /// Their place.
         content: Content,
-        /// Whether their file, if they are in one, is nobody's once they are accepted.
+        /// Whether their file, if any, has no owner once they are accepted.
         leaves_file: bool,
     },
-    /// What came is not below any longer, and cannot be accepted.
+    /// An arrival is no longer below, and cannot be accepted.
     Gone {
-        /// What.
+        /// The arrival.
         arrival: Arrival,
     },
-    /// A unit arrived, or left where the layer reports no more.
+    /// A unit was delivered, or sent where the layer reports no more.
     Delivered {
-        /// What.
+        /// The unit.
         unit: Unit,
     },
     /// The layer reports something that concerns no PDU.
     Noted(Note),
     /// A PDU was refused for lack of room ([`Refused::Later`]), and there is room again.
     Room,
-    /// It was not carried.
+    /// A unit was not delivered.
     Failed {
-        /// What.
+        /// The unit.
         unit: Unit,
-        /// Whether it would not be carried the next time either.
+        /// Whether a retry would fail, too.
         is_final: bool,
-        /// Why, for people.
+        /// Reason as text.
         why: &'static str,
     },
 }
@@ -81,13 +82,13 @@ pub enum Event {
 /// Report of a layer that concerns no PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// An LTP engine sends from another address than the settings name.
+    /// An LTP engine sends from an address other than the configured one.
     Elsewhere {
-        /// The number of its entity.
+        /// Number of its entity.
         entity: u64,
-        /// The address from which it sends, where that is known.
+        /// Address from which it sends, if known.
         address: Option<SocketAddr>,
-        /// Whether its segments are taken.
+        /// Whether its segments are accepted.
         is_taken: bool,
     },
     /// A bound of LTP was reached for the first time since it was last left.
@@ -113,38 +114,39 @@ impl fmt::Display for Note {
     }
 }
 
-/// Why a layer does not take a PDU.
+/// Reason to refuse a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It has no room: another time.
+    /// No room: retry later.
     Later,
-    /// It never would.
+    /// Never acceptable, with the reason.
     Never(&'static str),
 }
 
 /// A layer that carries PDUs: the unitdata transfer layer of CCSDS 727.0-B-5 §4.1.
 pub trait Below: Engine<Indication = Event> {
-    /// Whether it is told again what failed, which is kept until then; if not, it keeps it itself.
+    /// Whether the entity retries failed units and keeps them until then; otherwise the layer does.
     const REPEATS: bool;
 
-    /// Carries a PDU to an entity.
+    /// Sends a PDU to an entity.
     ///
     /// # Errors
-    /// Why it is not taken.
+    ///
+    /// The reason to refuse it.
     fn carry(&mut self, now: Time, to: u64, pdu: Bytes) -> Result<Unit, Refused>;
 
-    /// What came may go.
+    /// Accepts an arrival, which may be discarded.
     fn accept(&mut self, now: Time, arrival: Arrival);
 
-    /// What came cannot be read: it comes again, or stays.
+    /// Refuses an unreadable arrival: it comes again, or stays.
     fn refuse(&mut self, now: Time, arrival: Arrival);
 
-    /// Asks for a way to an entity of which nothing was said; [`Event::Up`] tells of it, if there is one.
+    /// Requests a path to an unconfigured entity; [`Event::Up`] reports it, if there is one.
     fn meet(&mut self, entity: u64);
 
-    /// How many PDUs may be under way to an entity and fill the way there, if that is known.
+    /// Number of PDUs in transit that fill the path to an entity, if known.
     fn window(&self, to: u64) -> Option<usize>;
 
-    /// Bytes of memory held on account of others.
+    /// Bytes of memory held because of peers.
     fn memory(&self) -> usize;
 }

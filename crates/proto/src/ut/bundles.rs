@@ -1,4 +1,4 @@
-//! A bundle node below an entity: a PDU is the payload of a bundle.
+//! Bundle node below an entity: a PDU is the payload of a bundle.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::bp::node::Node;
 use crate::bp::routes::Priority;
 use crate::cfdp::{self, Timer};
 
-/// The service of a node to which PDUs come in networks that run ION, which sends them from 64. RFC 7116 registers 1.
+/// Service number for PDUs in ION networks, where they are sent from 64. RFC 7116 registers 1.
 pub const CFDP_ENDPOINT: u64 = 65;
 
 /// Settings of [`OverBundles`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundlesConfig {
-    /// The service of each node to which PDUs come, of the `ipn` scheme. The number of a node is that of its entity.
+    /// Service number for PDUs at each node, of the `ipn` scheme. Node numbers are entity numbers.
     pub service: u64,
-    /// How long a bundle is of use.
+    /// Lifetime of bundles.
     pub lifetime: Duration,
-    /// Of which version bundles are.
+    /// Version of bundles.
     pub version: Version,
-    /// Whether custody is asked for, which version 6 has.
+    /// Whether custody is requested, in version 6.
     pub custody: bool,
 }
 
@@ -42,20 +42,20 @@ impl Default for BundlesConfig {
     }
 }
 
-/// A bundle node, as an entity uses it.
+/// Bundle node below an entity.
 pub struct BundleLayer {
     node: Node,
     entity: u64,
     config: BundlesConfig,
     pdu_max: usize,
-    /// Entities to which it is asked for ways, told of once the agent is ready.
+    /// Entities to report as reachable once the agent is ready.
     met: Vec<u64>,
     is_ready: bool,
     units: BTreeMap<BundleId, Unit>,
-    /// What was delivered and not confirmed.
+    /// Unconfirmed deliveries.
     arrivals: BTreeMap<BundleId, Arrival>,
     next: u64,
-    /// Bytes of the shortest PDU that the node had no room for.
+    /// Shortest PDU for which the node had no room, in bytes.
     refused: Option<u64>,
     events: VecDeque<Event>,
 }
@@ -66,12 +66,13 @@ impl std::fmt::Debug for BundleLayer {
     }
 }
 
-/// An entity over bundles.
+/// Entity over bundles.
 pub type OverBundles = LayeredEntity<BundleLayer>;
 
 impl LayeredEntity<BundleLayer> {
-    /// An entity over `node`, which must be new and has the entity's number. Where the entity's timers are left to it, those end in
-    /// the time that bundles live: silence is nothing unusual, and what is asked for again is on its way.
+    /// Builds an entity over `node`, which must be new and have the entity's number. Timers not
+    /// configured are derived from the lifetime of bundles: long silence is normal, and
+    /// retransmissions take as long.
     #[must_use]
     pub fn over_bundles(
         mut entity: cfdp::Config,
@@ -92,7 +93,7 @@ impl LayeredEntity<BundleLayer> {
         &self.below().node
     }
 
-    /// Asks the node for something.
+    /// Calls the node with a request.
     pub fn with_node<T>(&mut self, now: Time, request: impl FnOnce(&mut Node) -> T) -> T {
         self.with_below(now, |below| {
             let answer = request(&mut below.node);
@@ -102,14 +103,14 @@ impl LayeredEntity<BundleLayer> {
     }
 }
 
-/// Retries in the lifetime of a bundle where no limit says how many.
+/// Retries in the lifetime of a bundle, where no limit is set.
 const RETRIES: u32 = 30;
 
-/// Sets the timers that are left to the entity: each limit is reached when what was sent first has expired.
+/// Sets timers not configured: each limit is reached when the first bundle sent has expired.
 pub(super) fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
     let part = |limit: Option<u32>| Timer::Fixed(lifetime / limit.unwrap_or(RETRIES).max(1));
     for (timer, value) in [
-        // Of a day, 30 repeats: one each 48 min.
+        // With a lifetime of one day and 30 retries: one every 48 min.
         (&mut remote.ack_timer, part(remote.ack_limit)),
         (&mut remote.naks.timer, part(remote.naks.limit)),
         (&mut remote.check_timer, part(remote.check_limit)),
@@ -125,7 +126,7 @@ pub(super) fn fit(remote: &mut cfdp::Remote, lifetime: Duration) {
 impl BundleLayer {
     fn new(entity: u64, config: &Config, below: BundlesConfig, mut node: Node) -> Self {
         let endpoint = Eid::Ipn { node: entity, service: below.service };
-        // A node of another number only forwards.
+        // A node with another number only forwards.
         let register = |agent: &mut Agent| agent.register(&endpoint);
         let _taken = node.with_agent(Time::ZERO, register);
         let mut layer = Self {
@@ -155,7 +156,7 @@ impl BundleLayer {
             .push_back(Event::Up { entity, info: PathInfo { kind, ..PathInfo::datagram(0) } });
     }
 
-    /// Takes what the agent has to say.
+    /// Handles the agent's indications.
     fn listen(&mut self, _now: Time) {
         if !self.is_ready && self.node.agent().is_ready() {
             self.is_ready = true;
@@ -170,7 +171,8 @@ impl BundleLayer {
                     if endpoint == here =>
                 {
                     let arrival = Arrival(number);
-                    // The entity at a node that is called by a name is known by what its PDUs say, and heard as 0.
+                    // The entity of a node with a `dtn` name identifies itself in its PDUs; 0
+                    // stands for it here.
                     let from = match id.source {
                         Eid::Ipn { node, .. } => node,
                         Eid::None | Eid::Dtn(_) | Eid::Uri(_) | Eid::Unknown { .. } => 0,
@@ -255,7 +257,7 @@ impl Below for BundleLayer {
         self.listen(now);
     }
 
-    /// The bundle stays until it expires, or this node begins anew and hands it over again.
+    /// The bundle stays until it expires, or a restart of this node delivers it again.
     fn refuse(&mut self, _now: Time, _arrival: Arrival) {}
 
     fn meet(&mut self, entity: u64) {
@@ -266,12 +268,12 @@ impl Below for BundleLayer {
         }
     }
 
-    /// What the ways take to which the next nodes lead is not known here.
+    /// The capacity of the paths behind the next nodes is not known here.
     fn window(&self, _to: u64) -> Option<usize> {
         None
     }
 
-    /// Bundles are in the node's store, which has bounds of its own.
+    /// Bundles are in the node's store, which has its own bounds.
     fn memory(&self) -> usize {
         self.units.len() * size_of::<(BundleId, Unit)>()
     }

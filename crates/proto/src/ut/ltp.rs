@@ -17,30 +17,30 @@ use crate::cfdp;
 use crate::ltp::{self, BlockContent, Finished, Indication, Red};
 use crate::{settings, words};
 
-/// The client service of CFDP (IANA registry of LTP client service identifiers, RFC 7116).
+/// Client service of CFDP (IANA registry of LTP client service identifiers, RFC 7116).
 pub const CFDP_SERVICE: u64 = 3;
 
-/// Bytes of the longest block that is taken: several PDUs of the longest, 65,535 and a header.
+/// Longest accepted block in bytes: several of the longest PDUs, 65,535 and a header.
 const BLOCK_MAX: usize = 1 << 20;
 
-/// PDUs that may be under way wherever an entity is.
+/// Least window: PDUs in transit to an entity at any distance.
 const WINDOW_MIN: usize = 16;
 
-/// Bytes of a segment beside data, with numbers of ten bytes and a cookie, and some more.
+/// Overhead of a segment in bytes, with numbers of ten bytes and a cookie, and some reserve.
 const SEGMENT_HEAD: usize = 64;
 
-/// Where the file data flag stands in the first byte of a PDU.
+/// File data flag in the first byte of a PDU.
 const FILE_DATA: u8 = 0x10;
 
-/// What of what an entity says is red.
+/// Red part of an entity's PDUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Color {
-    /// All: LTP repeats what is lost.
+    /// All: LTP retransmits losses.
     #[default]
     Red,
-    /// All but file data, which is sent once: what of it is lost, only class 2 asks for.
+    /// All but file data, which is green: only class 2 requests lost parts.
     GreenData,
-    /// Nothing.
+    /// None.
     Green,
 }
 
@@ -50,52 +50,52 @@ settings! {
     /// Settings of [`OverLtp`].
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct LtpConfig {
-        /// The LTP engine. Its number is that of the entity, as in networks of CCSDS, and so are those
-        /// of others; its client service is [`CFDP_SERVICE`] and its format that of blocks.
+        /// Settings of the LTP engine. Engine numbers are entity numbers, as in CCSDS networks; the
+        /// client service is always [`CFDP_SERVICE`] and the format always blocks.
         pub ltp: ltp::Config as Table = ltp::Config::default(),
-        /// Red part of what the entity sends: all, all but file data, or nothing.
+        /// Red part of the entity's PDUs: all, all but file data, or nothing.
         pub color: Color as Word = Color::Red,
     }
 }
 
-/// Another engine.
+/// Path of another engine.
 #[derive(Clone, Copy, Debug)]
 struct EntityPath {
-    /// The path to it, if that is known.
+    /// The path, if known.
     path: Option<PathId>,
-    /// Whether that is what the settings say, and not where it was heard.
+    /// Whether it is configured, rather than learned.
     is_set: bool,
 }
 
-/// LTP, as an entity uses it.
+/// LTP below an entity.
 #[derive(Debug)]
 pub struct LtpLayer {
     ltp: ltp::Node,
     color: Color,
     pdu_max: usize,
-    /// PDUs that may be under way to an entity.
+    /// PDUs in transit to an entity.
     window: usize,
     strangers: usize,
     ways: BTreeMap<u64, EntityPath>,
     /// Paths that are up.
     up: BTreeMap<PathId, PathInfo>,
-    /// Paths on which nothing can arrive.
+    /// Paths whose return is down.
     return_down: BTreeSet<PathId>,
     units: BTreeMap<SessionId, Unit>,
     arrivals: BTreeMap<Arrival, SessionId>,
     next: u64,
-    /// Whether a PDU was refused because too many sessions are under way. Sessions that are being
-    /// cancelled count, and say nothing when they close.
+    /// Whether a PDU was refused because of too many sessions. Sessions being cancelled count, and
+    /// are closed without a report.
     is_refused: bool,
     events: VecDeque<Event>,
 }
 
-/// An entity over LTP.
+/// Entity over LTP.
 pub type OverLtp = LayeredEntity<LtpLayer>;
 
 impl LayeredEntity<LtpLayer> {
-    /// An entity over LTP. Both have the entity's number. Where the entity's timers are left to it, it waits as long for what has not
-    /// come as LTP does.
+    /// Builds an entity over LTP; both have the same number. Timers not configured are derived from
+    /// those of LTP.
     #[must_use]
     pub fn over_ltp(
         mut entity: cfdp::Config,
@@ -116,17 +116,17 @@ impl LayeredEntity<LtpLayer> {
         Self::new(entity, config, layer, of("cfdp"))
     }
 
-    /// The LTP engine, to look at.
+    /// The LTP engine.
     #[must_use]
     pub fn ltp(&self) -> &ltp::Node {
         &self.below().ltp
     }
 }
 
-/// Sets the timers and limits that are left to the entity.
+/// Sets timers and limits not configured.
 ///
-/// LTP retransmits what is red, so that checks of class 1 have no limit there: only silence for as
-/// long as LTP's sessions may last is a fault.
+/// LTP retransmits red data, so checks of class 1 have no limit there: only silence longer than
+/// LTP's sessions may last is a fault.
 fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote, color: Color) {
     let silence = match ltp.inactivity {
         cfdp::Timer::Fixed(silence) => silence,
@@ -135,7 +135,7 @@ fn fit(remote: &mut cfdp::Remote, ltp: &ltp::Remote, color: Color) {
     if remote.check_timer == cfdp::Timer::Auto {
         match color {
             Color::Red => remote.check_limit = None,
-            // What is green and lost never comes. With a limit of three, the fourth check is after 48 min.
+            // Lost green data never come. With a limit of three, the fourth check is after 48 min.
             Color::GreenData | Color::Green => {
                 let checks = remote.check_limit.unwrap_or_default().saturating_add(2);
                 remote.check_timer = cfdp::Timer::Fixed(silence / checks);
@@ -180,8 +180,8 @@ impl LtpLayer {
         self.next
     }
 
-    /// PDUs that fill the way to an entity: what the line takes in a round of an answer and a repair, and
-    /// [`WINDOW_MIN`] at least.
+    /// PDUs that fill the path to an entity: the data sent during a response and a repair, at least
+    /// [`WINDOW_MIN`] PDUs.
     fn fills(&self, entity: u64, info: &PathInfo) -> Option<usize> {
         let rate = self.ltp.config().remote(entity).rate_bps.or(info.rate_bps)?;
         // 10 Mbit/s and 1.25 s: 5 s are 6.25 MB, which are 96 PDUs of 65,535 bytes.
@@ -190,7 +190,7 @@ impl LtpLayer {
         Some(usize::try_from(pdus).unwrap_or(usize::MAX).max(WINDOW_MIN).min(self.window))
     }
 
-    /// How an entity is reached, if it is at the moment.
+    /// Properties of the path to an entity, if it is up.
     fn info(&self, entity: u64) -> Option<&PathInfo> {
         match self.ways.get(&entity)?.path {
             Some(path) => self.up.get(&path),
@@ -198,14 +198,15 @@ impl LtpLayer {
         }
     }
 
-    /// A path as the entity sees it. An answer may take a round of repair each way, and waits for what is under way before it.
+    /// Path properties reported to the entity. A response may take a repair round each way, and
+    /// waits for the data in transit before it.
     fn shown(&self, entity: u64, info: &PathInfo) -> PathInfo {
         let rate = self.ltp.config().remote(entity).rate_bps;
         let paced = PathInfo { rate_bps: rate.or(info.rate_bps), ..info.clone() };
         // 1.25 s of light time, and 96 blocks of 65,535 bytes at 10 Mbit/s: 3.75 s + 5.03 s.
         let window = self.fills(entity, info).unwrap_or(self.window).saturating_mul(self.pdu_max);
         let owlt = info.owlt.map(|owlt| owlt * 3 + paced.transmission_time(window));
-        // What is green is lost as a whole where any part of it is: then a PDU is a segment.
+        // A lost segment loses a green block: one PDU is one segment then.
         let segment = match (self.color, info.kind) {
             (Color::GreenData | Color::Green, PathKind::Datagram { mtu }) => {
                 let most = self.ltp.config().remote(entity).datagram_max.unwrap_or(mtu).min(mtu);
@@ -249,7 +250,7 @@ impl LtpLayer {
         }
     }
 
-    /// The entities that are reached by a path.
+    /// Entities reached over a path.
     fn entities_by(&self, path: PathId) -> impl Iterator<Item = u64> + '_ {
         let leads = move |way: &EntityPath| way.path.is_none_or(|of| of == path);
         self.ways.iter().filter(move |(_, way)| leads(way)).map(|(entity, _)| *entity)
@@ -269,7 +270,7 @@ impl LtpLayer {
         }
     }
 
-    /// Takes what the engine has and says.
+    /// Handles the engine's indications and effects.
     fn listen(&mut self, now: Time) {
         loop {
             let mut some = false;
@@ -315,7 +316,7 @@ impl LtpLayer {
         let from = id.originator;
         if !self.ways.contains_key(&from) {
             if self.ways.len() >= self.ltp.config().remotes.len() + self.strangers {
-                // A session that has ended in the meantime needs no answer.
+                // The session may have ended in the meantime.
                 let _over = self.ltp.cancel_for(now, id, CancelReason::User);
                 return;
             }
@@ -331,7 +332,7 @@ impl LtpLayer {
         self.events.push_back(Event::Came { arrival, from, content, leaves_file });
     }
 
-    /// Answers go where an engine was heard last, if the settings do not say where it is.
+    /// Learns the path of an unconfigured engine from what it sends.
     fn learn_path(&mut self, entity: u64, path: Option<PathId>) {
         let Some(way) = self.ways.get_mut(&entity).filter(|way| !way.is_set) else { return };
         let Some(received) = path.filter(|path| way.path != Some(*path)) else { return };
@@ -342,7 +343,7 @@ impl LtpLayer {
 
     fn finished(&mut self, finished: &Finished) {
         if finished.id.originator != self.ltp.config().engine {
-            // One whose block was not accepted is not accepted any more.
+            // Its unaccepted block cannot be accepted any more.
             let gone = self.arrivals.iter().find(|(_, id)| **id == finished.id);
             if let Some(arrival) = gone.map(|(arrival, _)| *arrival) {
                 self.arrivals.remove(&arrival);
@@ -354,7 +355,7 @@ impl LtpLayer {
         self.events.push_back(match finished.result {
             Ok(()) => Event::Delivered { unit },
             Err(failure) => {
-                // Silence for as long as the settings allow is not tried a second time.
+                // A timeout that used up LTP's retries is not retried.
                 let is_final = failure.cause == Some(ltp::Cause::Silence)
                     || failure.by == End::Receiver && failure.reason == CancelReason::Unreachable;
                 let why = match failure.by {
@@ -399,7 +400,7 @@ impl Below for LtpLayer {
 
     fn accept(&mut self, now: Time, arrival: Arrival) {
         if let Some(id) = self.arrivals.remove(&arrival) {
-            // A session that has ended in the meantime needs no answer.
+            // The session may have ended in the meantime.
             let _over = self.ltp.accept_block(now, id);
             self.listen(now);
         }
@@ -407,7 +408,7 @@ impl Below for LtpLayer {
 
     fn refuse(&mut self, now: Time, arrival: Arrival) {
         if let Some(id) = self.arrivals.remove(&arrival) {
-            // A session that has ended in the meantime needs no answer.
+            // The session may have ended in the meantime.
             let _over = self.ltp.cancel_for(now, id, CancelReason::System);
             self.listen(now);
         }

@@ -1,18 +1,20 @@
-//! CFDP over layers that are no datagrams: the unitdata transfer (UT) layers of CCSDS 727.0-B-5 §4.1.
+//! CFDP over layers other than datagrams: the unitdata transfer (UT) layers of CCSDS 727.0-B-5
+//! §4.1.
 //!
-//! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it: [`OverLtp`] has
-//! each PDU in a block of
-//! [LTP](crate::ltp), [`OverBundles`] in a bundle of a [node](crate::bp::node), [`OverService`] in a bundle of a node that another
-//! program runs. To its driver it is one engine, whose paths are
-//! those of the engine below.
+//! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it. [`OverLtp`]
+//! carries each PDU in a block of [LTP](crate::ltp), [`OverBundles`] in a bundle of a
+//! [node](crate::bp::node), [`OverService`] in a bundle of another program's node. To its driver it
+//! is one engine, whose paths are those of the engine below.
 //!
-//! * *A layer below is slow, and promises to arrive.* So an entity makes a PDU only when fewer than [`Limits::window`] are under
-//!   way to its peer; PDUs are long; one that failed below is handed down again.
-//! * *What the layer below calls delivered survives.* A PDU of class 1, which nobody asks for again, stays below (its block is not
-//!   claimed, its bundle not confirmed) until the entity's records say that what it brought is in the store, or its transaction is over. PDUs of
-//!   class 2 go at once. What an entity has no room for is handed up again.
-//! * *Sent means sent.* That a put of class 1 is over is told when all of its PDUs have been carried; if one was lost, it is
-//!   told as incomplete, and the put is cancelled.
+//! * *The layer below is slow and reliable.* An entity makes a PDU only when fewer than
+//!   [`Limits::window`] are in transit to its peer; PDUs are long; one that failed below is sent
+//!   again.
+//! * *Delivered data survive.* A PDU of class 1 is never retransmitted by its sender. It stays
+//!   below (its block unclaimed, its bundle unconfirmed) until its content is in the store by the
+//!   entity's records, or its transaction is over. PDUs of class 2 are accepted at once. PDUs for
+//!   which an entity has no room are delivered again.
+//! * *Sent means delivered below.* A put of class 1 is reported as finished when all of its PDUs
+//!   have been carried; if one was lost, it is reported as incomplete and cancelled.
 
 mod arrivals;
 mod below;
@@ -47,46 +49,46 @@ use crate::cfdp::{self, Entity, PutRequest, RequestError};
 pub enum Indication {
     /// Indication of the entity.
     Cfdp(cfdp::Indication),
-    /// A PDU of a transaction was not carried, and is not tried again.
+    /// A PDU of a transaction was lost after the last attempt.
     Lost {
         /// The transaction.
         id: TransactionId,
-        /// Why, for people.
+        /// Reason as text.
         why: &'static str,
     },
     /// The layer below reports something that concerns no PDU.
     Noted(Note),
 }
 
-/// What was counted.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// PDUs that were handed down, not counting again.
+    /// PDUs passed to the layer below, without retries.
     pub carried: u64,
-    /// PDUs that were handed down again.
+    /// Retries.
     pub repeated: u64,
-    /// PDUs that were not carried.
+    /// PDUs lost.
     pub lost: u64,
-    /// What came and was no PDU.
+    /// Arrivals that were no PDUs.
     pub malformed: u64,
-    /// Arrivals that were refused, because they came from one entity more than are known.
+    /// Arrivals refused because their entity exceeds the number of known ones.
     pub strangers: u64,
     /// Arrivals whose file could not be read.
     pub unread: u64,
-    /// Ends of files that were refused, because their beginnings did not come.
+    /// Ends of files refused because their beginnings did not come.
     pub ends_refused: u64,
-    /// Arrivals that were accepted although what they brought was not safe, because more waited behind them.
+    /// Arrivals accepted before their content was safe, because others waited behind them.
     pub unsafe_ends: u64,
 }
 
-/// Who asked for an effect.
+/// Owner of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Entity,
     Below,
-    /// An arrival that is read.
+    /// Reading an arrival.
     Read(Arrival),
-    /// Nobody waits for the answer.
+    /// No continuation.
     Nobody,
 }
 
@@ -95,11 +97,11 @@ enum Owner {
 struct Peer {
     path: PathId,
     is_up: bool,
-    /// Whether the entity was told to make no more PDUs for it.
+    /// Whether the entity was notified that the window is full.
     is_blocked: bool,
 }
 
-/// An entity on a layer below it.
+/// Entity on a layer below it.
 pub struct LayeredEntity<B> {
     entity: Entity,
     below: B,
@@ -127,7 +129,8 @@ impl<B: Below + std::fmt::Debug> std::fmt::Debug for LayeredEntity<B> {
 }
 
 impl<B: Below> LayeredEntity<B> {
-    /// An entity on a layer. Of the entity's settings the paths, rates and copies of repairs are of no account.
+    /// Builds an entity on a layer. The entity's settings for paths, rates and copies of repairs
+    /// are ignored.
     fn new(mut entity: cfdp::Config, config: Config, below: B, rng: Rng) -> Self {
         let mut peers = BTreeMap::new();
         for (number, path) in config.peers.iter().zip(0..) {
@@ -166,38 +169,38 @@ impl<B: Below> LayeredEntity<B> {
         layered
     }
 
-    /// The entity, to look at.
+    /// The entity.
     #[must_use]
     pub fn entity(&self) -> &Entity {
         &self.entity
     }
 
-    /// What is below it, to look at.
+    /// The layer below.
     #[must_use]
     pub fn below(&self) -> &B {
         &self.below
     }
 
-    /// What is below it, to ask it for something.
+    /// Calls the layer below with a request.
     pub fn with_below<T>(&mut self, now: Time, request: impl FnOnce(&mut B) -> T) -> T {
         let answer = request(&mut self.below);
         self.pump(now);
         answer
     }
 
-    /// What was counted.
+    /// Counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Bytes of memory held on account of others. An estimate from below.
+    /// Estimated bytes of memory held because of peers.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.entity.memory() + self.below.memory() + self.sending.memory() + self.arrivals.memory()
     }
 
-    /// PDUs on their way below, and arrivals that are not safe.
+    /// Number of PDUs in transit below, and of arrivals not accepted.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.sending.under_way() + self.arrivals.len()
@@ -206,7 +209,8 @@ impl<B: Below> LayeredEntity<B> {
     /// Sends a file, messages or filestore requests to another entity, as [`Entity::put`] does.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    ///
+    /// The request is invalid; nothing was begun.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
         let number = request.destination;
         if !self.peers.contains_key(&number) && number != self.entity.config().entity {
@@ -221,19 +225,20 @@ impl<B: Below> LayeredEntity<B> {
     /// Ends a transaction early, as [`Entity::cancel`] does.
     ///
     /// # Errors
-    /// There is no such transaction, or how it ends is settled already.
+    ///
+    /// There is no such transaction, or its result is already decided.
     pub fn cancel(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with_entity(now, |entity| entity.cancel(now, id))
     }
 
-    /// Asks the entity for something else.
+    /// Calls the entity with a request.
     pub fn with_entity<T>(&mut self, now: Time, request: impl FnOnce(&mut Entity) -> T) -> T {
         let answer = request(&mut self.entity);
         self.pump(now);
         answer
     }
 
-    /// Carries what both want and say, until neither has more.
+    /// Exchanges events, effects and PDUs between the two until there are none left.
     fn pump(&mut self, now: Time) {
         loop {
             let mut some = self.pass_effects();
@@ -258,7 +263,7 @@ impl<B: Below> LayeredEntity<B> {
         while let Some(effect) = self.entity.poll_effect() {
             some = true;
             match effect {
-                // What it does not take waits here.
+                // PDUs it cannot accept wait here.
                 Effect::Path(PathEffect::PauseRead { .. }) => self.arrivals.is_paused = true,
                 Effect::Path(PathEffect::ResumeRead { .. }) => self.arrivals.is_paused = false,
                 effect => self.ask(Owner::Entity, effect),
@@ -288,13 +293,13 @@ impl<B: Below> LayeredEntity<B> {
                 let path = self.path_to(entity);
                 let Some(peer) = self.peers.get_mut(&entity) else { return };
                 peer.is_up = true;
-                // What is told anew is not blocked any more.
+                // A new report of the path clears the block.
                 peer.is_blocked = false;
                 self.entity.handle_input(now, Input::Path(path, PathEvent::Up(info)));
                 self.look_at_window(now, entity);
             }
             Event::Down { entity } => {
-                // One that was met knows now that it is to wait.
+                // A new peer is blocked from the start.
                 self.path_to(entity);
                 if let Some(peer) = self.peers.get_mut(&entity).filter(|peer| peer.is_up) {
                     peer.is_up = false;
@@ -329,7 +334,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// Where records of an earlier run are read, whoever they speak of is met: what was received from them goes on.
+    /// Learns the entities in the records of an earlier run, so that receptions from them resume.
     fn prepare_ways(&mut self, answer: &Result<Completion, EffectError>) {
         let Ok(Completion::Records(records)) = answer else { return };
         for number in Entity::sources(records).collect::<BTreeSet<_>>() {
@@ -339,7 +344,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// The path to an entity, as the entity here knows it.
+    /// Path to an entity, as the entity above sees it.
     fn path_to(&mut self, entity: u64) -> PathId {
         if let Some(peer) = self.peers.get(&entity) {
             return peer.path;

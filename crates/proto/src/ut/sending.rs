@@ -1,4 +1,4 @@
-//! PDUs on their way below, and what is told of them.
+//! PDUs in transit below, and the indications that depend on them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,30 +12,30 @@ use super::below::{Below, Refused, Unit};
 use super::{Indication, LayeredEntity};
 use crate::cfdp::{self, Role, TransactionFinished};
 
-/// A PDU on its way.
+/// A PDU in transit.
 #[derive(Debug)]
 struct Flight {
     to: u64,
-    /// It, as long as it may have to be handed down again.
+    /// The PDU, while it may have to be sent again.
     pdu: Bytes,
     tries: u32,
     id: Option<TransactionId>,
     is_acknowledged: bool,
-    /// Whether it is the end of a file of class 2, to which the receiver answers with all that is missing.
+    /// Whether it ends a file of class 2, to which the receiver replies with all missing parts.
     is_end: bool,
 }
 
-/// What is on its way.
+/// PDUs in transit.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     flights: BTreeMap<Unit, Flight>,
-    /// PDUs that the layer below had no room for, and those that failed.
+    /// PDUs to send again: refused by the layer below for lack of room, or failed.
     again: VecDeque<Flight>,
-    /// How many to each entity, those that wait included.
+    /// Number for each entity, including those waiting.
     counts: BTreeMap<u64, usize>,
-    /// Puts that are over, and some of whose PDUs are not.
+    /// Finished puts with PDUs in transit.
     ends: BTreeMap<TransactionId, TransactionFinished>,
-    /// Whether there may be room below since those that wait were tried.
+    /// Whether the layer below may have room since the last refusal.
     pub(super) is_room: bool,
 }
 
@@ -58,14 +58,15 @@ impl Sending {
     }
 }
 
-/// Whether a PDU says that all of a file was sent.
+/// Whether a PDU announces the end of a file.
 fn is_end(pdu: &[u8]) -> bool {
     let decoded = Pdu::decode(pdu).map(|pdu| pdu.body);
     matches!(decoded, Ok(Body::Eof(eof)) if eof.condition == ConditionCode::NoError)
 }
 
 impl<B: Below> LayeredEntity<B> {
-    /// Hands down what waits, and what the entity makes, as far as there is room; whether there was anything.
+    /// Passes waiting PDUs and new ones of the entity to the layer below, as far as there is room;
+    /// returns whether there were any.
     pub(super) fn hand_down(&mut self, now: Time) -> bool {
         let mut some = self.hand_down_again(now);
         loop {
@@ -108,9 +109,9 @@ impl<B: Below> LayeredEntity<B> {
         self.sending.again.len() < before
     }
 
-    /// Hands a PDU down; gives it back if there is no room.
+    /// Passes a PDU to the layer below; returns it if there is no room.
     fn carry(&mut self, now: Time, mut flight: Flight) -> Option<Flight> {
-        // What is below may bring it first: then all that is on its way would be asked for.
+        // The layer below may deliver it first: then all data in transit would be requested again.
         if flight.is_end && flight.id.is_some_and(|id| self.sending.has(id)) {
             return Some(flight);
         }
@@ -134,7 +135,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// A PDU is where it should be, or has left.
+    /// Handles a PDU that was delivered, or sent.
     pub(super) fn delivered(&mut self, now: Time, unit: Unit) {
         let Some(flight) = self.sending.flights.remove(&unit) else { return };
         self.gone(now, &flight);
@@ -150,7 +151,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// A PDU is on its way no longer.
+    /// Removes a PDU from those in transit.
     fn gone(&mut self, now: Time, flight: &Flight) {
         self.sending.is_room = true;
         let count = self.sending.counts.entry(flight.to).or_default();
@@ -167,7 +168,7 @@ impl<B: Below> LayeredEntity<B> {
         }
     }
 
-    /// A PDU will not be carried. Of class 2 it is asked for again; a put of class 1 is broken.
+    /// Handles a lost PDU. In class 2 the receiver requests it again; a put of class 1 has failed.
     fn lost(&mut self, now: Time, flight: &Flight, why: &'static str) {
         self.statistics.lost += 1;
         if let Some(id) = flight.id {
@@ -178,7 +179,7 @@ impl<B: Below> LayeredEntity<B> {
                     finished.condition = ConditionCode::CancelRequestReceived;
                     finished.delivery = DeliveryCode::Incomplete;
                 } else {
-                    // One that is over already needs no end.
+                    // It may already be over.
                     let _over = self.entity.cancel(now, id);
                 }
             }
@@ -186,7 +187,7 @@ impl<B: Below> LayeredEntity<B> {
         self.gone(now, flight);
     }
 
-    /// Has the entity make PDUs for another, or not.
+    /// Blocks or unblocks the entity's PDUs for a peer, by the window.
     pub(super) fn look_at_window(&mut self, now: Time, to: u64) {
         let most = self.config.limits.window;
         let window = self.below.window(to).map_or(most, |fills| fills.min(most));
@@ -201,7 +202,8 @@ impl<B: Below> LayeredEntity<B> {
         self.entity.handle_input(now, Input::Path(path, event));
     }
 
-    /// Tells what the entity tells: that a put is over once its PDUs are, too, where nobody said more.
+    /// Reports an indication of the entity. Holds back Transaction-Finished of an unacknowledged
+    /// put until its PDUs are delivered below.
     pub(super) fn tell(&mut self, indication: cfdp::Indication) {
         match indication {
             cfdp::Indication::TransactionFinished(finished)

@@ -1,6 +1,6 @@
-//! A service of a bundle node below an entity, where the node is another program's: a PDU is the payload of a bundle.
+//! Service of another program's bundle node below an entity: a PDU is the payload of a bundle.
 //!
-//! The driver carries out [orders](Order) at the node's interface, and tells what came of them.
+//! The driver executes [orders](Order) at the node's interface, and reports their results.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -14,44 +14,44 @@ use super::{Config, LayeredEntity};
 use crate::bp::layer::Content;
 use crate::cfdp;
 
-/// What is to be done at the node.
+/// Order to be executed at the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A bundle is to be sent. [`LayeredEntity::with_below`] then tells [`ServiceLayer::sent`] or
-    /// [`ServiceLayer::not_sent`].
+    /// Sends a bundle. The driver reports the result by [`LayeredEntity::with_below`] to
+    /// [`ServiceLayer::sent`] or [`ServiceLayer::not_sent`].
     Send {
-        /// What it is called here.
+        /// Identifier of the bundle here.
         unit: Unit,
-        /// The entity for which it is, whose node has its number.
+        /// The destination entity, whose number is that of its node.
         to: u64,
-        /// Its payload.
+        /// The payload.
         pdu: Bytes,
     },
-    /// A bundle that was handed over is to be confirmed.
+    /// Confirms a delivered bundle.
     Confirm(Arrival),
 }
 
-/// Bytes of what came and was not accepted, at most: what is beyond waits in the node.
+/// Most bytes of unaccepted arrivals; further bundles wait in the node.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The same, counted in bundles: ends of files that came first wait for their beginnings.
+/// Most unaccepted arrivals: ends of files that came first wait for their beginnings.
 const ARRIVALS_MAX: usize = 960;
 
-/// Of how many transactions the sources are told again how they ended, when the entity begins anew: as many as the moment of a
-/// crash can have kept from the node, for most of them know.
+/// Number of recent transactions whose Finished PDU is re-sent after a restart: as many as a crash
+/// can have kept from the node, since most sources already know.
 const FINISHED_RESENDS: usize = 4;
 
-/// A bundle node elsewhere, as an entity uses it.
+/// Another program's bundle node below an entity.
 #[derive(Debug)]
 pub struct ServiceLayer {
     pdu_max: usize,
     met: BTreeSet<u64>,
     is_up: bool,
-    /// Units at the node, with their bytes.
+    /// Units passed to the node, with their bytes.
     units: BTreeMap<Unit, usize>,
-    /// What came and was not accepted, with its bytes and when it came.
+    /// Unaccepted arrivals, with their bytes and time of arrival.
     arrivals: BTreeMap<Arrival, (usize, Time)>,
-    /// How long the node keeps what is not confirmed, at most.
+    /// Longest time for which the node keeps unconfirmed bundles.
     lifetime: Duration,
     bytes: usize,
     next: u64,
@@ -59,12 +59,12 @@ pub struct ServiceLayer {
     events: VecDeque<Event>,
 }
 
-/// An entity that is an application of a bundle node.
+/// Entity that is an application of a bundle node.
 pub type OverService = LayeredEntity<ServiceLayer>;
 
 impl LayeredEntity<ServiceLayer> {
-    /// An entity whose node is reached by orders, and which has the entity's number. Timers that are left to the entity fit how
-    /// long bundles live, as over a node of its own.
+    /// Builds an entity whose node is reached by orders; both have the same number. Timers not
+    /// configured are derived from the lifetime of bundles, as over an own node.
     #[must_use]
     pub fn over_service(
         mut entity: cfdp::Config,
@@ -79,7 +79,7 @@ impl LayeredEntity<ServiceLayer> {
         Self::new(entity, config, layer, Rng::new(rng.next_u64(), "cfdp"))
     }
 
-    /// What is to be done at the node next.
+    /// Next order for the node.
     pub fn poll_order(&mut self) -> Option<Order> {
         self.below.orders.pop_front()
     }
@@ -106,7 +106,7 @@ impl ServiceLayer {
         self.next
     }
 
-    /// The node answers.
+    /// Reports that the node responds.
     pub fn is_there(&mut self) {
         if !std::mem::replace(&mut self.is_up, true) {
             for entity in self.met.clone() {
@@ -115,7 +115,8 @@ impl ServiceLayer {
         }
     }
 
-    /// The node answers no longer: it hands over again what was not confirmed, and time stands still until then.
+    /// Reports that the node no longer responds. Timers stop until it does; it then delivers
+    /// unconfirmed bundles again.
     pub fn is_gone(&mut self) {
         for (arrival, _) in std::mem::take(&mut self.arrivals) {
             self.events.push_back(Event::Gone { arrival });
@@ -127,7 +128,7 @@ impl ServiceLayer {
         }
     }
 
-    /// A bundle came from an entity; returns what it is called here.
+    /// Reports a bundle that came from an entity; returns its identifier.
     pub fn came(&mut self, now: Time, from: u64, payload: Bytes) -> Arrival {
         let arrival = Arrival(self.number());
         self.arrivals.insert(arrival, (payload.len(), now));
@@ -137,20 +138,20 @@ impl ServiceLayer {
         arrival
     }
 
-    /// Whether more may come.
+    /// Whether more bundles are accepted.
     #[must_use]
     pub fn takes_more(&self) -> bool {
         self.bytes < BYTES_MAX && self.arrivals.len() < ARRIVALS_MAX
     }
 
-    /// A bundle is safe in the node's store.
+    /// Reports that a bundle is safe in the node's store.
     pub fn sent(&mut self, unit: Unit) {
         if self.units.remove(&unit).is_some() {
             self.events.push_back(Event::Delivered { unit });
         }
     }
 
-    /// The node will not take a bundle.
+    /// Reports that the node refused a bundle.
     pub fn not_sent(&mut self, unit: Unit, why: &'static str) {
         if self.units.remove(&unit).is_some() {
             self.events.push_back(Event::Failed { unit, is_final: true, why });
@@ -163,9 +164,9 @@ impl ServiceLayer {
         dropped.is_some()
     }
 
-    /// When what waits longest is of no use any more: nobody tells that a bundle has expired that was handed over.
+    /// Expiry of the oldest arrival: the node does not report the expiry of delivered bundles.
     fn next_end(&self) -> Option<(Arrival, Time)> {
-        // They are numbered in the order in which they came.
+        // They are numbered in order of arrival.
         self.arrivals
             .first_key_value()
             .map(|(arrival, (_, came))| (*arrival, *came + self.lifetime))
@@ -179,7 +180,7 @@ impl ServiceLayer {
 }
 
 impl Below for ServiceLayer {
-    /// Who carries out orders tries until the node has the bundle.
+    /// The driver retries until the node has the bundle.
     const REPEATS: bool = false;
 
     fn carry(&mut self, _now: Time, to: u64, pdu: Bytes) -> Result<Unit, Refused> {
@@ -195,7 +196,7 @@ impl Below for ServiceLayer {
         }
     }
 
-    /// The node keeps it, and hands it over again when it or this application begins anew.
+    /// The node keeps it, and delivers it again after a restart of either side.
     fn refuse(&mut self, _now: Time, arrival: Arrival) {
         self.drop_arrival(arrival);
     }
@@ -209,7 +210,7 @@ impl Below for ServiceLayer {
         }
     }
 
-    /// Between here and the node is nothing that had to be filled.
+    /// There is no path to fill between here and the node.
     fn window(&self, _to: u64) -> Option<usize> {
         None
     }
@@ -222,7 +223,7 @@ impl Below for ServiceLayer {
 impl Engine for ServiceLayer {
     type Indication = Event;
 
-    /// Nothing comes but by its methods.
+    /// Input comes by its methods only.
     fn handle_input(&mut self, _now: Time, _input: Input<'_>) {}
 
     fn handle_timeout(&mut self, now: Time) {

@@ -14,36 +14,36 @@ use crate::visit;
 /// Settings of TCP below an engine of streams.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The settings of the stack below.
+    /// Settings of the stack below.
     pub tcp: tcp::Config,
-    /// The settings of each connection.
+    /// Options of each connection.
     pub options: Options,
-    /// The host's own addresses: connections begin at the first of the family of their goal.
+    /// The host's own addresses: connections use the first of their destination's family as source.
     pub addresses: Vec<IpAddr>,
     /// Peers of the paths that the engine above may open.
     pub peers: BTreeMap<PathId, SocketAddr>,
-    /// Addresses at which streams of others are awaited.
+    /// Addresses to listen on.
     pub listen: Vec<SocketAddr>,
-    /// Number of them that may wait to be established.
+    /// Backlog of unaccepted connections.
     pub backlog: Backlog,
-    /// Time at which those who ask for one are answered.
+    /// Time at which connection requests are accepted.
     pub acceptance: Acceptance,
-    /// Time for which a stream that was left, and on which something is still to arrive, discards
-    /// what its peer sends. After that the peer is reset if it goes on.
+    /// Time for which a left stream with undelivered data discards what its peer sends. Afterwards
+    /// the peer is reset if it continues.
     pub linger: Duration,
-    /// Whether the driver has streams of its own, beside those of the stack. A stream that the engine
-    /// above connects from the far end of one of these ([`engine::StreamEffect::Connect`]) is then of
-    /// the stack, and all others are the driver's: so a proxy stands between the two. The driver's
-    /// have numbers below [`Config::DRIVERS`].
+    /// Whether the driver has its own streams, beside those of the stack. The engine above then
+    /// connects from the far end of a driver's stream ([`engine::StreamEffect::Connect`]) over the
+    /// stack, and all others over the driver: so a proxy stands between the two. The driver's
+    /// streams have numbers below [`Config::DRIVERS`].
     pub has_driver_streams: bool,
-    /// Time for which either side tries on streams that the engine above requests as best-effort,
-    /// unless [`Config::options`] sets it for all.
+    /// Time for which each side retransmits on best-effort streams of the engine above, unless
+    /// [`Config::options`] sets it for all.
     pub best_effort: Bets,
-    /// Bounds on what is held, beyond those of the stack.
+    /// Bounds on memory, beyond those of the stack.
     pub limits: Limits,
 }
 
-/// Settings of TCP that are of a host, not of a connection.
+/// Settings of TCP for a host, not for a connection.
 #[derive(Debug)]
 pub struct Host<'a>(pub &'a mut Config);
 
@@ -61,8 +61,8 @@ impl Settings for Host<'_> {
 }
 
 impl Config {
-    /// Numbers of paths below this one are of streams that the driver has itself, where it has some
-    /// ([`Config::has_driver_streams`]).
+    /// First path number of the stack if the driver has its own streams
+    /// ([`Config::has_driver_streams`]); lower ones are the driver's.
     pub const DRIVERS: PathId = PathId(1 << 31);
 }
 
@@ -84,28 +84,27 @@ impl Default for Config {
     }
 }
 
-/// Time at which peers that ask for a stream are answered.
+/// Time at which connection requests of peers are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acceptance {
-    /// As any host does.
+    /// At once, as any host does.
     AtOnce,
-    /// When a connection to where they ask for was opened in their name, for the engine above to
-    /// connect to. If it is refused, so are they. For a transparent proxy: its clients get the
-    /// answers that they would get without it, one round trip later than by a proxy that answers
-    /// at once.
+    /// When a connection to the requested destination is open, to which the engine above then
+    /// connects. If it is refused, so is the peer. For a transparent proxy: its clients get the
+    /// same responses as without it, one round trip later than with acceptance at once.
     WhenConnected {
-        /// Streams of the engine above, those included that are on their way to it, beyond which
-        /// peers are refused. Each peer takes two.
+        /// Streams of the engine above, including those being opened, beyond which peers are
+        /// refused. Each peer takes two.
         most: usize,
     },
 }
 
-/// Bounds on what is held. For each stream that is one transmit of the engine above at most.
+/// Bounds on memory. Each stream holds at most one transmission of the engine above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams, those included that were left and are not over. Others are reset, or not made.
+    /// Streams, including those left and not over. Further ones are reset, or not opened.
     pub streams: usize,
-    /// Streams that the engine above waits for at one time.
+    /// Streams that the engine above awaits at one time.
     pub listeners: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Effects of the engine above: streams opened, awaited, closed.
+//! Effects of the engine above: opening, listening, closing.
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,11 @@ use crate::stack::streams::{Awaited, Phase, Stream};
 use crate::tcp::scps::Scps;
 use crate::tcp::{ConnectionId, ListenerId, Options, RequestError, State};
 
-/// A port is tried so often before a listener is refused.
+/// Attempts to find a free port before a listener is refused.
 const PORT_TRIES: u32 = 64;
 
 impl<A: Engine> OverTcp<A> {
-    /// Carries out an effect of the engine above, or passes it to the driver.
+    /// Executes an effect of the engine above, or passes it to the driver.
     pub(super) fn carry_out(&mut self, now: Time, effect: Effect) {
         if self.config.has_driver_streams && self.outside.takes(&effect, &self.streams) {
             self.effects.push_back(effect);
@@ -86,7 +86,7 @@ impl<A: Engine> OverTcp<A> {
                 }
             }
             StreamEffect::StartTls { path, .. } => {
-                // There is none below: better no stream than one that is not secret.
+                // There is no TLS below: no stream is better than an insecure one.
                 if let Some(stream) = self.streams.remove(path) {
                     let _ = self.below.abort(now, stream.connection);
                     self.tell(now, path, PathEvent::Down);
@@ -100,7 +100,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Opens a configured path. One that is up stays as it is.
+    /// Opens a configured path. One that is up stays unchanged.
     fn open(&mut self, now: Time, path: PathId) {
         if self.streams.by_path.contains_key(&path) {
             return;
@@ -145,7 +145,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// A connection that is open already goes to a stream, with what came over it.
+    /// Attaches an open connection to a stream, with the data received over it.
     fn claimed(&mut self, now: Time, path: PathId, connection: ConnectionId) {
         self.statistics.connections += 1;
         self.connected(now, connection);
@@ -157,8 +157,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Waits for one stream at the address that the peer of `near` reaches, at a port that nobody can
-    /// guess.
+    /// Listens for one stream at the local address of `near`, at an unpredictable port.
     fn listen(
         &mut self,
         ticket: Ticket,
@@ -188,11 +187,11 @@ impl<A: Engine> OverTcp<A> {
         let _ = self.below.unlisten(now, id);
     }
 
-    /// The settings of a connection, with the best-effort service or as configured.
+    /// Options of a connection, with the best-effort service or as configured.
     fn options(&self, best_effort: bool) -> Options {
         let mut options = self.config.options.clone();
         if best_effort {
-            // A host without SCPS-TP has this of it and no more.
+            // A host without SCPS-TP gets only this part of it.
             let alone = Scps { snack: None, suspends: false, ..Scps::default() };
             let scps = options.scps.get_or_insert(alone);
             scps.bets.get_or_insert(self.config.best_effort);
