@@ -14,10 +14,10 @@ use sha1::Sha1;
 use sha2::Sha256;
 use wire::ltp::{Segment, sdnv};
 
-/// The extension tag of authentication.
+/// Extension tag of authentication.
 pub(crate) const TAG: u8 = 0;
 
-/// Bytes of the longest value.
+/// Longest authentication value, in bytes.
 pub(crate) const VALUE_MAX: usize = 16;
 
 /// The key of the NULL ciphersuite (RFC 5327 §2.1.3).
@@ -26,20 +26,20 @@ const NULL_KEY: [u8; 20] = [
     0x50, 0x68, 0xf7, 0x38,
 ];
 
-/// How a segment is authenticated.
+/// Ciphersuite of a segment's authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ciphersuite {
     /// 0, HMAC-SHA1-80: 10 bytes.
     HmacSha1,
-    /// 192, of the range for private use: HMAC-SHA-256, cut to 16 bytes as in RFC 4868. No suite
-    /// with it is registered.
+    /// 192, of the range for private use: HMAC-SHA-256, truncated to 16 bytes as in RFC 4868. No
+    /// registered suite has it.
     HmacSha256,
-    /// 255, NULL: HMAC-SHA1-80 with a key that everybody knows, which finds damage and nothing else.
+    /// 255, NULL: HMAC-SHA1-80 with a public key, which detects damage only.
     Null,
 }
 
 impl Ciphersuite {
-    /// The number on the wire.
+    /// Code on the wire.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -49,7 +49,7 @@ impl Ciphersuite {
         }
     }
 
-    /// Bytes of its value.
+    /// Length of its values in bytes.
     pub(crate) const fn value_len(self) -> usize {
         match self {
             Self::HmacSha1 | Self::Null => 10,
@@ -58,19 +58,19 @@ impl Ciphersuite {
     }
 }
 
-/// A key that two engines share.
+/// Key shared by two engines.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     suite: Ciphersuite,
-    /// The value of the header extension: the suite, and the key's id.
+    /// Content of the header extension: the suite, and the key id.
     pub(crate) label: Vec<u8>,
     secret: Vec<u8>,
 }
 
 impl Key {
-    /// A key. Its id is sent with each segment, and may be empty.
+    /// Builds a key. Its id is sent with each segment, and may be empty.
     ///
-    /// The NULL suite has a key of its own; `secret` is not used with it.
+    /// The NULL suite has its own key; `secret` is not used with it.
     #[must_use]
     pub fn new(suite: Ciphersuite, id: &[u8], secret: &[u8]) -> Self {
         let secret = match suite {
@@ -81,13 +81,13 @@ impl Key {
         Self { suite, label, secret: secret.to_vec() }
     }
 
-    /// The ciphersuite.
+    /// Ciphersuite.
     #[must_use]
     pub const fn suite(&self) -> Ciphersuite {
         self.suite
     }
 
-    /// The key's id.
+    /// Key id.
     #[must_use]
     pub fn id(&self) -> &[u8] {
         &self.label[1..]
@@ -113,7 +113,7 @@ impl Key {
         }
     }
 
-    /// Whether the value over `covered` is right; the time it takes does not tell how far it is.
+    /// Verifies the value over `covered` in constant time.
     fn verify(&self, covered: &[u8], value: &[u8]) -> bool {
         if value.len() != self.suite.value_len() {
             return false;
@@ -136,12 +136,12 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The keys shared with one engine.
+/// Keys shared with one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
-    /// What is sent carries a value of this key, and what comes may.
+    /// Key of sent segments; also accepted in received ones.
     pub key: Key,
-    /// Other keys that are accepted, so that keys can be changed on one side after the other.
+    /// Other accepted keys, for key changes on one side after the other.
     pub accepted: Vec<Key>,
 }
 
@@ -152,12 +152,12 @@ impl Authentication {
         Self { key, accepted: Vec::new() }
     }
 
-    /// Whether a segment carries a value that one of the keys gives.
+    /// Whether a segment carries a valid value of one of the keys.
     pub(crate) fn admits(&self, datagram: &[u8], segment: &Segment<'_>) -> bool {
         let last = segment.trailer.iter().last().filter(|last| last.tag == TAG);
         let Some(value) = last.map(|last| last.value) else { return false };
         let covered = &datagram[..datagram.len() - value.len()];
-        // While keys change, a peer may name two; one that is right is enough.
+        // During a key change a peer may name two keys; one valid value is enough.
         let mut labels = segment.header.iter().filter(|one| one.tag == TAG);
         labels.any(|label| {
             let mut keys = std::iter::once(&self.key).chain(&self.accepted);

@@ -1,8 +1,8 @@
-//! Records of sessions whose files were received, so that none is received again after a restart.
+//! Records of completed receptions, so that none is repeated after a restart.
 //!
-//! Whoever recorded a transfer can replay it to a receiver that was restarted, which would replace
-//! a newer file by an older one. A record has a number that counts up, the length of the file, and
-//! the CRC-32C of both; its key names the session.
+//! Whoever recorded a transfer can replay it to a restarted receiver, which would replace a newer
+//! file by an older one. A record has a number that counts up, the length of the file, and the
+//! CRC-32C of both; its key names the session.
 
 use bytes::Bytes;
 use wire::checksum::crc32c;
@@ -12,7 +12,7 @@ use crate::recent::Recent;
 /// Most sessions on record.
 const MAX: usize = 1024;
 
-/// The sessions on record, and the lengths of their files.
+/// Sessions on record, and the lengths of their files.
 #[derive(Debug)]
 pub(crate) struct Done<K> {
     sessions: Recent<K, u64>,
@@ -34,7 +34,7 @@ impl<K: Copy + Ord> Done<K> {
         self.sessions.len() * 2 * size_of::<(K, u64)>()
     }
 
-    /// Adds a session. Returns its record, and the session whose record must go for it, if there
+    /// Adds a session. Returns its record, and the session whose record is to be removed if there
     /// are more than `max`.
     pub(crate) fn add(&mut self, key: K, len: u64, max: usize) -> (Bytes, Option<K>) {
         let mut value = Vec::new();
@@ -55,7 +55,7 @@ impl<K: Copy + Ord> Done<K> {
     }
 
     /// Restores the records of an earlier run. Returns its sessions, the oldest first, and those
-    /// whose records must go because there are more than `max`.
+    /// whose records are to be removed because there are more than `max`.
     pub(crate) fn restore<'a>(
         &mut self,
         records: impl Iterator<Item = (K, &'a Bytes)>,
@@ -74,7 +74,7 @@ impl<K: Copy + Ord> Done<K> {
     }
 }
 
-/// The number of a record and the length of its file; `None` if it is damaged.
+/// Decodes the number of a record and the length of its file; `None` if it is damaged.
 fn decode(value: &[u8]) -> Option<(u64, u64)> {
     let (content, check) = value.split_last_chunk::<4>()?;
     let (number, len) = content.split_first_chunk::<8>()?;
@@ -98,7 +98,7 @@ mod tests {
         }
         assert_eq!(records.len(), 3);
         assert_eq!((done.get(&1), done.get(&4)), (None, Some(400)));
-        // A damaged one is none.
+        // A damaged record is ignored.
         records.push((9, Bytes::from_static(b"no record of any length")));
         let mut restored = Done::new();
         let kept = records.iter().rev().map(|(key, value)| (*key, value));

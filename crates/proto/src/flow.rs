@@ -1,4 +1,4 @@
-//! A file on its way through a stream: what a store is asked for, and what stands on the stream.
+//! Transfer of a file between a store and a stream.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use engine::{FileId, StoreEffect, Ticket};
 
 use wire::ftp::{Crc, Representation};
 
-/// What an effect of a flow was for.
+/// Purpose of an effect of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     Read,
@@ -15,7 +15,7 @@ pub(crate) enum Job {
     Sync,
 }
 
-/// How far a file is read ahead.
+/// Bounds on reading ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadAhead {
     /// Bytes of one read.
@@ -24,21 +24,21 @@ pub(crate) struct ReadAhead {
     pub(crate) most: usize,
 }
 
-/// A file, or a text, that goes out.
+/// An outgoing file or text.
 #[derive(Debug)]
 pub(crate) struct Outflow {
     file: Option<FileId>,
     next_read: u64,
-    /// Bytes that are being read.
+    /// Bytes being read.
     reading: usize,
     end_read: bool,
-    /// What was read, in order.
+    /// Bytes read, in order.
     pieces: VecDeque<Bytes>,
     held: usize,
     representation: Representation,
-    /// Of the bytes that were taken, if it is wanted.
+    /// CRC of the bytes taken, if requested.
     crc: Option<Crc>,
-    /// The last byte that was converted.
+    /// Last converted byte.
     last: u8,
     pub(crate) sent: u64,
 }
@@ -59,7 +59,7 @@ impl Outflow {
         }
     }
 
-    /// A text that is there already, its lines ended as they are to be sent.
+    /// A text in memory, with its line ends in network form.
     pub(crate) fn text(text: Bytes) -> Self {
         let mut flow = Self::file(FileId(0), 0, Representation::Image);
         flow.file = None;
@@ -68,7 +68,7 @@ impl Outflow {
         flow
     }
 
-    /// Reckons the CRC of what is taken from here on.
+    /// Computes the CRC of the bytes taken from here on.
     pub(crate) fn with_crc(mut self, wanted: bool) -> Self {
         self.crc = wanted.then(Crc::default);
         self
@@ -85,9 +85,9 @@ impl Outflow {
         }
     }
 
-    /// The next read, if there is room for what it brings.
+    /// Next read, if there is room for its result.
     ///
-    /// One is under way at a time: where the file ends is known only when it is done.
+    /// Only one is pending at a time: the end of the file is known when it completes.
     pub(crate) fn read(&mut self, ticket: Ticket, bounds: ReadAhead) -> Option<StoreEffect> {
         let file = self.file.filter(|_| !self.end_read && self.reading == 0)?;
         if self.held + bounds.piece > bounds.most.max(bounds.piece) {
@@ -108,7 +108,7 @@ impl Outflow {
         self.keep(converted);
     }
 
-    /// Lines end with CR LF (RFC 959 §3.1.1.1); those that do already are left alone.
+    /// Converts line ends to CR LF (RFC 959 §3.1.1.1); existing ones are kept.
     fn in_network_form(&mut self, bytes: &[u8]) -> Bytes {
         let mut converted = BytesMut::with_capacity(bytes.len() + bytes.len() / 16);
         for byte in bytes {
@@ -125,7 +125,7 @@ impl Outflow {
         !self.pieces.is_empty()
     }
 
-    /// What is to be sent next, at most `len` bytes.
+    /// Takes the next bytes to send, at most `len`.
     pub(crate) fn take(&mut self, len: usize) -> Bytes {
         let Some(piece) = self.pieces.front_mut() else { return Bytes::new() };
         let bytes = piece.split_to(len.min(piece.len()));
@@ -160,24 +160,24 @@ impl Outflow {
     }
 }
 
-/// A file that comes in.
+/// An incoming file.
 #[derive(Debug)]
 pub(crate) struct Inflow {
     file: FileId,
-    /// Where it begins in the file.
+    /// Offset of its first byte in the file.
     pub(crate) origin: u64,
     next_write: u64,
-    /// Bytes that are being written.
+    /// Bytes being written.
     pub(crate) writing: usize,
     writes: usize,
-    /// The peer sent its last byte.
+    /// Whether the peer has sent its last byte.
     ended: bool,
     syncing: bool,
     pub(crate) synced: bool,
     representation: Representation,
-    /// Of the bytes that came, if it is wanted.
+    /// CRC of the bytes received, if requested.
     crc: Option<Crc>,
-    /// A CR that may belong to a line's end.
+    /// Whether a CR is held back that may belong to a line end.
     carriage: bool,
     pub(crate) received: u64,
 }
@@ -200,7 +200,7 @@ impl Inflow {
         }
     }
 
-    /// Reckons the CRC of what comes from here on.
+    /// Computes the CRC of the bytes received from here on.
     pub(crate) fn with_crc(mut self, wanted: bool) -> Self {
         self.crc = wanted.then(Crc::default);
         self
@@ -210,7 +210,7 @@ impl Inflow {
         self.crc.as_ref().map(Crc::value)
     }
 
-    /// The write of a piece that came.
+    /// Write of a received piece.
     pub(crate) fn write(&mut self, ticket: Ticket, bytes: &[u8]) -> Option<(StoreEffect, Job)> {
         self.received += bytes.len() as u64;
         if let Some(crc) = &mut self.crc {
@@ -235,7 +235,7 @@ impl Inflow {
         Some((StoreEffect::Write { ticket, file, offset, bytes }, Job::Write { len }))
     }
 
-    /// CR LF becomes the LF that ends lines here.
+    /// Converts CR LF to LF, the local line end.
     fn in_local_form(&mut self, bytes: &[u8]) -> Bytes {
         let mut converted = BytesMut::with_capacity(bytes.len() + 1);
         for byte in bytes {
@@ -256,14 +256,14 @@ impl Inflow {
         self.writes -= 1;
     }
 
-    /// The peer sent its last byte; the write of what was held back for it.
+    /// Records the peer's last byte; returns the write of a held-back CR.
     pub(crate) fn end(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
         self.ended = true;
         let left: &'static [u8] = if std::mem::take(&mut self.carriage) { b"\r" } else { b"" };
         self.put(ticket, Bytes::from_static(left))
     }
 
-    /// The sync, once all is written.
+    /// Sync, once everything is written.
     pub(crate) fn sync(&mut self, ticket: Ticket) -> Option<(StoreEffect, Job)> {
         if !self.ended || self.writes > 0 || self.syncing {
             return None;

@@ -1,5 +1,5 @@
-//! Records of the sessions of an engine: the operations on the record of one, in their order, and
-//! the progress of a reception that is made safe before a record says so.
+//! Journal of an engine's sessions: ordered operations on each record, and the progress of a
+//! reception, which is synced before it is recorded.
 
 use engine::IndexRequest;
 
@@ -9,8 +9,8 @@ use crate::session::{Alarm, Job, Shared};
 use crate::spool::Spool;
 use crate::storage::JournalPolicy;
 
-/// Operations on the record of one session. Storage effects may overtake each other, so there is
-/// one at a time, and of those that wait only the last counts.
+/// Operations on the record of one session. Storage effects may overtake each other, so one is
+/// pending at a time, and of the waiting ones only the last counts.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     is_busy: bool,
@@ -19,8 +19,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Carries out an operation, now or once the one under way is done; `job` is what either is
-    /// for.
+    /// Executes an operation, now or after the pending one; `job` is the purpose of either.
     pub(crate) fn submit<A: Alarm, J>(
         &mut self,
         shared: &mut Shared<A, J>,
@@ -36,7 +35,7 @@ impl Slot {
         shared.index(handle, job, request);
     }
 
-    /// Notes that the operation under way is done. Returns whether all of them are.
+    /// Records that the pending operation completed. Returns whether none is left.
     pub(crate) fn done<A: Alarm, J>(
         &mut self,
         shared: &mut Shared<A, J>,
@@ -52,41 +51,41 @@ impl Slot {
         self.is_busy
     }
 
-    /// Whether there was ever a record.
+    /// Whether a record was ever written.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used
     }
 
-    /// Notes that there is a record of an earlier run.
+    /// Records that an earlier run left a record.
     pub(crate) fn mark_used(&mut self) {
         self.is_used = true;
     }
 
-    /// Drops the operation that waits.
+    /// Drops the waiting operation.
     pub(crate) fn drop_waiting(&mut self) {
         self.waiting = None;
     }
 }
 
-/// Progress of a reception that is made safe.
+/// Progress of a reception, as far as it is safe.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes covered when it was last about to be saved.
+    /// Bytes covered at the last save.
     covered: u64,
     safe: Ranges,
-    /// Parts that are being synced, to be safe next.
+    /// Parts being synced, to be safe next.
     syncing: Option<Ranges>,
-    /// Syncs under way.
+    /// Pending syncs.
     syncs: u32,
 }
 
 impl Progress {
-    /// Progress that an earlier run made safe.
+    /// Progress recorded by an earlier run.
     pub(crate) fn restored(safe: Ranges) -> Self {
         Self { covered: safe.covered(), safe, ..Self::default() }
     }
 
-    /// Parts that are safe.
+    /// Safe parts.
     pub(crate) fn safe(&self) -> &Ranges {
         &self.safe
     }
@@ -97,12 +96,12 @@ impl Progress {
         (self.safe.len() + syncing) * 2 * size_of::<u64>()
     }
 
-    /// Whether enough is new to be saved.
+    /// Whether there is enough new data for a save.
     pub(crate) fn is_due(&self, ranges: &Ranges, policy: JournalPolicy) -> bool {
         ranges.covered().saturating_sub(self.covered) >= policy.bytes
     }
 
-    /// Whether nothing is new.
+    /// Whether there is no new data.
     pub(crate) fn is_current(&self, ranges: &Ranges) -> bool {
         self.covered == ranges.covered()
     }
@@ -112,12 +111,12 @@ impl Progress {
         self.syncing.is_some()
     }
 
-    /// Notes that what is there is about to be saved.
+    /// Records that the present parts are about to be saved.
     pub(crate) fn begin(&mut self, ranges: &Ranges) {
         self.covered = ranges.covered();
     }
 
-    /// Syncs the parts that were written, which are safe then.
+    /// Syncs the written parts.
     pub(crate) fn sync_parts<A: Alarm, J>(
         &mut self,
         shared: &mut Shared<A, J>,
@@ -141,14 +140,14 @@ impl Progress {
         }
     }
 
-    /// Notes that a sync is done. Returns whether others are under way: an earlier one says nothing
-    /// about what was written after it was requested.
+    /// Records that a sync completed. Returns whether others are pending: an earlier one says
+    /// nothing about what was written after it was requested.
     pub(crate) fn synced(&mut self) -> bool {
         self.syncs = self.syncs.saturating_sub(1);
         self.syncs > 0
     }
 
-    /// Takes the parts that were synced for safe; whether there were any.
+    /// Marks the synced parts as safe; returns whether there were any.
     pub(crate) fn settle(&mut self) -> bool {
         let synced = self.syncing.take();
         let any = synced.is_some();
@@ -158,22 +157,22 @@ impl Progress {
         any
     }
 
-    /// Drops the parts that are being synced: they are of no use.
+    /// Drops the parts being synced.
     pub(crate) fn drop_syncing(&mut self) {
         self.syncing = None;
     }
 
-    /// Takes all that is there for safe.
+    /// Marks all present parts as safe.
     pub(crate) fn complete(&mut self, ranges: &Ranges) {
         self.safe = ranges.clone();
     }
 
-    /// Forgets what is safe beyond `len`: the file is shorter than its record says.
+    /// Forgets safe parts beyond `len`: the file is shorter than its record says.
     pub(crate) fn truncate(&mut self, len: u64) {
         self.safe.remove(len, u64::MAX);
     }
 
-    /// Forgets what is safe.
+    /// Forgets all safe parts.
     pub(crate) fn forget(&mut self) {
         self.safe = Ranges::new();
     }

@@ -1,16 +1,17 @@
-//! Losses and what they say of the rate that is fair beside TCP: the throughput equation and the
-//! history of loss events, of which TFRC (RFC 5348) and TFMCC (RFC 4654) make the same use. Sections
-//! are those of RFC 5348; RFC 4654 §2.1 and §5 say the same.
+//! Losses and the rate that is fair to TCP: the throughput equation and the history of loss events,
+//! common to TFRC (RFC 5348) and TFMCC (RFC 4654). Sections are those of RFC 5348; RFC 4654 §2.1
+//! and §5 say the same.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use engine::Time;
 
-/// The loss intervals that are averaged, and their weights from the newest on (§5.4).
+/// Weights of the averaged loss intervals, from the newest on (§5.4).
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The shortest round trip reckoned with, in seconds: hosts do not keep shorter times.
+/// Shortest round-trip time used in calculations, in seconds: hosts do not measure shorter times
+/// reliably.
 pub(crate) const RTT_LEAST: f64 = 0.001;
 
 /// The part of the throughput equation that depends on the loss event rate, `f(p)` (§8.1).
@@ -23,7 +24,7 @@ pub(crate) fn throughput(segment: f64, rtt: f64, loss: f64) -> f64 {
     segment / (rtt * slowness(loss))
 }
 
-/// The loss event rate at which the equation gives this rate, as near as halving 48 times comes.
+/// Loss event rate at which the equation gives this rate, by 48 bisections.
 pub(crate) fn loss_at(segment: f64, rtt: f64, rate: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..48 {
@@ -33,8 +34,7 @@ pub(crate) fn loss_at(segment: f64, rtt: f64, rate: f64) -> f64 {
     high
 }
 
-/// Bytes of the packets of a first round trip (§4.2): four of 1,000 bytes, 4,380 bytes of longer
-/// ones.
+/// Bytes of the first round trip's packets (§4.2): four of 1,000 bytes, 4,380 bytes of longer ones.
 pub(crate) fn initial_window(segment: f64) -> f64 {
     (4.0 * segment).min((2.0 * segment).max(4380.0))
 }
@@ -44,28 +44,28 @@ pub(crate) fn initial_window(segment: f64) -> f64 {
 pub(crate) struct Losses {
     /// Packets from the beginning of each earlier event to that of the next, the newest first.
     intervals: VecDeque<f64>,
-    /// The packet with which the last event began, and its time.
+    /// First packet of the last event, and its time.
     event: Option<(u64, Time)>,
-    /// The newest packet of which the fate is known.
+    /// Newest packet known as received or lost.
     newest: u64,
-    /// Intervals that came to their end, those that are forgotten among them.
+    /// Number of closed intervals, including forgotten ones.
     closed: u64,
 }
 
-/// What a lost packet means.
+/// Meaning of a lost packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// It belongs to an event that is known.
+    /// It belongs to a known event.
     Known,
-    /// An event began with it.
+    /// It begins an event.
     Event,
-    /// The first event began with it.
+    /// It begins the first event.
     First,
 }
 
 impl Losses {
-    /// A packet was lost that left, or should have arrived, then. Losses within one round trip are
-    /// one event (§5.2).
+    /// Records a lost packet that left, or should have arrived, at this time. Losses within one
+    /// round trip are one event (§5.2).
     pub(crate) fn lose(&mut self, number: u64, at: Time, rtt: f64) -> Meaning {
         self.settled(number);
         let Some((start, since)) = self.event else {
@@ -80,29 +80,29 @@ impl Losses {
         Meaning::Event
     }
 
-    /// An interval came to its end.
+    /// Closes an interval.
     pub(crate) fn close(&mut self, packets: f64) {
         self.intervals.truncate(WEIGHTS.len() - 1);
         self.intervals.push_front(packets);
         self.closed += 1;
     }
 
-    /// The fate of all packets up to this number is known.
+    /// Records that all packets up to this number are received or lost.
     pub(crate) fn settled(&mut self, number: u64) {
         self.newest = self.newest.max(number);
     }
 
-    /// Until when losses belong to the last event (§5.2).
+    /// End of the last event: later losses begin a new one (§5.2).
     pub(crate) fn event_until(&self, rtt: f64) -> Time {
         self.event.map_or(Time::ZERO, |(_, at)| at + Duration::from_secs_f64(rtt))
     }
 
-    /// The interval before the first event, which was made up, unless it is forgotten.
+    /// Synthetic interval before the first event, unless it is forgotten.
     pub(crate) fn first_interval(&mut self) -> Option<&mut f64> {
         if self.closed > WEIGHTS.len() as u64 { None } else { self.intervals.back_mut() }
     }
 
-    /// The loss event rate `p`, zero before the first loss (§5.4).
+    /// Loss event rate `p`, zero before the first loss (§5.4).
     pub(crate) fn rate(&self) -> f64 {
         let Some((start, _)) = self.event else { return 0.0 };
         let current = (self.newest.max(start) - start + 1) as f64;
@@ -152,7 +152,7 @@ mod tests {
         losses.intervals = (1..=8).map(|hundreds| f64::from(hundreds) * 100.0).collect();
         losses.newest = 1009;
         assert!(near(losses.rate(), 6.0 / 2200.0));
-        // A current one of 1,000 packets counts, because the average grows by it: to 2,600 / 6.
+        // A current interval of 1,000 packets counts, because it raises the average: to 2,600 / 6.
         losses.newest = 1999;
         assert!(near(losses.rate(), 6.0 / 2600.0));
         // Of two earlier intervals, or of the current one and the newest, the larger sum.

@@ -1,4 +1,5 @@
-//! What an engine keeps for each path: its state, its pace, its round trip, and who wants to send.
+//! State of a path in an engine: rate and pacing, round-trip time, and queues of sessions with data
+//! to send.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -6,18 +7,18 @@ use std::time::Duration;
 
 use engine::{PathEvent, PathId, PathInfo, PathKind, Time, Transmit, TxBuf};
 
-/// Timers of a path's sessions that run, fewest first.
+/// State of a path's clock: which timers of its sessions run, fewest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Clock {
-    /// Only timers of this host alone: the path is down.
+    /// Local timers only: the path is down.
     Stopped,
-    /// Only timers that do not wait for the peer: its link to this host is down.
+    /// Timers that do not wait for the peer: the return is down.
     Sending,
     /// All timers.
     Running,
 }
 
-/// Where a transfer lives in its engine; never used twice.
+/// Identifier of a transfer in its engine; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Handle {
     pub(crate) index: u32,
@@ -25,11 +26,11 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Stands for no transfer: effects and timers of the engine itself have it.
+    /// No transfer: handle of the engine's own effects and timers.
     pub(crate) const NOBODY: Self = Self { index: u32::MAX, generation: 0 };
 }
 
-/// Whether a transfer used its turn up.
+/// Whether a transfer used up its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Nothing more to send of this class now.
@@ -38,14 +39,14 @@ pub(crate) enum Turn {
     More,
 }
 
-/// What is sent first: the lower, the sooner.
+/// Sending priority: lower classes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Acknowledgements, reports, and what else controls a transfer.
+    /// Acknowledgments, reports, and other control data.
     Control,
-    /// What describes a file.
+    /// Descriptions of files.
     Metadata,
-    /// Data that was asked for again.
+    /// Retransmissions.
     Repair,
     /// New data, and what follows it.
     Bulk,
@@ -62,43 +63,43 @@ impl Class {
 /// Bytes of a short reply.
 const REPLY_LEN: usize = 32;
 
-/// A return link is thin if a short reply takes at least this time on it. Others add as much to a
-/// reply as hosts and queues do.
+/// Least time of a short reply on a return link that counts as thin. On faster links, hosts and
+/// queues delay a reply as much.
 pub(crate) const THIN_LEAST: Duration = Duration::from_millis(100);
 
-/// One path.
+/// A path.
 #[derive(Debug)]
 pub(crate) struct Path {
     info: PathInfo,
     up: bool,
-    /// Whether what the peer sends can arrive, as far as known.
+    /// Whether data of the peer can arrive, as far as known.
     return_up: bool,
     blocked: bool,
-    /// When the last datagram handed out has left at the path's rate.
+    /// Time at which the last datagram has left at the path's rate.
     free_at: Time,
     ready: [VecDeque<Handle>; 4],
     pub(crate) rtt: RoundTrip,
-    /// How far behind its rate it may be and make up for that.
+    /// Longest backlog that a late driver may make up for.
     catch_up: Duration,
     /// Least time between two datagrams.
     interval: Duration,
 }
 
-/// What settings say of how a path is sent on.
+/// Configured pacing of a path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacing {
-    /// A rate in place of the path's own.
+    /// Rate in place of the path's own, in bit/s.
     pub(crate) rate_bps: Option<u64>,
     /// Least time between two datagrams.
     pub(crate) interval: Duration,
-    /// Length of a datagram whose time at the path's rate is the least between two of any length.
+    /// Length of the datagram whose transmission time is the least interval between any two.
     pub(crate) pace_as: Option<usize>,
-    /// How far behind its rate it may be and make up for that.
+    /// Longest backlog that a late driver may make up for.
     pub(crate) catch_up: Duration,
 }
 
 impl Path {
-    /// A path that is down. A driver that comes late makes up for at most `catch_up` of it.
+    /// A path that is down. A late driver makes up for at most `catch_up`.
     pub(crate) fn new(catch_up: Duration) -> Self {
         Self {
             catch_up,
@@ -113,7 +114,7 @@ impl Path {
         }
     }
 
-    /// Takes note of an event, and of how the path is sent on.
+    /// Handles an event, and applies the pacing.
     pub(crate) fn event(&mut self, event: PathEvent, pacing: Pacing) {
         match event {
             PathEvent::Up(info) => {
@@ -140,53 +141,52 @@ impl Path {
         self.interval = pacing.interval.max(least);
     }
 
-    /// Time a datagram of `len` bytes takes at the path's rate, and the round trip; where both
-    /// are known.
+    /// Transmission time of a datagram of `len` bytes, and the round-trip time, if both are known.
     pub(crate) fn times(&self, len: usize) -> Option<(Duration, Duration)> {
         let round_trip = self.rtt.light.or(self.rtt.smoothed)?;
         self.info.rate_bps.filter(|rate| *rate > 0)?;
         Some((self.info.transmission_time(len), round_trip))
     }
 
-    /// Time a datagram of `len` bytes takes at the path's rate; none where there is no rate.
+    /// Transmission time of a datagram of `len` bytes; zero without a rate.
     pub(crate) fn time_of(&self, len: usize) -> Duration {
         self.info.transmission_time(len)
     }
 
-    /// Whether it has a rate at which it is sent.
+    /// Whether it has a sending rate.
     pub(crate) fn is_paced(&self) -> bool {
         self.info.rate_bps.is_some()
     }
 
-    /// The rate at which it is sent, in bit/s, if it has one.
+    /// Sending rate in bit/s, if there is one.
     pub(crate) fn rate_bps(&self) -> Option<u64> {
         self.info.rate_bps
     }
 
-    /// Time that a datagram of `len` bytes takes on the return link, where its rate is known.
+    /// Transmission time of `len` bytes on the return link, if its rate is known.
     fn return_time(&self, len: usize) -> Option<Duration> {
         let rate_bps = self.info.return_bps.filter(|rate| *rate > 0);
         let back = PathInfo { rate_bps, ..self.info.clone() };
         rate_bps.map(|_| back.transmission_time(len))
     }
 
-    /// Time that a short reply takes on a thin return link; zero on another, `None` where the rate
-    /// of the return link is not known.
+    /// Transmission time of a short reply on a thin return link; zero on another, `None` if the
+    /// return rate is unknown.
     pub(crate) fn thin_return(&self) -> Option<Duration> {
         self.info.return_bps.map(|_| self.rtt.back)
     }
 
-    /// The address of the peer, where it is known.
+    /// Address of the peer, if known.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.info.ends.map(|(_, peer)| peer)
     }
 
-    /// The host of the peer, where it is known.
+    /// Host address of the peer, if known.
     pub(crate) fn host(&self) -> Option<IpAddr> {
         self.peer().map(|peer| peer.ip())
     }
 
-    /// Twice the one-way light time, where it is known.
+    /// Twice the one-way light time, if known.
     pub(crate) fn light(&self) -> Option<Duration> {
         self.rtt.light
     }
@@ -195,7 +195,7 @@ impl Path {
         self.up
     }
 
-    /// The timers of its sessions that run.
+    /// State of the clock: which timers of its sessions run.
     pub(crate) fn clock(&self) -> Clock {
         match (self.up, self.return_up) {
             (false, _) => Clock::Stopped,
@@ -213,27 +213,27 @@ impl Path {
         self.up && !self.blocked
     }
 
-    /// The largest PDU the path takes.
+    /// Longest PDU on the path, in bytes.
     pub(crate) fn mtu(&self) -> usize {
         match self.info.kind {
             PathKind::Datagram { mtu } => mtu,
             PathKind::Message { max } => max,
-            // PDUs carry their length, but nothing here cuts a stream into PDUs again.
+            // PDUs carry their length, but streams are not split into PDUs here.
             PathKind::Stream => 0,
         }
     }
 
-    /// Whether any transaction wants to send.
+    /// Whether any transaction has data to send.
     pub(crate) fn has_work(&self) -> bool {
         self.ready.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Puts a transaction into the queue of a class; it must not be in it.
+    /// Queues a transaction for a class; it must not be queued.
     pub(crate) fn enqueue(&mut self, class: Class, handle: Handle) {
         self.ready[class as usize].push_back(handle);
     }
 
-    /// Takes a transaction out of all queues.
+    /// Removes a transaction from all queues.
     pub(crate) fn forget(&mut self, handle: Handle) {
         for queue in &mut self.ready {
             queue.retain(|other| *other != handle);
@@ -244,7 +244,7 @@ impl Path {
         self.ready[class as usize].pop_front()
     }
 
-    /// Puts a transaction back to the front of its queue.
+    /// Returns a transaction to the front of its queue.
     pub(crate) fn requeue_front(&mut self, class: Class, handle: Handle) {
         self.ready[class as usize].push_front(handle);
     }
@@ -259,7 +259,7 @@ impl Path {
         Burst { mtu, tx, info, interval, now, start, at: start, timed: (0, Duration::ZERO) }
     }
 
-    /// Ends a batch and says how to send it.
+    /// Ends a batch; returns how to send it.
     pub(crate) fn finish(&mut self, id: PathId, burst: &Burst<'_>) -> Option<Transmit> {
         self.free_at = burst.at;
         burst.tx.transmit(id, burst.start.max(burst.now))
@@ -274,20 +274,20 @@ pub(crate) struct Burst<'a> {
     interval: Duration,
     mtu: usize,
     now: Time,
-    /// When it begins to leave at the path's rate: before `now`, if the driver is late.
+    /// Departure of the batch at the path's rate: before `now`, if the driver is late.
     start: Time,
     at: Time,
-    /// The last datagram's length and its time on the path.
+    /// Length of the last datagram, and its transmission time.
     timed: (usize, Duration),
 }
 
 impl Burst<'_> {
-    /// When the next datagram begins to leave.
+    /// Departure of the next datagram.
     pub(crate) fn departure(&self) -> Time {
         self.at.max(self.now)
     }
 
-    /// The time at which the batch is made.
+    /// Time at which the batch is made.
     pub(crate) fn now(&self) -> Time {
         self.now
     }
@@ -306,17 +306,17 @@ impl Burst<'_> {
         self.tx.is_empty()
     }
 
-    /// The largest PDU the path takes.
+    /// Longest PDU on the path, in bytes.
     pub(crate) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// Whether a datagram of `len` bytes fits the batch.
+    /// Whether a datagram of `len` bytes fits in the batch.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         self.tx.fits(len)
     }
 
-    /// Adds a datagram of `len` bytes and returns its place, if it fits the batch.
+    /// Adds a datagram of `len` bytes and returns its place, if it fits in the batch.
     pub(crate) fn push(&mut self, len: usize) -> Option<&mut [u8]> {
         if !self.tx.fits(len) {
             return None;
@@ -329,19 +329,19 @@ impl Burst<'_> {
     }
 }
 
-/// How long the peer's answers take on a path, as in RFC 6298.
+/// Round-trip time of a path, estimated as in RFC 6298.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// Twice the one-way light time, where it is known.
+    /// Twice the one-way light time, if known.
     light: Option<Duration>,
-    /// Time that a reply takes on a thin return link.
+    /// Transmission time of a reply on a thin return link.
     back: Duration,
     smoothed: Option<Duration>,
     variation: Duration,
 }
 
 impl RoundTrip {
-    /// Least allowance for the two hosts, beside what was measured.
+    /// Least allowance for the two hosts, beside the measurements.
     const MARGIN: Duration = Duration::from_millis(5);
 
     /// Updates the estimate with the time from a request to its reply.
@@ -359,7 +359,7 @@ impl RoundTrip {
         self.smoothed = Some((smoothed * 7 + took) / 8);
     }
 
-    /// Time within which an answer should be there; `initial` if nothing is known.
+    /// Timeout of a reply; `initial` if nothing is known.
     pub(crate) fn timeout(&self, initial: Duration) -> Duration {
         // 25 ms one way: 50 + 3.125 + 5 = 58 ms.
         let light = self.light.map(|light| light + self.back + self.margin());
@@ -372,12 +372,12 @@ impl RoundTrip {
         }
     }
 
-    /// What answers took so far.
+    /// Smoothed response time.
     pub(crate) fn measured(&self) -> Option<Duration> {
         self.smoothed
     }
 
-    /// Time within which no answer can be there.
+    /// Least time of a reply.
     pub(crate) fn least(&self) -> Duration {
         self.light.or(self.smoothed.map(|smoothed| smoothed / 2)).unwrap_or_default()
     }
@@ -448,7 +448,7 @@ mod tests {
         let mut path = Path::new(Duration::from_millis(3));
         let info = PathInfo { rate_bps: Some(8_000_000), ..PathInfo::datagram(1000) };
         path.event(PathEvent::Up(info), Pacing::default());
-        // A datagram a millisecond; the driver asks for as many as are due every `wait`.
+        // A datagram every millisecond; the driver polls for due ones every `wait`.
         let mut sent_by = |mut now: Time, wait: Duration, end: Time| {
             let mut sent = 0;
             while now < end {
@@ -464,7 +464,7 @@ mod tests {
         };
         let millis = |millis: u64| Time::from_nanos(millis * 1_000_000);
         let sent = sent_by(millis(100), Duration::from_micros(2500), millis(1100));
-        // At the beginning it is late by what it may catch up.
+        // At the beginning it is late by the allowed backlog.
         assert!((1000..=1004).contains(&sent), "{sent}");
         let sent = sent_by(millis(2000), Duration::from_millis(10), millis(3000));
         assert!((395..=510).contains(&sent), "four of ten that were due, and one ahead: {sent}");

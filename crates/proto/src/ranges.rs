@@ -1,4 +1,4 @@
-//! A set of byte ranges: what has arrived, and therefore what is missing.
+//! Set of byte ranges: the data that have arrived, and the gaps between them.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Ranges {
         self.below.range(..=at).next_back().is_some_and(|(_, &end)| at < end)
     }
 
-    /// The range that has `at` in it.
+    /// Range that contains `at`.
     pub(crate) fn containing(&self, at: u64) -> Option<(u64, u64)> {
         let below = self.below.range(..=at).next_back().map(|(&start, &end)| (start, end));
         let range = self.last.filter(|&(start, _)| start <= at).or(below);
@@ -81,7 +81,7 @@ impl Ranges {
             return;
         };
         if start >= last_start && start <= last_end {
-            // The fast path: in order, or already there.
+            // Fast path: in order, or already covered.
             if end > last_end {
                 self.covered += end - last_end;
                 self.last = Some((last_start, end));
@@ -165,7 +165,7 @@ impl Ranges {
     /// The parts of `start..end` that are not covered, in order.
     pub(crate) fn gaps(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (mut at, end) = (start, end.max(start));
-        // An empty range at the end makes the last gap come out of the same step as the others.
+        // An empty range at the end lets the last gap be found like the others.
         let stop = (start < end).then_some((end, end));
         self.overlapping(start, end).chain(stop).filter_map(move |(from, to)| {
             let gap = (at < from).then_some((at, from.min(end)));

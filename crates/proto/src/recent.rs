@@ -1,8 +1,8 @@
-//! What is remembered of what is over: the last so many.
+//! Bounded memory of recent items.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Values by their keys, which are forgotten in the order in which they came.
+/// Values by keys, forgotten in order of insertion.
 #[derive(Debug)]
 pub(crate) struct Recent<K, V> {
     values: BTreeMap<K, V>,
@@ -30,7 +30,8 @@ impl<K: Copy + Ord, V> Recent<K, V> {
         self.values.values()
     }
 
-    /// Remembers a value in place of one with the same key, which is returned and whose age it has.
+    /// Inserts a value; one with the same key is replaced and returned, and the new one inherits
+    /// its age.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let before = self.values.insert(key, value);
         if before.is_none() {
@@ -39,7 +40,7 @@ impl<K: Copy + Ord, V> Recent<K, V> {
         before
     }
 
-    /// The same, and forgets the oldest if there are then more than `max`.
+    /// Inserts a value, and forgets the oldest if there are then more than `max`.
     pub(crate) fn insert_within(&mut self, max: usize, key: K, value: V) {
         self.insert(key, value);
         while self.len() > max {
@@ -47,7 +48,7 @@ impl<K: Copy + Ord, V> Recent<K, V> {
         }
     }
 
-    /// The key of the oldest.
+    /// Key of the oldest value.
     pub(crate) fn oldest(&self) -> Option<K> {
         self.order.front().copied()
     }
@@ -75,7 +76,7 @@ mod tests {
             recent.insert_within(2, key, ());
         }
         assert!(!recent.contains(&3));
-        // One that comes again is as old as before.
+        // A repeated key keeps its age.
         assert_eq!(recent.insert(1, ()), Some(()));
         assert_eq!(recent.forget_oldest(), Some((1, ())));
     }

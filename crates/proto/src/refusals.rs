@@ -1,29 +1,29 @@
-//! Rate of refusals.
+//! Rate limit of refusals.
 //!
-//! A peer may repeat what is refused as fast as it can, and some begin the next attempt upon each
-//! refusal: without a bound, two hosts fill a link with attempts and refusals. So each path gets a
-//! few refusals a second, and all together a few more. Those left out are counted by the engine;
-//! the peer learns of the refusal when it tries again later.
+//! A peer may repeat refused requests as fast as it can, and some retry upon each refusal: without
+//! a limit, two hosts fill a link with attempts and refusals. So each path gets a few refusals a
+//! second, and all together a few more. The engine counts those left out; the peer learns of the
+//! refusal when it retries later.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::{PathId, Time};
 
-/// Refusals at one time: as many again pass within the second after it, which makes 10 a second.
+/// Burst of refusals: as many again pass within the second after it, which makes 10 a second.
 const BURST: u32 = 5;
 
-/// Time after which a path gets another.
+/// Interval of further refusals on a path.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Refusals at one time on all paths together.
+/// Burst of refusals on all paths together.
 const BURST_OF_ALL: u32 = 50;
 const INTERVAL_OF_ALL: Duration = Duration::from_millis(20);
 
 /// Paths whose rates are tracked at one time.
 const PATHS_MAX: usize = 1024;
 
-/// The rates of refusals on the paths of an engine.
+/// Rate limits of refusals on the paths of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     of_all: Rate,
@@ -31,7 +31,7 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Whether a refusal may be sent on a path now. One that may is taken as sent.
+    /// Whether a refusal may be sent on a path now; it then counts as sent.
     pub(crate) fn admit(&mut self, now: Time, path: PathId) -> bool {
         if self.of_path.len() >= PATHS_MAX {
             self.of_path.retain(|_, rate| rate.full_at > now);
@@ -59,7 +59,7 @@ impl Refusals {
 /// A token bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    /// When all tokens are back.
+    /// Time at which all tokens are back.
     full_at: Time,
 }
 

@@ -1,5 +1,5 @@
-//! Parts of a file that are sent again: in the order in which they were asked for, each once until
-//! it was sent, and read as far ahead as may be held.
+//! Parts of a file to retransmit: in order of the requests, each queued once until sent, and read
+//! ahead within the bounds on memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,10 +17,10 @@ pub(crate) struct Segment<'a> {
     pub(crate) data: &'a [u8],
 }
 
-/// Most parts that are being read at one time.
+/// Most parts being read at one time.
 const AHEAD: usize = 64;
 
-/// Parts to send again.
+/// Parts to retransmit.
 #[derive(Debug)]
 pub(crate) struct Repairs {
     /// Parts that are not being read yet.
@@ -28,12 +28,12 @@ pub(crate) struct Repairs {
     /// Parts being read, or read and not sent.
     reading: VecDeque<Part>,
     held: usize,
-    /// Bytes that were asked for again, ever.
+    /// Bytes requested again since the start.
     lost: u64,
-    /// Copies to send of each part, and how many of the one in turn were sent.
+    /// Copies to send of each part, and copies sent of the current one.
     copies: u32,
     copied: u32,
-    /// All that is in `waiting` and `reading`, so that nothing is queued twice.
+    /// Parts in `waiting` and `reading`, so that nothing is queued twice.
     requested: Ranges,
 }
 
@@ -62,8 +62,8 @@ impl Repairs {
         self.held + (self.waiting.len() + self.requested.len()) * 2 * size_of::<u64>()
     }
 
-    /// Queues what of `start..end` is not queued yet; whether the queue had room. At most `max`
-    /// parts wait.
+    /// Queues the bytes of `start..end` that are not queued yet; returns whether the queue had
+    /// room. At most `max` parts wait.
     pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
         let gaps: Vec<_> = self.requested.gaps(start, end).collect();
         for (from, to) in gaps {
@@ -77,19 +77,20 @@ impl Repairs {
         true
     }
 
-    /// Queues what of `start..end` is not queued yet, of which nothing says that it was lost.
+    /// Queues the bytes of `start..end` that are not queued yet, without counting them as lost.
     pub(crate) fn repeat(&mut self, start: u64, end: u64, max: usize) {
         let lost = self.lost;
         self.request(start, end, max);
         self.lost = lost;
     }
 
-    /// Decides how many copies of each part to send, of a file of which `sent` bytes were sent: as many
-    /// as make the end come soonest, given the time of a packet of `segment` bytes and of a round trip.
+    /// Chooses the number of copies of each part that minimizes the expected completion time, for a
+    /// file with `sent` bytes sent, the transmission time of a packet of `segment` bytes and the
+    /// round-trip time.
     ///
     /// With n packets to repair of which each is lost with probability p, c copies take c·n packet
-    /// times, and another round trip is needed with probability 1 − (1 − p^c)^n, at most n·p^c.
-    /// Ten packets of 0.85 ms, 50 ms and p = 0.1: 8.5 + 50 ms for one copy, 17 + 5 ms for two.
+    /// times, and another round trip is needed with probability 1 − (1 − p^c)^n, at most n·p^c. Ten
+    /// packets of 0.85 ms, 50 ms and p = 0.1: 8.5 + 50 ms for one copy, 17 + 5 ms for two.
     pub(crate) fn choose_copies(
         &mut self,
         max: u32,
@@ -113,7 +114,7 @@ impl Repairs {
         }
     }
 
-    /// Nothing will be sent again. What is being read for that is dropped when it comes.
+    /// Drops all repairs. Pending reads are dropped on completion.
     pub(crate) fn forget(&mut self) {
         self.waiting.clear();
         self.reading.clear();
@@ -121,12 +122,12 @@ impl Repairs {
         self.requested = Ranges::new();
     }
 
-    /// Whether nothing waits to be sent again.
+    /// Whether no repairs are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.reading.is_empty()
     }
 
-    /// Parts that are not being read yet.
+    /// Number of parts that are not being read yet.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -136,7 +137,7 @@ impl Repairs {
         self.waiting.iter().any(|(from, to)| *from < end && *to > start)
     }
 
-    /// Reads parts, within the bound on what is held.
+    /// Reads parts, within the bounds on memory.
     pub(crate) fn read(&mut self, storage: &mut impl Storage, handle: Handle, file: FileId) {
         while let Some((start, end)) = self.begin_next(storage) {
             self.reading.push_back(Part { start, end, bytes: None });
@@ -144,7 +145,7 @@ impl Repairs {
         }
     }
 
-    /// The same from bytes in memory.
+    /// Reads parts from bytes in memory.
     pub(crate) fn take_from(&mut self, storage: &mut impl Storage, whole: &Bytes) {
         while let Some((start, end)) = self.begin_next(storage) {
             let bytes = Some(whole.slice(start as usize..end as usize));
@@ -152,7 +153,7 @@ impl Repairs {
         }
     }
 
-    /// The next part to read, if there is room for one.
+    /// Next part to read, if there is room for one.
     fn begin_next(&mut self, storage: &mut impl Storage) -> Option<(u64, u64)> {
         let ahead = storage.read_ahead();
         let piece = storage.room().read_piece.clamp(1, ahead) as u64;
@@ -167,7 +168,7 @@ impl Repairs {
         Some(part)
     }
 
-    /// Takes a part that was read. An error if the file is shorter than it was.
+    /// Accepts a part that was read. An error if the file is shorter than it was.
     pub(crate) fn read_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
         let waiting = self.reading.iter_mut();
         let Some(part) = waiting.into_iter().find(|r| r.start == offset && r.bytes.is_none())
@@ -181,14 +182,14 @@ impl Repairs {
         Ok(())
     }
 
-    /// The next data to send again, at most `len` bytes.
+    /// Next data to retransmit, at most `len` bytes.
     pub(crate) fn next(&self, len: usize) -> Option<Segment<'_>> {
         let part = self.reading.front()?;
         let bytes = part.bytes.as_ref()?;
         Some(Segment { offset: part.start, data: &bytes[..len.min(bytes.len())] })
     }
 
-    /// The first `len` bytes of what [`Repairs::next`] gave were sent.
+    /// Records that the first `len` bytes returned by [`Repairs::next`] were sent.
     pub(crate) fn sent(&mut self, len: usize) {
         self.copied += 1;
         if self.copied < self.copies {

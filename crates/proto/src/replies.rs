@@ -1,4 +1,4 @@
-//! Answers for sessions that are not under way.
+//! Replies for sessions that are not active.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -8,14 +8,14 @@ use engine::PathId;
 use crate::path::Burst;
 use crate::refusals::Refusals;
 
-/// Short PDUs that belong to no session under way, in their order.
+/// Short PDUs of no active session, in order.
 #[derive(Debug)]
 pub(crate) struct Replies {
     waiting: VecDeque<(PathId, Vec<u8>)>,
-    /// How many wait for each path for which any do.
+    /// Number of replies by path.
     of_path: BTreeMap<PathId, usize>,
     max: usize,
-    /// Rates of refusals: of replies, and of cancellations of sessions.
+    /// Rate limits of refusals, by replies and by cancellations of sessions.
     pub(crate) refusals: Refusals,
 }
 
@@ -30,12 +30,12 @@ impl Replies {
         self.waiting.iter().map(|(_, pdu)| pdu.len()).sum()
     }
 
-    /// Whether any waits for this path.
+    /// Whether replies wait for this path.
     pub(crate) fn waits(&self, path: PathId) -> bool {
         self.of_path.contains_key(&path)
     }
 
-    /// The first path between two bounds for which any wait.
+    /// First path between two bounds with waiting replies.
     pub(crate) fn next_path(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
         self.of_path.range(between).next().map(|(path, _)| *path)
     }
@@ -51,7 +51,7 @@ impl Replies {
         true
     }
 
-    /// Drops what waits for a path that went down: whoever asked will ask again.
+    /// Drops the replies for a path that went down: the peer will request them again.
     pub(crate) fn drop_path(&mut self, path: PathId) {
         self.refusals.forget(path);
         if self.of_path.remove(&path).is_some() {
@@ -59,8 +59,8 @@ impl Replies {
         }
     }
 
-    /// Sends what waits for this path and fits the batch, and shows each PDU that goes to `sent`.
-    /// The number of PDUs that are larger than the path takes, and dropped.
+    /// Sends the replies for this path that fit in the batch, and passes each sent PDU to `sent`.
+    /// Returns the number of PDUs that exceed the MTU and were dropped.
     pub(crate) fn emit(
         &mut self,
         path: PathId,
@@ -74,7 +74,8 @@ impl Replies {
                 i += 1;
                 continue;
             }
-            // A path may be narrower than the one that what is answered or relayed came by.
+            // The MTU may be smaller than that of the path by which the answered or relayed PDU
+            // came.
             if pdu.len() > burst.mtu() {
                 oversize += 1;
             } else {

@@ -1,4 +1,4 @@
-//! The file being sent: read ahead, summed up, and read again where parts were lost.
+//! The file being sent: read ahead, summed up, and read again for retransmissions.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,27 +15,27 @@ use crate::storage::Storage;
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) file: FileId,
-    /// The file's end; `None` until an unbounded file's end was read.
+    /// Length of the file; `None` until the end of an unbounded file was read.
     pub(crate) size: Option<u64>,
-    /// Up to here the file went out in an earlier run: it is summed up and not sent.
+    /// Bytes sent in an earlier run: they are summed up and not sent.
     skip: u64,
-    /// What was read and not yet sent, in order.
+    /// Bytes read and not yet sent, in order.
     pieces: VecDeque<(u64, Bytes)>,
     /// Bytes in `pieces` that were not sent, and bytes being read.
     held: usize,
     next_read: u64,
     reads: usize,
-    /// The next byte to send.
+    /// Offset of the next byte to send.
     sent: u64,
     checksum: Checksum,
     repairs: Repairs,
-    /// All of it, if it is no file.
+    /// The whole content, if it is in memory.
     whole: Option<Bytes>,
 }
 
 impl Source {
-    /// The source `file` of `size` bytes; the first `skip` of them are not sent unless asked for.
-    /// `None` if the checksum type is unknown.
+    /// Source `file` of `size` bytes; the first `skip` of them are sent only on request. `None` if
+    /// the checksum type is unknown.
     pub(crate) fn new(
         file: FileId,
         size: Option<u64>,
@@ -57,7 +57,7 @@ impl Source {
         })
     }
 
-    /// Bytes that are in memory. `None` if the checksum type is unknown.
+    /// Source of bytes in memory. `None` if the checksum type is unknown.
     pub(crate) fn in_memory(bytes: Bytes, checksum: ChecksumType) -> Option<Self> {
         let len = bytes.len();
         let mut source = Self::new(FileId(0), Some(len as u64), 0, checksum)?;
@@ -68,7 +68,7 @@ impl Source {
         Some(source)
     }
 
-    /// Lets the file go, if it is one.
+    /// Closes the file, if it is one.
     pub(crate) fn close(&self, storage: &mut impl Storage) {
         if self.whole.is_none() {
             storage.close(self.file);
@@ -85,12 +85,12 @@ impl Source {
         self.held + self.repairs.memory()
     }
 
-    /// Whether all of the file was sent once and summed up.
+    /// Whether the whole file was sent once and summed up.
     pub(crate) fn at_end(&self) -> bool {
         self.size == Some(self.sent)
     }
 
-    /// Asks for as much of the file as may be held; pieces are whole multiples of `segment`.
+    /// Reads ahead within the bound on memory; pieces are whole multiples of `segment`.
     pub(crate) fn read_ahead(
         &mut self,
         storage: &mut impl Storage,
@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// Takes what a read gave. An error if the file is shorter than it was, or longer than
+    /// Accepts the result of a read. An error if the file is shorter than it was, or longer than
     /// `size_max`.
     pub(crate) fn read_done(
         &mut self,
@@ -145,7 +145,7 @@ impl Source {
         Ok(())
     }
 
-    /// Goes on behind what the receiver turned out to have; nothing of it is summed up.
+    /// Continues behind data the receiver already has, which are not summed up.
     pub(crate) fn skip_to(&mut self, to: u64) {
         let to = self.size.map_or(to, |size| to.min(size));
         if to <= self.sent {
@@ -161,7 +161,7 @@ impl Source {
         });
     }
 
-    /// Sums up what an earlier run sent.
+    /// Sums up the bytes sent in an earlier run.
     fn skip_sent(&mut self) {
         while let Some((offset, bytes)) = self.pieces.front() {
             let end = offset + bytes.len() as u64;
@@ -175,7 +175,7 @@ impl Source {
         }
     }
 
-    /// The next new data to send, at most `len` bytes; `None` while it is being read.
+    /// Next new data to send, at most `len` bytes; `None` while it is being read.
     pub(crate) fn next_new(&self, len: usize) -> Option<Segment<'_>> {
         let (offset, bytes) = self.pieces.front()?;
         let from = usize::try_from(self.sent.checked_sub(*offset)?).ok()?;
@@ -184,7 +184,7 @@ impl Source {
             .then(|| Segment { offset: self.sent, data: &data[..len.min(data.len())] })
     }
 
-    /// The first `len` bytes of what [`Source::next_new`] gave were sent.
+    /// Records that the first `len` bytes returned by [`Source::next_new`] were sent.
     pub(crate) fn new_sent(&mut self, len: usize) {
         self.sent += len as u64;
         self.held -= len;
@@ -197,7 +197,7 @@ impl Source {
         }
     }
 
-    /// The checksum of what was sent so far.
+    /// Checksum of the bytes sent so far.
     pub(crate) fn checksum(&self) -> u32 {
         let mut checksum = self.checksum;
         if let Some((offset, bytes)) = self.pieces.front()
@@ -208,18 +208,18 @@ impl Source {
         checksum.finish()
     }
 
-    /// Queues what of `start..end` was sent before and is not queued yet; whether the queue had
-    /// room. At most `max` parts wait.
+    /// Queues the bytes of `start..end` that were sent before and are not queued yet; returns
+    /// whether the queue had room. At most `max` parts wait.
     pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
         self.repairs.request(start, end.min(self.sent()), max)
     }
 
-    /// Queues what of `start..end` was sent before, although nobody requested it.
+    /// Queues the bytes of `start..end` that were sent before, without a request.
     pub(crate) fn repeat(&mut self, start: u64, end: u64, max: usize) {
         self.repairs.repeat(start, end.min(self.sent()), max);
     }
 
-    /// Decides how many copies of each repair to send (see [`Repairs::choose_copies`]).
+    /// Chooses the number of copies of each repair (see [`Repairs::choose_copies`]).
     pub(crate) fn choose_copies(
         &mut self,
         max: u32,
@@ -229,27 +229,27 @@ impl Source {
         self.repairs.choose_copies(max, segment, times, self.sent.max(self.skip));
     }
 
-    /// Nothing will be sent again. What is being read for that is dropped when it comes.
+    /// Drops all repairs. Pending reads are dropped on completion.
     pub(crate) fn forget_repairs(&mut self) {
         self.repairs.forget();
     }
 
-    /// Whether anything waits to be sent again.
+    /// Whether repairs are left.
     pub(crate) fn has_repairs(&self) -> bool {
         !self.repairs.is_empty()
     }
 
-    /// Parts to send again that are not being read yet.
+    /// Number of repairs that are not being read yet.
     pub(crate) fn repairs_waiting(&self) -> usize {
         self.repairs.waiting()
     }
 
-    /// Whether the next part to send again is in memory.
+    /// Whether the next repair is in memory.
     pub(crate) fn repair_ready(&self) -> bool {
         self.repairs.next(1).is_some()
     }
 
-    /// Reads the parts to send again, within the bound on what is held.
+    /// Reads repairs, within the bound on memory.
     pub(crate) fn read_repairs(&mut self, storage: &mut impl Storage, handle: Handle) {
         match &self.whole {
             Some(whole) => self.repairs.take_from(storage, whole),
@@ -257,17 +257,17 @@ impl Source {
         }
     }
 
-    /// Takes a part that was read again. An error if the file is shorter than it was.
+    /// Accepts a part that was read again. An error if the file is shorter than it was.
     pub(crate) fn repair_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
         self.repairs.read_done(offset, bytes)
     }
 
-    /// The next data to send again, at most `len` bytes.
+    /// Next data to retransmit, at most `len` bytes.
     pub(crate) fn next_repair(&self, len: usize) -> Option<Segment<'_>> {
         self.repairs.next(len)
     }
 
-    /// The first `len` bytes of what [`Source::next_repair`] gave were sent.
+    /// Records that the first `len` bytes returned by [`Source::next_repair`] were sent.
     pub(crate) fn repair_sent(&mut self, len: usize) {
         self.repairs.sent(len);
     }

@@ -1,5 +1,5 @@
-//! The working file of a reception: data collected into large writes, and the checksum of what
-//! was written.
+//! Working file of a reception: data collected into large writes, and the checksum of the written
+//! data.
 
 use std::collections::VecDeque;
 
@@ -12,33 +12,33 @@ use crate::ranges::Ranges;
 use crate::storage::Storage;
 use crate::sum::{READS_MAX, Reading, Sum, Value};
 
-/// What a piece of data costs beside its bytes.
+/// Overhead of a piece of data in memory, in bytes.
 const PIECE_COST: usize = 64;
 
-/// The working file of a reception.
+/// Working file of a reception.
 #[derive(Debug)]
 pub(crate) struct Spool {
     pub(crate) name: FileName,
     file: Option<FileId>,
-    /// The file's length when it was opened.
+    /// Length of the file when it was opened.
     len: u64,
-    /// Data not handed to the store yet: `buffer` begins at `start`.
+    /// Data not passed to the store yet: `buffer` begins at `start`.
     start: u64,
     buffer: BytesMut,
-    /// Pieces that wait for the file to be open.
+    /// Pieces waiting for the file to be open.
     parked: VecDeque<(u64, Bytes)>,
     parked_len: usize,
-    /// Whether the file is asked for, so that what comes counts as unwritten data.
+    /// Whether opening was requested, so that new data count as unwritten.
     opening: bool,
     writes: usize,
     digest: Option<Digest>,
 }
 
-/// The checksum of the file as far as it was summed up.
+/// Checksum of the file, as far as computed.
 #[derive(Debug)]
 struct Digest {
     reading: Reading,
-    /// Parts to read back, of a checksum that takes them in any order.
+    /// Parts to read back, for a checksum that takes them in any order.
     owed: VecDeque<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl Spool {
         }
     }
 
-    /// Opens the file. `kept` is what an earlier run wrote.
+    /// Opens the file. `kept` are the parts written by an earlier run.
     pub(crate) fn open(
         &mut self,
         storage: &mut impl Storage,
@@ -70,7 +70,7 @@ impl Spool {
         self.open_summed(storage, handle, Checksum::new(checksum).map(Sum::Check), mode, kept);
     }
 
-    /// The same with a checksum of any kind, or none.
+    /// Opens the file with a checksum of any kind, or none.
     pub(crate) fn open_summed(
         &mut self,
         storage: &mut impl Storage,
@@ -90,8 +90,8 @@ impl Spool {
         storage.open(handle, self.name.clone(), mode);
     }
 
-    /// The file is open and has `len` bytes. What an earlier run wrote beyond that is lost: takes
-    /// it out of `ranges`, which also hold what arrived since.
+    /// Handles the opened file of `len` bytes. Parts of an earlier run beyond that are lost:
+    /// removes them from `ranges`, which also hold later arrivals.
     pub(crate) fn opened(
         &mut self,
         storage: &mut impl Storage,
@@ -116,7 +116,7 @@ impl Spool {
         }
     }
 
-    /// Whether the file was asked for.
+    /// Whether opening was requested.
     pub(crate) const fn is_begun(&self) -> bool {
         self.opening
     }
@@ -125,12 +125,12 @@ impl Spool {
         self.file
     }
 
-    /// Whether an earlier run wrote something beyond `size`.
+    /// Whether an earlier run wrote data beyond `size`.
     pub(crate) fn was_longer_than(&self, size: u64) -> bool {
         self.len > size
     }
 
-    /// Takes new data. `false` if there is no room for it.
+    /// Appends new data. `false` if there is no room for it.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -146,10 +146,10 @@ impl Spool {
         if !contiguous || self.buffer.capacity() - self.buffer.len() < data.len() {
             self.flush(storage, handle);
             self.start = offset;
-            // Pieces that do not follow each other share a buffer, or each would hold one.
+            // Pieces that do not follow each other share a buffer; otherwise each would hold one.
             if self.buffer.capacity() < data.len() {
                 let piece = storage.room().write_piece;
-                // A reception of which nothing is known may hold a single datagram for long.
+                // A reception without Metadata may hold a single datagram for long.
                 let most = if self.opening { piece } else { piece.min(2 * self.parked_len) };
                 let len = most.max(data.len());
                 self.buffer = storage.room().take_buffer(len);
@@ -172,12 +172,12 @@ impl Spool {
         if self.opening {
             storage.room().unwritten + len <= limit
         } else {
-            // Before the Metadata nothing can be written; half of the bound is for that.
+            // Nothing can be written before the Metadata; half of the bound is for such data.
             storage.room().parked + len <= limit / 2
         }
     }
 
-    /// Hands what was collected to the store.
+    /// Passes collected data to the store.
     pub(crate) fn flush(&mut self, storage: &mut impl Storage, handle: Handle) {
         if self.buffer.is_empty() {
             return;
@@ -209,12 +209,12 @@ impl Spool {
         storage.write(handle, file, offset, bytes, cost);
     }
 
-    /// A write is over.
+    /// Records a completed write.
     pub(crate) fn written(&mut self) {
         self.writes = self.writes.saturating_sub(1);
     }
 
-    /// Whether writes are under way.
+    /// Whether writes are pending.
     pub(crate) fn is_writing(&self) -> bool {
         self.writes > 0
     }
@@ -224,8 +224,8 @@ impl Spool {
         storage.sync(handle, file);
     }
 
-    /// Reads back what is needed to go on with the checksum: what is written of the first
-    /// `prefix` bytes, which are all there.
+    /// Reads back the data needed to continue the checksum: the written part of the first `prefix`
+    /// bytes, all of which are present.
     pub(crate) fn sum_up(&mut self, storage: &mut impl Storage, handle: Handle, prefix: u64) {
         let (Some(digest), Some(file)) = (self.digest.as_mut(), self.file) else { return };
         let piece = storage.room().read_piece.max(1);
@@ -247,7 +247,7 @@ impl Spool {
         }
     }
 
-    /// Takes what was read back. An error if it is less than was written.
+    /// Accepts data read back. An error if it is less than was written.
     pub(crate) fn read_done(
         &mut self,
         offset: u64,
@@ -257,12 +257,12 @@ impl Spool {
         self.digest.as_mut().map_or(Ok(()), |digest| digest.reading.take(offset, requested, bytes))
     }
 
-    /// The checksum of a file of `size` bytes that is wholly here, once all of it was summed up.
+    /// Checksum of a complete file of `size` bytes, once all of it was summed up.
     pub(crate) fn checksum(&self, size: u64) -> Option<u32> {
         self.value(size).map(|value| value.check().unwrap_or_default())
     }
 
-    /// The same for a checksum of any kind; without one it is 0.
+    /// Checksum of any kind; without one it is 0.
     pub(crate) fn value(&self, size: u64) -> Option<Value> {
         let Some(digest) = self.digest.as_ref() else { return Some(Value::Check(0)) };
         let sum = &digest.reading.sum;
@@ -275,10 +275,10 @@ impl Spool {
         (whole && submitted).then(|| sum.finish())
     }
 
-    /// Forgets all data; the file must be closed and removed by the caller.
+    /// Discards all data; the caller must close and remove the file.
     pub(crate) fn abandon(&mut self, storage: &mut impl Storage) {
         if self.opening {
-            // Writes under way are given back when they are answered.
+            // Pending writes are counted back on completion.
             let pieces = self.parked.iter().map(|(_, bytes)| bytes.len());
             let pieces = pieces.chain([self.buffer.len()]).filter(|len| *len > 0);
             let held: usize = pieces.map(|len| len + PIECE_COST).sum();
@@ -294,12 +294,12 @@ impl Spool {
         self.close(storage);
     }
 
-    /// What is collected and was not handed to the store yet.
+    /// Range of collected data that was not passed to the store yet.
     pub(crate) fn unwritten(&self) -> (u64, u64) {
         (self.start, self.start + self.buffer.len() as u64)
     }
 
-    /// Leaves the open file to the caller; everything must be written.
+    /// Releases the open file to the caller; everything must be written.
     pub(crate) fn release(&mut self) -> Option<FileId> {
         self.file.take()
     }

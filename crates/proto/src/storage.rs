@@ -1,5 +1,4 @@
-//! What the working files and the sources of an engine need of it: room, and a way to ask for
-//! effects.
+//! Interface of working files and sources to their engine: memory bounds, and requests for effects.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,9 +9,9 @@ use engine::{FileId, FileName, OpenMode};
 use crate::path::Handle;
 use crate::settings;
 
-/// An engine's side of its files. Each of the effects is answered to the transfer `handle`.
+/// Storage effects of an engine; the completion of each goes to the transfer `handle`.
 pub(crate) trait Storage {
-    /// What the engine holds in memory of files, and how much it may.
+    /// Memory used for files, and its bounds.
     fn room(&mut self) -> &mut Room;
 
     /// Bytes that one source may read ahead.
@@ -24,42 +23,41 @@ pub(crate) trait Storage {
     /// Reads a part of a file.
     fn read(&mut self, handle: Handle, file: FileId, offset: u64, len: usize);
 
-    /// Reads a part of a source that is sent again.
+    /// Reads a part of a source for a retransmission.
     fn read_again(&mut self, handle: Handle, file: FileId, offset: u64, len: usize);
 
-    /// Writes to a file; `cost` is given back when that is done.
+    /// Writes to a file; `cost` is counted back on completion.
     fn write(&mut self, handle: Handle, file: FileId, offset: u64, bytes: Bytes, cost: usize);
 
-    /// Makes safe what was written.
+    /// Syncs a file.
     fn sync(&mut self, handle: Handle, file: FileId);
 
     /// Closes a file.
     fn close(&mut self, file: FileId);
 
-    /// Takes note that `cost` is given back.
+    /// Counts back `cost`.
     fn written(&mut self, cost: usize);
 }
 
-/// What an engine holds in memory of files, and how much it may.
+/// Memory of an engine used for files, and its bounds.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// Most bytes that wait to be written.
+    /// Most bytes waiting to be written.
     pub(crate) write_buffer: usize,
     /// Bytes collected into one write.
     pub(crate) write_piece: usize,
-    /// Bytes asked for in one read.
+    /// Bytes requested in one read.
     pub(crate) read_piece: usize,
-    /// Bytes received that are not written yet, in all transfers.
+    /// Bytes received and not written yet, in all transfers.
     pub(crate) unwritten: usize,
-    /// Bytes received before it was known where they go, in all transfers.
+    /// Bytes received before their file was known, in all transfers.
     pub(crate) parked: usize,
-    /// Buffers of writes lately begun: one that is written is filled again, because memory that
-    /// was never touched costs more than the copying.
+    /// Buffers of recent writes, reused because fresh memory costs more than copying.
     spare: VecDeque<Bytes>,
 }
 
 impl Room {
-    /// Room of these sizes, with nothing in it.
+    /// Empty room with these bounds.
     pub(crate) fn new(write_buffer: usize, write_piece: usize, read_piece: usize) -> Self {
         Self {
             write_buffer,
@@ -89,7 +87,7 @@ impl Room {
         BytesMut::with_capacity(len)
     }
 
-    /// Keeps a buffer that is about to be written, to be filled again afterwards.
+    /// Keeps the buffer of a write for reuse.
     pub(crate) fn keep_buffer(&mut self, bytes: &Bytes) {
         if self.spare.len() > self.write_buffer / self.write_piece.max(1) {
             self.spare.pop_front();
@@ -99,7 +97,7 @@ impl Room {
 }
 
 settings! {
-    /// Journal of receptions. A restart loses what came after the last entry.
+    /// Journal of receptions. A restart loses data received after the last entry.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct JournalPolicy {
         /// Whether progress is saved at all.

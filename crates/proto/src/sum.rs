@@ -1,4 +1,4 @@
-//! A checksum over a file, whatever its kind.
+//! Checksum of a file, of any kind.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use wire::checksum::Checksum;
 use crate::path::Handle;
 use crate::storage::Storage;
 
-/// Reads of a file under way at one time, to sum it up.
+/// Pending reads of a file to sum up.
 pub(crate) const READS_MAX: usize = 4;
 
-/// A checksum in the making.
+/// A checksum being computed.
 #[derive(Clone, Debug)]
 pub(crate) enum Sum {
-    /// One that CFDP knows, too.
+    /// One of CFDP's.
     Check(Checksum),
-    /// MD5, and how far it is.
+    /// MD5, and its position.
     Md5(Box<Md5>, u64),
-    /// SHA-1, and how far it is.
+    /// SHA-1, and its position.
     Sha1(Box<Sha1>, u64),
 }
 
-/// What a checksum came to.
+/// Final value of a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     Check(u32),
@@ -42,7 +42,7 @@ impl Sum {
         Self::Sha1(Box::default(), 0)
     }
 
-    /// Whether the file must be fed from its start in order; else pieces may come in any order.
+    /// Whether the file must be fed in order; otherwise pieces may come in any order.
     pub(crate) fn is_sequential(&self) -> bool {
         match self {
             Self::Check(checksum) => checksum.kind().is_sequential(),
@@ -50,7 +50,7 @@ impl Sum {
         }
     }
 
-    /// The end of the last piece fed.
+    /// End of the last piece fed.
     pub(crate) fn position(&self) -> u64 {
         match self {
             Self::Check(checksum) => checksum.position(),
@@ -58,7 +58,7 @@ impl Sum {
         }
     }
 
-    /// Adds the piece that begins at `offset`: of a sequential kind, at [`Sum::position`].
+    /// Adds the piece that begins at `offset`: in a sequential kind, at [`Sum::position`].
     pub(crate) fn update(&mut self, offset: u64, piece: &[u8]) {
         match self {
             Self::Check(checksum) => checksum.update(offset, piece),
@@ -82,15 +82,15 @@ impl Sum {
     }
 }
 
-/// A file that is read through to sum it up.
+/// A file being read to sum it up.
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) sum: Sum,
-    /// The next byte to read, of a sequential checksum.
+    /// Offset of the next read, for a sequential checksum.
     next: u64,
-    /// Reads under way.
+    /// Pending reads.
     pub(crate) reads: usize,
-    /// What was read out of order.
+    /// Data read out of order.
     early: BTreeMap<u64, Bytes>,
 }
 
@@ -99,7 +99,7 @@ impl Reading {
         Self { sum, next: 0, reads: 0, early: BTreeMap::new() }
     }
 
-    /// Sums up data that passes by, if it is next.
+    /// Sums up data that pass by, if they are next.
     pub(crate) fn feed(&mut self, offset: u64, bytes: &[u8]) {
         if !self.sum.is_sequential() {
             self.sum.update(offset, bytes);
@@ -109,7 +109,7 @@ impl Reading {
         }
     }
 
-    /// Reads on, as far as `end`.
+    /// Continues reading up to `end`.
     pub(crate) fn read_on(
         &mut self,
         storage: &mut impl Storage,
@@ -126,7 +126,7 @@ impl Reading {
         }
     }
 
-    /// Takes what was read. An error if it is less than there was.
+    /// Accepts the result of a read. An error if it is shorter than requested.
     pub(crate) fn take(&mut self, offset: u64, requested: usize, bytes: Bytes) -> Result<(), ()> {
         self.reads = self.reads.saturating_sub(1);
         if bytes.len() != requested {
@@ -145,7 +145,7 @@ impl Reading {
 }
 
 impl Value {
-    /// The checksum, if it is one of those that CFDP knows.
+    /// The checksum, if it is one of CFDP's.
     pub(crate) fn check(self) -> Option<u32> {
         match self {
             Self::Check(value) => Some(value),

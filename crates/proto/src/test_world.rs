@@ -1,4 +1,4 @@
-//! Two engines, their stores, and a link between them whose losses are chosen one by one.
+//! Two engines, their stores, and a link between them with chosen losses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +8,13 @@ use engine::{
     PathInfo, Receive, Rng, StoreEffect, Time, TxBuf,
 };
 
-/// The path of either side to the other.
+/// Path of both sides.
 pub(crate) const PATH: PathId = PathId(7);
 
-/// What happens to a datagram: the side that sent it, its number there, and its bytes. `true` loses
-/// it.
+/// Fate of a datagram, given the sending side, its number there, and its bytes. `true` loses it.
 pub(crate) type Fate = Box<dyn FnMut(usize, usize, &mut Vec<u8>) -> bool>;
 
-/// A datagram: when it left, from which side, its bytes, and whether it was lost.
+/// Datagram: time, sending side, bytes, and whether it was lost.
 pub(crate) type Sent = (Time, usize, Vec<u8>, bool);
 
 /// One host.
@@ -25,12 +24,12 @@ pub(crate) struct Side<E: Engine> {
     pub(crate) indications: Vec<E::Indication>,
     held: Option<(Vec<Vec<u8>>, Time)>,
     paused: bool,
-    /// Effects that are not carried out yet, when the store is slow.
+    /// Pending effects, if the store is slow.
     pub(crate) slow: Option<Vec<StoreEffect>>,
-    /// Files that are open, and the most that were.
+    /// Open files, and the most at one time.
     files: usize,
     pub(crate) files_most: usize,
-    /// How many more effects are carried out before the process dies.
+    /// Effects until the process dies.
     pub(crate) dies_after: Option<usize>,
 }
 
@@ -45,10 +44,9 @@ pub(crate) struct World<E: Engine> {
     pub(crate) lose: Fate,
     pub(crate) log: Vec<Sent>,
     pub(crate) logging: bool,
-    /// When the hosts are busy elsewhere: then an engine hears of the next thing before it is asked what it
-    /// wants after the last one.
+    /// Source of stalls: a busy engine gets the next input before it is polled after the last one.
     pub(crate) stalls: Option<Rng>,
-    /// The sides that have not been asked.
+    /// Sides that have not been polled.
     unasked: [bool; 2],
 }
 
@@ -106,7 +104,7 @@ impl<E: Engine> World<E> {
         self.turn(side);
     }
 
-    /// Asks a side what it wants, now or after the next thing.
+    /// Polls a side, now or after the next input.
     fn turn(&mut self, side: usize) {
         let stalls = self.stalls.as_mut().is_some_and(|rng| rng.chance(0.3));
         if stalls && !self.unasked[side] {
@@ -116,12 +114,12 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A datagram arrives that the other side did not send.
+    /// Delivers a datagram that the other side did not send.
     pub(crate) fn hear(&mut self, side: usize, datagram: &[u8]) {
         self.input(side, Input::Receive(Receive::datagram(PATH, datagram)));
     }
 
-    /// Ends a process without a warning and puts another in its place: only the store survives.
+    /// Kills a process and replaces it: only the store survives.
     pub(crate) fn replace(&mut self, side: usize, engine: E) {
         let host = &mut self.sides[side];
         host.store.close_all();
@@ -135,7 +133,7 @@ impl<E: Engine> World<E> {
         self.up(side);
     }
 
-    /// Does what a driver does before it waits.
+    /// Polls a side as a driver does before it waits.
     pub(crate) fn drain(&mut self, side: usize) {
         self.unasked[side] = false;
         loop {
@@ -199,7 +197,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Carries out what a slow store has waiting.
+    /// Executes the pending effects of a slow store.
     pub(crate) fn work_off(&mut self, side: usize) {
         let Some(waiting) = self.sides[side].slow.as_mut().map(std::mem::take) else { return };
         for effect in waiting {
@@ -239,12 +237,12 @@ impl<E: Engine> World<E> {
         sides.chain([event]).flatten().min()
     }
 
-    /// Whether something happens by then.
+    /// Whether an event is due by then.
     pub(crate) fn next_is_by(&self, until: Time) -> bool {
         self.next_time().is_some_and(|at| at <= until)
     }
 
-    /// Lets the next thing happen; `false` if nothing is left to happen.
+    /// Executes the next event; `false` if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let next = self.next_time();
         let unasked = self.unasked;
@@ -261,7 +259,7 @@ impl<E: Engine> World<E> {
         true
     }
 
-    /// Lets what is next happen.
+    /// Executes the event due next.
     fn happens(&mut self, next: Time) -> bool {
         let event = self.events.keys().next().map(|(at, _)| *at);
         self.now = self.now.max(next);
@@ -290,7 +288,7 @@ impl<E: Engine> World<E> {
         true
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub(crate) fn run(&mut self) {
         for _ in 0..5_000_000 {
             if !self.step() {
@@ -308,7 +306,7 @@ impl<E: Engine> World<E> {
         self.now = self.now.max(until);
     }
 
-    /// What was said, without times: `>` from the first side, `<` from the second, `x` if lost.
+    /// Transcript without times: `>` from the first side, `<` from the second, `x` if lost.
     pub(crate) fn lines(&self, mut describe: impl FnMut(&[u8]) -> String) -> Vec<String> {
         let line = |(_, side, datagram, lost): &Sent| {
             let (from, lost) = (if *side == 0 { '>' } else { '<' }, if *lost { "x" } else { "" });
@@ -318,7 +316,7 @@ impl<E: Engine> World<E> {
     }
 }
 
-/// A file whose bytes all differ from their neighbours'.
+/// A file whose bytes all differ from their neighbours.
 pub(crate) fn content(len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -332,7 +330,7 @@ pub(crate) fn lose_numbers(numbers: &'static [usize]) -> Fate {
     Box::new(move |side, number, _| side == 0 && numbers.contains(&number))
 }
 
-/// Loses one datagram in `n` of the first side, drawn at random.
+/// Loses one datagram in `n` of the first side, at random.
 pub(crate) fn lose_one_in(n: u64, seed: u64) -> Fate {
     let mut rng = Rng::new(seed, "losses");
     Box::new(move |side, _, _| side == 0 && rng.below(n) == 0)

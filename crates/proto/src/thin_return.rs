@@ -4,12 +4,12 @@
 //! A request names the gaps of a block. Each further gap adds some bytes to it, which take time
 //! on the return link. Leaving two gaps apart saves the bytes between them, which take time on
 //! the forward link. Where the return link is thinner than the forward one by some orders of
-//! magnitude, it is faster to request both gaps as one range and to receive what lies between
+//! magnitude, it is faster to request both gaps as one range and to receive the bytes between
 //! them a second time.
 //!
 //! A receiver knows the rate of its own path ([`Path::rate_bps`](crate::path::Path::rate_bps))
-//! and measures the forward rate from what arrives ([`ArrivalRate`]). [`bridge`] makes the
-//! greatest distance of both, and [`join`] applies it:
+//! and measures the forward rate from arriving data ([`ArrivalRate`]). [`bridge`] derives the
+//! greatest distance from both, and [`join`] applies it:
 //!
 //! ```ignore
 //! let most = thin_return::bridge(8, self.arrivals.bps(), path.rate_bps());
@@ -34,14 +34,14 @@ pub(crate) const EARLY_ITEMS: usize = 24;
 /// Least duration of one measurement: a driver delivers batches of datagrams at one time.
 const SPAN: Duration = Duration::from_millis(1);
 
-/// The rate at which data arrives, measured while it does.
+/// Rate of arriving data, measured continuously.
 ///
 /// The estimate is the mean over at least 16 datagrams and 1 ms. It rises at once and sinks by an
 /// eighth of the difference with each measurement, so that pauses of the sender do not count as a
 /// slow link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArrivalRate {
-    /// When the measurement began; its first datagram does not count.
+    /// Begin of the measurement; its first datagram does not count.
     since: Option<Time>,
     datagrams: u32,
     bytes: u64,
@@ -53,7 +53,7 @@ impl ArrivalRate {
         Self { since: None, datagrams: 0, bytes: 0, bps: None }
     }
 
-    /// A datagram of `len` bytes arrived.
+    /// Records the arrival of a datagram of `len` bytes.
     pub(crate) fn arrived(&mut self, now: Time, len: usize) {
         let Some(since) = self.since else {
             self.since = Some(now);
@@ -73,7 +73,7 @@ impl ArrivalRate {
         (self.since, self.datagrams, self.bytes) = (Some(now), 0, 0);
     }
 
-    /// The estimate in bit/s, once there is one.
+    /// Estimate in bit/s, once there is one.
     pub(crate) const fn bps(&self) -> Option<u64> {
         self.bps
     }
@@ -145,14 +145,14 @@ mod tests {
         let left = |longest, count| join(GAPS, bridge_for(&GAPS, longest, count)).count();
         assert_eq!([1, 2, 3, 4, 5].map(|count| left(u64::MAX, count)), [1, 2, 3, 3, 3]);
         assert_eq!(left(u64::MAX, 0), 1);
-        // What is faster to request apart stays apart.
+        // Ranges that are faster to request apart stay apart.
         assert_eq!(left(10, 1), 2);
         assert_eq!(bridge_for(&[], u64::MAX, 0), 0);
         assert_eq!(bridge_for(&GAPS[..1], u64::MAX, 0), 0);
     }
 
-    /// 340 gaps in 5 MB at 150 Mbit/s there and 2 kbit/s back are one; on a symmetric link they
-    /// stay apart.
+    /// 340 gaps in 5 MB at 150 Mbit/s forward and 2 kbit/s return become one; on a symmetric link
+    /// they stay apart.
     #[test]
     fn the_bridge_is_what_the_forward_link_carries_meanwhile() {
         let bridge_of = |there, back| bridge(8, Some(there), Some(back));

@@ -1,8 +1,8 @@
-//! How long timers run.
+//! Durations of timers.
 
 use std::time::Duration;
 
-/// The least time a timer runs, so that it cannot go off twice at one moment.
+/// Least duration of a timer, so that it cannot expire twice at one moment.
 pub(crate) const TICK: Duration = Duration::from_nanos(1);
 
 /// Longest wait between two probes of a silent peer, unless half a reply takes longer.
@@ -20,8 +20,8 @@ pub(crate) fn inactivity(reply: Duration) -> Duration {
 /// Duration of a timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timer {
-    /// As long as the light time, the measured replies and the data under way suggest, longer
-    /// with each expiry in a row.
+    /// Estimated from the light time, the measured replies and the data in flight; longer with each
+    /// expiry in a row.
     #[default]
     Auto,
     /// Always this long.
@@ -29,12 +29,12 @@ pub enum Timer {
 }
 
 impl Timer {
-    /// The timer's length after `misses` expiries in a row without a sign of life; `auto` is what
-    /// is known of the path.
+    /// Duration of the timer after `misses` expiries in a row without a response; `auto` is the
+    /// estimate for the path.
     pub(crate) fn duration(self, auto: Duration, misses: u32) -> Duration {
         let time = match self {
             Self::Fixed(fixed) => fixed,
-            // The first three repeat at once, because a single loss is the likely cause; then
+            // The first three repeat at once, because a single loss is the likely cause; after that
             // the peer is probably out of reach and waits get longer.
             Self::Auto => {
                 let longer = auto.saturating_mul(1 << misses.saturating_sub(2).min(10));
@@ -44,14 +44,14 @@ impl Timer {
         time.max(TICK)
     }
 
-    /// The wait before the next probe of a peer that left `misses` probes unanswered in a row;
-    /// `reply` is the time a reply takes.
+    /// Wait before the next probe of a peer that left `misses` probes unanswered in a row; `reply`
+    /// is the response time.
     ///
-    /// Probes of `Auto` do not back off beyond the time of a reply, because the outage that
-    /// silences a peer ends without notice: a wait of a minute on a path of half a second would
-    /// leave it idle for a minute. Later probes leave after half a reply time, so that one that is
-    /// lost costs half a round trip. Over short paths the wait doubles up to 250 ms: 6, 6, 12,
-    /// 24, ... ms at 6 ms. A probe of 60 bytes each 250 ms is 2 kbit/s, 0.9 MB an hour.
+    /// Probes of `Auto` do not back off beyond the response time, because the outage of a peer ends
+    /// without notice: a wait of a minute on a path of half a second would leave it idle for a
+    /// minute. Later probes leave after half a response time, so that a lost one costs half a round
+    /// trip. Over short paths the wait doubles up to 250 ms: 6, 6, 12, 24, ... ms at 6 ms. A probe
+    /// of 60 bytes each 250 ms is 2 kbit/s, 0.9 MB an hour.
     pub(crate) fn probe(self, reply: Duration, misses: u32) -> Duration {
         match self {
             Self::Fixed(_) => self.duration(reply, misses),

@@ -1,41 +1,41 @@
-//! How far a sender that has no rate runs ahead of its receiver.
+//! Window of a sender without a rate: how far it may run ahead of its receiver.
 //!
-//! Over a path without a rate nothing tells a sender that its receiver is slower than itself:
-//! what the receiver's host cannot hold is lost, and sent again. Protocols have the means to find
-//! out: CFDP's Prompt asks for a Keep Alive (CCSDS 727.0-B-5 §4.6.5), a flag of Saratoga's DATA for
-//! a STATUS, and the answer says how far the receiver is. New data beyond a bound waits for that. This is flow control between two hosts; it is no
-//! congestion control, and shares a network with nobody.
+//! Over a path without a rate a sender cannot know that its receiver is slower: data that the
+//! receiving host cannot hold are lost and retransmitted. Protocols have the means to find out:
+//! CFDP's Prompt requests a Keep Alive (CCSDS 727.0-B-5 §4.6.5), a flag of Saratoga's DATA a
+//! STATUS, and the reply reports the receiver's progress. New data beyond a bound waits for that.
+//! This is flow control between two hosts; it is no congestion control.
 
-/// Questions for each window: enough that the answer to one comes before the window is used up.
+/// Prompts for each window: enough that the reply to one comes before the window is used up.
 const PROMPTS: u64 = 4;
 
-/// Waits in vain after which the receiver counts as one that does not answer, or only
-/// after a round trip so long that a window of this kind would slow the transfer down.
+/// Expired waits after which the receiver counts as unresponsive, or as too distant for a window of
+/// this kind.
 const SILENCES_MAX: u32 = 3;
 
-/// The bound, and what is known of the receiver.
+/// The window, and the progress of the receiver.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The bound as it was set.
+    /// Configured window.
     most: u64,
-    /// The bound that holds: less after a silence, which is the sign of losses.
+    /// Current window: smaller after a silence, which indicates losses.
     now: u64,
-    /// How far the receiver is.
+    /// Progress of the receiver.
     confirmed: u64,
-    /// How much was sent when it was last asked.
+    /// Bytes sent at the last prompt.
     prompted: u64,
-    /// Waits in a row that ended without an answer.
+    /// Waits in a row that ended without a reply.
     silences: u32,
 }
 
 impl Window {
-    /// A bound of `most` bytes for a transfer that begins after `sent` bytes.
+    /// Window of `most` bytes for a transfer that begins after `sent` bytes.
     pub(crate) fn new(most: u64, sent: u64) -> Self {
         let most = most.max(1);
         Self { most, now: most, confirmed: sent, prompted: sent, silences: 0 }
     }
 
-    /// Bytes that may be sent now, of which `sent` were.
+    /// Bytes that may be sent now, after `sent` bytes.
     pub(crate) fn room(&self, sent: u64) -> u64 {
         if self.silences >= SILENCES_MAX {
             return u64::MAX;
@@ -43,12 +43,12 @@ impl Window {
         (self.confirmed + self.now).saturating_sub(sent)
     }
 
-    /// Bytes after which it is asked how far it is.
+    /// Bytes between prompts.
     pub(crate) fn every(&self) -> u64 {
         (self.now / PROMPTS).max(1)
     }
 
-    /// Whether to ask the receiver, `sent` bytes having left.
+    /// Whether to prompt the receiver after `sent` bytes.
     pub(crate) fn asks(&mut self, sent: u64) -> bool {
         let due = self.silences < SILENCES_MAX && sent >= self.prompted + self.now / PROMPTS;
         if due {
@@ -57,7 +57,7 @@ impl Window {
         due
     }
 
-    /// The receiver is at `progress`, while `sent` bytes have left.
+    /// Records the receiver's progress after `sent` bytes.
     pub(crate) fn answered(&mut self, progress: u64, sent: u64) {
         if progress > self.confirmed && self.silences < SILENCES_MAX {
             self.confirmed = progress.min(sent);
@@ -66,7 +66,7 @@ impl Window {
         }
     }
 
-    /// A wait for room ended without an answer: what was sent is lost, and is repaired at the end.
+    /// Records a wait without a reply: the data in flight are lost, and are repaired at the end.
     pub(crate) fn silent(&mut self, sent: u64) {
         self.confirmed = sent;
         self.prompted = sent;

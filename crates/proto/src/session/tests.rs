@@ -20,7 +20,7 @@ impl Alarm for Never {
     }
 }
 
-/// Sessions that each have so many datagrams left for their path.
+/// Sessions with so many datagrams left for each path.
 struct Toy {
     shared: Shared<Never>,
     sessions: BTreeMap<u32, (Seat, usize)>,
@@ -51,7 +51,7 @@ impl Toy {
         self.sessions.insert(index, (seat, count));
     }
 
-    /// The path of the next datagram.
+    /// Path of the next datagram.
     fn next(&mut self) -> Option<u32> {
         let mut tx = TxBuf::new(1);
         self.take_turns(Time::ZERO, &mut tx).map(|transmit| transmit.path.0)
@@ -98,7 +98,7 @@ fn paths_with_work_take_turns() {
     toy.wants(1, 70, 2);
     toy.wants(2, 93, 3);
     assert_eq!([toy.next(), toy.next()], [Some(7), Some(70)]);
-    // One that comes later takes its turn in the order of the paths.
+    // A path that becomes ready later takes its turn in the order of the paths.
     toy.wants(3, 80, 2);
     assert_eq!(toy.rest(), [80, 93, 7, 70, 80, 93, 7, 93]);
     assert!(toy.shared.paths.ready.is_empty(), "{:?}", toy.shared.paths.ready);
@@ -204,7 +204,7 @@ fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Reply,
-    /// For this host alone.
+    /// Local timer.
     Save,
 }
 

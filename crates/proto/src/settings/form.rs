@@ -16,7 +16,7 @@ pub trait Form<T, M> {
     ///
     /// # Errors
     ///
-    /// When the visitor stops.
+    /// The visitor stops.
     fn visit(field: &Field, place: &mut T, visitor: &mut dyn Visitor) -> Visited;
 }
 
@@ -33,7 +33,7 @@ pub trait Leaf<T> {
     /// Kind of the values.
     fn kind() -> Kind;
 
-    /// The value of a field; `None` where leaving it out says the same.
+    /// Value of a field; `None` if it is equivalent to leaving the key out.
     fn get(place: &T) -> Option<Value>;
 
     /// Sets a field to a value of the kind.
@@ -71,7 +71,7 @@ impl<T, F: Leaf<T>> Form<T, OneValue> for F {
 ///
 /// # Errors
 ///
-/// When the visitor stops.
+/// The visitor stops.
 pub fn visit_if<F: Leaf<T>, T>(
     field: &Field,
     place: Option<&mut T>,
@@ -144,12 +144,12 @@ impl Setting for Refused {
     }
 }
 
-/// Visits the settings of a part that stand in the table around it; `why` follows their keys in
-/// the message to users that set them without the part.
+/// Visits the settings of a part that stand in the table around it; `why` follows their keys in the
+/// message to users that set them without the part.
 ///
 /// # Errors
 ///
-/// When the visitor stops.
+/// The visitor stops.
 pub fn visit_part<T: Settings + Default>(
     part: &mut Option<T>,
     why: &'static str,
@@ -161,7 +161,7 @@ pub fn visit_part<T: Settings + Default>(
     }
 }
 
-/// Error of a value that is not of the kind; drivers give none.
+/// Error of a value of another kind; drivers pass none.
 fn foreign<T>(value: &Value) -> Result<T, String> {
     Err(format!(" has no value like {value:?}"))
 }
@@ -273,7 +273,7 @@ impl Leaf<Duration> for Span {
     }
 }
 
-/// Bits a second.
+/// Rate in bit/s.
 #[derive(Debug)]
 pub struct Rate;
 
@@ -416,7 +416,7 @@ pub fn word_of<T: Words + PartialEq>(value: &T) -> Option<&'static str> {
     T::words().into_iter().find(|(_, other)| other == value).map(|(word, _)| word)
 }
 
-/// The value of a word.
+/// Value for a word.
 pub fn value_of<T: Words>(word: &str) -> Option<T> {
     T::words().into_iter().find(|(other, _)| *other == word).map(|(_, value)| value)
 }
@@ -470,7 +470,7 @@ impl<T: Numbers> Leaf<T> for Numbered {
     }
 }
 
-/// Bytes of a field of CFDP, from 1 to 8.
+/// Width of a field of CFDP, from 1 to 8 bytes.
 #[derive(Debug)]
 pub struct Octets;
 
@@ -523,7 +523,7 @@ impl Leaf<u32> for Positive {
     }
 }
 
-/// Numbers by numbers, of nodes that are reached over others. More are added.
+/// Map of numbers: nodes reached over others. Entries are added.
 #[derive(Debug)]
 pub struct Routes;
 
@@ -543,7 +543,7 @@ impl Leaf<BTreeMap<u64, u64>> for Routes {
     }
 }
 
-/// Keys of LTP. They are not given away.
+/// Keys of LTP. They are never read back.
 #[derive(Debug)]
 pub struct Keys;
 

@@ -33,8 +33,8 @@ pub trait Settings {
         &[]
     }
 
-    /// Checks what concerns several settings, once all of a table are set. Settings that follow
-    /// from others are adjusted.
+    /// Checks several settings against each other, once all of a table are set. Settings that
+    /// follow from others are adjusted.
     ///
     /// # Errors
     ///
@@ -83,16 +83,16 @@ pub enum Bound {
     Least(u64),
     /// Greatest number.
     Most(u64),
-    /// Both.
+    /// Least and greatest number.
     Range(u64, u64),
-    /// Time of at least 1 ms: at shorter intervals, packets that are sent unprompted fill a link.
+    /// Time of at least 1 ms: at shorter intervals, unprompted packets fill a link.
     Interval,
     /// Whole seconds, at least one.
     Seconds,
 }
 
 impl Bound {
-    /// Least time between packets that are sent unprompted.
+    /// Least time between unprompted packets.
     pub const INTERVAL_MIN: Duration = Duration::from_millis(1);
 }
 
@@ -102,21 +102,21 @@ pub trait Visitor {
     ///
     /// # Errors
     ///
-    /// To stop.
+    /// The visitor stops.
     fn value(&mut self, field: &Field, setting: &mut dyn Setting) -> Visited;
 
     /// Visits a table in this table.
     ///
     /// # Errors
     ///
-    /// To stop.
+    /// The visitor stops.
     fn table(&mut self, field: &Field, table: &mut dyn Settings) -> Visited;
 
     /// Visits a table that may be `off`.
     ///
     /// # Errors
     ///
-    /// To stop.
+    /// The visitor stops.
     fn optional(&mut self, field: &Field, table: &mut dyn Optional) -> Visited {
         self.table(field, table.on())
     }
@@ -126,7 +126,7 @@ pub trait Visitor {
     ///
     /// # Errors
     ///
-    /// To stop.
+    /// The visitor stops.
     fn absent(&mut self, field: &Field, table: &mut dyn Settings, _why: &str) -> Visited {
         self.table(field, table)
     }
@@ -135,7 +135,7 @@ pub trait Visitor {
     ///
     /// # Errors
     ///
-    /// To stop.
+    /// The visitor stops.
     fn absent_optional(&mut self, field: &Field, table: &mut dyn Optional, why: &str) -> Visited {
         self.absent(field, table.on(), why)
     }
@@ -144,7 +144,7 @@ pub trait Visitor {
     ///
     /// # Errors
     ///
-    /// To stop.
+    /// The visitor stops.
     fn peers(&mut self, peers: &mut dyn Peers) -> Visited;
 }
 
@@ -153,7 +153,7 @@ pub trait Setting {
     /// Kind of its values.
     fn kind(&self) -> Kind;
 
-    /// Its value; `None` where leaving it out says the same.
+    /// Its value; `None` if it is equivalent to leaving the key out.
     fn get(&self) -> Option<Value>;
 
     /// Changes it.
@@ -178,43 +178,43 @@ pub trait Optional {
 
 /// Settings of peers.
 pub trait Peers {
-    /// Settings of peers that have none of their own.
+    /// Settings of peers without their own.
     fn default(&mut self) -> &mut dyn Settings;
 
-    /// Visits those of each other peer, with its name where it has one.
+    /// Visits the settings of each configured peer, with its name where it has one.
     ///
     /// # Errors
     ///
-    /// When the visitor stops.
+    /// The visitor stops.
     fn each(
         &mut self,
         visit: &mut dyn FnMut(Option<String>, &mut dyn Settings) -> Visited,
     ) -> Visited;
 
-    /// Settings of a peer by name; those of `default` if it had none.
+    /// Settings of a peer by name; a new peer starts with those of `default`.
     ///
     /// # Errors
     ///
-    /// When no peer has such a name.
+    /// No peer can have this name.
     fn entry(&mut self, name: &str) -> Result<&mut dyn Settings, String>;
 }
 
 /// Settings of peers in a map.
 #[derive(Debug)]
 pub struct Remotes<'a, K, R> {
-    /// Settings of all others.
+    /// Settings of all other peers.
     pub default: &'a mut R,
-    /// Settings of these.
+    /// Settings of configured peers.
     pub remotes: &'a mut BTreeMap<K, R>,
 }
 
 /// Name of a peer.
 pub trait Name: Ord + Sized + ToString {
-    /// The name that is written so.
+    /// Parses a name.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// The reason why it is invalid.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
@@ -230,10 +230,10 @@ impl Name for u64 {
     }
 }
 
-/// The number that is a key of a table; `expected` explains keys.
+/// Parses a number used as a key of a table; `expected` describes valid keys.
 fn number(text: &str, expected: &str) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|_| expected.to_owned())?;
-    // Else one entity could be named twice.
+    // Otherwise one entity could be named twice.
     let shortest = number.to_string();
     if shortest == text { Ok(number) } else { Err(format!("write it as {shortest}")) }
 }
@@ -270,13 +270,13 @@ pub enum Value {
     Size(u64),
     /// A time.
     Span(Duration),
-    /// Bits a second.
+    /// Rate in bit/s.
     Rate(u64),
     /// One of the words of a setting.
     Word(&'static str),
     /// A value with a name, as in `{ raw = "x" }`.
     Named(&'static str, Box<Self>),
-    /// Numbers by numbers.
+    /// Map of numbers.
     Numbers(BTreeMap<u64, u64>),
     /// Keys of LTP.
     Keys(Authentication),
@@ -291,21 +291,21 @@ pub struct Kind {
     pub words: Vec<&'static str>,
 }
 
-/// Kind of values that are not words.
+/// Kind of values other than words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
     /// Yes or no.
     Flag,
     /// A number without unit.
     Number {
-        /// The least.
+        /// Least number.
         least: u64,
-        /// The greatest.
+        /// Greatest number.
         most: u64,
         /// Its type in messages.
         name: &'static str,
     },
-    /// One of these numbers; a refusal begins with the text.
+    /// One of these numbers; the error message begins with the text.
     OneOf(&'static [u64], &'static str),
     /// Any text.
     Text,
@@ -313,11 +313,11 @@ pub enum Base {
     Size,
     /// A time.
     Span,
-    /// Bits a second.
+    /// Rate in bit/s.
     Rate,
     /// A value with a name.
     Named(&'static str, Box<Self>),
-    /// Numbers by numbers; the text is about other keys.
+    /// Map of numbers; the text is the message about other keys.
     Numbers(&'static str),
     /// Keys of LTP.
     Keys,

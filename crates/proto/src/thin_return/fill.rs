@@ -1,36 +1,37 @@
-//! Data that goes again while a thin return link delays the replies.
+//! Retransmission of unconfirmed data while a thin return link delays the replies.
 //!
-//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again.
-//! So a sender that has nothing else to send repeats what is not confirmed, in order, until the
-//! reply arrives. A delay that is the light time gives no reason for that, nor does one of a return
-//! link whose rate is not known: the peer may have been out of reach, or busy.
+//! A STATUS of 74 bytes takes 0.3 s at 2 kbit/s, in which 5 MB cross a link of 150 Mbit/s again. So
+//! a sender with nothing else to send repeats unconfirmed data, in order, until the reply arrives.
+//! A delay by light time alone is no reason for that, nor is one by a return link of unknown rate:
+//! the peer may have been out of reach, or busy.
 //!
-//! A sender begins a pass when the end, or a request for a reply, left ([`Fill::begin`]). It sends
-//! the parts that [`Fill::next_part`] returns whenever no repair waits. Each reply with news
-//! restores the budget of passes ([`Fill::news`]). Once all was sent, a pass sends what a reply
-//! requests, too ([`Fill::take_over`]): it continues where it is, so that the parts that the reply
-//! could not know of go last.
+//! A sender begins a pass when the end, or a request for a reply, was sent ([`Fill::begin`]). It
+//! sends the parts that [`Fill::next_part`] returns whenever no repair waits. Each reply with news
+//! restores the budget of passes ([`Fill::news`]). Once everything was sent, a pass also sends the
+//! parts that a reply requests ([`Fill::take_over`]): it continues at its position, so that the
+//! parts too recent for the reply go last.
 //!
-//! The conditions are those of a private path: a sender whose rate follows losses, or without a
-//! rate, does not begin a pass.
+//! These conditions are for private paths: a sender whose rate follows losses, or without a rate,
+//! does not begin a pass.
 
 use std::time::Duration;
 
 use crate::path::{Path, THIN_LEAST};
 use crate::ranges::Ranges;
 
-/// Packets that leave in the time by which a reply takes longer than light, at least: on a slow
-/// path each packet takes as long as a reply.
+/// Least number of packets sent while a reply is delayed beyond the light time: on a slow path each
+/// packet takes as long as a reply.
 const PACKETS_LEAST: u32 = 16;
 
-/// Longest pass that is repeated before the first reply arrives: that of a receiver out of reach
-/// never does.
+/// Longest pass repeated before the first reply arrives; from a receiver out of reach none ever
+/// does.
 const UNKNOWN_MOST: Duration = Duration::from_secs(1);
 
-/// Time of the data that a pass queues at once: a repair that is requested meanwhile waits for it.
+/// Data that a pass queues at once, as transmission time: a repair requested meanwhile waits for
+/// it.
 const PIECE: Duration = Duration::from_millis(50);
 
-/// Replies, as a sender knows them when it decides on a pass.
+/// Replies, as known to a sender when it decides on a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replies<'a> {
     pub(crate) path: &'a Path,
@@ -38,14 +39,14 @@ pub(crate) struct Replies<'a> {
     pub(crate) segment: usize,
     /// Whether a reply has arrived in this transfer.
     pub(crate) is_known: bool,
-    /// Time since the first request without a reply; zero if none is unanswered, or if requests
-    /// went unanswered before.
+    /// Time since the first request without a reply; zero if there is none, or if earlier requests
+    /// went unanswered.
     pub(crate) silence: Duration,
 }
 
 impl Replies<'_> {
-    /// Time by which a reply takes longer than light, where that is a reason to fill it: the return
-    /// link is thin, not the whole path.
+    /// Delay of a reply beyond the light time, if the return link is thin rather than the whole
+    /// path.
     fn delay(&self, passes: u32) -> Option<Duration> {
         let light = self.path.light()?;
         let least = THIN_LEAST.max(self.path.time_of(self.segment) * PACKETS_LEAST);
@@ -53,13 +54,13 @@ impl Replies<'_> {
         if back < least {
             return None;
         }
-        // A first reply may still be on its way; later silence is that of a peer out of reach.
+        // A first reply may still be in flight; later silence means a peer out of reach.
         let silence = if passes == 0 || !self.is_known { self.silence } else { Duration::ZERO };
         let reply = self.path.rtt.measured().unwrap_or_default().max(silence);
         Some(reply.saturating_sub(light).max(back))
     }
 
-    /// Time in which `missing` bytes leave.
+    /// Transmission time of `missing` bytes.
     fn pass_time(&self, missing: u64) -> Duration {
         let packets = missing.div_ceil(self.segment.max(1) as u64);
         let packet = self.path.time_of(self.segment);
@@ -67,25 +68,25 @@ impl Replies<'_> {
     }
 }
 
-/// Passes over what is not confirmed. Each begins where the one before stopped, so that all parts
-/// go equally often.
+/// Passes over unconfirmed data. Each begins where the previous one stopped, so that all parts are
+/// sent equally often.
 #[derive(Debug, Default)]
 pub(crate) struct Fill {
     /// Offset of the next part.
     next: u64,
-    /// Bytes of the data that the pass has not looked at.
+    /// Bytes the current pass has not examined.
     left: u64,
-    /// Passes since a reply brought news.
+    /// Passes since the last reply with news.
     passes: u32,
 }
 
 impl Fill {
-    /// Takes note of a reply with news.
+    /// Records a reply with news.
     pub(crate) fn news(&mut self) {
         self.passes = 0;
     }
 
-    /// Begins a pass over what of `0..sent` is not in `confirmed`, if replies are delayed and
+    /// Begins a pass over the parts of `0..sent` missing in `confirmed`, if replies are delayed and
     /// fewer than `most` passes brought no news; returns whether it did.
     pub(crate) fn begin(
         &mut self,
@@ -104,7 +105,7 @@ impl Fill {
             return false;
         }
         if self.passes == 0 && self.next == 0 {
-            // Nothing is known of what follows.
+            // Data behind that may not have arrived yet.
             self.next = confirmed.end();
         }
         self.passes += 1;
@@ -112,8 +113,8 @@ impl Fill {
         true
     }
 
-    /// Has a pass send what a reply requests, where replies are delayed: the parts that the reply
-    /// could not know of were sent last, so that they go last. Returns whether it does.
+    /// Lets a pass send the parts that a reply requests, if replies are delayed: the most recently
+    /// sent parts, unknown to the reply, go last. Returns whether it does.
     pub(crate) fn take_over(&mut self, replies: &Replies<'_>, sent: u64) -> bool {
         if !replies.path.is_paced() || replies.delay(self.passes).is_none() {
             return false;
@@ -122,8 +123,8 @@ impl Fill {
         true
     }
 
-    /// Returns the next part of a pass under way, without what is in `confirmed`: of 50 ms, and at
-    /// most `piece_max` bytes.
+    /// Next part of the current pass, without parts of `confirmed`: of 50 ms, and at most
+    /// `piece_max` bytes.
     pub(crate) fn next_part(
         &mut self,
         replies: &Replies<'_>,

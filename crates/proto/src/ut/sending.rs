@@ -202,8 +202,8 @@ impl<B: Below> LayeredEntity<B> {
         self.entity.handle_input(now, Input::Path(path, event));
     }
 
-    /// Reports an indication of the entity. Holds back Transaction-Finished of an unacknowledged
-    /// put until its PDUs are delivered below.
+    /// Reports an indication of the entity. Holds back Transaction-Finished of a complete
+    /// but unconfirmed put until its PDUs are delivered below.
     pub(super) fn tell(&mut self, indication: cfdp::Indication) {
         match indication {
             cfdp::Indication::TransactionFinished(finished)

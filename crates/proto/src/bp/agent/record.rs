@@ -1,8 +1,10 @@
-//! What an agent keeps in its store of each bundle, so that it knows after a restart what it had.
+//! Records of bundles in an agent's store, from which it recovers after a restart.
 //!
 //! ```text
-//! version 2 | kind | fields: numbers of 8 bytes, bytes with their length of 4 before them | CRC-32C of it all
+//! version 2 | kind | fields | CRC-32C of everything before it
 //! ```
+//!
+//! Numeric fields have 8 bytes; byte strings follow their length in 4 bytes.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use engine::{Area, FileName};

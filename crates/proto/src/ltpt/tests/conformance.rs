@@ -1,4 +1,4 @@
-//! The engine contract's own suite: an end of a transfer, and an engine that only passes it on.
+//! Conformance suite of engines: an end of a transfer, and an intermediate engine.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::ltpt::{self, Otherwise, Routing};
 const SIZE: usize = 2_200;
 
 struct Subjects {
-    /// Whether the receiver is the destination, or passes on what it cannot pass on: behind it is nobody.
+    /// Whether the receiver is the destination; otherwise it relays to an engine out of reach.
     is_last: bool,
     red: Red,
-    /// Whether what was kept is gone, because nobody needs it any more.
+    /// Whether the kept block was dropped because its time is over.
     expired: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Subject for Subjects {
             otherwise,
         };
         let limits = ltpt::Limits { transfers: 16, storage: 1 << 20, finished: 64 };
-        // Engine 3 is behind a path that never is there.
+        // Engine 3 is behind a path that never comes up.
         let beyond = Remote { path: Some(engine::PathId(999)), ..Remote::default() };
         let config = Config {
             engine,
@@ -122,7 +122,7 @@ impl Subject for Subjects {
         let found = if self.is_last {
             store.get(&name("copy"))
         } else {
-            // What is kept is the block: the file, and what describes it.
+            // The kept block is the file with its description.
             let kept = store.names(Area::Spool).next().and_then(|name| store.get(name));
             kept.map(|kept| &kept[..kept.len().min(SIZE)])
         };

@@ -1,4 +1,4 @@
-//! Blocks with green bytes, of which some never come, through an engine that stores them before they go on.
+//! Blocks with lost green bytes, through an engine that stores them before relaying.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::world::{World, content, small};
 use crate::ltp::Red;
 use crate::ltpt::{Config, Indication};
 
-/// Data that left on the second hop, in its order.
+/// Data sent on the second hop, in order.
 fn onward(world: &World) -> Vec<String> {
     let mut lines = world.transcript();
     lines
@@ -14,7 +14,7 @@ fn onward(world: &World) -> Vec<String> {
     lines
 }
 
-/// A chain that loses these segments of the first hop, and stores blocks before they go on.
+/// A chain that loses these segments of the first hop, and stores blocks before relaying them.
 fn storing(lost: &'static [usize]) -> World {
     let config = Config { cut_through: false, ..Config::default() };
     let mut world = World::chain(3, &config, &small());
@@ -77,9 +77,9 @@ fn an_end_that_never_came_is_not_told() {
 #[test]
 fn gaps_outlive_the_process() {
     const MINUTE: Duration = Duration::from_secs(60);
-    // After an hour of silence what is missing counts as lost.
+    // After an hour of silence missing bytes count as lost.
     for (minutes, expected) in [
-        // It was safe that the red part came. Of what came later nobody may count on anything.
+        // The red part was safe; later bytes need not survive.
         (20, &["1 > red EORP 0-1000"][..]),
         (80, &["1 > red EORP 0-1000", "1 > green 2000-3000", "1 > green EOB 3000-3024"]),
     ] {

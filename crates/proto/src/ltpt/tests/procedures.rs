@@ -1,4 +1,4 @@
-//! The procedures of the profile, one transcript each.
+//! Procedures of the profile, one transcript each.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,10 +40,10 @@ fn a_segment_goes_on_before_the_block_is_whole() {
         "1 > RA",
     ];
     let mut found = world.transcript();
-    // The relay answers and sends on at the same moment.
+    // The relay acknowledges and relays at the same moment.
     found.sort_by_key(|line| expected.iter().position(|other| other == line));
     assert_eq!(found, expected);
-    // The first segment leaves the relay when it is there: 1,000 bytes and their heads take 0.9 ms.
+    // The first segment leaves the relay on arrival: 1,000 bytes and their headers take 0.9 ms.
     let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
     assert!(on.at < Time::ZERO + Duration::from_micros(25_950), "{}", on.at);
     assert_eq!(world.told(1).len(), 3, "{:?}", world.told(1));
@@ -58,7 +58,7 @@ fn without_cut_through_the_block_is_whole_first() {
     world.run();
     world.assert_delivered(&file);
     let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
-    // 2,500 bytes at 10 Mbit/s, heads not counted.
+    // 2,500 bytes at 10 Mbit/s, without headers.
     assert!(on.at > Time::ZERO + Duration::from_millis(27), "{}", on.at);
 }
 
@@ -95,7 +95,7 @@ fn a_gap_on_the_first_hop_holds_nothing_up_on_the_second() {
             "1 > red 2000-3000",
             "1 > red 3000-4000",
             "1 > red 4000-5000",
-            // What was lost before is late, and the end is kept for the end.
+            // The segment lost before is late, and the end is kept back.
             "1 > red 1000-2000",
             "1 > red EOB 5000-5024",
             "1 > RA",
@@ -287,7 +287,7 @@ fn as_many_engines_as_it_may_pass_on_it() {
     }
 }
 
-/// An engine on the way that has passed on what came waits for what happens next, however fast its hops are.
+/// A relay that has forwarded everything sleeps until the next event, however fast its hops are.
 #[test]
 fn a_relay_sleeps_while_nothing_comes() {
     let file = content(40_000);
@@ -311,7 +311,7 @@ fn a_relay_sleeps_while_nothing_comes() {
 
 #[test]
 fn a_circle_is_seen() {
-    // Engine 3 sends what is for 4 back to 2.
+    // Engine 3 sends blocks for 4 back to 2.
     let mut settings: Vec<_> =
         (0..3).map(|i| chain_settings(i, 4, &Config::default(), &small())).collect();
     let routing = &mut settings[2].transport.as_mut().expect("it speaks LTP-T").routing;
@@ -339,7 +339,7 @@ fn what_was_kept_survives_the_relay() {
     world.assert_delivered(&file);
 }
 
-/// An engine that was restarted may give a session a number that it had before.
+/// A restarted engine may reuse the number of a session.
 #[test]
 fn what_is_kept_is_not_overwritten() {
     let file = content(SIZE);
@@ -365,8 +365,8 @@ fn what_is_kept_is_not_overwritten() {
     world.assert_nothing_is_invented();
 }
 
-/// Wherever the relay dies, the file arrives once: what it had not told of comes again, and what it had told of
-/// goes on.
+/// Wherever the relay dies, the file arrives once: unclaimed data come again, and claimed data are
+/// relayed.
 #[test]
 fn the_relay_may_die_before_any_effect() {
     let file = content(20_000);
@@ -457,11 +457,12 @@ fn plain_blocks_are_taken_beside() {
     world.assert_delivered(&file);
 }
 
-/// KiB a second from the source's start until the file is at the destination, less the light's time, for a file of
-/// so many KiB: one packet each 20 ms, and a hop behind the relay that light takes `light` for.
+/// KiB a second from the source's start until the file is at the destination, without the light
+/// time, for a file of so many KiB: one packet each 20 ms, and a light time of `light` behind the
+/// relay.
 fn discounted_goodput(kib: usize, light: Duration, cut_through: bool) -> f64 {
     let profile = crate::ltp::profile("ltplib-2007").expect("there is one");
-    // Timers that wait as long as light takes.
+    // Timers of the light time.
     let timer = crate::ltp::Timer::Auto;
     let remote = Remote { checkpoint_timer: timer, report_timer: timer, ..profile.default_remote };
     let transport = Config { cut_through, ..Config::default() };
@@ -478,8 +479,8 @@ fn discounted_goodput(kib: usize, light: Duration, cut_through: bool) -> f64 {
     kib as f64 / (world.now.since(Time::ZERO) - light).as_secs_f64()
 }
 
-/// What a study of 2007 measured of LTP-T over two hops: 64 KB/s for 4 MB, where a bundle protocol that received all of
-/// the bundle first had 36.
+/// Measurement of LTP-T over two hops in a study of 2007: 64 KB/s for 4 MB, against 36 for a bundle
+/// protocol that received the whole bundle first.
 #[test]
 fn segments_that_go_on_at_once_halve_the_time_of_two_hops() {
     for light in [10, 100, 1_000, 10_000].map(Duration::from_millis) {

@@ -12,8 +12,8 @@ fn millis(rng: &mut Rng, max: u64) -> Duration {
     Duration::from_millis(rng.below(max + 1))
 }
 
-/// Files cross hops that lose, fail and come back, over engines that die and have little room; each arrives once and
-/// whole, or its end is told where it is known, and nothing is left behind.
+/// Files cross hops that lose, fail and recover, over engines that die and have little room. Each
+/// arrives once and whole, or its failure is reported, and nothing is left behind.
 fn run(seed: u64) {
     let mut rng = Rng::new(seed, "ltpt worlds");
     let count = 2 + rng.below(3) as usize;
@@ -82,7 +82,8 @@ fn check(world: &mut World, file: &[u8], red: Red, crashes: u64) {
     let sender: Vec<_> = world.finished(0).iter().map(|finished| finished.result).collect();
     assert_eq!(sender.len(), 1, "the source hears of one end");
     let received = world.finished(last).iter().filter(|f| f.result.is_ok()).count();
-    // A destination that dies just after a file has its name may be given it again: it is the same file.
+    // A destination that dies just after a file has its name may receive it again: it is the same
+    // file.
     assert!(received <= 1 + crashes as usize, "{received} times");
     let given_up = (0..last).any(|host| {
         let given_up = |told: &Indication| matches!(told, Indication::Undeliverable { .. });

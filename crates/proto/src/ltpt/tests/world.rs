@@ -17,7 +17,7 @@ pub(super) use crate::test_world::{content, name};
 
 type Settings = crate::ltp::Config;
 
-/// A hop between two hosts. Its path has the hop's number at both of them.
+/// A hop between two hosts. Its path has the hop's number at both.
 #[derive(Clone, Debug)]
 pub(super) struct Hop {
     pub(super) ends: [usize; 2],
@@ -32,19 +32,19 @@ pub(super) struct Host {
     pub(super) indications: Vec<Indication>,
     held: Option<(PathId, Vec<Vec<u8>>, Time)>,
     open: BTreeMap<FileId, FileName>,
-    /// Files that were written to and not synced: a crash takes what was written since.
+    /// Files with unsynced writes, which a crash loses.
     dirty: BTreeSet<FileName>,
-    /// What was in files when they were synced.
+    /// Content of files at their last sync.
     synced: BTreeMap<FileName, Vec<u8>>,
-    /// How many more effects are carried out before the process dies.
+    /// Effects until the process dies.
     pub(super) dies_after: Option<usize>,
     runs: u64,
-    /// Deadlines of the engine that came.
+    /// Expired deadlines of the engine.
     pub(super) wakes: usize,
     settings: Settings,
 }
 
-/// A datagram: when it left, the hop, the end of it that sent it, its number there, its bytes, and whether it was lost.
+/// Datagram: time, hop, sending end, its number there, its bytes, and whether it was lost.
 pub(super) struct Sent {
     pub(super) at: Time,
     pub(super) hop: usize,
@@ -53,7 +53,7 @@ pub(super) struct Sent {
     pub(super) lost: bool,
 }
 
-/// Whether a datagram is lost: its hop, the end that sent it, and its number there.
+/// Whether a datagram is lost: its hop, the sending end, and its number there.
 pub(super) type Fate = Box<dyn FnMut(usize, usize, usize) -> bool>;
 
 pub(super) struct World {
@@ -64,7 +64,7 @@ pub(super) struct World {
     events: BTreeMap<(Time, u64), Event>,
     event: u64,
     down: BTreeSet<usize>,
-    /// Those of which their ends know.
+    /// Hops that are down and whose ends know it.
     told_down: BTreeSet<usize>,
     numbers: BTreeMap<(usize, usize), usize>,
     pub(super) lose: Fate,
@@ -78,7 +78,8 @@ enum Event {
     Crash { host: usize },
 }
 
-/// Settings of host `index` of a chain of `count`, numbered from 1: what is for a higher number goes up.
+/// Settings of host `index` of a chain of `count`, numbered from 1: blocks for higher numbers go
+/// up.
 pub(super) fn chain_settings(
     index: usize,
     count: usize,
@@ -123,7 +124,7 @@ impl World {
         Self::with_mtu(settings, hops, 1400)
     }
 
-    /// The same with datagrams of up to so many bytes.
+    /// A world with an MTU of so many bytes.
     pub(super) fn with_mtu(settings: Vec<Settings>, hops: Vec<Hop>, mtu: usize) -> Self {
         let host = |settings: Settings| Host {
             engine: Node::new(settings.clone(), Rng::new(settings.engine, "ltpt")),
@@ -157,7 +158,7 @@ impl World {
         world
     }
 
-    /// The paths of a host come up.
+    /// Brings up the paths of a host.
     fn begin(&mut self, host: usize) {
         for hop in 0..self.hops.len() {
             if self.hops[hop].ends.contains(&host) {
@@ -185,13 +186,13 @@ impl World {
         self.events.insert((at, self.event), event);
     }
 
-    /// A hop is down from a moment on, for a time; `told` says whether its ends know.
+    /// Takes a hop down from a moment on, for a time; `told` is whether its ends get to know.
     pub(super) fn outage(&mut self, hop: usize, from: Duration, lasts: Duration, told: bool) {
         self.at(Time::ZERO + from, Event::Down { hop, told });
         self.at(Time::ZERO + from + lasts, Event::Up { hop, told });
     }
 
-    /// The process of a host is killed at a moment, and begins anew at once.
+    /// Kills the process of a host at a moment, and restarts it at once.
     pub(super) fn crash_at(&mut self, host: usize, at: Duration) {
         self.at(Time::ZERO + at, Event::Crash { host });
     }
@@ -207,7 +208,7 @@ impl World {
                 host.store.insert(name, left);
             }
         }
-        // What drivers do when they begin: working files that no record speaks of are removed.
+        // Like drivers at the start: working files without a record are removed.
         let kept: BTreeSet<String> =
             records(&mut host.store).into_iter().map(|(key, _)| key).collect();
         let spool: Vec<_> = host.store.names(Area::Spool).cloned().collect();
@@ -277,7 +278,7 @@ impl World {
         }
     }
 
-    /// Carries an effect out; `false` if the process dies first.
+    /// Executes an effect; `false` if the process dies first.
     fn effect(&mut self, host: usize, effect: Effect) -> bool {
         let Effect::Store(effect) = effect else { return true };
         let host = &mut self.hosts[host];
@@ -340,7 +341,7 @@ impl World {
         hosts.chain([self.events.keys().next().map(|(at, _)| *at)]).flatten().min()
     }
 
-    /// Lets the next thing happen; `false` if nothing is left to happen.
+    /// Executes the next event; `false` if there is none.
     pub(super) fn step(&mut self) -> bool {
         let Some(next) = self.next_time() else { return false };
         self.now = self.now.max(next);
@@ -393,7 +394,7 @@ impl World {
         }
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         for _ in 0..300_000 {
             if !self.step() {
@@ -418,7 +419,7 @@ impl World {
         self.hosts[host].store.get(&name("copy"))
     }
 
-    /// How sessions that a host's user knows ended.
+    /// Results of the sessions reported to a host's user.
     pub(super) fn finished(&self, host: usize) -> Vec<&Finished> {
         let all = self.hosts[host].indications.iter();
         let ended = all.filter_map(|indication| match indication {
@@ -428,7 +429,7 @@ impl World {
         ended.collect()
     }
 
-    /// What a host told its user of blocks on their way.
+    /// Indications of a host about relayed blocks.
     pub(super) fn told(&self, host: usize) -> Vec<crate::ltpt::Indication> {
         let told = |indication: &Indication| match indication {
             Indication::Transport(told) => Some(*told),
@@ -437,7 +438,8 @@ impl World {
         self.hosts[host].indications.iter().filter_map(told).collect()
     }
 
-    /// Nothing is left of any transfer: no session, working file, record or byte of storage.
+    /// Checks that nothing is left of any transfer: no session, working file, record or byte of
+    /// storage.
     pub(super) fn assert_clean(&mut self) {
         for host in &mut self.hosts {
             let engine = host.settings.engine;
@@ -446,15 +448,16 @@ impl World {
             let spool: Vec<_> = host.store.names(Area::Spool).collect();
             assert!(spool.is_empty(), "engine {engine} keeps {spool:?}");
             let mut records = records(&mut host.store);
-            // A mark of an earlier run stays until its sender is heard, if it ever is.
+            // The mark of an earlier run stays until its sender is received again, if ever.
             records.retain(|(key, _)| host.runs == 0 || !key.starts_with("ltp-"));
-            // What was received is remembered.
+            // Received files are remembered.
             records.retain(|(key, _)| !key.starts_with("ltpd-"));
             assert!(records.is_empty(), "engine {engine} keeps {records:?}");
         }
     }
 
-    /// Asserts that the file arrived at the last host, that both ends know, and that nothing is left.
+    /// Asserts that the file arrived at the last host, that both ends know, and that nothing is
+    /// left.
     pub(super) fn assert_delivered(&mut self, content: &[u8]) {
         let last = self.hosts.len() - 1;
         assert!(self.copy(last) == Some(content), "{:#?}", self.transcript());
@@ -466,7 +469,8 @@ impl World {
         self.assert_clean();
     }
 
-    /// What an engine passes on came to it: bytes of data on a hop arrived on the one before.
+    /// Checks that a relay only forwards data it received: bytes on a hop arrived on the one
+    /// before.
     pub(super) fn assert_nothing_is_invented(&self) {
         let mut came = BTreeMap::new();
         for sent in &self.log {
@@ -482,7 +486,7 @@ impl World {
         }
     }
 
-    /// What was said: the hop, `>` up and `<` down, `x` if lost.
+    /// Transcript: the hop, `>` up and `<` down, `x` if lost.
     pub(super) fn transcript(&self) -> Vec<String> {
         let line = |sent: &Sent| {
             let (way, lost) =
@@ -501,7 +505,7 @@ fn records(store: &mut MemoryStore) -> Vec<(String, bytes::Bytes)> {
     }
 }
 
-/// One segment, without the numbers that are random.
+/// One segment, without random numbers.
 pub(super) fn describe(datagram: &[u8]) -> String {
     let segment = Segment::decode(datagram).expect("what an engine sends can be read");
     let transport = Transport::from_extensions(segment.header).expect("and its extensions");

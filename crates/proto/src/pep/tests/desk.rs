@@ -1,5 +1,5 @@
-//! A driver of streams whose far ends are the test: it hands in what is there, holds the proxy to the
-//! contract, and keeps what comes out.
+//! Driver of streams whose far ends are the test: delivers data, holds the proxy to the contract,
+//! and keeps its output.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,26 +20,26 @@ pub(super) fn server() -> SocketAddr {
     SocketAddr::from(([10, 2, 0, 1], 80))
 }
 
-/// One stream, from its far end.
+/// Far end of a stream.
 #[derive(Debug, Default)]
 pub(super) struct Far {
-    /// What it sends and the proxy was not handed yet.
+    /// Bytes it sends that the proxy has not received yet.
     pub(super) says: Vec<u8>,
-    /// It sends no more behind that.
+    /// Whether its end follows those bytes.
     pub(super) ends: bool,
     told_end: bool,
-    /// What came.
+    /// Bytes it received.
     pub(super) heard: Vec<u8>,
-    /// How much more it takes.
+    /// Bytes it still accepts.
     pub(super) window: usize,
-    /// What was pulled and found no room.
+    /// Polled bytes that found no room.
     kept: Vec<u8>,
     blocked: bool,
     pub(super) paused: bool,
-    /// The end of what the proxy sends was heard.
+    /// Whether it received the proxy's end.
     pub(super) heard_end: bool,
     shut: bool,
-    /// The proxy left it.
+    /// Whether the proxy left it.
     pub(super) closed: bool,
     pub(super) reset: bool,
 }
@@ -50,11 +50,11 @@ pub(super) struct Desk {
     pub(super) pep: Pep,
     config: Config,
     pub(super) streams: BTreeMap<PathId, Far>,
-    /// Streams that were asked for: from where, whereto.
+    /// Requested streams: from and to.
     pub(super) asked: BTreeMap<Ticket, (Option<SocketAddr>, SocketAddr)>,
     pub(super) told: Vec<Indication>,
     next: u32,
-    /// The longest piece that is handed in.
+    /// Longest piece delivered.
     pub(super) piece: usize,
 }
 
@@ -77,7 +77,7 @@ impl Desk {
         PathId(self.next)
     }
 
-    /// A client opens a stream to the server.
+    /// Opens a client's stream to the server.
     pub(super) fn open(&mut self, number: u16) -> PathId {
         let path = self.new_path();
         self.streams.insert(path, Far { window: usize::MAX, ..Far::default() });
@@ -86,7 +86,7 @@ impl Desk {
         path
     }
 
-    /// The server accepts.
+    /// Accepts a stream as the server.
     pub(super) fn accept(&mut self, ticket: Ticket) -> PathId {
         let (from, to) = self.asked.remove(&ticket).expect("it was asked for");
         let path = self.new_path();
@@ -97,7 +97,7 @@ impl Desk {
         path
     }
 
-    /// A client's stream and the server's.
+    /// Opens a client's stream and the server's.
     pub(super) fn pair(&mut self, number: u16) -> [PathId; 2] {
         let near = self.open(number);
         let ticket = *self.asked.keys().next_back().expect("the proxy asks for the server");
@@ -121,7 +121,7 @@ impl Desk {
         self.event(path, PathEvent::Down);
     }
 
-    /// The far end of a stream sends, and perhaps ends.
+    /// Sends from the far end of a stream, and may end it.
     pub(super) fn say(&mut self, path: PathId, bytes: &[u8], ends: bool) {
         let far = self.streams.get_mut(&path).expect("a stream");
         far.says.extend_from_slice(bytes);
@@ -129,7 +129,7 @@ impl Desk {
         self.work();
     }
 
-    /// The far end of a stream takes so much more.
+    /// Lets the far end of a stream accept so many more bytes.
     pub(super) fn take(&mut self, path: PathId, bytes: usize) {
         let far = self.streams.get_mut(&path).expect("a stream");
         far.window = far.window.saturating_add(bytes);
@@ -148,7 +148,7 @@ impl Desk {
         self.now = until;
     }
 
-    /// Hands in all that is to be read, one piece of each stream after the other.
+    /// Delivers all data to read, one piece of each stream after the other.
     pub(super) fn work(&mut self) {
         let mut worked = true;
         while worked {
@@ -179,7 +179,7 @@ impl Desk {
         true
     }
 
-    /// Gives a far end what it takes of what waits for it.
+    /// Passes waiting bytes to a far end, as far as it accepts them.
     fn flush(&mut self, path: PathId) -> bool {
         let Some(far) = self.streams.get_mut(&path) else { return false };
         let count = far.kept.len().min(far.window);
@@ -262,7 +262,7 @@ impl Desk {
         far
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     fn check(&self) {
         let statistics = self.pep.statistics();
         let reports: Vec<_> = self.pep.connections().collect();
@@ -275,7 +275,7 @@ impl Desk {
         }
     }
 
-    /// Nothing is left of any connection.
+    /// Whether nothing is left of any connection.
     pub(super) fn is_clean(&self) -> bool {
         let statistics = self.pep.statistics();
         (statistics.open, statistics.buffered, self.pep.memory()) == (0, 0, 0)

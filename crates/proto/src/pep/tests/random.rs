@@ -1,4 +1,4 @@
-//! Random conversations: what is heard is what was said, as far as it is, and nothing stays behind.
+//! Random conversations: received data are a prefix of the sent data, and nothing is left behind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::desk::Desk;
 #[derive(Clone, Debug)]
 enum Op {
     Open,
-    /// The n-th of those that were asked for.
+    /// Accepts the n-th requested stream.
     Accept(usize),
     Refuse(usize),
-    /// The n-th stream sends so much, and perhaps ends.
+    /// The n-th stream sends so many bytes, and may end.
     Say(usize, usize, bool),
-    /// It takes so much, then no more until it is told.
+    /// It accepts so many bytes, then no more.
     Window(usize, usize),
     Down(usize),
     Wait(u64),
@@ -39,7 +39,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Bytes `from..from + count` of what a stream says.
+/// Bytes `from..from + count` sent on a stream.
 fn bytes(path: PathId, from: usize, count: usize) -> Vec<u8> {
     let at = |n: usize| (n as u32).wrapping_add(path.0 << 20).wrapping_mul(0x9e37_79b1) >> 24;
     (from..from + count).map(|n| at(n) as u8).collect()
@@ -47,12 +47,12 @@ fn bytes(path: PathId, from: usize, count: usize) -> Vec<u8> {
 
 struct Play {
     desk: Desk,
-    /// How much each stream said.
+    /// Bytes sent by each stream.
     said: BTreeMap<PathId, usize>,
-    /// The other stream of each.
+    /// Peer of each stream.
     others: BTreeMap<PathId, PathId>,
     opened: BTreeMap<engine::Ticket, PathId>,
-    /// How much of what each heard was found right.
+    /// Bytes received by each stream and checked.
     right: BTreeMap<PathId, usize>,
 }
 
@@ -112,14 +112,15 @@ impl Play {
                 self.desk.pep.reset_all(self.desk.now);
                 self.desk.wait(Duration::ZERO);
                 self.desk.work();
-                // The driver pulls what is asked of it.
+                // The driver polls.
                 self.desk.event(PathId(u32::MAX), engine::PathEvent::Writable);
             }
         }
         self.check();
     }
 
-    /// Whatever was heard is a beginning of what the other side said, and its end comes with all.
+    /// Checks that received bytes are a prefix of the sent ones, and that an end follows all of
+    /// them.
     fn check(&mut self) {
         for (path, far) in &self.desk.streams {
             let Some(other) = self.others.get(path) else {
@@ -138,7 +139,7 @@ impl Play {
         }
     }
 
-    /// All read on and end: then nothing is left.
+    /// All streams read to the end and end: then nothing is left.
     fn finish(&mut self) {
         while let Some(ticket) = self.ticket(0) {
             let far = self.desk.accept(ticket);

@@ -1,4 +1,4 @@
-//! What happens on one side, and what the other sees of it.
+//! Events on one side, and their effect on the other.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn bytes_and_ends_cross_both_ways() {
     let near = desk.open(1);
     let ticket = Ticket(0);
     assert_eq!(desk.asked[&ticket], (Some(client(1)), server()), "from the client's own address");
-    // What comes before the server has accepted waits.
+    // Data received before the server has accepted wait.
     desk.say(near, &bytes(1000), false);
     desk.now += Duration::from_millis(600);
     let far = desk.accept(ticket);
@@ -44,7 +44,7 @@ fn bytes_and_ends_cross_both_ways() {
     desk.say(near, &bytes(5), true);
     assert!(desk.streams[&near].heard == bytes(300_000));
     assert!(desk.streams[&far].heard_end && !desk.streams[&near].heard_end);
-    // A half that has ended does not end the other.
+    // The end of one half does not end the other.
     desk.say(far, &bytes(7), true);
     assert_eq!(desk.streams[&near].heard.len(), 300_007);
     assert!(desk.streams[&near].heard_end);
@@ -76,7 +76,7 @@ fn a_reader_that_stands_still_holds_the_sender_back() {
         assert!(desk.streams[&from].paused);
         let held = desk.pep.statistics().buffered;
         assert!((PIECE..=2 * PIECE).contains(&held), "{held}");
-        // One transmit is on its way, at most two pieces are held.
+        // One transmission is in flight, at most two pieces are held.
         let rest = desk.streams[&from].says.len();
         assert!(rest >= 1_000_000 - 3 * PIECE, "{rest}");
         desk.take(to, 500_000);
@@ -84,7 +84,7 @@ fn a_reader_that_stands_still_holds_the_sender_back() {
         desk.take(to, usize::MAX);
         assert!(desk.streams[&to].heard == bytes(1_000_000));
         assert!(desk.streams[&to].heard_end);
-        // The other direction lives.
+        // The other direction works.
         desk.say(to, &bytes(10), true);
         assert!(desk.is_clean());
     }
@@ -101,7 +101,7 @@ fn all_together_hold_no_more_than_they_may() {
     }
     let held = desk.pep.statistics().buffered;
     assert!((8 * PIECE..=12 * PIECE).contains(&held), "{held}");
-    // Nobody waits for those who stand still.
+    // Stalled connections do not delay others.
     let [near, far] = pairs[3];
     desk.take(far, usize::MAX);
     assert!(desk.streams[&far].heard == bytes(2_000_000));
@@ -147,7 +147,7 @@ fn what_a_side_sent_before_both_halves_ended_is_still_passed_on() {
     desk.streams.get_mut(&far).unwrap().window = 0;
     desk.say(far, &bytes(10), true);
     desk.say(near, &bytes(200_000), true);
-    // Of its stream nothing is open any more.
+    // Its stream is fully closed.
     desk.down(near);
     assert!(!desk.streams[&far].closed);
     desk.take(far, usize::MAX);
@@ -185,7 +185,7 @@ fn a_client_that_goes_away_first_is_not_connected() {
     desk.down(near);
     assert!(desk.asked.is_empty());
     assert_eq!(ends(&desk), [End::ClientReset]);
-    // An answer that was on its way leads to nobody.
+    // A late completion has no effect.
     desk.asked.insert(Ticket(0), (None, server()));
     let far = desk.accept(Ticket(0));
     assert!(desk.streams[&far].reset);

@@ -1,4 +1,4 @@
-//! A proxy between streams of the driver's and those of our TCP.
+//! A proxy between the driver's streams and those of our TCP.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use crate::pep::{self, Pep};
 use crate::stack::{Config, OverTcp};
 use crate::tcp::{self, CloseReason, ConnectionId, Indication, Options, Stack};
 
-/// The interface between the two.
+/// Interface between the two.
 const LINE: PathId = PathId(u32::MAX);
-/// A stream of the driver's.
+/// A stream of the driver.
 const LAN: PathId = PathId(3);
 
 fn client() -> SocketAddr {
@@ -31,17 +31,17 @@ struct Desk {
     now: Time,
     gateway: OverTcp<Pep>,
     peer: Stack,
-    /// What the gateway sent on streams of the driver's.
+    /// Data of the gateway on the driver's streams.
     got: BTreeMap<PathId, Vec<u8>>,
-    /// Its effects, with the bytes that had been sent before each.
+    /// Effects of the gateway, with the bytes that had been sent before each.
     effects: Vec<(Effect, usize)>,
-    /// The peer's connection, what it reads, and how it ended.
+    /// Connection of the peer, data it read, and how it ended.
     connection: Option<ConnectionId>,
     read: Vec<u8>,
     ended: bool,
     closed: Option<CloseReason>,
     ends: Option<(SocketAddr, SocketAddr)>,
-    /// What the driver's buffer takes at once.
+    /// Bytes that the driver's buffer takes at once.
     takes: usize,
 }
 
@@ -90,7 +90,7 @@ impl Desk {
         }
     }
 
-    /// Lets everything happen that happens within half a minute.
+    /// Runs all events of half a minute.
     fn run(&mut self) {
         let until = self.now + std::time::Duration::from_secs(30);
         loop {
@@ -174,7 +174,7 @@ impl Desk {
         self.effects.iter().find(|(other, _)| other == effect).map(|(_, bytes)| *bytes)
     }
 
-    /// A client's stream of the driver's, which the peer has accepted as the server.
+    /// Opens a client's stream at the driver, which the peer accepts as the server.
     fn from_lan() -> Self {
         let mut desk = Self::new();
         let backlog = tcp::Backlog::default();
@@ -183,7 +183,8 @@ impl Desk {
         desk
     }
 
-    /// A connection of the peer's as the client, and what the driver is asked to connect.
+    /// Opens a connection of the peer as the client; returns it with the connect request to the
+    /// driver.
     fn from_wan() -> (Self, Ticket) {
         let mut desk = Self::new();
         let connection = desk.peer.connect(desk.now, client(), server(), Options::default());
@@ -279,7 +280,7 @@ fn a_driver_that_is_blocked_holds_the_peer_back() {
 #[test]
 fn a_pause_reaches_the_driver_though_bytes_wait_for_it() {
     let mut desk = Desk::from_lan();
-    // The peer's bytes wait for the driver, who is handed in more before it takes them.
+    // The peer's bytes wait for the driver, which receives more before it takes them.
     let connection = desk.connection.expect("it is connected");
     desk.peer.send(desk.now, connection, &bytes(5000)).expect("it is open");
     let mut tx = TxBuf::new(64);
@@ -295,7 +296,7 @@ fn a_pause_reaches_the_driver_though_bytes_wait_for_it() {
         let effects: Vec<_> = std::iter::from_fn(|| desk.gateway.poll_effect()).collect();
         effects.contains(&pause)
     });
-    // The proxy's bound of a mebibyte, and our TCP's buffer.
+    // The proxy's bound of 1 MiB, and our TCP's buffer.
     assert!(handed.is_some_and(|pieces| pieces < 100), "{handed:?}");
     desk.takes = 1000;
     desk.run();

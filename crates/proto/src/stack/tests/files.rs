@@ -17,7 +17,7 @@ fn node(data: DataConnection) -> Node {
     Node::new(config)
 }
 
-/// A client, and server, of SCPS-FP.
+/// Client and server of SCPS-FP.
 fn scps_node(change: impl Fn(&mut ScpsClient)) -> Node {
     let mut config = ftp::Config::default();
     let mut scps = ScpsClient::default();
@@ -91,7 +91,7 @@ fn data_connections_that_are_blocked_on_the_way_fail() {
     for data in WAYS {
         let mut world = worlds(data, |_| {});
         insert(&mut world, 0, "here", 10_000);
-        // A firewall that lets packets of the control connection pass, which alone has port 21.
+        // A firewall that lets only packets of the control connection pass, at port 21.
         world.fate = Box::new(|_, _, packet| {
             let ports = [&packet[20..22], &packet[22..24]];
             if ports.contains(&&21u16.to_be_bytes()[..]) { vec![Duration::ZERO] } else { vec![] }
@@ -103,8 +103,8 @@ fn data_connections_that_are_blocked_on_the_way_fail() {
     }
 }
 
-/// A file of 40,000 bytes by best effort; the segment of the data connection behind 14,600 bytes never
-/// arrives.
+/// A file of 40,000 bytes by best effort; the segment of the data connection behind 14,600 bytes
+/// never arrives.
 fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
     let configs = [0, 1].map(config);
     let mut world = World::new(
@@ -154,7 +154,7 @@ fn best_effort_goes_on_without_what_does_not_come_and_says_so() {
         expected[offset..offset + count].fill(0);
         assert!(offset >= 10_000 && (1000..1500).contains(&count), "{offset} {count}");
         assert!(content(&world, at, "there") == Some(&expected[..]), "get: {get}");
-        // Both users hear of it, whoever asked.
+        // Both users are notified, whichever requested the transfer.
         let told = |host: usize| {
             world.hosts[host].told.iter().find_map(|told| match told {
                 Indication::Finished { missing, .. } | Indication::Received { missing, .. } => {
@@ -177,7 +177,7 @@ fn with_a_server_of_plain_ftp_nothing_is_left_out() {
     assert!(!world.hosts[1].told.iter().any(received));
 }
 
-/// Where a run without trouble is at each step, and how many there are.
+/// Times of the steps of a run without faults.
 fn steps(data: DataConnection) -> u64 {
     let mut world = worlds(data, |_| {});
     insert(&mut world, 0, "here", 40_000);
@@ -256,9 +256,9 @@ proptest! {
     }
 }
 
-/// A transfer by FTP, for the suite that every engine passes: its datagrams are IP packets.
+/// A transfer by FTP for the conformance suite: its datagrams are IP packets.
 struct Transfer {
-    /// By SCPS-FP, whose clients try again.
+    /// Whether by SCPS-FP, whose clients retry.
     scps: bool,
 }
 
@@ -314,7 +314,7 @@ impl conformance::Subject for Transfer {
     }
 
     fn detects_damage(&self) -> bool {
-        // The Internet checksum does not see two bits that change places: one in some thirty pairs.
+        // The Internet checksum misses two exchanged bits in one of some thirty pairs.
         false
     }
 }

@@ -1,5 +1,5 @@
-//! A gateway under the conformance suite: each end of a transfer is a host with a gateway of its own,
-//! and what is damaged is the way between the two gateways.
+//! A gateway under the conformance suite: each end of a transfer is a host with its own gateway,
+//! and the path between the two gateways is damaged.
 
 use std::net::IpAddr;
 
@@ -53,7 +53,7 @@ impl Behind {
         this
     }
 
-    /// What the host sends is at its gateway at once.
+    /// Passes the host's packets to its gateway at once.
     fn cross(&mut self, now: Time) {
         loop {
             self.tx.clear();
@@ -152,8 +152,8 @@ impl conformance::Subject for Transfer {
     }
 
     fn memory_max(&self) -> usize {
-        // 32 streams at the host and 66 at the gateway with two buffers of 16 KiB and 64 KiB kept, and
-        // 16 times two pieces between them.
+        // 32 streams at the host and 66 at the gateway with two buffers of 16 KiB and 64 KiB kept,
+        // and 16 times two pieces between them.
         14 << 20
     }
 
@@ -162,7 +162,7 @@ impl conformance::Subject for Transfer {
     }
 
     fn detects_damage(&self) -> bool {
-        // The Internet checksum does not see two bits that change places: one in some thirty pairs.
+        // The Internet checksum misses two exchanged bits in one of some thirty pairs.
         false
     }
 }

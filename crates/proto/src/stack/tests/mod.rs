@@ -1,4 +1,4 @@
-//! Streams over TCP, with engines that hold their driver to the rules, and with FTP.
+//! Streams over TCP, with engines that check their driver's contract, and with FTP.
 
 mod driver_streams;
 mod files;
@@ -84,7 +84,7 @@ fn no_more_than_one_transmit_is_kept() {
     world.run();
     assert!(talk(&world, 0).was_blocked > 10);
     assert!(talk(&world, 1).heard == bytes(1_000_000));
-    // Two connections' buffers, one transmit of 64 KiB.
+    // Buffers of two connections, one transmission of 64 KiB.
     assert!(world.memory < 120_000, "{}", world.memory);
 }
 
@@ -97,7 +97,7 @@ fn what_is_sent_again_is_counted() {
     });
     world.run();
     let engine = world.hosts[0].engine.as_ref().unwrap();
-    // Connections that are gone count, too.
+    // Closed connections count, too.
     assert_eq!(engine.below().connections().count(), 0);
     let totals = engine.below().totals();
     assert_eq!((totals.retransmissions, totals.timeouts), (1, 0));
@@ -118,12 +118,12 @@ fn a_pause_closes_the_window_and_a_resumption_opens_it() {
 
 #[test]
 fn what_was_said_arrives_although_its_sender_leaves() {
-    // The sender's buffer is much smaller than what it says before it leaves.
+    // The sender's buffer is much smaller than the data it sends before it leaves.
     let leaves = Manner { leaves: true, ..says(60_000) };
     let mut world = with(leaves.clone(), says(0), small);
     world.run();
     assert!(talk(&world, 1).heard == bytes(60_000));
-    // Nor is it lost if the other side talks on at the same time.
+    // Nor is it lost if the other side sends at the same time.
     let mut world = with(leaves, says(60_000), small);
     world.run();
     assert!(talk(&world, 1).heard == bytes(60_000));
@@ -146,7 +146,7 @@ fn a_peer_that_talks_to_nobody_for_ever_is_reset() {
 fn pacing_is_kept() {
     let manner = Manner { paces: Some(Duration::from_secs(3)), ..says(200_000) };
     let mut world = talkers(manner, says(0));
-    // Each transmit is 65,536 bytes, but for the last.
+    // Each transmission is 65,536 bytes, except the last.
     world.run_for(Duration::from_millis(2900));
     assert_eq!(talk(&world, 1).heard.len(), 65_536);
     world.run_for(Duration::from_secs(3));
@@ -169,7 +169,7 @@ fn pacing_is_kept_when_a_stream_is_left() {
 fn nobody_there_and_nobody_who_listens() {
     let mut world = talkers(says(1), says(1));
     world.run();
-    // Whoever is asked for at a port without a listener.
+    // A connection to a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
     world.on(0, |talker| {
         talker
@@ -178,7 +178,7 @@ fn nobody_there_and_nobody_who_listens() {
     });
     world.run();
     assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
-    // Whoever is switched off.
+    // A connection to a host that is switched off.
     world.kill(1);
     world.on(0, |talker| {
         talker.effects.push_back(
@@ -203,7 +203,7 @@ fn nobody_there_and_nobody_who_listens() {
 
 #[test]
 fn a_stream_is_awaited_at_an_address_of_its_own() {
-    // Neither ends the first stream before the second is made.
+    // Neither side ends the first stream before the second is made.
     let mut world = talkers(Manner::default(), Manner::default());
     world.run_for(Duration::from_secs(1));
     let near = *world.above(1).talks.keys().next().unwrap();
@@ -285,7 +285,7 @@ fn streams_are_bounded() {
     assert_eq!(world.above(0).talks.len(), 2);
     assert_eq!(world.above(1).talks.len(), 2);
     assert_eq!(world.above(0).answers.len(), 2);
-    // And one that comes beyond the bound of its goal is reset.
+    // A stream beyond the bound of its destination is reset.
     let mut world = with(Manner::default(), Manner::default(), |config| {
         config.limits.streams = if config.listen.is_empty() { 9 } else { 1 };
     });
@@ -370,7 +370,7 @@ fn manner() -> impl Strategy<Value = Manner> {
             says: bytes(count),
             ends,
             leaves: false,
-            // Somebody must end, and each follows.
+            // At least one side must end, and each follows.
             follows: true,
             pauses: pauses.map(|(bytes, ms)| (bytes, Duration::from_millis(ms))),
             paces: paces.map(Duration::from_millis),
@@ -454,8 +454,8 @@ proptest! {
         world.run();
         for host in 0..2 {
             let talk = talk(&world, host);
-            // Who leaves when the other has ended hears all before; who ended first and was left may
-            // have been told of the end of all at once.
+            // A side that leaves when the other has ended has received all data; a side that ended
+            // first and was left may have been notified of the full end at once.
             prop_assert!(talk.heard == case.manners[1 - host].says, "host {host}");
             prop_assert!(talk.left || talk.down, "host {host}");
         }

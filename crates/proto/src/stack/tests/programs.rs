@@ -1,4 +1,4 @@
-//! Programs that are modelled, over TCP.
+//! Modelled programs over TCP.
 
 use engine::{MemoryStore, PathId, PathInfo, Rng, Time, conformance};
 
@@ -7,14 +7,14 @@ use super::transfer::{self, file};
 use super::world::SERVICE;
 use crate::programs::{Config, Costs, Indication, Node, Tool, Version};
 
-/// A transfer by a program, for the suite that every engine passes.
+/// A transfer by a program, for the conformance suite.
 struct Transfer {
     tool: Tool,
     version: Version,
 }
 
 impl Transfer {
-    /// Bytes, or keys.
+    /// Bytes, or keystrokes.
     fn size(&self) -> usize {
         if self.tool == Tool::Telnet { 40 } else { 12_000 }
     }
@@ -80,7 +80,7 @@ impl conformance::Subject for Transfer {
     }
 
     fn detects_damage(&self) -> bool {
-        // The Internet checksum does not see two bits that change places.
+        // The Internet checksum misses two exchanged bits.
         false
     }
 }

@@ -1,5 +1,5 @@
-//! An engine of streams that says what it is given and hears what comes, and that holds its driver to
-//! the rules.
+//! Engine of streams that sends given data, records received data, and checks its driver's
+//! contract.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -11,24 +11,24 @@ use engine::{
     Receive, StreamEffect, Ticket, Time, Timers, Transmit, TxBuf,
 };
 
-/// What one is like.
+/// Behaviour of a talker.
 #[derive(Clone, Default)]
 pub(super) struct Manner {
-    /// What it says on each stream.
+    /// Data sent on each stream.
     pub(super) says: Vec<u8>,
-    /// It ends its half when all is said.
+    /// Whether it ends its half when all is sent.
     pub(super) ends: bool,
-    /// It leaves a stream when all is said.
+    /// Whether it leaves a stream when all is sent.
     pub(super) leaves: bool,
-    /// It leaves a stream whose peer has ended, when all is said.
+    /// Whether it leaves a stream whose peer has ended, when all is sent.
     pub(super) follows: bool,
-    /// It pauses behind each so many bytes, and for how long.
+    /// Bytes between pauses, and their length.
     pub(super) pauses: Option<(usize, Duration)>,
-    /// The least time between two transmits.
+    /// Least time between two transmissions.
     pub(super) paces: Option<Duration>,
 }
 
-/// Without what it says, byte by byte.
+/// Omits the data.
 impl fmt::Debug for Manner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { says, ends, leaves, follows, pauses, paces } = self;

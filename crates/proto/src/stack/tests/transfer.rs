@@ -1,4 +1,4 @@
-//! What the transfers have in common that the conformance suite makes over TCP.
+//! Common parts of the transfers of the conformance suite over TCP.
 
 use engine::conformance::{Role, Verdict};
 use engine::{FileName, MemoryStore};
@@ -13,8 +13,8 @@ pub(super) fn file(name: &str) -> FileName {
     FileName::file(name).unwrap()
 }
 
-/// A host whose peer, when it is gone, is given up within the time that the suite allows, and that soon
-/// reaches what the suite bounds.
+/// A host that gives up a dead peer within the time that the suite allows, and soon reaches the
+/// suite's bounds.
 pub(super) fn host(role: Role) -> Config {
     let number = match role {
         Role::Sender => 0,
@@ -30,18 +30,18 @@ pub(super) fn host(role: Role) -> Config {
     config
 }
 
-/// What such a host may hold: 32 streams with two buffers of 16 KiB and 64 KiB kept, and what the stack
-/// remembers.
+/// Most memory of such a host: 32 streams with two buffers of 16 KiB and 64 KiB kept, and the
+/// stack's state.
 pub(super) const HOST_MAX: usize = 6 << 20;
 
-/// The sender has a file of this many bytes.
+/// Gives the sender a file of this many bytes.
 pub(super) fn prepare(role: Role, store: &mut MemoryStore, size: usize) {
     if role == Role::Sender {
         store.insert(file("here"), bytes(size));
     }
 }
 
-/// Whether the receiver has it.
+/// Checks that the receiver has it.
 pub(super) fn check(receiver: &MemoryStore, size: usize) -> Result<(), String> {
     match receiver.get(&file("there")) {
         Some(content) if content == bytes(size) => Ok(()),
@@ -50,7 +50,7 @@ pub(super) fn check(receiver: &MemoryStore, size: usize) -> Result<(), String> {
     }
 }
 
-/// What an FTP node says of how it went.
+/// Result of an FTP node.
 pub(super) fn verdict(told: &Indication) -> Option<Verdict> {
     match told {
         Indication::Finished { .. } | Indication::Received { .. } => Some(Verdict::Delivered),

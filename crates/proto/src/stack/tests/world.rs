@@ -1,4 +1,4 @@
-//! Two hosts with stores, whose only way to each other are IP packets.
+//! Two hosts with stores, connected by IP packets.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,22 +11,22 @@ use engine::{
 
 use super::super::{Config, OverTcp};
 
-/// The interface of either host.
+/// Interface of both hosts.
 pub(super) const INTERFACE: PathId = PathId(0);
-/// The path of the first host to the second one's service.
+/// Path of the first host to the second one's service.
 pub(super) const SERVICE: PathId = PathId(1);
-/// Where that is.
+/// Port of the service.
 pub(super) const PORT: u16 = 21;
 
-/// How much later than usual a packet arrives, once for each time that it does. It is told from which
-/// host it comes, which one of its packets it is, and what is in it.
+/// Delays of a packet beyond the usual, one for each copy that arrives, given the sending host, the
+/// packet's number and its bytes.
 pub(super) type Fate = Box<dyn FnMut(usize, usize, &[u8]) -> Vec<Duration>>;
 
 pub(super) fn address(host: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1 + host as u8], PORT))
 }
 
-/// The first host, which knows the second, or the second, which listens.
+/// Settings of the first host, which knows the second, or of the second, which listens.
 pub(super) fn config(host: usize) -> Config {
     let mut config = Config { addresses: vec![address(host).ip()], ..Config::default() };
     match host {
@@ -58,11 +58,11 @@ pub(super) struct World<A: Engine> {
     pub(super) steps: u64,
     pub(super) delay: Duration,
     pub(super) fate: Fate,
-    /// Bits a second either way, and when it is free.
+    /// Rate in bit/s in each direction, and the times at which each is free.
     pub(super) rate_bps: u64,
     free_at: [Time; 2],
     pub(super) batch: usize,
-    /// The most memory that a host held.
+    /// Most memory held by a host.
     pub(super) memory: usize,
 }
 
@@ -113,7 +113,7 @@ impl<A: Engine> World<A> {
         self.drain(host);
     }
 
-    /// Switches a host off with all it held but its store.
+    /// Switches a host off; only its store survives.
     pub(super) fn kill(&mut self, host: usize) {
         self.hosts[host].engine = None;
     }
@@ -225,7 +225,7 @@ impl<A: Engine> World<A> {
         true
     }
 
-    /// Until nothing happens any more.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         let most = self.steps + 2_000_000;
         while self.step() {

@@ -1,4 +1,4 @@
-//! The engine contract's own suite, over LTP and over bundles.
+//! Conformance suite of engines, over LTP and over bundles.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ use super::world::{CLASS_1, CLASS_2, bundle_node, content, name, open, request};
 use crate::cfdp::{self, PutRequest, RequestError};
 use crate::ltp;
 
-/// Three PDUs in twelve datagrams or so.
+/// Three PDUs in about twelve datagrams.
 const SIZE: usize = 1_800;
 
-/// An entity over something, in a class.
+/// An entity over a layer, in a class.
 struct Over<B> {
     engine: fn(&Self, Role, u64) -> LayeredEntity<B>,
     mode: TransmissionMode,
     color: Color,
     closure: bool,
-    /// Silence after which LTP's sessions end.
+    /// Inactivity timeout of LTP's sessions.
     inactivity: ltp::Timer,
 }
 
@@ -50,7 +50,7 @@ impl<B> Over<B> {
                     ..crate::Buffers::default()
                 },
                 file_size: 1 << 20,
-                // To a silent peer, four blocks fail in each time of inactivity.
+                // To a silent peer, four blocks fail in each inactivity timeout.
                 ..cfdp::Limits::default()
             },
             ..cfdp::Config::default()
@@ -156,7 +156,7 @@ impl<B: Below> Subject for Over<B> {
                 })
             }
             Indication::Cfdp(cfdp::Indication::Abandoned { .. }) => Some(Verdict::Failed),
-            // It ended well before its last restart, and says so when it is asked.
+            // It ended well before its last restart, and reports that on request.
             Indication::Cfdp(cfdp::Indication::FinishedRepeated {
                 condition, delivery, ..
             }) if *condition == ConditionCode::NoError && *delivery == DeliveryCode::Complete => {
@@ -201,7 +201,7 @@ impl<B: Below> Subject for Over<B> {
     }
 
     fn survives_restart(&self, role: Role) -> bool {
-        // That the file has its name is said once in class 1.
+        // In class 1 the file's completion is reported once.
         self.mode == CLASS_2 || self.color == Color::Red && role == Role::Receiver && !self.closure
     }
 
@@ -246,7 +246,7 @@ fn class_1_over_red_blocks_keeps_the_contract() {
     check_all(&OVER_LTP, 48);
 }
 
-/// Sessions that fail stay until their cancellations are over, and take the places of others.
+/// Failed sessions stay until their cancellations are over, and take the places of others.
 #[test]
 fn a_short_inactivity_keeps_the_contract() {
     let inactivity = ltp::Timer::Fixed(Duration::from_secs(300));

@@ -69,7 +69,7 @@ fn an_outage_of_hours_is_waited_out() {
         for side in 0..2 {
             world.input(side, Input::Path(PATH, PathEvent::Down));
         }
-        // Longer than the layer keeps its sessions: then the agent sends the bundles anew.
+        // Longer than the layer keeps its sessions: then the agent retransmits the bundles.
         world.run_until(world.now + Duration::from_secs(10 * 3600));
         assert!(end(&world, 0).is_none() && end(&world, 1).is_none());
         for side in 0..2 {
@@ -93,7 +93,7 @@ fn bundles_that_expire_break_a_put_of_class_1() {
     assert!(!is_good(finished));
 }
 
-/// Begins a receiver anew after so many effects; whether it died.
+/// Restarts the receiver after so many effects; returns whether it died.
 fn receiver_restarts(told: &Told, dies_after: usize) -> bool {
     let mut world = told.bundle_world();
     world.sides[1].dies_after = Some(dies_after);
@@ -130,7 +130,7 @@ fn what_a_sender_has_handed_to_its_node_arrives_after_its_restart() {
     let told = Told { window: 64, ..Told::default() };
     let mut world = told.bundle_world();
     put(&mut world, 60_000);
-    // The node has all bundles; not one has left.
+    // The node has all bundles; none was sent.
     assert_eq!(world.sides[0].engine.node().agent().statistics().sourced, 15);
     world.replace(0, told.over_bundles(1, 3));
     let request = FilestoreRequest::DenyFile(name("source"));

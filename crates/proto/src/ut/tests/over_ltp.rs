@@ -14,7 +14,7 @@ use super::world::{
 };
 use crate::{cfdp, ltp};
 
-/// Settings of LTP with this time of silence.
+/// Settings of LTP with this inactivity timeout.
 fn silent_for(seconds: u64) -> ltp::Config {
     let inactivity = ltp::Timer::Fixed(Duration::from_secs(seconds));
     let default_remote = ltp::Remote { inactivity, ..ltp::Remote::default() };
@@ -45,7 +45,7 @@ fn a_short_file_is_three_blocks() {
 
 #[test]
 fn files_of_any_length_cross_in_both_classes() {
-    // PDUs of 5,000 bytes carry 4,982 of the file, or so.
+    // PDUs of 5,000 bytes carry about 4,982 bytes of the file.
     for mode in [CLASS_1, CLASS_2] {
         for size in [0, 1, 4_981, 4_982, 4_983, 9_964, 50_001, 300_000] {
             let mut world = Told { mode, ..Told::default() }.world();
@@ -70,7 +70,7 @@ fn pdus_of_64_kib_are_blocks() {
 
 #[test]
 fn what_ltp_repeats_class_1_does_not_miss() {
-    // Metadata; in the middle of data; the last segment of a block, which asks; the end.
+    // Metadata; in the middle of data; the last segment of a block, a checkpoint; the end.
     for numbers in [&[0][..], &[1], &[3], &[5], &[0, 1, 2, 3, 4, 5, 6], &[20, 21]] {
         let numbers: &'static [usize] = Box::leak(numbers.to_vec().into_boxed_slice());
         let mut world = Told::default().world();
@@ -167,7 +167,7 @@ fn an_outage_holds_everything_up_and_no_more() {
     }
 }
 
-/// Begins a receiver anew after each so many effects.
+/// Restarts the receiver after each so many effects.
 fn receiver_restarts(told: &Told, dies_after: usize) -> bool {
     let mut world = told.world();
     world.sides[1].dies_after = Some(dies_after);
@@ -271,7 +271,7 @@ fn several_pdus_of_a_block_are_heard() {
     ));
 }
 
-/// Sessions that are being cancelled take all places of LTP. They close without an indication.
+/// Sessions being cancelled take all places of LTP. They close without an indication.
 #[test]
 fn a_put_to_a_dead_peer_ends_however_few_sessions_there_are() {
     for mode in [CLASS_1, CLASS_2] {
@@ -290,7 +290,7 @@ fn a_put_to_a_dead_peer_ends_however_few_sessions_there_are() {
     }
 }
 
-/// The end of a file in class 1 of which nothing else is known.
+/// End of a file in class 1 without a beginning.
 fn lonely_end(sequence: u64) -> bytes::Bytes {
     let header = Header {
         version: Version::V1,
@@ -354,8 +354,8 @@ fn an_end_without_a_beginning_goes_when_its_sender_cancels() {
     }
 }
 
-/// Light takes 22 min, and three in ten segments are lost: LTP's repairs take hours, which class 1
-/// does not count as missing checks.
+/// With a light time of 22 min and losses of three segments in ten, LTP's repairs take hours, which
+/// class 1 does not count as missing checks.
 #[test]
 fn class_1_completes_over_long_links_with_losses() {
     for mode in [CLASS_1, CLASS_2] {

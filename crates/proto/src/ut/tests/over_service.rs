@@ -1,4 +1,4 @@
-//! Conversations of entities that are applications of a node elsewhere, which comes and goes.
+//! Conversations of entities that are applications of another program's node, which comes and goes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::test_world::path_info;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Two entities, each beside a node, and what the nodes hold.
+/// Two entities with their nodes' bundles.
 struct Nodes {
     told: Told,
     world: World<ServiceLayer>,
-    /// Bundles for a side that nobody confirmed, in the order in which they came.
+    /// Unconfirmed bundles for a side, in order of arrival.
     held: [BTreeMap<u64, Bytes>; 2],
-    /// Of these, those that were handed over.
+    /// Those that were delivered.
     handed: [BTreeMap<Arrival, u64>; 2],
     next: u64,
     rng: Rng,
-    /// Of how many bundles one goes twice, as it does when the node's answer is lost.
+    /// One in so many bundles is sent twice, as if the node's reply was lost.
     doubles: u64,
 }
 
@@ -55,7 +55,7 @@ impl Nodes {
         answer
     }
 
-    /// Carries out what a side wants of its node; whether that was anything.
+    /// Executes a side's orders; returns whether there were any.
     fn work(&mut self, side: usize) -> bool {
         let mut some = false;
         while let Some(order) = self.world.sides[side].engine.poll_order() {
@@ -80,7 +80,7 @@ impl Nodes {
         some
     }
 
-    /// Hands over one bundle more, whichever; whether there was one and room for it.
+    /// Delivers one more bundle; returns whether there was one and room for it.
     fn hand_over(&mut self, side: usize) -> bool {
         let handed: Vec<u64> = self.handed[side].values().copied().collect();
         let waiting = self.held[side].keys().filter(|number| !handed.contains(number));
@@ -96,7 +96,7 @@ impl Nodes {
         true
     }
 
-    /// One thing more; whether there was any.
+    /// One more step; whether there was any.
     fn step(&mut self) -> bool {
         self.work_and_hand_over() || self.world.step()
     }
@@ -109,20 +109,20 @@ impl Nodes {
         while self.step() {}
     }
 
-    /// The same for so long.
+    /// Runs for so long.
     fn run_for(&mut self, time: Duration) {
         let until = self.world.now + time;
         while self.work_and_hand_over() || self.world.next_is_by(until) && self.world.step() {}
     }
 
-    /// A node ends and begins anew.
+    /// Restarts a node.
     fn restart_node(&mut self, side: usize) {
         self.handed[side].clear();
         self.at(side, ServiceLayer::is_gone);
         self.at(side, ServiceLayer::is_there);
     }
 
-    /// An entity ends and begins anew.
+    /// Restarts an entity.
     fn restart_entity(&mut self, side: usize) {
         self.handed[side].clear();
         let engine = self.told.over_service(side as u64 + 1, self.rng.next_u64());
@@ -200,7 +200,7 @@ fn a_receiver_that_begins_anew_at_any_point_misses_nothing() {
             nodes.run_for(Duration::from_secs(60));
             let copy = nodes.world.sides[1].store.get(&name("copy"));
             assert!(copy == Some(&content(60_000)[..]), "{mode:?}, after {steps} steps");
-            // Nobody has to wait until something is asked for again.
+            // No wait for a retransmission is needed.
             let finished = end(&nodes.world, 0).unwrap_or_else(|| panic!("{mode:?}, {steps}"));
             assert!(is_good(finished), "{mode:?}, after {steps} steps: {finished:?}");
         }
@@ -224,7 +224,7 @@ fn what_the_node_never_takes_breaks_a_put_of_class_1() {
 #[test]
 fn no_more_is_taken_than_there_is_room_for() {
     for (len, most) in [(60_000, 300), (30, 1_000)] {
-        // An entity that has not read its records takes nothing, so all of it waits.
+        // An entity that has not read its records accepts nothing, so everything waits.
         let mut engine = Told::default().over_service(2, 2);
         let mut taken = 0;
         while engine.below().takes_more() {

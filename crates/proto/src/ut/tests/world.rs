@@ -1,4 +1,4 @@
-//! Two entities over LTP or bundles, and a link between them whose losses are chosen one by one.
+//! Two entities over LTP or bundles, and a link between them with chosen losses.
 
 use engine::{FilestoreRequest, PathId, Rng, StoreEffect, Ticket, Time};
 use wire::bp7::Eid;
@@ -51,7 +51,7 @@ pub(super) fn open(node: &mut Node) {
 pub(super) const CLASS_1: TransmissionMode = TransmissionMode::Unacknowledged;
 pub(super) const CLASS_2: TransmissionMode = TransmissionMode::Acknowledged;
 
-/// What one of the two is told.
+/// Settings of one of the two.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) mode: TransmissionMode,
@@ -129,7 +129,7 @@ pub(super) fn request() -> PutRequest {
     }
 }
 
-/// Has the first send so many bytes.
+/// Lets the first send so many bytes.
 pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> wire::cfdp::TransactionId {
     world.sides[0].store.insert(name("source"), content(size));
     let now = world.now;
@@ -138,7 +138,7 @@ pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> wire::cfdp::Tr
     id
 }
 
-/// How a side says that the transaction ended.
+/// Result of the transaction at a side.
 pub(super) fn end<B: Below>(world: &World<B>, side: usize) -> Option<&TransactionFinished> {
     let role = [Role::Sender, Role::Receiver][side];
     world.sides[side].indications.iter().find_map(|told| match told {
@@ -155,7 +155,7 @@ pub(super) fn is_good(finished: &TransactionFinished) -> bool {
     finished.condition == ConditionCode::NoError && finished.delivery == DeliveryCode::Complete
 }
 
-/// Whether the copy is there and both sides are content.
+/// Checks that the copy arrived and both sides report success.
 pub(super) fn assert_arrived<B: Below>(world: &World<B>, size: usize) {
     assert!(world.sides[1].store.get(&name("copy")) == Some(&content(size)[..]), "no such copy");
     for side in 0..2 {
