@@ -1,5 +1,5 @@
-//! What a receiver hears from a sender's application, and what it answers (RFC 5740 §4.2.3.6,
-//! §4.2.3.7, §5.5.3).
+//! Application commands and questions at a receiver, and its replies (RFC 5740 §4.2.3.6, §4.2.3.7,
+//! §5.5.3).
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,22 @@ use wire::norm::Extensions;
 
 use super::commands::EXT_COMMAND;
 
-/// Questions of one sender that are remembered.
+/// Maximum number of remembered questions of one sender.
 const QUESTIONS_MAX: usize = 16;
 
-/// Commands without a number that are remembered, so that a copy that the network made is known.
+/// Maximum number of remembered commands without a number, for recognising duplicates made by the
+/// network.
 const COPIES_MAX: usize = 16;
 
-/// What a sender's application said and asked.
+/// Commands and questions received from a sender's application.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
-    /// The newest numbered command, and which of the 64 before it were heard.
+    /// Newest numbered command, and a bitmap of the 64 before it that were received.
     newest: Option<(u16, u64)>,
     /// Sequence numbers of commands that have no number.
     copies: VecDeque<u16>,
     questions: VecDeque<Question>,
-    /// An answer is to be sent now.
+    /// Whether a reply must be sent now.
     is_due: bool,
 }
 
@@ -31,18 +32,18 @@ struct Question {
     kind: u8,
     id: u8,
     answer: Option<Bytes>,
-    /// Whether the sender waits for it.
+    /// Whether the sender waits for this reply.
     due: bool,
 }
 
-/// State of a question that a sender asks.
+/// State of a question received from a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuestionState {
-    /// The application does not know it yet.
+    /// Not yet reported to the application.
     New,
-    /// The application has answered it before.
+    /// Already answered by the application.
     Answered,
-    /// The application did not answer it yet.
+    /// Reported to the application, which has not answered yet.
     Waiting,
 }
 
@@ -54,12 +55,13 @@ impl Answers {
             + self.copies.len() * 2
     }
 
-    /// A command came; whether it is no repetition of another, as far as that can be told.
+    /// Records a command. Returns `false` if it is recognised as a repetition.
     pub(crate) fn is_new(&mut self, sequence: u16, others: &Extensions<'_>) -> bool {
         let mut numbers = others.iter().filter(|extension| extension.kind == EXT_COMMAND);
         let number = numbers.next().and_then(|extension| extension.value.last_chunk::<2>());
         let Some(number) = number.map(|number| u16::from_be_bytes(*number)) else {
-            // Others number their messages alone: a repetition has another number.
+            // Other implementations do not number commands: each repetition has a new sequence
+            // number.
             let is_new = !self.copies.contains(&sequence);
             if is_new {
                 self.copies.truncate(COPIES_MAX - 1);
@@ -84,7 +86,7 @@ impl Answers {
         is_new
     }
 
-    /// The sender asks.
+    /// Records a question.
     pub(crate) fn ask(&mut self, kind: u8, id: u8) -> QuestionState {
         let mut questions = self.questions.iter_mut();
         if let Some(question) =
@@ -102,7 +104,7 @@ impl Answers {
         QuestionState::New
     }
 
-    /// The application answers; whether there is such a question.
+    /// Stores the application's answer. Returns `false` if there is no such question.
     pub(crate) fn answer(&mut self, kind: u8, id: u8, bytes: Bytes) -> bool {
         let mut questions = self.questions.iter_mut();
         let question = questions.find(|question| (question.kind, question.id) == (kind, id));
@@ -111,22 +113,22 @@ impl Answers {
         true
     }
 
-    /// Has the answers sent that senders wait for.
+    /// Schedules the answers that senders wait for.
     pub(crate) fn call(&mut self) {
         self.is_due = true;
     }
 
-    /// Whether answers are to be sent now.
+    /// Whether answers must be sent now.
     pub(crate) fn are_due(&self) -> bool {
         self.is_due
     }
 
-    /// All answers were sent.
+    /// Records that all answers were sent.
     pub(crate) fn all_went(&mut self) {
         self.is_due = false;
     }
 
-    /// An answer that the sender waits for.
+    /// Next answer that the sender waits for.
     pub(crate) fn due(&self) -> Option<(u8, u8, Bytes)> {
         self.questions.iter().find_map(|question| {
             let answer = question.answer.clone().filter(|_| question.due)?;
@@ -134,7 +136,7 @@ impl Answers {
         })
     }
 
-    /// It was sent.
+    /// Records that this answer was sent.
     pub(crate) fn went(&mut self, kind: u8, id: u8) {
         for question in &mut self.questions {
             question.due &= (question.kind, question.id) != (kind, id);
@@ -162,7 +164,7 @@ mod tests {
         let expected =
             [true, false, true, true, false, true, false, false, true, true, false, true];
         assert_eq!(new, expected);
-        // What is 65 and more behind is too old to be known, and is heard again.
+        // A command 65 or more behind is too old to be recognised, and counts as new.
         assert!(is_new(&mut answers, 1) && is_new(&mut answers, 1));
         assert!(is_new(&mut answers, 200) && !is_new(&mut answers, 200));
     }

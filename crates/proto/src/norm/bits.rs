@@ -1,6 +1,6 @@
 //! A set of segments of a block.
 
-/// Which of a block's segments are meant.
+/// Set of segments of one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -12,7 +12,7 @@ impl Bits {
         Self { words: Vec::new(), count: 0 }
     }
 
-    /// Adds one; whether it was not there.
+    /// Adds a segment. Returns `false` if it was already in the set.
     #[inline]
     pub(crate) fn insert(&mut self, at: u16) -> bool {
         let (word, bit) = (usize::from(at) / 64, 1_u64 << (at % 64));
@@ -25,7 +25,7 @@ impl Bits {
         is_new
     }
 
-    /// Adds all from `first` to `last`, a word at a time.
+    /// Adds all segments from `first` to `last`, a word at a time.
     pub(crate) fn insert_all(&mut self, first: u16, last: u16) {
         if first > last {
             return;
@@ -43,7 +43,7 @@ impl Bits {
         }
     }
 
-    /// Adds all that others have.
+    /// Adds all segments of another set.
     pub(crate) fn union(&mut self, others: &Self) {
         if self.words.len() < others.words.len() {
             self.words.resize(others.words.len(), 0);
@@ -59,12 +59,12 @@ impl Bits {
         word.is_some_and(|word| word & (1 << (at % 64)) != 0)
     }
 
-    /// How many.
+    /// Number of segments in the set.
     pub(crate) fn len(&self) -> u32 {
         self.count
     }
 
-    /// All, in order.
+    /// Segments in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         let words = self.words.iter().enumerate();
         words.flat_map(|(index, word)| {
@@ -73,18 +73,18 @@ impl Bits {
         })
     }
 
-    /// Runs of those that follow each other, first and last, without the first few of all.
+    /// Runs of consecutive segments as (first, last), without the first `skip` segments.
     pub(crate) fn runs(&self, skip: usize) -> Vec<(u16, u16)> {
         runs(self.iter().skip(skip))
     }
 
-    /// Those of the first `len` that are not there.
+    /// Segments below `len` that are not in the set.
     pub(crate) fn missing(&self, len: u16) -> impl Iterator<Item = u16> + '_ {
         (0..len).filter(|at| !self.contains(*at))
     }
 }
 
-/// Runs of segments that follow each other, first and last.
+/// Runs of consecutive segments as (first, last).
 pub(crate) fn runs(segments: impl Iterator<Item = u16>) -> Vec<(u16, u16)> {
     let mut runs: Vec<(u16, u16)> = Vec::new();
     for at in segments {

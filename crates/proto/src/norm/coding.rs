@@ -1,4 +1,4 @@
-//! How blocks are coded: the scheme that messages name, and its code.
+//! FEC coding of blocks: the scheme named in messages, and its code.
 
 use bytes::Bytes;
 use wire::norm::{Fti, PayloadId, Scheme};
@@ -11,18 +11,18 @@ use crate::fec::{Code, Encoder, Field};
 /// Bytes of the header of NORM_DATA without payload id and extensions.
 const DATA_HEADER: usize = 16;
 
-/// The first segment of an object of which no more than its scheme is known.
+/// First segment of an object of which only the scheme is known.
 pub(crate) fn first_id(scheme: Scheme) -> PayloadId {
     let tells = scheme == Scheme::SmallBlockSystematic;
     PayloadId { block: 0, symbol: 0, block_len: tells.then_some(0) }
 }
 
-/// How the blocks of an object are coded.
+/// FEC coding of an object's blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Coding {
     scheme: Scheme,
-    /// `None` if blocks have no parity, and of what is received: what that says is cheap to say, and
-    /// the code is made when something is to be recovered.
+    /// `None` if blocks have no parity. At a receiver the code is built only when something must be
+    /// recovered: the message that names it costs its sender nothing.
     code: Option<Code>,
     field: Option<Field>,
     block_len: u16,
@@ -31,7 +31,7 @@ pub(crate) struct Coding {
 }
 
 impl Coding {
-    /// What the settings say; an error says what is wrong with them.
+    /// Builds the coding from the settings. The error names the unusable setting.
     pub(crate) fn new(config: &SenderConfig) -> Result<Self, String> {
         let parity = if config.fec == Scheme::NoCode { 0 } else { config.parity };
         let auto_parity = if config.fec == Scheme::NoCode { 0 } else { config.auto_parity };
@@ -49,13 +49,13 @@ impl Coding {
         Ok(coding)
     }
 
-    /// What a sender says of its object; `None` if that is not understood.
+    /// Coding announced by a sender; `None` if it is not supported.
     pub(crate) fn from_fti(scheme: Scheme, fti: &Fti) -> Option<Self> {
         if scheme == Scheme::ReedSolomonM && fti.field_bits != 16 {
             return None;
         }
-        // Of segments of an odd length other implementations send parity that lacks half an element:
-        // such objects are received as if they had none.
+        // With an odd segment length, other implementations send parity that lacks half an element:
+        // such objects are received as if they had no parity.
         let is_cut = scheme == Scheme::ReedSolomonM && fti.segment_size % 2 == 1;
         Self::of(scheme, fti.block_len, if is_cut { 0 } else { fti.parity }).ok()
     }
@@ -86,19 +86,19 @@ impl Coding {
         self.scheme
     }
 
-    /// The field of its code, and the source and parity segments of a block; `None` if there is no
+    /// Field of the code, and the number of source and parity segments of a block; `None` without
     /// parity.
     pub(crate) fn kind(&self) -> Option<(Field, usize, usize)> {
         let field = self.field?;
         Some((field, usize::from(self.block_len), usize::from(self.parity)))
     }
 
-    /// Coefficients that are computed when as much of a block is recovered as can be.
+    /// Maximum number of coefficients computed to recover a block.
     pub(crate) fn work(&self) -> usize {
         self.kind().map_or(0, |(_, source, parity)| source * parity.min(source))
     }
 
-    /// What is needed to recover blocks of so many segments, none of which is longer than `longest`.
+    /// Memory needed to recover blocks of `block_len` segments of at most `longest` bytes.
     pub(crate) fn room(&self, block_len: u16, longest: usize) -> Room {
         let element = self.field.map_or(1, Field::element_len);
         Room {
@@ -120,12 +120,13 @@ impl Coding {
         self.auto_parity
     }
 
-    /// Parity segments that are sent unasked with a block of so many segments.
+    /// Number of proactive parity segments for a block of `block_len` segments.
     ///
-    /// A share of a block is lost, and that varies as the square root of its length does: half of the
-    /// parity of a full block stands for either. A short block has three segments at the least.
+    /// A share of a block is lost, and that share varies with the square root of the block's
+    /// length: half of the parity of a full block covers each. A short block gets at least three
+    /// segments.
     ///
-    /// Where 206 segments have 49: 30 with 104, 11 with 21, and 3 with one.
+    /// If 206 segments have 49 parity segments, 104 have 30, 21 have 11, and one has 3.
     pub(crate) fn auto_parity_of(&self, block_len: u16) -> u16 {
         let share = f64::from(block_len) / f64::from(self.block_len);
         let parity = f64::from(self.auto_parity) * f64::midpoint(share, share.sqrt());
@@ -138,8 +139,8 @@ impl Coding {
         DATA_HEADER + self.scheme.payload_id_len().unwrap_or(0) + fti
     }
 
-    /// Bytes of the longest message that a transfer cannot do without: a NACK of one segment, or an
-    /// acknowledgement, each with EXT_CC and an extension of our own.
+    /// Bytes of the longest message that no transfer can do without: a NACK of one segment or an
+    /// acknowledgement, each with EXT_CC and an extension of this implementation.
     pub(crate) fn least_message(&self) -> usize {
         const HEADER: usize = 40;
         const POSITION: usize = 4;
@@ -147,9 +148,9 @@ impl Coding {
         HEADER + REQUEST + POSITION + self.scheme.payload_id_len().unwrap_or(8)
     }
 
-    /// Bytes of the least datagram with which objects can be sent that end like this.
+    /// Bytes of the smallest datagram with which objects can be sent under this end game.
     pub(crate) fn least_path(&self, end: EndGame, has_fti: bool) -> usize {
-        // A segment of a code over GF(2^16) has two bytes at least.
+        // A segment of a code over GF(2^16) has at least two bytes.
         let data = self.data_header(has_fti) + 2;
         match end {
             EndGame::Acknowledged => data.max(self.least_message()),
@@ -157,7 +158,7 @@ impl Coding {
         }
     }
 
-    /// The longest segment of at most `len` bytes.
+    /// Longest usable segment of at most `len` bytes.
     pub(crate) fn fitting(&self, len: u16) -> u16 {
         match self.scheme {
             Scheme::ReedSolomonM => len & !1,
@@ -179,28 +180,28 @@ impl Coding {
         }
     }
 
-    /// How messages name a segment.
+    /// Payload identifier of a segment.
     pub(crate) fn payload_id(&self, block_len: u16, block: u32, symbol: u16) -> PayloadId {
         let tells = self.scheme == Scheme::SmallBlockSystematic;
         PayloadId { block, symbol, block_len: tells.then_some(block_len) }
     }
 
-    /// Most blocks that can be numbered.
+    /// Largest number of blocks that can be numbered.
     pub(crate) fn blocks_max(&self) -> u64 {
         u64::from(self.scheme.block_mask(16)) + 1
     }
 
-    /// An encoder of so many parity segments: only what is sent unasked is computed while a block
-    /// goes out.
+    /// Encoder for `parity` parity segments: while a block is sent, only its proactive parity is
+    /// computed.
     pub(crate) fn encoder(&self, segment: u16, parity: u16) -> Option<Encoder> {
         let code = self.code.clone()?;
         Encoder::of_some(code, usize::from(segment), usize::from(parity)).ok()
     }
 
-    /// Parity segments of a block whose source segments are `data`, one after the other.
+    /// Parity segments `rows` of a block whose source segments are concatenated in `data`.
     pub(crate) fn rows(&self, segment: u16, data: &[u8], rows: &Bits) -> Vec<(u16, Bytes)> {
         let mut made = Vec::new();
-        // Those that follow each other are made at once; what nobody wants between others is not.
+        // Consecutive rows are computed in one pass; rows between runs are not computed.
         for (first, last) in rows.runs(0) {
             let count = usize::from(last - first) + 1;
             let encoder =
@@ -215,7 +216,7 @@ impl Coding {
     }
 }
 
-/// Parity segments that are sent unasked with the shortest block, if a full one has so many.
+/// Number of proactive parity segments for the shortest block, if a full one has at least as many.
 const AUTO_PARITY_LEAST: u16 = 3;
 
 #[cfg(test)]

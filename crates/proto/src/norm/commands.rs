@@ -1,5 +1,5 @@
-//! What a sender says beside its objects: commands of the application (RFC 5740 §4.2.3.7), questions
-//! that receivers answer (§4.2.3.6, §5.5.3), and the end of the session (§4.2.3.2).
+//! Messages of a sender besides its objects: application commands (RFC 5740 §4.2.3.7), questions
+//! for receivers (§4.2.3.6, §5.5.3), and the end of the session (§4.2.3.2).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,8 +13,8 @@ use super::transmission::Transmission;
 use crate::path::Burst;
 use crate::session::Base;
 
-/// The type of a header extension of our own, which others skip: the number of a command, by which
-/// its repetitions are known.
+/// Type of a private header extension: the number of a command, by which repetitions are
+/// recognised. Other implementations skip it.
 pub(crate) const EXT_COMMAND: u8 = 194;
 
 /// Bytes of NORM_CMD(ACK_REQ) before its list.
@@ -26,13 +26,13 @@ pub(crate) struct Commands {
     path: PathId,
     count: u64,
     commands: VecDeque<PendingCommand>,
-    /// One after the other: one message in two round trips asks.
+    /// Asked one after the other, with one message every two round trips.
     questions: VecDeque<Question>,
     last_question: u8,
     end: Option<End>,
 }
 
-/// A command that is repeated.
+/// Command that is being repeated.
 #[derive(Debug)]
 struct PendingCommand {
     number: u64,
@@ -42,14 +42,14 @@ struct PendingCommand {
     next: Time,
 }
 
-/// Receivers are asked for an answer.
+/// Question for receivers.
 #[derive(Debug)]
 struct Question {
     kind: u8,
     id: u8,
-    /// Those that did not answer, and how often they were asked.
+    /// Receivers that have not answered, and the number of requests sent to each.
     waiting: BTreeMap<NodeId, u32>,
-    /// Those that were asked in vain.
+    /// Number of receivers given up without an answer.
     silent: u32,
     next: Time,
 }
@@ -76,7 +76,7 @@ impl Commands {
         }
     }
 
-    /// Whether nothing is to be sent.
+    /// Whether there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.commands.is_empty()
             && self.questions.is_empty()
@@ -101,7 +101,7 @@ impl Commands {
         count + waiting * 16 + each
     }
 
-    /// Says something to all receivers, so often; its number.
+    /// Queues a command for all receivers, sent `times` times. Returns its number.
     pub(crate) fn say(
         &mut self,
         core: &Core,
@@ -118,14 +118,14 @@ impl Commands {
         Ok(self.count)
     }
 
-    /// Says a command no more.
+    /// Stops repeating a command.
     pub(crate) fn hush(&mut self, number: u64) -> bool {
         let before = self.commands.len();
         self.commands.retain(|command| command.number != number);
         self.commands.len() < before
     }
 
-    /// Asks receivers for an answer; the number of the question.
+    /// Queues a question for receivers. Returns its number.
     pub(crate) fn ask(
         &mut self,
         core: &Core,
@@ -146,7 +146,7 @@ impl Commands {
         Ok(id)
     }
 
-    /// Ends the session: what was still to be said is not.
+    /// Ends the session. Pending commands and questions are dropped.
     pub(crate) fn end(&mut self, core: &Core, now: Time) {
         self.commands.clear();
         self.questions.clear();
@@ -154,7 +154,7 @@ impl Commands {
         self.end = Some(End::Telling { left, next: now });
     }
 
-    /// A receiver answers a question.
+    /// Records a receiver's answer to a question.
     pub(crate) fn on_answer(&mut self, core: &mut Core, node: NodeId, ack: &Ack<'_>) {
         let Some(question) = self.questions.front_mut() else { return };
         let is_its = (ack.kind, ack.id) == (question.kind, question.id);
@@ -171,7 +171,7 @@ impl Commands {
         self.close_question(core);
     }
 
-    /// Ends the first question if nobody is left to be waited for.
+    /// Ends the first question once no receiver is waited for.
     fn close_question(&mut self, core: &mut Core) {
         let is_over = |question: &Question| question.waiting.is_empty();
         if !self.questions.front().is_some_and(is_over) {
@@ -182,7 +182,7 @@ impl Commands {
         core.user.indicate(Indication::QuestionOver { peer: self.path, kind, id, silent });
     }
 
-    /// Time went by: gives up receivers that were asked as often as they should be.
+    /// Gives up receivers that were asked the maximum number of times.
     pub(crate) fn expire(&mut self, core: &mut Core, now: Time) {
         let most = core.config.sender.robust_factor.max(1);
         let Some(question) = self.questions.front_mut().filter(|question| question.next <= now)
@@ -195,7 +195,7 @@ impl Commands {
         self.close_question(core);
     }
 
-    /// Says what is due; `false` if something must wait for the next batch.
+    /// Sends due messages. Returns `false` if something must wait for the next batch.
     pub(crate) fn emit(
         &mut self,
         core: &mut Core,
@@ -259,8 +259,8 @@ impl Commands {
         went
     }
 
-    /// Asks those that did not answer, as many as one message names, and first those that were asked
-    /// least.
+    /// Sends the question to receivers that have not answered: as many as one message can name,
+    /// those asked least often first.
     fn emit_question(
         &mut self,
         core: &mut Core,

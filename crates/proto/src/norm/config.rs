@@ -12,7 +12,7 @@ use crate::settings::{Field, Visited, Visitor, Wrong};
 use crate::timer::Timer;
 use crate::{settings, visit, words};
 
-/// The greatest round trip that messages can name.
+/// Largest round trip that messages can express.
 pub(crate) const GRTT_MOST: Duration = Duration::from_secs(1000);
 
 settings! {
@@ -21,28 +21,28 @@ settings! {
     pub struct Config [check: Self::check_code] {
         /// Number of the node, `NormNodeId`; 0 chooses one at random.
         pub node: u32 as Number = 0,
-        /// Paths that are multicast groups.
+        /// Paths that lead to multicast groups.
         pub groups: Vec<PathId> = Vec::new(),
-        /// Settings of its sender.
+        /// Settings of the node's sender.
         pub sender: SenderConfig as Table = SenderConfig::default(),
-        /// Settings of its receiver.
+        /// Settings of the node's receiver.
         pub receiver: ReceiverConfig as Table = ReceiverConfig::default(),
-        /// Rates, in bit/s, in place of those of the paths; 0 sends as fast as the driver takes.
+        /// Rates by path, in bit/s, which override the paths' own; 0 does not pace.
         pub rate_bps: BTreeMap<PathId, u64> = BTreeMap::new(),
-        /// Rate in place of those of all other paths; `"0"` does not pace.
+        /// Rate for all other paths, which overrides their own; `"0"` does not pace.
         pub rate_all_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Time by which a late driver may catch up with a path's rate.
+        /// Longest delay of a late driver for which the pacer catches up.
         pub catch_up: Duration as Span = Duration::from_millis(2),
-        /// Bounds on what the node holds.
+        /// Limits of the node.
         pub limits: Limits as Table = Limits::default(),
     }
 }
 
 impl Config {
-    /// Whether these settings can be used.
+    /// Checks that these settings can be used.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The first unusable setting.
     pub fn check(&self) -> Result<(), String> {
         super::coding::Coding::new(&self.sender).map(drop)
     }
@@ -51,7 +51,7 @@ impl Config {
         Ok(Self::check(self)?)
     }
 
-    /// Bytes of the least datagram with which a file can be sent.
+    /// Smallest datagram size, in bytes, with which a file can be sent.
     ///
     /// # Errors
     ///
@@ -61,16 +61,15 @@ impl Config {
         Ok(coding.least_path(self.sender.end, self.sender.fti_in_data))
     }
 
-    /// Makes blocks as long as a code over GF(2^8) has them, and sends so much parity with each
-    /// that one segment in ten may be lost: of 206 + 49 segments, 49 are lost once in a million
-    /// blocks.
+    /// Uses full-length GF(2^8) blocks, and sends enough proactive parity to survive a loss of
+    /// 10 %: of 206 + 49 segments, 49 are lost once in a million blocks.
     pub fn send_parity_unasked(&mut self) {
         self.sender.block_len = 206;
         self.sender.parity = 49;
         self.sender.auto_parity = 49;
     }
 
-    /// Whether a path is a group.
+    /// Whether a path leads to a group.
     #[must_use]
     pub fn is_group(&self, path: PathId) -> bool {
         self.groups.contains(&path)
@@ -81,68 +80,70 @@ settings! {
     /// Settings of a sender.
     #[derive(Clone, Debug)]
     pub struct SenderConfig {
-        /// Bytes of a segment; `off` makes them as long as the path takes, and 0xffff at most.
+        /// Bytes of a segment, at most 0xffff; `off` uses the longest that the path's MTU allows.
         pub segment_size: Option<u16> as Off<Number> [Least(1)] = None,
-        /// Code of the blocks (RFC 5740 §4.2.1): id 0, 5, 129, or 2 with m = 16.
+        /// FEC scheme of the blocks (RFC 5740 §4.2.1): id 0, 5, 129, or 2 with m = 16.
         pub fec: Scheme as Word = Scheme::ReedSolomon8,
-        /// Most source segments of a block.
+        /// Maximum number of source segments in a block.
         pub block_len: u16 as Number = 64,
-        /// Parity segments that a block has for repairs; those sent unprompted are among them.
+        /// Number of parity segments of a block, proactive ones included.
         pub parity: u16 as Number = 32,
-        /// Parity segments sent unprompted with each block.
+        /// Number of proactive parity segments sent with each block.
         pub auto_parity: u16 as Number = 0,
-        /// Blocks after which NORM_INFO is sent again, where parity is sent unprompted; 0: never.
-        /// Its loss does then not cost a round of repairs.
+        /// Blocks between repetitions of NORM_INFO when proactive parity is sent; 0: never
+        /// repeated. A lost NORM_INFO then costs no round of repairs.
         pub info_every: u32 as Number = 8,
-        /// Whether each NORM_DATA carries the FEC object transmission information. A receiver that
-        /// begins late then needs no other message.
+        /// Whether each NORM_DATA carries the FEC object transmission information. A late receiver
+        /// then needs no other message.
         pub fti_in_data: bool as Flag = true,
-        /// `K` of the back-off, 0 to 15. `off` is 0 towards one receiver, and in a group 1, 2 or 4,
-        /// as that is thought to have up to 200, up to 2000 or more.
+        /// `K` of the back-off, 0 to 15. `off` uses 0 towards one receiver; in a group 1, 2 or 4,
+        /// for an estimated size of up to 200, up to 2000, or more.
         pub backoff: Option<u8> as Off<Number> [Most(15)] = None,
-        /// Size of the group that is sent to receivers. `auto` is estimated from how soon they reply
-        /// to probes, and at least as many as were received from (RFC 5740 §5.5.4).
+        /// Group size announced to receivers. `auto` estimates it from the delay of their replies
+        /// to probes, and never below the number of known receivers (RFC 5740 §5.5.4).
         pub group_size: Option<u32> as Auto<Number> = None,
-        /// Whether NACKs of a group are collected for `K` + 1 greatest round trips (RFC 5740 §5.4.1).
-        /// Else each is served at once, and later ones get what they
-        /// request beyond that.
+        /// Whether NACKs of a group are collected for `K` + 1 greatest round trips (RFC 5740
+        /// §5.4.1). Otherwise each NACK is served at once, and later ones only for what they
+        /// request beyond it.
         pub collect: bool as Flag = false,
-        /// Whether the last blocks are sent with as much parity as those before lacked. Repairs at the
-        /// end have some more than was requested, so that a last round of repairs is rare.
+        /// Whether the last blocks carry as much parity as earlier blocks lacked. Repairs at the
+        /// end include a few spare segments, so that another round is rarely needed.
         pub tail_parity: bool as Flag = true,
-        /// Repetitions of what may be lost: `NORM_ROBUST_FACTOR`.
+        /// Number of repetitions of messages that may be lost: `NORM_ROBUST_FACTOR`.
         pub robust_factor: u32 as Number [Least(1)] = 20,
-        /// Whether the rate follows what receivers report (RFC 5740 §5.5.2), within that of the path.
+        /// Whether the rate follows the receivers' reports (RFC 5740 §5.5.2), up to the path's
+        /// rate.
         pub congestion_control: bool as Flag = false,
-        /// Greatest round trip in the group, until one was measured.
+        /// Greatest round trip of the group before one was measured.
         pub grtt_initial: Duration as Span [Interval] = Duration::from_millis(500),
-        /// Whether the light time of the path takes the place of `grtt_initial`.
+        /// Whether the light time of the path replaces `grtt_initial`.
         pub grtt_of_path: bool as Flag = true,
-        /// Limit of the greatest round trip.
+        /// Upper limit of the greatest round trip.
         pub grtt_max: Duration as Span [Interval] = GRTT_MOST,
-        /// Least time between two probes of the round trip.
+        /// Minimum time between two probes of the round trip.
         pub probe_interval_min: Duration as Span [Interval] = Duration::from_secs(1),
-        /// Most time between two of them.
+        /// Maximum time between two probes of the round trip.
         pub probe_interval_max: Duration as Span [Interval] = Duration::from_secs(30),
-        /// End of a transfer: `acknowledged` by all receivers, or after a `flush`.
+        /// End of a transfer: `acknowledged` waits for all receivers, `flush` does not.
         pub end: EndGame as Word = EndGame::Acknowledged,
-        /// Receivers that must be known before `acknowledged` is over; 0: those received from.
+        /// Number of receivers that must be known before `acknowledged` completes; 0: those heard
+        /// so far.
         pub receivers: u32 as Number = 0,
-        /// Silence after which `acknowledged` gives up a receiver that was sent everything. It counts
-        /// from its last message; `auto` is an hour and eight round trips.
+        /// Silence after which `acknowledged` gives up a receiver that was sent everything, counted
+        /// from its last message. `auto` is one hour plus eight round trips.
         pub patience: Timer as Auto<Span> [Interval] = Timer::Auto,
     }
 }
 
-/// How a sender ends.
+/// End of a transfer at the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndGame {
-    /// NORM_CMD(FLUSH) goes out `robust_factor` times, twice the greatest round trip apart and 50 ms at
-    /// the least, unless receivers ask for repairs (RFC 5740 §5.1.1).
+    /// Sends NORM_CMD(FLUSH) `robust_factor` times, at intervals of twice the greatest round trip
+    /// and at least 50 ms, unless receivers request repairs (RFC 5740 §5.1.1).
     Flush,
-    /// The same, but each receiver that was heard of is asked to acknowledge (§5.5.3), and once
-    /// all did, it is over. In a large group these acknowledgements are many, and a receiver that
-    /// was never heard of is not waited for.
+    /// Like `Flush`, but each known receiver is asked to acknowledge (§5.5.3), and the transfer
+    /// ends once all did. A large group sends many acknowledgements; unknown receivers are not
+    /// waited for.
     Acknowledged,
 }
 
@@ -150,107 +151,106 @@ settings! {
     /// Settings of a receiver.
     #[derive(Clone, Debug)]
     pub struct ReceiverConfig {
-        /// Whether it receives at all.
+        /// Whether the node receives at all.
         pub enabled: bool as Flag = true,
-        /// Whether it never sends anything. Losses are repaired only by parity that is sent
-        /// unprompted, and by what others request.
+        /// Whether the receiver never sends anything. Losses are then repaired only by proactive
+        /// parity and by the requests of others.
         pub silent: bool as Flag = false,
-        /// Whether NACKs go to the sender alone instead of to the group.
+        /// Whether NACKs are sent to the sender alone instead of to the group.
         pub unicast_nack: bool as Flag = false,
-        /// Half of the round trips of silence after which missing data is requested:
-        /// `NORM_ROBUST_FACTOR`. That is after an hour at the most, and again after each such time.
+        /// Silence, in units of two greatest round trips, after which missing data is requested:
+        /// `NORM_ROBUST_FACTOR`. At most one hour; requests are repeated after each such silence.
         pub robust_factor: u32 as Number = 20,
-        /// Silence after which objects are given up; `auto` is an hour and eight round trips. It
-        /// counts from the sender's last message.
+        /// Silence after which objects are given up, counted from the sender's last message. `auto`
+        /// is one hour plus eight round trips.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Silence after which a complete stream is given up, if that is longer than `inactivity`.
-        /// Its sender probes the round trip from time to time as long as it is there.
+        /// Silence after which a complete stream is given up, if longer than `inactivity`. A live
+        /// sender probes the round trip from time to time.
         pub stream_silence: Duration as Span [Interval] = Duration::from_secs(3600),
-        /// First object of a sender that began before: the next, the one under way, or all it still
-        /// has (RFC 5740 §5.2).
+        /// First object received from a sender that started earlier: the next one, the current one,
+        /// or all that it still has (RFC 5740 §5.2).
         pub sync: SyncPolicy as Word = SyncPolicy::Object,
-        /// Requests for missing data: `normal` (everything), `info` (NORM_INFO) or `none`.
+        /// Requested data: `normal` (everything), `info` (NORM_INFO) or `none`.
         pub nacking: Nacking as Word = Nacking::Normal,
-        /// Time of requests: when a later `block` begins, or a later `object`.
+        /// Time of requests: when a later `block` or a later `object` begins.
         pub repair_boundary: RepairBoundary as Word = RepairBoundary::Block,
-        /// Whether objects that are no files are stored as files, too, named by their numbers. `recv`
-        /// stores them.
+        /// Whether objects that are no files are also stored as files, named by their numbers.
+        /// `recv` stores them.
         pub store_data: bool as Flag = false,
-        /// Begin of streams: at their `beginning`, if that is to be had, or where they are first
-        /// `received`; `off` receives none. The application must fetch them: what nobody fetches keeps
-        /// all else from being received.
+        /// Start of received streams: their `beginning` if still available, or the first block
+        /// `received`; `off` receives no streams. The application must read them: unread data
+        /// blocks all other reception.
         pub streams: Option<Join> as Off<Word> = None,
     }
 }
 
-/// Where a stream is begun to be received that was under way before.
+/// Start of a received stream that was already under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
-    /// At its beginning if the sender may still have that, else at the first block that is heard of.
+    /// Its beginning if the sender may still have it, else the first block received.
     #[default]
     Beginning,
-    /// At the first block that is heard of, as the reference library has it.
+    /// The first block received, as in the reference library.
     FirstBlock,
 }
 
-/// What a receiver begins with, if a sender that it did not hear before is in the middle of something.
-/// From then on it receives everything.
+/// First object received from a newly discovered sender in the middle of a transfer. Everything
+/// after it is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// The first object of which NORM_INFO comes, or a segment of the first block that is no repair, or
-    /// for which a flush names it: `NORM_SYNC_CURRENT` of the reference library. Little is asked for
-    /// again on account of a receiver that comes late.
+    /// First object with a NORM_INFO, with a segment of its first block that is no repair, or named
+    /// by a flush: `NORM_SYNC_CURRENT` of the reference library. A late receiver then causes few
+    /// repairs.
     Current,
-    /// The object that the sender is at, and the whole of it.
+    /// The sender's current object, from its start.
     Object,
-    /// The same, and the objects before it that the sender still has, 255 at the most:
-    /// `NORM_SYNC_ALL`.
+    /// As `Object`, and up to 255 earlier objects that the sender still has: `NORM_SYNC_ALL`.
     All,
 }
 
-/// What a receiver asks for.
+/// Data that a receiver requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nacking {
-    /// Everything that it misses: `NORM_NACK_NORMAL`.
+    /// Everything missing: `NORM_NACK_NORMAL`.
     Normal,
-    /// NORM_INFO alone; data is there if nothing of it was lost, or was recovered:
+    /// Only NORM_INFO; data completes only if nothing was lost or parity recovers it:
     /// `NORM_NACK_INFO_ONLY`.
     InfoOnly,
-    /// Nothing: `NORM_NACK_NONE`. Unlike a silent receiver it answers probes and acknowledges.
+    /// Nothing: `NORM_NACK_NONE`. Unlike a silent receiver, it replies to probes and acknowledges.
     None,
 }
 
-/// When a receiver asks for what it misses. At the end of what is sent it always does.
+/// Time at which a receiver requests missing data. At the end of the transfer it always does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairBoundary {
-    /// Once a later block begins: `NORM_BOUNDARY_BLOCK`.
+    /// When a later block begins: `NORM_BOUNDARY_BLOCK`.
     Block,
-    /// Once a later object begins, but for its NORM_INFO: `NORM_BOUNDARY_OBJECT`.
+    /// When a later object begins, except for its NORM_INFO: `NORM_BOUNDARY_OBJECT`.
     Object,
 }
 
 settings! {
-    /// Bounds of a node.
+    /// Limits of a node.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Senders that are received from.
+        /// Number of senders received at the same time.
         pub senders: usize as Number [Least(1)] = 64,
-        /// Objects under way, of each sender.
+        /// Number of objects under way for each sender.
         pub objects: usize as Number [Least(1)] = 256,
-        /// Receivers that a sender remembers.
+        /// Number of receivers remembered by a sender.
         pub receivers: usize as Number [Least(1)] = 1000,
-        /// Bytes of an object.
+        /// Size of an object, in bytes.
         pub object: u64 as Size = 1 << 40,
-        /// Bytes of a stream that are kept, sent or received.
+        /// Bytes of a stream kept in memory, sent or received.
         pub stream: usize as Size = 16 << 20,
-        /// Bytes of blocks received in part, in all objects. Segments of files beyond it go to the
-        /// file as they come, and parity is of no use.
+        /// Bytes of incomplete blocks of all objects. Beyond it, segments of files are written as
+        /// they arrive, and parity cannot recover them.
         pub assembly: usize as Size [Least(1 << 20)] = 128 << 20,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as BuffersForm = Buffers::default(),
-        /// Blocks of an object that are remembered as repaired.
+        /// Number of repaired blocks remembered for an object.
         pub repairs: usize as Number = 65_536,
-        /// Commands of the application that a sender repeats at one time, and questions that wait.
+        /// Number of application commands repeated at the same time, and of queued questions.
         pub commands: usize as Number = 16,
     }
 }
@@ -267,17 +267,18 @@ words!(Nacking { "normal" = Self::Normal, "info" = Self::InfoOnly, "none" = Self
 words!(RepairBoundary { "block" = Self::Block, "object" = Self::Object });
 words!(Join { "beginning" = Self::Beginning, "heard" = Self::FirstBlock });
 
-/// Buffers of a node, which collects no writes and has replies of other bounds.
+/// Form of the buffers of a node, which does not coalesce writes and has its own limits for
+/// replies.
 struct BuffersForm;
 
 impl Form<Buffers, Many> for BuffersForm {
     fn visit(_: &Field, buffers: &mut Buffers, visitor: &mut dyn Visitor) -> Visited {
         visit! { visitor;
-            /// Bytes of received data that wait to be written.
+            /// Bytes of received data waiting to be written.
             "write_buffer": buffers.write_buffer as Size [Least(65_535)],
-            /// Bytes read ahead of what is sent, for each object.
+            /// Bytes read ahead for each object sent.
             "read_ahead": buffers.read_ahead as Size [Least(65_536)],
-            /// Limit of all objects together, which share it equally.
+            /// Bytes read ahead for all objects together, shared equally.
             "read_ahead_total": buffers.read_ahead_total as Size,
             /// Bytes requested in one read.
             "read_piece": buffers.read_piece as Size [Least(65_536)],

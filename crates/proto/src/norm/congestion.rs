@@ -1,7 +1,7 @@
-//! A sender's rate as its receivers allow it: TFMCC (RFC 4654 §3) as NORM has it (RFC 5740 §5.5.2.3).
+//! Sender side of congestion control: TFMCC (RFC 4654 §3) as used by NORM (RFC 5740 §5.5.2.3).
 //!
-//! Each receiver reports what rate is fair on its way. The one with the lowest, the current limiting
-//! receiver, sets the sender's rate and answers every probe.
+//! Each receiver reports the rate that is fair on its path. The receiver with the lowest rate, the
+//! current limiting receiver (CLR), sets the sender's rate and replies to every probe.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,100 +11,100 @@ use wire::norm::{self, CcFeedback, CcFlags, CcNode, NodeId};
 
 use crate::losses::{RTT_LEAST, initial_window};
 
-/// Messages that are due within this time leave together, so that a timer a message is not needed.
+/// Messages due within this time are sent together, so that not every message needs a timer.
 const BATCH: Duration = Duration::from_millis(1);
 
-/// Receivers that one probe tells of, as the reference implementation has it.
+/// Maximum number of receivers named in one probe, as in the reference implementation.
 const ENTRIES_MAX: usize = 5;
 
-/// Probes without an answer of the limiting receiver before the rate is halved.
+/// Probes without a reply of the CLR after which the rate is halved.
 const AGE_MAX: i32 = 4;
 
-/// Least time without data for which the rate is halved: the time of a pause that a host makes, or a
-/// round of repairs, is no more. The reference implementation has it so, the RFC a round trip.
+/// Minimum time without data after which the rate is halved: longer than a pause of the host or a
+/// round of repairs. As in the reference implementation; the RFC uses one round trip.
 const IDLE_LEAST: Duration = Duration::from_secs(1);
 
-/// The weight of what was known of a round trip before a sample: for those that answer every probe,
-/// and for others.
+/// Weight of the previous estimate of a round trip: for receivers that reply to every probe, and
+/// for others.
 const FORMER_OFTEN: f64 = 0.9;
 const FORMER_SELDOM: f64 = 0.5;
 
-/// Rates that differ less are alike: the receiver farther away limits.
+/// Ratio below which two rates count as equal; the receiver farther away then limits.
 const ALIKE: f64 = 1.1;
 
-/// Rates up to so many times the lowest may come to be it soon.
+/// Multiple of the lowest rate up to which a receiver may soon become the CLR.
 const NEAR: f64 = 1.5;
 
-/// The weight of a message's length in their mean.
+/// Weight of a new message's length in the mean.
 const LENGTH_WEIGHT: f64 = 0.05;
 
-/// The control of one sender. Rates are bytes a second, without what the path adds.
+/// Rate control of one sender. Rates are in bytes per second, without the path's overhead.
 #[derive(Debug)]
 pub(crate) struct Congestion {
-    /// The mean length of messages with data.
+    /// Mean length of messages with data.
     segment: f64,
     rate: f64,
-    /// Most that it may be.
+    /// Upper limit of the rate.
     ceiling: f64,
-    /// Whether others may be in the group who were not heard yet.
+    /// Whether there may be receivers in the group that have not reported yet.
     is_group: bool,
-    /// Until a receiver reports a loss.
+    /// Whether no receiver has reported a loss yet.
     is_slow_start: bool,
     limiting: Option<NodeId>,
     reporters: BTreeMap<NodeId, Reporter>,
     reporters_max: usize,
     robust_factor: u32,
-    /// The number of the last probe.
+    /// Sequence number of the last probe.
     sequence: u16,
-    /// When the rate was last looked at to raise it, and when it was halved.
+    /// Time of the last check for a rate increase, and of the last halving.
     raised: Time,
     halved: Time,
-    /// Whether it rises slowly, because another receiver limits than before.
+    /// Whether the rate rises slowly after a change of the CLR.
     is_climbing: bool,
-    /// Whether the rate held something back since the last probe, and since the one before.
+    /// Whether the rate held back messages since the last probe, and since the one before.
     held: (bool, bool),
-    /// When the last message was due, and its length.
+    /// Time at which the last message was due, and its length.
     last: Option<(Time, usize)>,
     last_data: Option<Time>,
-    /// How much a driver that came late makes up for.
+    /// Longest delay of a late driver that is made up for.
     credit: Duration,
 }
 
-/// A receiver that reports.
+/// Receiver that reports.
 #[derive(Clone, Copy, Debug)]
 struct Reporter {
-    /// Seconds.
+    /// Round trip in seconds.
     rtt: f64,
     rate: f64,
-    /// What it says of itself.
+    /// Flags of its last report.
     flags: CcFlags,
-    /// The number of the probe that it answered last.
+    /// Sequence number of the last probe it replied to.
     sequence: u16,
 }
 
 impl Reporter {
-    /// Whether its rate is a multiple of what arrives, and not the equation's.
+    /// Whether its rate is a multiple of the receive rate rather than the equation's.
     fn is_measured(&self) -> bool {
         self.flags.contains(CcFlags::START) || self.flags.contains(CcFlags::LIMIT)
     }
 }
 
-/// What is known of a sender when it begins.
+/// Initial values of a sender's rate control.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beginning {
-    /// Length of the longest message.
+    /// Bytes of the longest message.
     pub(crate) segment: usize,
-    /// Most bytes a second.
+    /// Upper limit of the rate, in bytes per second.
     pub(crate) ceiling: f64,
-    /// The greatest round trip, as it is assumed.
+    /// Assumed greatest round trip.
     pub(crate) grtt: Duration,
     pub(crate) is_group: bool,
-    /// The round trip to a single receiver, where the light time is known.
+    /// Round trip to a single receiver, if the light time is known.
     pub(crate) light: Option<Duration>,
-    /// Receivers that are remembered.
+    /// Maximum number of remembered receivers.
     pub(crate) reporters_max: usize,
     pub(crate) robust_factor: u32,
-    /// How late a driver may come.
+    /// Longest delay of a late driver.
     pub(crate) late: Duration,
 }
 
@@ -132,8 +132,8 @@ impl Congestion {
         };
         let mut first = this.least(beginning.grtt);
         if let Some(light) = beginning.light.filter(|_| !beginning.is_group) {
-            // A segment a second until there is an answer, and a first window in the round trip once
-            // that is known (RFC 5348 §4.2).
+            // One segment per second until a receiver replies; one initial window per round trip
+            // once that is known (RFC 5348 §4.2).
             let window = initial_window(segment) / light.as_secs_f64().max(RTT_LEAST);
             first = first.max(segment).max(window);
         }
@@ -149,8 +149,8 @@ impl Congestion {
         self.rate
     }
 
-    /// The rate with which a sender begins, and below which it does not go: a segment a second, or
-    /// in the greatest round trip if that is longer (§5.5.2.3).
+    /// Initial and minimum rate: one segment per second, or per greatest round trip if that is
+    /// longer (§5.5.2.3).
     fn least(&self, grtt: Duration) -> f64 {
         self.segment / grtt.as_secs_f64().max(1.0)
     }
@@ -159,18 +159,18 @@ impl Congestion {
         self.rate = rate.max(self.least(grtt)).min(self.ceiling);
     }
 
-    /// The path can take another rate at most.
+    /// Sets the path's maximum rate.
     pub(crate) fn set_ceiling(&mut self, ceiling: f64) {
         self.ceiling = ceiling;
         self.rate = self.rate.min(ceiling);
     }
 
-    /// Time of a segment at the rate.
+    /// Time between two segments at the current rate.
     pub(crate) fn interval(&self) -> Duration {
         Duration::from_secs_f64(self.segment / self.rate)
     }
 
-    /// The round trip to the limiting receiver, if there is one.
+    /// Round trip to the CLR, if there is one.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         let limiting = self.reporters.get(&self.limiting?)?;
         Some(Duration::from_secs_f64(limiting.rtt))
@@ -180,13 +180,14 @@ impl Congestion {
         self.last.map(|(at, len)| at + Duration::from_secs_f64(len as f64 / self.rate))
     }
 
-    /// When the next message with data is due, if the rate holds it back and none left since then.
+    /// Time at which the next data message is due, if the rate holds it back and none was sent
+    /// since `since`.
     pub(crate) fn waits(&self, now: Time, since: Time) -> Option<Time> {
         let due = self.due().filter(|due| *due > now)?;
         self.last_data.is_none_or(|last| last < since).then_some(due)
     }
 
-    /// Whether a message with data may leave at this time; if not, when to ask again.
+    /// Whether a data message may be sent at this time; the error is the time to try again.
     pub(crate) fn may_send(&mut self, at: Time) -> Result<(), Time> {
         let Some(due) = self.due().filter(|due| *due > at) else { return Ok(()) };
         self.held.0 = true;
@@ -194,7 +195,7 @@ impl Congestion {
         Err(due + BATCH.saturating_sub(interval))
     }
 
-    /// A message left.
+    /// Accounts for a sent message.
     pub(crate) fn sent(&mut self, at: Time, len: usize, is_data: bool) {
         let earliest = at - self.credit;
         self.last = Some((self.due().map_or(at, |due| due.max(earliest)), len));
@@ -204,7 +205,7 @@ impl Congestion {
         }
     }
 
-    /// Data is about to be sent: the rate is less if there was none for some time (§5.5.2.3).
+    /// Lowers the rate before data is sent after an idle period (§5.5.2.3).
     pub(crate) fn resume(&mut self, at: Time, grtt: Duration) {
         let Some(last) = self.last_data else { return };
         let since = self.due().map_or(last, |due| due.max(last));
@@ -221,8 +222,8 @@ impl Congestion {
         }
     }
 
-    /// A receiver reports (§5.5.2.2). `took` is the time from a probe to this answer, if it says
-    /// which.
+    /// Processes a receiver's report (§5.5.2.2). `took` is the time since the probe it replies to,
+    /// if it names one.
     pub(crate) fn received(
         &mut self,
         now: Time,
@@ -244,7 +245,8 @@ impl Congestion {
         let mut rate = norm::rate(cc.rate);
         let reporter = Reporter { rtt, rate, flags: cc.flags, sequence: cc.sequence };
         if !reporter.is_measured() && !cc.flags.contains(CcFlags::RTT) {
-            // It reckoned with the greatest round trip, for want of its own (RFC 4654 §3.3).
+            // The receiver computed with the greatest round trip for lack of its own (RFC 4654
+            // §3.3).
             rate *= grtt.as_secs_f64() / rtt;
         }
         let reporter = Reporter { rate, ..reporter };
@@ -256,7 +258,7 @@ impl Congestion {
         }
     }
 
-    /// The round trip to a receiver, smoothed.
+    /// Smoothed round trip to a receiver.
     fn round_trip(
         &self,
         node: NodeId,
@@ -277,7 +279,7 @@ impl Congestion {
         rtt.max(RTT_LEAST)
     }
 
-    /// Whether the receiver that just reported limits from now on.
+    /// Makes the receiver that just reported the CLR if its rate is the lowest.
     fn choose(&mut self, node: NodeId, reporter: Reporter) {
         let limiting = self.limiting.and_then(|node| self.reporters.get(&node));
         let limits = limiting.is_none_or(|limiting| {
@@ -290,10 +292,10 @@ impl Congestion {
         }
     }
 
-    /// Follows the report of the receiver that limits.
+    /// Follows the report of the CLR.
     fn adjust(&mut self, now: Time, reporter: Reporter, (is_first, grtt): (bool, Duration)) {
         if self.is_slow_start && is_first && !self.is_group {
-            // Nobody else has to be asked, and the way is as one of TFRC (RFC 5348 §4.2).
+            // No other receiver has to be asked: start as TFRC does (RFC 5348 §4.2).
             let initial = initial_window(self.segment) / reporter.rtt;
             self.set(self.rate.max(initial), grtt);
             self.raised = now;
@@ -316,12 +318,12 @@ impl Congestion {
         self.raised = now;
     }
 
-    /// Follows a report that is lower than the rate.
+    /// Follows a report below the current rate.
     fn lower(&mut self, reporter: Reporter, grtt: Duration) {
         let mut target = reporter.rate;
         if reporter.is_measured() {
-            // Twice what arrives is little if little was sent, and as long as an answer is older than
-            // the last rise.
+            // Twice the receive rate is low if little was sent, or while the report predates the
+            // last increase.
             if self.is_slow_start || !(self.held.0 || self.held.1) {
                 return;
             }
@@ -331,13 +333,13 @@ impl Congestion {
         self.is_climbing = false;
     }
 
-    /// The greatest round trip of those who report: in slow start, the farthest must have had time
+    /// Greatest round trip of reporting receivers: in slow start, the farthest must have had time
     /// to object.
     fn farthest(&self) -> f64 {
         self.reporters.values().map(|reporter| reporter.rtt).fold(RTT_LEAST, f64::max)
     }
 
-    /// A receiver leaves.
+    /// Forgets a receiver.
     fn leaves(&mut self, node: NodeId) {
         self.reporters.remove(&node);
         if self.limiting == Some(node) {
@@ -345,7 +347,7 @@ impl Congestion {
         }
     }
 
-    /// Chooses who limits from now on, among those who were heard lately.
+    /// Chooses a new CLR among the receivers that reported recently.
     fn succeed(&mut self) {
         self.limiting = None;
         let (sequence, robust) = (self.sequence, self.robust());
@@ -353,7 +355,7 @@ impl Congestion {
         let lowest = self.reporters.iter_mut().min_by(|(_, a), (_, b)| a.rate.total_cmp(&b.rate));
         match lowest {
             Some((node, reporter)) => {
-                // It was not asked to answer at once so far.
+                // It was not asked to reply at once so far.
                 reporter.sequence = sequence;
                 self.limiting = Some(*node);
                 self.is_climbing = !self.is_slow_start;
@@ -366,12 +368,12 @@ impl Congestion {
         i32::try_from(self.robust_factor).unwrap_or(i32::MAX).max(AGE_MAX)
     }
 
-    /// A probe of this number goes out. `is_busy` if there is data to send.
+    /// Processes the sending of a probe. `is_busy` if there is data to send.
     pub(crate) fn probes(&mut self, now: Time, sequence: u16, (is_busy, grtt): (bool, Duration)) {
         self.sequence = sequence;
         self.held = (false, self.held.0);
         if !is_busy {
-            // What is sent meanwhile does not tell whether the rate is too high.
+            // Data sent meanwhile does not show whether the rate is too high.
             for reporter in self.reporters.values_mut() {
                 reporter.sequence = sequence;
             }
@@ -393,8 +395,8 @@ impl Congestion {
         }
     }
 
-    /// What a probe tells of receivers: first of the one that limits, then of those who were not told
-    /// their round trip, then of those with the lowest rates (§5.5.2.1).
+    /// Receivers named in a probe: first the CLR, then those without a measured round trip, then
+    /// those with the lowest rates (§5.5.2.1).
     pub(crate) fn entries(&self) -> Vec<CcNode> {
         let Some(limiting) = self.limiting else { return Vec::new() };
         let lowest = self.reporters.get(&limiting).map_or(0.0, |reporter| reporter.rate);
@@ -426,7 +428,7 @@ impl Congestion {
     }
 }
 
-/// How many probes lie between two numbers; below zero if the first is older.
+/// Number of probes between two sequence numbers; negative if the first is older.
 fn age(sequence: u16, earlier: u16) -> i32 {
     i32::from(sequence.wrapping_sub(earlier) as i16)
 }
@@ -460,8 +462,8 @@ mod tests {
         })
     }
 
-    /// A node that was asked to answer at once reports a rate in answer to the last probe, after a
-    /// round trip.
+    /// Simulates a report in reply to the last probe, one round trip later, by a node that was
+    /// asked to reply at once.
     fn reports(congestion: &mut Congestion, at: u64, (node, flags): (u32, CcFlags), rate: f64) {
         let cc = CcFeedback {
             sequence: congestion.sequence,
@@ -492,7 +494,7 @@ mod tests {
         }
         reports(&mut group, 1450, (1, START), 40_000.0);
         assert!(near(group.rate(), 40_000.0), "{}", group.rate());
-        // A lower report of another is not followed down while nobody lost anything.
+        // A lower report of another receiver is not followed while nobody lost anything.
         reports(&mut group, 1500, (2, START), 30_000.0);
         assert_eq!(group.limiting, Some(NodeId(2)));
         assert!(near(group.rate(), 40_000.0), "{}", group.rate());
@@ -569,7 +571,7 @@ mod tests {
             probes(&mut group, 200 + round * 100);
             assert!(near(group.rate(), expected), "{round}: {}", group.rate());
         }
-        // The other was heard as long ago: after 20 rounds nobody is left.
+        // The other one reported equally long ago: after 20 rounds no receiver is left.
         (10..=21).for_each(|round| probes(&mut group, 200 + round * 100));
         assert_eq!((group.limiting, group.is_slow_start), (None, true));
         assert!(group.reporters.is_empty());
@@ -615,7 +617,7 @@ mod tests {
         reports(&mut alone, 100, (1, CcFlags::RTT), 64_000.0);
         alone.set(64_000.0, GRTT);
         alone.sent(millis(100), 1000, true);
-        // 15.6 ms are the message's own.
+        // 15.6 ms are the transmission time of the message itself.
         alone.resume(millis(1100), GRTT);
         assert!(near(alone.rate(), 64_000.0), "{}", alone.rate());
         alone.sent(millis(1100), 1000, true);
@@ -640,7 +642,7 @@ mod tests {
         assert!(alone.may_send(millis(301)).is_err());
         reports(&mut alone, 400, (1, limit), 50_000.0);
         assert!(near(alone.rate(), 50_000.0), "{}", alone.rate());
-        // Four segments a round trip are not too much.
+        // Four segments per round trip are always allowed.
         reports(&mut alone, 500, (1, limit), 10_000.0);
         assert!(near(alone.rate(), 40_000.0), "{}", alone.rate());
         alone.set_ceiling(5000.0);
@@ -656,10 +658,10 @@ mod tests {
         assert_eq!(alone.may_send(millis(9)), Err(millis(10)));
         alone.sent(millis(10), 500, false);
         assert_eq!(alone.may_send(millis(10)), Err(millis(15)));
-        // A driver that is late makes up for 2 ms.
+        // A delay of 2 ms of the driver is made up for.
         alone.sent(millis(115), 1000, true);
         assert_eq!(alone.may_send(millis(115)), Err(millis(123)));
-        // Another rate counts at once.
+        // A new rate applies at once.
         alone.set(200_000.0, GRTT);
         assert_eq!(alone.may_send(millis(115)), Err(millis(118)));
     }
@@ -685,7 +687,7 @@ mod tests {
             [(3, rtt | CcFlags::CLR), (2, rtt), (4, rtt | CcFlags::PLR), (5, rtt), (6, rtt)];
         assert_eq!(listed, expected);
         assert_eq!(entries[0].rtt, norm::quantise_rtt(RTT));
-        // More than eight are not remembered.
+        // At most eight receivers are remembered.
         (10..40).for_each(|node| reports(&mut group, 200, (node, rtt), 1e6));
         assert_eq!(group.reporters.len(), 8);
     }

@@ -1,4 +1,4 @@
-//! What all sessions of a node share.
+//! State shared by all sessions of a node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,31 +15,31 @@ use crate::session::{self, User};
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
-    /// A sender asks how long the round trip is.
+    /// Sender: probe the round trip.
     Probe,
-    /// A sender that heeds congestion may send on.
+    /// Sender under congestion control: send on.
     Pace,
-    /// A sender says again where its end is.
+    /// Sender: repeat the flush.
     Flush,
-    /// A sender has collected requests for repairs.
+    /// Sender: serve the collected repair requests.
     Aggregate,
-    /// A sender may refuse again what it no longer has.
+    /// Sender: squelch allowed again.
     Squelch,
-    /// A sender lets blocks of a stream go.
+    /// Sender: release old blocks of a stream.
     Room,
-    /// A sender asks again whether a stream arrived.
+    /// Sender: repeat the watermark of a stream.
     Watermark,
-    /// A receiver asks for repairs.
+    /// Receiver: request repairs.
     Nack,
-    /// A receiver answers a probe.
+    /// Receiver: reply to a probe.
     Feedback,
-    /// A receiver acknowledges.
+    /// Receiver: acknowledge.
     Acknowledge,
-    /// Nothing came from the sender for too long.
+    /// Receiver: the sender was silent for too long.
     Inactivity,
-    /// A sender says or asks something again on behalf of its application.
+    /// Sender: repeat a command or question of the application.
     Command,
-    /// A receiver answers what the sender's application asked.
+    /// Receiver: send an answer of the application.
     Answer,
 }
 
@@ -81,10 +81,10 @@ impl session::Alarm for Alarm {
     }
 }
 
-/// What an effect was for that only NORM has.
+/// Purpose of an effect that only NORM has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// A block is read to compute parity of it.
+    /// Reads a block to compute its parity.
     Block { block: u32 },
 }
 
@@ -92,15 +92,15 @@ pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
 
-/// What a decoder needs room for: no more than the blocks of an object have, whatever its sender says
-/// of those that others might have.
+/// Memory that a decoder needs: limited by the blocks of the object, whatever its sender announces
+/// for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Segments of a block.
     pub(crate) source: usize,
-    /// Parity segments that are of use.
+    /// Number of usable parity segments.
     pub(crate) parity: usize,
-    /// Bytes of a segment as it is coded.
+    /// Bytes of a coded segment.
     pub(crate) segment: usize,
 }
 
@@ -110,13 +110,13 @@ impl Room {
         source >= self.source && parity >= self.parity && decoder.symbol_len() >= self.segment
     }
 
-    /// Bytes of all of it.
+    /// Bytes in total.
     pub(crate) fn bytes(&self) -> usize {
         (self.source + self.parity) * self.segment
     }
 }
 
-/// What all sessions of a node share.
+/// State shared by all sessions of a node.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
@@ -125,22 +125,22 @@ pub(crate) struct Core {
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
-    /// Bytes of blocks that came in part.
+    /// Bytes of incomplete blocks.
     pub(crate) assembling: usize,
-    /// Bytes of objects that are no files, whether they came or not.
+    /// Bytes reserved for objects that are no files, received or not.
     pub(crate) reserved: usize,
     /// Recovers lost segments, one block after the other.
     decoder: Option<Decoder>,
-    /// Places of objects that are over.
+    /// Slots of finished objects.
     pub(crate) free: Vec<Handle>,
-    /// Working files that nobody needs and that are just being opened: they are deleted after that.
+    /// Unneeded working files that are being opened; they are deleted once open.
     pub(crate) doomed: BTreeMap<Handle, FileName>,
 }
 
 impl Core {
     pub(crate) fn new(config: Config, mut rng: Rng) -> Self {
         let node = match config.node {
-            // The highest and the lowest number stand for any node and for none.
+            // The highest and the lowest number mean any node and none.
             0 => NodeId(u32::try_from(1 + rng.below(u64::from(u32::MAX) - 2)).unwrap_or(1)),
             node => NodeId(node),
         };
@@ -159,7 +159,7 @@ impl Core {
         }
     }
 
-    /// An effect was carried out whose object is over.
+    /// Handles the result of an effect whose object is gone.
     pub(crate) fn orphaned(
         &mut self,
         handle: Handle,
@@ -175,8 +175,8 @@ impl Core {
         }
     }
 
-    /// A decoder for a code, by its field and its source and parity segments, with as much room as
-    /// blocks need. It is large, so there is only one, and its code is the only one too.
+    /// Decoder for a code, given by its field and its source and parity segments, with as much
+    /// memory as the blocks need. As it is large, there is only one, for one code at a time.
     pub(crate) fn decoder(
         &mut self,
         (field, source, parity): (Field, usize, usize),
@@ -189,7 +189,7 @@ impl Core {
         let decoder = match kept {
             Some(decoder) if room.is_in(&decoder) => decoder,
             former => {
-                // Not both at once.
+                // Frees the former before building the new one.
                 let code = former.map(|former| former.code().clone());
                 let code = match code {
                     Some(code) => code,
@@ -205,14 +205,14 @@ impl Core {
     pub(crate) fn decoder_memory(&self) -> usize {
         self.decoder.as_ref().map_or(0, |decoder| {
             let (source, parity) = decoder.room();
-            // The code has a number of eight bytes for each segment.
+            // The code stores an eight-byte number for each segment.
             (source + parity) * decoder.symbol_len()
                 + (decoder.code().source() + decoder.code().parity()) * 8
         })
     }
 
-    /// Writes one message into the batch; `false` if it must wait for the next one. A message that
-    /// is larger than the path takes cannot be sent at all, and is left out.
+    /// Writes a message into the batch; `false` if it must wait for the next one. A message larger
+    /// than the path's MTU is dropped.
     pub(crate) fn push(&mut self, burst: &mut Burst<'_>, sequence: u16, body: Body<'_>) -> bool {
         let message = Message { sequence, source: self.node, body };
         let len = message.encoded_len();
@@ -230,15 +230,15 @@ impl Core {
     }
 }
 
-/// The moment as messages tell it: any clock will do, because only its own reader understands it.
+/// Sending time as messages carry it. Any clock will do: only its sender reads it back.
 pub(crate) fn send_time(at: Time) -> SendTime {
-    // A zero would say that nothing is known.
+    // Zero would mean that the time is unknown.
     SendTime::from_micros(at.as_nanos() / 1000 + 1_000_000)
 }
 
-/// How long something was under way whose sending time comes back.
+/// Time since an echoed sending time.
 pub(crate) fn since_sent(now: Time, sent: SendTime) -> Option<Duration> {
-    // The message carries 32 bits of seconds.
+    // Messages carry 32 bits of seconds.
     let wrap = (1_u64 << 32) * 1_000_000;
     let now = send_time(now).micros() % wrap;
     Some(Duration::from_micros(now.checked_sub(sent.micros())?))

@@ -1,24 +1,25 @@
-//! How many receivers a group has, judged by when they answer (RFC 5740 §5.5.4).
+//! Estimate of a group's size from the delay of its replies to probes (RFC 5740 §5.5.4).
 //!
-//! Each receiver waits before it answers a probe, and the more there are, the less does the first of
-//! them wait. With `F` the share of waits that are shorter, `-ln(1 - F)` of the first wait is
-//! distributed exponentially around `1 / N`, so that so many rounds divided by the sum of these is
-//! `N`. That holds however many answers are suppressed.
+//! Each receiver waits at random before it replies to a probe; the more receivers, the shorter the
+//! first wait. With `F` the share of waits that are shorter, `-ln(1 - F)` of the first wait is
+//! distributed exponentially around `1 / N`. `N` is therefore the number of rounds divided by the
+//! sum of these values, however many replies are suppressed.
 
 use std::time::Duration;
 
 use engine::Time;
 
-/// The least size that messages can tell: what a group is taken for at first.
+/// Smallest size that messages can express, assumed at first.
 pub(crate) const LEAST: u32 = 10;
 
-/// How much of a receiver's wait depends on its rate (RFC 5740 §5.5.2.2).
+/// Share of a receiver's wait that depends on its rate (RFC 5740 §5.5.2.2).
 pub(crate) const BIASED: f64 = 0.25;
 
-/// What a round counts one round later. Sizes are told in steps of 2 and 5: few rounds are enough.
+/// Factor by which a round's weight shrinks each round. Sizes are announced in steps of 2 and 5:
+/// few rounds suffice.
 const KEPT: f64 = 0.7;
 
-/// An estimate.
+/// Estimated group size.
 #[derive(Debug)]
 pub(crate) struct GroupSize {
     probe: Option<Probe>,
@@ -26,27 +27,27 @@ pub(crate) struct GroupSize {
     sum: f64,
 }
 
-/// A probe, and how receivers wait before they answer it.
+/// Probe, and the distribution of the waits for replies to it.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     sequence: u16,
     sent: Time,
     most: Duration,
     group: u32,
-    /// The least wait of those that answered.
+    /// Shortest wait so far.
     first: Option<Duration>,
-    /// Whether those who wait for the probe before may answer to this one.
+    /// Whether receivers that wait for the previous probe may reply to this one.
     is_blurred: bool,
 }
 
 impl GroupSize {
     pub(crate) fn new() -> Self {
-        // One round, as a group of the least size has it.
+        // One round of a group of the smallest size.
         Self { probe: None, rounds: 1.0, sum: 1.0 / f64::from(LEAST) }
     }
 
-    /// A probe leaves, which is answered after a wait of up to `most` as in a group of this size:
-    /// what came of the one before is known. A round without an answer says nothing.
+    /// Processes the sending of a probe, to which receivers reply after at most `most`, as in a
+    /// group of this size. Evaluates the previous probe; a round without replies is ignored.
     pub(crate) fn probed(&mut self, sequence: u16, sent: Time, most: Duration, group: u32) {
         let before = self.probe.take();
         if let Some(probe) = before.filter(|probe| !probe.is_blurred)
@@ -59,8 +60,8 @@ impl GroupSize {
         self.probe = Some(Probe { sequence, sent, most, group, first: None, is_blurred });
     }
 
-    /// A receiver answered a probe, `way` of which it was under way both ways. What a receiver waits
-    /// depends on its rate, too: by `bias` of a fixed part ([`BIASED`]).
+    /// Processes a reply to a probe that spent `way` on the path, both ways. A fixed part
+    /// ([`BIASED`]) of the wait scales by `bias` with the receiver's rate.
     pub(crate) fn answered(&mut self, now: Time, sequence: u16, way: Duration, bias: f64) {
         let Some(probe) = self.probe.as_mut().filter(|probe| probe.sequence == sequence) else {
             return;
@@ -78,7 +79,7 @@ impl GroupSize {
     }
 }
 
-/// `-ln(1 - F)` of a wait of [`backoff`](super::grtt::backoff).
+/// `-ln(1 - F)` of a wait drawn by [`backoff`](super::grtt::backoff).
 fn rarity(wait: Duration, most: Duration, group: u32) -> f64 {
     let most = most.as_secs_f64();
     if most <= 0.0 {
@@ -86,7 +87,7 @@ fn rarity(wait: Duration, most: Duration, group: u32) -> f64 {
     }
     let lambda = libm::log(f64::from(group).max(1.0)) + 1.0;
     let share = libm::expm1(lambda * (wait.as_secs_f64() / most).min(1.0)) / libm::expm1(lambda);
-    // Clocks have steps, and nobody waits longer than the longest wait.
+    // Clocks have steps, and no wait exceeds the maximum.
     -libm::log1p(-share.clamp(1e-9, 1.0 - 1e-9))
 }
 
@@ -132,7 +133,7 @@ mod tests {
         for round in 0..30 {
             group.probed(round, Time::from_secs(u64::from(round)), Duration::from_secs(1), 100);
             group.answered(Time::from_secs(100), round.wrapping_sub(1), Duration::ZERO, 0.0);
-            // Who waits for the probe before has hardly waited for this one.
+            // Receivers that wait for the previous probe have hardly waited for this one.
             let often = Duration::from_secs(10);
             blurred.probed(round, Time::from_secs(u64::from(round)), often, 10);
             blurred.answered(Time::from_secs(u64::from(round)), round, Duration::ZERO, 0.0);

@@ -1,36 +1,35 @@
-//! The greatest round trip of a group, as its sender knows it, and the random wait that keeps
-//! receivers from all speaking at once (RFC 5740 §2.4, §5.4; RFC 5401 §4.2).
+//! Greatest round trip of a group as its sender estimates it, and the random back-off that keeps
+//! receivers from sending at once (RFC 5740 §2.4, §5.4; RFC 5401 §4.2).
 
 use std::time::Duration;
 
 use engine::Rng;
 use wire::norm;
 
-/// Rounds of probes with a smaller greatest round trip before it is believed.
+/// Consecutive probe rounds with a smaller greatest round trip before the estimate decreases.
 const DECREASE_AFTER: u32 = 3;
 
-/// How many times as great as the estimate an answer may be to be believed. What is greater is
-/// believed so far, and the rest in the rounds of probes that follow: one odd answer must not hold up
-/// a group for long.
+/// Largest ratio of an accepted sample to the estimate. Larger samples are clipped and followed in
+/// later rounds: one odd reply must not slow down a group for long.
 const RISE_MAX: u32 = 10;
 
-/// What is always believed, because a busy host may answer so late.
+/// Sample that is always accepted: a busy host may reply so late.
 const RISE_FREE: Duration = Duration::from_millis(100);
 
-/// A sender's estimate.
+/// Greatest round trip estimate of a sender.
 #[derive(Debug)]
 pub(crate) struct Grtt {
     measured: Duration,
-    /// The greatest answer of the round of probes under way.
+    /// Largest sample of the current round of probes.
     peak: Option<Duration>,
-    /// Rounds in a row whose answers were smaller.
+    /// Consecutive rounds with smaller samples.
     smaller: u32,
-    /// Most that an answer may say in the round of probes under way.
+    /// Largest sample accepted in the current round of probes.
     believed: Duration,
-    /// The time of one segment at the rate: it cannot be less.
+    /// Transmission time of one segment at the rate: the lower limit.
     least: Duration,
     most: Duration,
-    /// The estimate as messages carry it, and what that means: each message has it.
+    /// Quantised estimate, cached for every message, and its value.
     announced: (u8, Duration),
 }
 
@@ -44,13 +43,13 @@ impl Grtt {
         grtt
     }
 
-    /// Answers are believed so far in the round of probes that begins.
+    /// Fixes the limit of accepted samples for the round of probes that begins.
     fn round_begins(&mut self) {
         let now = self.measured.max(self.least);
         self.believed = now.saturating_mul(RISE_MAX).max(RISE_FREE).min(self.most);
     }
 
-    /// The time of one segment is another.
+    /// Sets the transmission time of one segment.
     pub(crate) fn set_least(&mut self, least: Duration) {
         if self.least != least {
             self.least = least;
@@ -58,26 +57,26 @@ impl Grtt {
         }
     }
 
-    /// The estimate as messages carry it.
+    /// Quantised estimate as messages carry it.
     pub(crate) fn quantised(&self) -> u8 {
         self.announced.0
     }
 
-    /// The estimate may be another.
+    /// Updates the quantised estimate.
     fn tell(&mut self) {
         let code = norm::quantise_rtt(self.measured.max(self.least).min(self.most));
         self.announced = (code, norm::rtt(code));
     }
 
-    /// What receivers understand it to be: timers of both sides are multiples of that.
+    /// Value of the quantised estimate: timers of both sides are multiples of it.
     pub(crate) fn advertised(&self) -> Duration {
         self.announced.1
     }
 
-    /// A receiver answered. A greater round trip is believed at once, by three quarters; what of it is
-    /// credible.
+    /// Processes a sample. A larger one raises the estimate at once, by three quarters of the
+    /// difference. Returns the accepted part.
     ///
-    /// 0.25 s and an answer after 2.5 s: 0.25 · 0.25 + 0.75 · 2.5 = 1.9375 s.
+    /// 0.25 s and a sample of 2.5 s: 0.25 · 0.25 + 0.75 · 2.5 = 1.9375 s.
     pub(crate) fn answered(&mut self, took: Duration) -> Duration {
         let took = took.min(self.believed);
         if self.peak.is_some_and(|peak| took <= peak) {
@@ -92,14 +91,14 @@ impl Grtt {
         took
     }
 
-    /// The only receiver answered: its round trip is the greatest.
+    /// Sets the estimate to the sample of the only receiver.
     pub(crate) fn believe(&mut self, took: Duration) {
         self.measured = self.measured / 4 + took.min(self.believed) * 3 / 4;
         self.tell();
     }
 
-    /// The greatest round trip has passed since this was last asked: a smaller one is believed step
-    /// by step (RFC 4654 §3.2), as often as the reference implementation does.
+    /// Decreases the estimate step by step (RFC 4654 §3.2), once a greatest round trip, as often as
+    /// the reference implementation does.
     pub(crate) fn decay(&mut self) {
         if let Some(peak) = self.peak.take() {
             self.measured = self.measured.min(peak.max(self.measured * 9 / 10));
@@ -108,8 +107,8 @@ impl Grtt {
         self.tell();
     }
 
-    /// A round of probes is over. A smaller round trip is believed slowly, because those who have
-    /// the greatest may just not have been heard.
+    /// Ends a round of probes. The estimate decreases slowly, as the farthest receivers may just
+    /// not have been received.
     pub(crate) fn round_over(&mut self) {
         self.learn_smaller();
         self.round_begins();
@@ -129,8 +128,8 @@ impl Grtt {
     }
 }
 
-/// A random wait of up to `most`, so distributed that of `group` receivers who all begin to wait
-/// at once few end before they can have heard the first (RFC 5401 §4.2).
+/// Random wait of up to `most` for one of `group` receivers. Its distribution lets few waits end
+/// before the first reply can have suppressed them (RFC 5401 §4.2).
 pub(crate) fn backoff(rng: &mut Rng, most: Duration, group: f64) -> Duration {
     let most = most.as_secs_f64();
     if most <= 0.0 {
@@ -151,7 +150,7 @@ mod tests {
 
     #[test]
     fn it_grows_as_the_captures_of_2011_show() {
-        // The advertised values of the first paper's run with 2.5 s of round trip.
+        // Advertised values of the first paper's run with a round trip of 2.5 s.
         let mut grtt = Grtt::new(Duration::from_millis(250), Duration::ZERO, 10 * SECOND);
         let mut seen = Vec::new();
         for _ in 0..4 {
@@ -183,7 +182,7 @@ mod tests {
         let mut grtt = Grtt::new(before, Duration::ZERO, 1000 * SECOND);
         (0..5).for_each(|_| assert_eq!(grtt.answered(900 * SECOND), before * 10));
         assert!(grtt.advertised() < before * 10, "{:?}", grtt.advertised());
-        // Nor for long: a true one is learnt in some rounds.
+        // A true larger round trip is learnt within some rounds.
         let mut rounds = 0;
         while grtt.advertised() < 800 * SECOND {
             grtt.answered(900 * SECOND);

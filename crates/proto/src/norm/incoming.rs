@@ -1,4 +1,4 @@
-//! An object that is received: blocks as they come, what they lack, and the file they go to.
+//! Object being received: its blocks, its missing parts, and the file it is written to.
 
 mod block;
 pub(crate) mod joined;
@@ -25,58 +25,58 @@ use crate::fec::Partition;
 use crate::path::Handle;
 use crate::ranges::Ranges;
 
-/// Beginning of the names of working files.
+/// Prefix of the names of working files.
 pub const SPOOL_PREFIX: &str = "norm-";
 
-/// Messages that tell another way to cut an object than was learnt, or fit only another, with none
-/// between that tells the same, after which it is given up: what was learnt was damaged.
+/// Messages that contradict the learnt FEC information, with none in between that confirms it,
+/// after which the object is given up: the learnt information was damaged.
 const CONTRADICTIONS_MAX: u32 = 8;
 
-/// Coefficients that may have to be computed to recover a block, some hundredths of a second: blocks
-/// of many short segments, with as much parity, take little room and more than a second.
+/// Maximum number of coefficients computed to recover a block, which takes some hundredths of a
+/// second. Blocks of many short segments with as much parity need little memory and more than a
+/// second.
 const WORK_MAX: usize = 1 << 22;
 
-/// What a piece of data costs beside its bytes.
+/// Memory overhead of a piece of data, in bytes.
 const PIECE_COST: usize = 64;
 
-/// An object that is received.
+/// Object being received.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     pub(crate) id: ObjectId,
     shape: Option<Shape>,
     flags: Flags,
     info: Option<Bytes>,
-    /// Blocks that are whole.
+    /// Complete blocks.
     whole: Ranges,
-    /// Blocks that came in part.
+    /// Incomplete blocks.
     blocks: BTreeMap<u32, Block>,
     received: u64,
     sink: Sink,
     pub(crate) state: State,
     requested: Requested,
-    /// Bytes set aside for it if it is no file.
+    /// Bytes reserved for an object that is no file.
     reserved: usize,
-    /// Messages that told another way to cut it, since one told the same.
+    /// Messages that contradicted the FEC information since one confirmed it.
     contradictions: u32,
-    /// What is kept of it if it is a stream.
+    /// Received state of a stream.
     stream: Option<Box<Stream>>,
-    /// Whether no more than NORM_INFO of it is asked for.
+    /// Whether only NORM_INFO is requested.
     is_info_only: bool,
-    /// Whether the user knows of it.
+    /// Whether the user was notified of it.
     is_announced: bool,
-    /// Whether its sender sent one message so far. What one message of a stranger begins, the user
-    /// learns of with the next.
+    /// Whether its sender has sent only one message so far. The user is notified with the second.
     is_held: bool,
 }
 
-/// How it is cut and coded.
+/// Partition and coding.
 #[derive(Clone, Debug)]
 struct Shape {
     scheme: Scheme,
     fti: Fti,
     partition: Partition,
     coding: Coding,
-    /// What it takes to recover its blocks.
+    /// Memory needed to recover a block.
     room: Room,
 }
 
@@ -85,16 +85,15 @@ pub(crate) enum State {
     Receiving,
     Syncing,
     Installing,
-    /// It is here, whole and safe.
+    /// Complete and stored.
     Done,
-    /// It was given up. `is_refused`: for a reason at this end, so that it must not seem to have been
-    /// delivered.
+    /// Given up. `is_refused`: for a local reason, so it must not count as delivered.
     Failed {
         is_refused: bool,
     },
 }
 
-/// How far a sender is, or what a request is about: objects, blocks, and symbols before it.
+/// Position in a transfer, or of a request: number of objects, blocks, and symbols before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reach {
     pub(crate) object: u64,
@@ -123,7 +122,7 @@ impl Incoming {
         }
     }
 
-    /// Indicates that it began, once.
+    /// Indicates the start, once.
     pub(crate) fn announce(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut self.is_announced, true) && !self.is_held {
             self.started(core);
@@ -135,12 +134,12 @@ impl Incoming {
         core.user.indicate(Indication::Started { id: self.id, is_sender: false, info });
     }
 
-    /// Its sender sent one message so far.
+    /// Withholds indications: the sender has sent only one message so far.
     pub(crate) fn hold(&mut self) {
         self.is_held = true;
     }
 
-    /// Its sender sent another message, or one was enough: the user learns what is known.
+    /// Ends the withholding of indications: the sender sent a second message.
     pub(crate) fn show(&mut self, core: &mut Core) {
         if !std::mem::take(&mut self.is_held) {
             return;
@@ -189,18 +188,18 @@ impl Incoming {
         (self.id.number & 0xffff) as u16
     }
 
-    /// Whether it is here, or was given up.
+    /// Whether it is complete or was given up.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Done | State::Failed { .. })
     }
 
-    /// Whether it failed for a reason at this end: it must not seem to have been delivered.
+    /// Whether it failed for a local reason: it must not count as delivered.
     pub(crate) fn is_refused(&self) -> bool {
         self.state == State::Failed { is_refused: true }
     }
 
-    /// Takes note whether a message tells the same of it as the first: what was cut otherwise than that
-    /// said would be asked for without end.
+    /// Counts messages that contradict the learnt FEC information. An object with the wrong
+    /// partition would be requested without end.
     fn compare(&mut self, is_same: bool) -> Result<(), Failure> {
         self.contradictions = if is_same { 0 } else { self.contradictions + 1 };
         if self.contradictions < CONTRADICTIONS_MAX {
@@ -209,7 +208,7 @@ impl Incoming {
         Err(Failure::Settings("the sender contradicts itself about its segments".to_owned()))
     }
 
-    /// A segment came that has no place in the object as it was learnt.
+    /// Counts a segment that has no place in the learnt partition.
     fn contradict(&mut self, core: &mut Core) {
         core.stats.data_dropped += 1;
         if let Err(failure) = self.compare(false) {
@@ -217,7 +216,7 @@ impl Incoming {
         }
     }
 
-    /// Learns how it is cut; an error ends it.
+    /// Learns the partition; an error ends the object.
     fn learn(
         &mut self,
         core: &mut Core,
@@ -247,7 +246,7 @@ impl Incoming {
             core.user.limit_reached(Limit::Object);
             return Err(Failure::Settings("it is larger than allowed".to_owned()));
         }
-        // Blocks of a stream are all as long as can be.
+        // All blocks of a stream have the full length.
         let room = match is_stream {
             true => coding.room(fti.block_len, fti.segment_size.into()),
             false => coding.room(partition.block_len(0), partition.segment_len(0, 0).into()),
@@ -260,7 +259,7 @@ impl Incoming {
             return self.learn_stream(core, (flags, scheme), *fti, (coding, partition));
         }
         if !is_file {
-            // What has no place yet is asked for again, when others of its kind are complete.
+            // An object without a slot is requested again once others complete.
             let len = fti.object_size as usize;
             if core.reserved + len > half {
                 core.user.limit_reached(Limit::Assembly);
@@ -279,7 +278,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// NORM_INFO came (§4.2.2).
+    /// Processes NORM_INFO (§4.2.2).
     pub(crate) fn on_info(&mut self, core: &mut Core, info: &Info<'_>) {
         if self.state != State::Receiving {
             return;
@@ -298,7 +297,7 @@ impl Incoming {
         self.check_complete(core);
     }
 
-    /// A segment came (§4.2.1); `false` if there is no room for its block, which is to be made.
+    /// Processes a segment (§4.2.1). Returns `false` if room must be made for its block.
     pub(crate) fn on_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         if self.state != State::Receiving {
             core.stats.duplicate_data += 1;
@@ -343,13 +342,13 @@ impl Incoming {
             self.contradict(core);
             return true;
         }
-        // What parity is longer than that is of zeros.
+        // The rest of a longer parity segment is zeros.
         let payload = &data.payload[..len.min(segment)];
         self.take(core, (block, block_len), symbol, segment, payload)
     }
 
-    /// Makes room for a block by forgetting the last one behind it, if there is one: what comes
-    /// first shall be complete first, else blocks that wait for each other's room wait for ever.
+    /// Makes room for a block by dropping the last block after it, if there is one. Earlier blocks
+    /// must complete first, or blocks could wait for each other's memory for ever.
     pub(crate) fn make_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
         if self.stream.is_some() {
             return self.make_stream_room(core, before);
@@ -367,7 +366,7 @@ impl Incoming {
         true
     }
 
-    /// Puts a segment into its block; `false` if there is no room for that.
+    /// Adds a segment to its block. Returns `false` if there is no room.
     fn take(
         &mut self,
         core: &mut Core,
@@ -429,7 +428,7 @@ impl Incoming {
         true
     }
 
-    /// Writes a segment of a block for which there is no room.
+    /// Writes a segment of a block that has no room in memory.
     fn pass_on(
         &mut self,
         core: &mut Core,
@@ -465,12 +464,12 @@ impl Incoming {
     }
 
     fn is_whole(&self, block: u32) -> bool {
-        // Blocks mostly come in order, and are looked for at the end.
+        // Blocks mostly arrive in order: search from the end.
         let block = u64::from(block);
         self.whole.contains(block)
     }
 
-    /// Enough of a block is here to have all of it.
+    /// Completes a block of which enough segments arrived.
     fn block_came(&mut self, core: &mut Core, number: u32) {
         let Some(mut block) = self.blocks.remove(&number) else { return };
         let Some(shape) = self.shape.clone() else { return };
@@ -493,7 +492,7 @@ impl Incoming {
         self.check_complete(core);
     }
 
-    /// Recovers the source segments that did not come.
+    /// Recovers the missing source segments.
     fn recover(
         core: &mut Core,
         (coding, room): (&Coding, Room),
@@ -531,7 +530,7 @@ impl Incoming {
         true
     }
 
-    /// Goes on to the end if everything is here.
+    /// Finishes the object if everything arrived.
     fn check_complete(&mut self, core: &mut Core) {
         let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return };
         let has_info = self.info.is_some() || !self.flags.contains(Flags::INFO);
@@ -551,19 +550,19 @@ impl Incoming {
         }
     }
 
-    /// Gives back what was set aside.
+    /// Releases reserved memory.
     fn release(&mut self, core: &mut Core) {
         core.reserved -= std::mem::take(&mut self.reserved);
         core.user.limit_left(Limit::Assembly);
     }
 
-    /// The name it gets here: NORM_INFO of a file, else the object's number (RFC 5740 §4.2.2 leaves
-    /// NORM_INFO to the sender's choice).
+    /// Local file name: NORM_INFO of a file, otherwise the object's number (RFC 5740 §4.2.2 leaves
+    /// the content of NORM_INFO to the sender).
     fn destination(&self) -> Result<FileName, NameError> {
         let info = self.info.as_deref().filter(|_| self.flags.contains(Flags::FILE));
         let info = info.unwrap_or_default();
         match std::str::from_utf8(info) {
-            // The terminating zero of other implementations is no part of the name.
+            // Other implementations terminate the name with a zero.
             Ok(name) if !info.is_empty() => FileName::file(name.trim_end_matches('\0')),
             Ok(_) | Err(_) => {
                 // Numbers are unwrapped from 1 << 16 on.
@@ -611,14 +610,14 @@ impl Incoming {
         }));
     }
 
-    /// Its sender gives it up: what is not here does not come any more. What is here stays.
+    /// Gives up missing parts because the sender abandoned the object. A complete object stays.
     pub(crate) fn abandon(&mut self, core: &mut Core, failure: Failure) {
         if self.state == State::Receiving {
             self.fail(core, failure);
         }
     }
 
-    /// Gives it up, and everything that came of it.
+    /// Fails the object and discards its data.
     pub(crate) fn fail(&mut self, core: &mut Core, failure: Failure) {
         if self.is_over() {
             return;
@@ -636,7 +635,7 @@ impl Incoming {
         self.finished(core, Err(failure), None);
     }
 
-    /// An effect of its own was carried out.
+    /// Processes the result of one of its effects.
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
@@ -673,7 +672,7 @@ impl Incoming {
         }
     }
 
-    /// Whether it is here, whole and safe.
+    /// Whether it is complete and stored.
     pub(crate) fn is_here(&self) -> bool {
         self.state == State::Done
     }

@@ -1,4 +1,4 @@
-//! What a node tells its user, and what its user asks of it.
+//! Indications of a node to its user, and the user's requests.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use engine::{EffectError, FileName, PathId};
 use thiserror::Error;
 
-/// An object under way at this node. A sender that began anew may use the number of one that is over.
+/// Object under way at this node. A restarted sender may reuse the number of a finished one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// The path on which it is sent; the sender's own if it is received.
+    /// Path on which it is sent; for a received object the sender's path.
     pub peer: PathId,
-    /// Who sends it, `NormNodeId`.
+    /// Its sender's `NormNodeId`.
     pub sender: u32,
-    /// Its transport identifier, without end: the message carries the last 16 bits.
+    /// Transport identifier, unwrapped: messages carry its low 16 bits.
     pub number: u64,
 }
 
@@ -23,327 +23,328 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// What to send.
+/// Content of an object to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// A file: a `NORM_OBJECT_FILE`.
+    /// File: a `NORM_OBJECT_FILE`.
     File(FileName),
-    /// Bytes: a `NORM_OBJECT_DATA`.
+    /// Bytes in memory: a `NORM_OBJECT_DATA`.
     Data(Bytes),
-    /// Bytes that are handed in later, bit by bit, and delivered as they come: a
-    /// `NORM_OBJECT_STREAM`. See [`Node::write`](super::Node::write).
+    /// Stream: a `NORM_OBJECT_STREAM`, whose bytes are written later and delivered as they arrive.
+    /// See [`Node::write`](super::Node::write).
     Stream(StreamOptions),
 }
 
-/// How a stream is sent.
+/// Options of a stream to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Bytes kept, so that they can be sent again; as many whole blocks as fit, and two at the
-    /// least. [`Limits::stream`](super::Limits) is the most.
+    /// Bytes kept for retransmission, rounded down to whole blocks, at least two. At most
+    /// [`Limits::stream`](super::Limits).
     pub buffer: usize,
-    /// Whether the oldest block makes room for new bytes even if receivers may lack it: what is
-    /// new matters more than what is whole. Otherwise the writer waits.
+    /// Whether new bytes overwrite the oldest block even if receivers may lack it: fresh data
+    /// matters more than complete data. Otherwise the writer waits.
     pub push: bool,
 }
 
-/// An object to send.
+/// Request to send an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {
-    /// To whom.
+    /// Path to send it on.
     pub peer: PathId,
-    /// What.
+    /// Content.
     pub content: Content,
-    /// What NORM_INFO says of it: the name of a file. Empty sends none.
+    /// Content of NORM_INFO: the name of a file. If empty, no NORM_INFO is sent.
     pub info: Bytes,
 }
 
-/// Why a request was refused here.
+/// Error of a local request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// [`Limits::objects`](super::Limits) wait to be sent.
+    /// [`Limits::objects`](super::Limits) objects are already queued.
     #[error("as many objects as allowed are under way")]
     TooManyObjects,
-    /// There is no such object under way.
+    /// No object with this identifier is under way.
     #[error("there is no object {0}")]
     NoObject(ObjectId),
     /// NORM_INFO does not fit one message.
     #[error("the name is too long: {len} bytes, of which one message takes {max}")]
     InfoTooLong {
-        /// Its bytes.
+        /// Its size in bytes.
         len: usize,
-        /// Most bytes.
+        /// Maximum size in bytes.
         max: usize,
     },
-    /// The settings cannot be used.
+    /// The settings are unusable.
     #[error("{0}")]
     Settings(String),
-    /// Nothing is sent behind a stream until that is over.
+    /// Nothing can be sent after a stream until that has ended.
     #[error("a stream is under way on this path")]
     Stream,
-    /// It is no stream, or was closed.
+    /// The object is no stream, or was closed.
     #[error("{0} is not a stream that can be written to")]
     NotWritable(ObjectId),
-    /// What the application says does not fit one message.
+    /// The command does not fit in one message.
     #[error("{len} bytes are said at once, of which one message takes {max}")]
     CommandTooLong {
-        /// Its bytes.
+        /// Its size in bytes.
         len: usize,
-        /// Most bytes.
+        /// Maximum size in bytes.
         max: usize,
     },
-    /// [`Limits::commands`](super::Limits) wait to be said.
+    /// [`Limits::commands`](super::Limits) commands are already queued.
     #[error("as much as allowed waits to be said")]
     TooManyCommands,
-    /// No receiver was named, and none was heard of.
+    /// No receiver was named, and none is known.
     #[error("there is nobody to be asked")]
     NobodyToAsk,
-    /// Kinds of questions before 16 are not the application's (RFC 5740 §4.2.3.6).
+    /// Kinds below 16 are reserved (RFC 5740 §4.2.3.6).
     #[error("{0} is no kind of question of an application; these begin with 16")]
     NoKind(u8),
-    /// Nobody asked that, or it is long ago.
+    /// No such question was received, or it has been forgotten.
     #[error("there is no such question")]
     NoQuestion,
-    /// The session ends, and takes nothing more.
+    /// The session is ending and accepts nothing more.
     #[error("the session ends")]
     Ending,
 }
 
-/// What a stream brought.
+/// Piece of a received stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// The next bytes.
+    /// Bytes that follow the previous ones.
     Bytes {
-        /// How many bytes of the stream were before these. The first that are delivered tell where
-        /// the reader joined; before that only the last 32 bits are known.
+        /// Stream offset of the first byte. On a late join only the low 32 bits of the first offset
+        /// are known.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
-        /// Where messages begin in them: the first of each segment.
+        /// Offsets in `bytes` at which messages begin: the first in each segment.
         messages: Vec<usize>,
     },
-    /// Bytes are missing that the sender no longer has.
+    /// Missing bytes that the sender no longer has.
     Gap {
-        /// The first.
+        /// Offset of the first missing byte.
         from: u64,
-        /// The one behind the last.
+        /// Offset after the last missing byte.
         to: u64,
     },
 }
 
-/// A notice to the user.
+/// Indication to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// An object began, here or there.
+    /// Start of an object, sent or received.
     Started {
         /// The object.
         id: ObjectId,
         /// Whether this node sends it.
         is_sender: bool,
-        /// What NORM_INFO says, as far as it is known.
+        /// Content of NORM_INFO, empty if unknown.
         info: Bytes,
     },
-    /// It is known what is received.
+    /// Size of a received object became known.
     Receiving {
         /// The object.
         id: ObjectId,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
     },
-    /// A stream is received: its bytes are fetched by [`Node::read`](super::Node::read).
+    /// Start of a received stream, whose bytes are read by [`Node::read`](super::Node::read).
     Stream {
         /// The stream.
         id: ObjectId,
-        /// Bytes that its sender keeps.
+        /// Bytes kept by its sender.
         buffer: u64,
     },
-    /// There are bytes to read, where there were none.
+    /// The stream became readable.
     Readable {
         /// The stream.
         id: ObjectId,
     },
-    /// There is room for bytes, where there was too little.
+    /// The stream became writable again.
     Writable {
         /// The stream.
         id: ObjectId,
     },
-    /// The end of what was written to a stream was told, or acknowledged.
+    /// The end of the written bytes was announced or acknowledged.
     Flushed {
         /// The stream.
         id: ObjectId,
-        /// How many bytes these are in all.
+        /// Number of these bytes since the start of the stream.
         bytes: u64,
-        /// Receivers that acknowledged them.
+        /// Number of receivers that acknowledged them.
         acknowledged: u32,
     },
-    /// NORM_INFO of an object came.
+    /// NORM_INFO of an object was received.
     Info {
         /// The object.
         id: ObjectId,
-        /// What it says.
+        /// Its content.
         info: Bytes,
     },
-    /// An object is over at this end.
+    /// End of an object at this node.
     Finished(Finished),
-    /// A second message of a sender arrived: strangers that send one are not reported.
+    /// New sender, indicated with its second message: senders of a single message are not reported.
     SenderDiscovered {
-        /// The path of its messages.
+        /// Path of its messages.
         peer: PathId,
-        /// Its number.
+        /// Its node number.
         node: u32,
     },
-    /// A sender's application says something to all receivers (RFC 5740 §4.2.3.7). Repetitions are left
-    /// out if the sender is of this implementation; of others each of them is told.
+    /// Command of a sender's application (RFC 5740 §4.2.3.7). Repetitions are filtered out if the
+    /// sender runs this implementation; those of others are all indicated.
     Command {
         /// The path of its messages.
         peer: PathId,
-        /// The sender's number.
+        /// Sender's node number.
         node: u32,
-        /// What it says.
+        /// Content of the command.
         bytes: Bytes,
     },
-    /// A command of this node was repeated as often as it should be.
+    /// Last repetition of a command of this node was sent.
     CommandSent {
-        /// The path it was sent on.
+        /// Path it was sent on.
         peer: PathId,
-        /// Its number.
+        /// Number of the command.
         number: u64,
     },
-    /// A sender's application asks something (§4.2.3.6), once however often that is repeated;
-    /// [`Node::answer`](super::Node::answer) answers.
+    /// Question of a sender's application (§4.2.3.6), indicated once whatever its repetitions;
+    /// reply with [`Node::answer`](super::Node::answer).
     Question {
         /// The path of its messages.
         peer: PathId,
-        /// The sender's number.
+        /// Sender's node number.
         node: u32,
-        /// The kind of question, 16 to 255.
+        /// Kind of question, 16 to 255.
         kind: u8,
-        /// Its number.
+        /// Number of the question.
         id: u8,
     },
-    /// A receiver answered a question of this node.
+    /// Receiver's answer to a question of this node.
     Answered {
-        /// The path it was asked on.
+        /// Path the question was sent on.
         peer: PathId,
-        /// The receiver's number.
+        /// Receiver's node number.
         node: u32,
-        /// The kind of question.
+        /// Kind of question.
         kind: u8,
-        /// Its number.
+        /// Number of the question.
         id: u8,
-        /// What it answered.
+        /// Content of the answer.
         bytes: Bytes,
     },
-    /// Nobody is left of whom an answer is expected.
+    /// End of a question: no further answer is expected.
     QuestionOver {
-        /// The path it was asked on.
+        /// Path the question was sent on.
         peer: PathId,
-        /// The kind of question.
+        /// Kind of question.
         kind: u8,
-        /// Its number.
+        /// Number of the question.
         id: u8,
-        /// Receivers that were asked in vain.
+        /// Number of receivers given up without an answer.
         silent: u32,
     },
-    /// A sender's session is over: nothing more comes, and nothing is repaired (§4.2.3.2).
+    /// End of a sender's session: it sends nothing more and repairs nothing (§4.2.3.2).
     SenderEnded {
         /// The path of its messages.
         peer: PathId,
-        /// Its number.
+        /// Its node number.
         node: u32,
     },
-    /// The end of a session of this node was told as often as it should be.
+    /// Last repetition of the end of this node's session was sent.
     SessionEnded {
-        /// The path it was sent on.
+        /// Path it was sent on.
         peer: PathId,
     },
-    /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
 }
 
-/// How an object ended.
+/// Result of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The object.
     pub id: ObjectId,
-    /// Whether this node sent it.
+    /// Whether this node was its sender.
     pub is_sender: bool,
-    /// Whether all is well. NORM itself promises a sender nothing: without acknowledgements its
-    /// end only says that nobody asked for more.
+    /// Success or failure. NORM guarantees a sender nothing: without acknowledgements, success only
+    /// means that no receiver requested more.
     pub result: Result<(), Failure>,
-    /// Receivers that acknowledged it, at a sender.
+    /// Number of receivers that acknowledged it, at the sender.
     pub acknowledged: u32,
-    /// Whether every receiver that was to acknowledge did; or, at a receiver, that it is there. Never
-    /// once more receivers were heard than [`Limits::receivers`](super::Limits): some were not asked.
+    /// Whether every receiver expected to acknowledge did; at a receiver, whether the object is
+    /// complete. Never `true` once there were more receivers than
+    /// [`Limits::receivers`](super::Limits), because some were not asked.
     pub is_confirmed: bool,
-    /// What NORM_INFO said.
+    /// Content of NORM_INFO.
     pub info: Bytes,
-    /// The name under which a receiver stored it.
+    /// Name of the file stored by a receiver.
     pub name: Option<FileName>,
-    /// The bytes of an object that is no file and was not stored
+    /// Content of an object that is no file and was not stored
     /// ([`ReceiverConfig::store_data`](super::ReceiverConfig)).
     pub data: Option<Bytes>,
-    /// Its bytes.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// Why an object failed.
+/// Reason for the failure of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The user ended it.
+    /// Cancelled by the user.
     #[error("cancelled")]
     Cancelled,
-    /// The sender says that it sends no more of it, or began anew.
+    /// Abandoned by the sender, or the sender restarted.
     #[error("given up by the sender")]
     Abandoned,
-    /// The sender's session ended before it was here.
+    /// The sender's session ended before the object was complete.
     #[error("the sender ended its session")]
     Ended,
-    /// Nothing more came.
+    /// The sender fell silent.
     #[error("the sender fell silent")]
     Silence,
-    /// Nobody was heard.
+    /// No receiver replied.
     #[error("no receiver answers")]
     NoReceiver,
-    /// Receivers did not acknowledge.
+    /// Some receivers did not acknowledge.
     #[error("{missing} of {known} receivers did not acknowledge")]
     Unacknowledged {
-        /// Those that did not.
+        /// Number of receivers that did not.
         missing: u32,
-        /// Those that are known.
+        /// Number of known receivers.
         known: u32,
     },
-    /// The store.
+    /// Storage error.
     #[error("storage: {0}")]
     Storage(EffectError),
-    /// The file became shorter while it was sent.
+    /// The file was truncated while it was sent.
     #[error("the file changed while it was sent")]
     Changed,
-    /// What NORM_INFO names cannot be the name of a file.
+    /// NORM_INFO is not a valid file name.
     #[error("the name is not allowed")]
     Name,
-    /// It cannot be sent with these settings.
+    /// The settings do not allow sending it.
     #[error("{0}")]
     Settings(String),
 }
 
-/// A bound that was reached.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// [`Limits::senders`](super::Limits): another sender was not heard.
+    /// [`Limits::senders`](super::Limits): another sender was ignored.
     Senders,
-    /// [`Limits::objects`](super::Limits): another object was not received.
+    /// [`Limits::objects`](super::Limits): another object was ignored.
     Objects,
     /// [`Limits::receivers`](super::Limits): another receiver is not remembered.
     Receivers,
-    /// [`Limits::object`](super::Limits): a larger object was not received.
+    /// [`Limits::object`](super::Limits): a larger object was ignored.
     Object,
-    /// [`Limits::stream`](super::Limits): data of a stream was dropped, and is asked for again.
+    /// [`Limits::stream`](super::Limits): data of a stream was dropped, to be requested again.
     Stream,
-    /// [`Limits::assembly`](super::Limits): data was dropped, and is asked for again.
+    /// [`Limits::assembly`](super::Limits): data was dropped, to be requested again.
     Assembly,
-    /// [`Limits::write_buffer`](super::Limits): data was dropped, and is asked for again.
+    /// [`Limits::write_buffer`](super::Limits): data was dropped, to be requested again.
     WriteBuffer,
-    /// [`Limits::repairs`](super::Limits): a request for repairs was not heeded.
+    /// [`Limits::repairs`](super::Limits): a repair request was ignored.
     Repairs,
 }
 
@@ -353,60 +354,60 @@ impl From<Limit> for Indication {
     }
 }
 
-/// How far an object is.
+/// Progress of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The object.
     pub id: ObjectId,
     /// Whether this node sends it.
     pub is_sender: bool,
-    /// Bytes sent, or received.
+    /// Bytes sent or received.
     pub progress: u64,
-    /// Its bytes, if they are known.
+    /// Its size in bytes, if known.
     pub size: Option<u64>,
-    /// What NORM_INFO says, as far as it is known.
+    /// Content of NORM_INFO, empty if unknown.
     pub info: Bytes,
 }
 
-/// Counters since the node began.
+/// Counters since the node's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Messages sent.
     pub sent: MessageCounts,
-    /// Messages received, whole and understood.
+    /// Valid messages received.
     pub received: MessageCounts,
-    /// Datagrams that were no message.
+    /// Datagrams that are not valid messages.
     pub decode_errors: u64,
-    /// Messages that concern nothing under way.
+    /// Messages that belong to nothing under way.
     pub stray: u64,
-    /// NORM_DATA that brought nothing new.
+    /// Duplicate NORM_DATA messages.
     pub duplicate_data: u64,
-    /// NORM_DATA dropped because of a bound, or because it fits no object.
+    /// NORM_DATA messages dropped because of a limit, or because they fit no object.
     pub data_dropped: u64,
-    /// Parity sent unasked.
+    /// Proactive parity segments sent.
     pub auto_parity: u64,
-    /// Segments sent as repairs: parity.
+    /// Parity segments sent as repairs.
     pub parity_repairs: u64,
-    /// Segments sent as repairs: the segments themselves.
+    /// Source segments sent as repairs.
     pub explicit_repairs: u64,
-    /// Segments that were recovered by parity.
+    /// Segments recovered by parity.
     pub recovered: u64,
-    /// NACKs left out because others asked for the same.
+    /// NACKs suppressed because others requested the same.
     pub suppressed: u64,
-    /// Storage effects that failed.
+    /// Failed storage effects.
     pub storage_errors: u64,
-    /// Messages left out because the path takes none that large.
+    /// Messages dropped because they exceed the path's MTU.
     pub oversize: u64,
 }
 
-/// Messages by kind.
+/// Number of messages by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
     /// NORM_INFO.
     pub info: u64,
     /// NORM_DATA.
     pub data: u64,
-    /// NORM_CMD of all kinds.
+    /// NORM_CMD of all flavours.
     pub commands: u64,
     /// NORM_NACK.
     pub nacks: u64,
@@ -430,7 +431,7 @@ impl MessageCounts {
         *counter += 1;
     }
 
-    /// Messages of all kinds.
+    /// Total of all types.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.info + self.data + self.commands + self.nacks + self.acks + self.reports

@@ -1,4 +1,4 @@
-//! Messages that arrive, and the senders and receivers that they belong to.
+//! Dispatch of received messages to senders and receivers.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::{Node, Session};
 use crate::path::Handle;
 use crate::session::Base;
 
-/// Least silence of a sender before another may take its place.
+/// Minimum silence of a sender before another may replace it.
 const SILENT_MIN: Duration = Duration::from_secs(10);
 
 impl Node {
-    /// One datagram arrived.
+    /// Processes a received datagram.
     pub(super) fn receive(&mut self, now: Time, receive: &Receive<'_>, datagram: &[u8]) {
         let Ok(message) = Message::decode(datagram) else {
             self.core.stats.decode_errors += 1;
             return;
         };
         self.core.stats.received.count(&message.body);
-        // A group may bring back what was sent to it.
+        // A group may loop back own messages.
         if message.source == self.core.node {
             return;
         }
@@ -35,7 +35,7 @@ impl Node {
         }
     }
 
-    /// A receiver speaks: to this node, or to another so that this hears it.
+    /// Processes a message of a receiver, addressed to this node or overheard.
     fn on_feedback(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>) {
         let node = message.source;
         let (server, instance) = match &message.body {
@@ -80,7 +80,7 @@ impl Node {
         self.free_places();
     }
 
-    /// A sender speaks.
+    /// Processes a message of a sender.
     fn on_sender(&mut self, now: Time, receive: &Receive<'_>, message: &Message<'_>, len: usize) {
         let Some(header) = message.body.sender() else { return };
         if !self.core.config.receiver.enabled {
@@ -88,7 +88,7 @@ impl Node {
             return;
         }
         let key = SenderId { path: receive.path, node: message.source };
-        // An end that is repeated begins nothing.
+        // A repeated end of session starts nothing.
         let is_end = matches!(message.body, Body::Command(Command::Eot { .. }));
         if is_end && !self.receivers.contains_key(&key) {
             return;
@@ -157,7 +157,7 @@ impl Node {
         }
         let handle = self.slots.reserve();
         let config = &self.core.config.receiver;
-        // Answers go to the group, so that others hear them, or to the sender alone.
+        // Replies go to the group, where others receive them, or to the sender alone.
         let to = if config.unicast_nack { from } else { key.path };
         let base = Base::new(&self.core.shared.paths, handle, Some(to), now);
         let receiver = Receiver::new(base, key, from, header, former);
@@ -166,7 +166,7 @@ impl Node {
         Some(handle)
     }
 
-    /// Forgets a sender of which nothing is under way.
+    /// Forgets a sender with nothing under way.
     fn forget_idle(&mut self) -> bool {
         let idle = self.receivers.iter().find(|(_, handle)| {
             matches!(self.slots.get(**handle), Some(Session::Receiver(receiver)) if receiver.is_idle())
@@ -177,9 +177,9 @@ impl Node {
         true
     }
 
-    /// Forgets a sender for another: the oldest of those that sent fewest messages, if these are few,
-    /// else the one of which least was received of those that were silent for some time. Senders that
-    /// only began keep no other out.
+    /// Forgets a sender to make room for another. Takes the oldest of those with fewest messages,
+    /// if these are few; otherwise, among those silent for some time, the one that has delivered
+    /// least. New senders keep no other out.
     fn forget_silent(&mut self, now: Time) -> bool {
         let silent = self.receivers.iter().filter_map(|(key, handle)| {
             let Some(Session::Receiver(receiver)) = self.slots.get(*handle) else { return None };
@@ -209,7 +209,7 @@ impl Node {
     }
 
     fn reach_object(&mut self, handle: Handle, number: u16) -> Option<u64> {
-        // The places are made first: the receiver cannot reach where they are.
+        // Slots are created first: the receiver has no access to them.
         let Some(Session::Receiver(receiver)) = self.slots.get(handle) else { return None };
         let range = receiver.to_begin(&self.core, number);
         let mut places: Vec<_> = Vec::new();

@@ -1,16 +1,16 @@
-//! What receivers lacked of the blocks that were sent last.
+//! Segments that receivers lacked of the most recent blocks.
 //!
-//! While there is more to send, repairs cost no time beside their own. At the end each round of them
-//! costs a round trip in which nothing else is sent. So the last blocks, which are sent within the
-//! time of a round from the end, go out with as much parity as the worst of those before lacked, and
-//! one segment more; none if those lacked nothing.
+//! While there is more to send, a repair costs only its own transmission time. At the end, each
+//! round of repairs costs a round trip in which nothing else is sent. The last blocks, sent within
+//! a round's time of the end, therefore carry proactive parity: one segment more than the worst of
+//! the recent blocks lacked, or none if nothing was lost.
 
 use std::collections::BTreeMap;
 
-/// Blocks that are looked back on.
+/// Number of recent blocks considered.
 const BLOCKS: u64 = 128;
 
-/// What the blocks sent last lacked at the receiver that lacked most.
+/// Number of segments missing from recent blocks, at the receiver that lacked most.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     sent: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// A block begins: its number among all blocks sent.
+    /// Counts a block and returns its number among all blocks sent.
     pub(crate) fn block_begins(&mut self) -> u64 {
         let number = self.sent;
         self.sent += 1;
@@ -28,7 +28,7 @@ impl Losses {
         number
     }
 
-    /// A receiver would have had all of a block with so many parity segments.
+    /// Notes that a receiver lacked `count` segments of a block.
     pub(crate) fn lacked(&mut self, number: u64, count: u16) {
         if number + BLOCKS >= self.sent {
             let lacked = self.lacked.entry(number).or_insert(0);
@@ -36,8 +36,8 @@ impl Losses {
         }
     }
 
-    /// Parity segments for each of the last blocks, which have up to `block_len` segments: no more
-    /// than a quarter as many, because an outage does not come again for having been.
+    /// Parity segments for each of the last blocks, at most a quarter of `block_len`: an outage is
+    /// not expected to repeat.
     pub(crate) fn parity(&self, block_len: u16) -> u16 {
         let worst = self.lacked.values().copied().max().unwrap_or(0);
         if worst == 0 { 0 } else { (worst + 1).min(block_len.div_ceil(4)) }

@@ -1,4 +1,4 @@
-//! The receivers that a sender heard of, and what they acknowledged (RFC 5740 §5.5.3).
+//! Receivers known to a sender, and their acknowledgements (RFC 5740 §5.5.3).
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,64 +7,64 @@ use std::time::Duration;
 use engine::Time;
 use wire::norm::NodeId;
 
-/// The receivers of a sender.
+/// Receivers known to a sender.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     received: BTreeMap<NodeId, Member>,
-    /// How often receivers that were not heard of were asked, as long as nobody new was.
+    /// Polls of unknown receivers since the last new one.
     unheard: Polls,
-    /// Whether there were more than are remembered.
+    /// Whether there were more than can be remembered.
     are_more: bool,
 }
 
-/// A receiver that was heard of.
+/// Known receiver.
 #[derive(Debug, Default)]
 struct Member {
-    /// The last object that it acknowledged, and with that all before.
+    /// Last acknowledged object, which includes all before it.
     through: Option<u64>,
-    /// The first object that it heard of, if it says so: it acknowledges nothing before.
+    /// First object the receiver knows of, if it reports that: it acknowledges nothing earlier.
     first: Option<u16>,
     polls: Polls,
-    /// When it was last heard.
+    /// Time of its last message.
     received_at: Time,
 }
 
-/// Questions to which no answer came.
+/// Unanswered polls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Polls {
     count: u32,
-    /// When the first of them was sent.
+    /// Time of the first of them.
     since: Option<Time>,
-    /// After how many of them the receiver was received, with something else.
+    /// Number of them after which the receiver sent something else.
     ignored: u32,
-    /// Whether it was not received since the last one.
+    /// Whether the receiver sent nothing since the last one.
     is_open: bool,
 }
 
-/// How long a receiver that does not answer is asked.
+/// Limits of polling a receiver that does not acknowledge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Persistence {
-    /// So often at the least,
+    /// Minimum number of polls.
     pub(crate) polls: u32,
-    /// and so long since it was last received.
+    /// Minimum time since its last message.
     pub(crate) patience: Duration,
-    /// Time for which a receiver is polled that is received and ignores it.
+    /// Time after which a receiver that sends other messages but ignores polls is given up.
     pub(crate) refusal: Duration,
 }
 
-/// Who has an object.
+/// Number of receivers that have an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Receivers that should have it.
     pub(crate) expected: u32,
-    /// Those that answered, whether they have it or say that they began after it.
+    /// Receivers that acknowledged, including those that started after it.
     pub(crate) answered: u32,
-    /// Those that have it.
+    /// Receivers that have it.
     pub(crate) have: u32,
 }
 
 impl Standing {
-    /// Whether nobody is left to be asked.
+    /// Whether no receiver is left to be asked.
     pub(crate) fn is_complete(&self) -> bool {
         self.expected > 0 && self.answered >= self.expected
     }
@@ -77,12 +77,12 @@ impl Polls {
         self.is_open = true;
     }
 
-    /// The receiver was received, whatever it sent.
+    /// Notes that the receiver sent something.
     fn passed(&mut self) {
         self.ignored += u32::from(std::mem::take(&mut self.is_open));
     }
 
-    /// Whether a receiver that was last received at `received_at` was asked for long enough.
+    /// Whether the limits of polling are reached for a receiver last heard at `received_at`.
     fn is_in_vain(&self, received_at: Time, now: Time, most: Persistence) -> bool {
         let Some(since) = self.since.filter(|_| self.count >= most.polls) else { return false };
         let is_silent = now.since(since.max(received_at)) >= most.patience;
@@ -90,20 +90,20 @@ impl Polls {
         is_silent || refuses
     }
 
-    /// The path was down for some time.
+    /// Excludes an outage of the path from the time of polling.
     fn shift(&mut self, away: Duration) {
         self.since = self.since.map(|since| since + away);
     }
 }
 
 impl Members {
-    /// The same receivers, of which none acknowledged anything.
+    /// Copy without any acknowledgement.
     pub(crate) fn afresh(&self) -> Self {
         let received = self.received.keys().map(|node| (*node, Member::default())).collect();
         Self { received, unheard: Polls::default(), are_more: self.are_more }
     }
 
-    /// What all receivers acknowledged, if those are as many as there should be.
+    /// Last object acknowledged by all receivers, if there are at least `receivers`.
     pub(crate) fn least(&self, receivers: u32) -> Option<u64> {
         if self.expects_others(receivers) {
             return None;
@@ -123,12 +123,12 @@ impl Members {
         self.received.len() * (size_of::<Member>() + size_of::<NodeId>())
     }
 
-    /// Those that were heard of.
+    /// Known receivers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.received.keys().copied()
     }
 
-    /// A receiver was heard; whether it is one that was heard before.
+    /// Notes a message of a receiver. Returns whether the receiver was known before.
     pub(crate) fn received(&mut self, node: NodeId, now: Time) -> bool {
         let Some(member) = self.received.get_mut(&node) else { return false };
         member.received_at = now;
@@ -136,7 +136,7 @@ impl Members {
         true
     }
 
-    /// Nobody could be received for some time.
+    /// Excludes an outage of the path from all waits.
     pub(crate) fn shift(&mut self, away: Duration) {
         self.unheard.shift(away);
         for member in self.received.values_mut() {
@@ -145,14 +145,14 @@ impl Members {
         }
     }
 
-    /// A receiver was heard for the first time.
+    /// Adds a new receiver.
     pub(crate) fn insert(&mut self, node: NodeId, now: Time) {
         self.received.insert(node, Member { received_at: now, ..Member::default() });
         self.unheard = Polls::default();
     }
 
-    /// There are more receivers than are remembered: forgets the one that was not heard for the longest
-    /// time, and not since a moment, of those that never acknowledged anything. `None` if none is such.
+    /// Makes room for a receiver: forgets the one silent for the longest time, and at least since
+    /// `since`, of those that never acknowledged. Returns `None` if there is none.
     pub(crate) fn make_room(&mut self, since: Time) -> Option<NodeId> {
         self.are_more = true;
         let silent = self.received.iter().filter(|(_, member)| member.through.is_none());
@@ -167,12 +167,13 @@ impl Members {
         self.received.remove(&node);
     }
 
-    /// Whether there were more receivers than are remembered.
+    /// Whether there were more receivers than can be remembered.
     pub(crate) fn are_more(&self) -> bool {
         self.are_more
     }
 
-    /// A receiver has everything up to an object, from `first` on if it says so; whether that is news.
+    /// Notes that a receiver has everything up to an object, starting at `first` if given. Returns
+    /// whether that is new.
     pub(crate) fn acknowledge(&mut self, node: NodeId, through: u64, first: Option<u16>) -> bool {
         let Some(member) = self.received.get_mut(&node) else { return false };
         let is_news = member.through < Some(through);
@@ -184,7 +185,7 @@ impl Members {
         is_news
     }
 
-    /// A receiver asks for something of an object: it has neither that nor what follows.
+    /// Notes that a receiver requested part of an object: it lacks that one and all after it.
     pub(crate) fn lacks(&mut self, node: NodeId, object: u64) {
         let Some(member) = self.received.get_mut(&node) else { return };
         if member.through >= Some(object) {
@@ -193,8 +194,8 @@ impl Members {
         member.polls = Polls::default();
     }
 
-    /// The next receivers to be asked for what comes up to an object, behind `after`, at most `max`;
-    /// with `whoever`, the first is [`NodeId::NONE`], which stands for all.
+    /// Next receivers to ask for everything up to an object: at most `max`, after `after`. With
+    /// `whoever`, the first is [`NodeId::NONE`], which addresses any receiver.
     pub(crate) fn to_ask(
         &self,
         through: u64,
@@ -212,7 +213,7 @@ impl Members {
         whoever.into_iter().chain(missing.map(|(node, _)| *node)).take(max).collect()
     }
 
-    /// Receivers were asked.
+    /// Notes that receivers were asked.
     pub(crate) fn requested(&mut self, nodes: &[NodeId], now: Time) {
         for node in nodes {
             match self.received.get_mut(node) {
@@ -222,24 +223,24 @@ impl Members {
         }
     }
 
-    /// Whether there are more receivers than were heard of.
+    /// Whether more receivers are expected than are known.
     pub(crate) fn expects_others(&self, receivers: u32) -> bool {
         self.received.is_empty() || self.len() < receivers
     }
 
-    /// Who has an object, of at least so many receivers.
+    /// Counts who has an object, among at least `receivers` receivers.
     pub(crate) fn standing(&self, object: u64, receivers: u32) -> Standing {
         let mut standing = Standing { expected: self.len().max(receivers), answered: 0, have: 0 };
         for member in self.received.values().filter(|member| member.through >= Some(object)) {
             standing.answered += 1;
-            // A receiver that was started again does not know what came before.
+            // A restarted receiver knows nothing of earlier objects.
             let began_after = |first: u16| (object as u16).wrapping_sub(first) >= 0x8000;
             standing.have += u32::from(!member.first.is_some_and(began_after));
         }
         standing
     }
 
-    /// Whether those that have not acknowledged an object were asked for long enough.
+    /// Whether all receivers that have not acknowledged an object reached the limits of polling.
     pub(crate) fn is_in_vain(
         &self,
         object: u64,
@@ -251,8 +252,8 @@ impl Members {
             && (!self.expects_others(receivers) || self.unheard.is_in_vain(Time::ZERO, now, most))
     }
 
-    /// All that was to be sent was sent: forgets those that do not have the last object, because one
-    /// that left is not waited for when more is sent.
+    /// Ends a series of objects: forgets receivers without the last one, so that a receiver that
+    /// left does not delay the next series.
     pub(crate) fn keep(&mut self, last: u64) {
         self.received.retain(|_, member| member.through >= Some(last));
         self.unheard = Polls::default();
@@ -321,14 +322,14 @@ mod tests {
         members.acknowledge(A, 1, None);
         let begin = Time::from_secs(1);
         (0..3).for_each(|_| members.requested(&[B], begin));
-        // It answered a probe, but no question: one answer may be lost.
+        // It replied to a probe but not to a poll: one reply may be lost.
         assert!(members.received(B, Time::from_secs(9)));
         let at = |second| (Time::from_secs(second), MOST);
         assert!(!members.is_in_vain(1, 0, at(18)) && members.is_in_vain(1, 0, at(19)));
         // Time in which the path was down does not count.
         members.shift(Duration::from_secs(100));
         assert!(!members.is_in_vain(1, 0, at(118)) && members.is_in_vain(1, 0, at(119)));
-        // Who is received after each of several questions does not want to answer them.
+        // A receiver that is active after each of several polls chooses not to reply.
         let mut members = of_two();
         members.acknowledge(A, 1, None);
         for second in 1..=3 {

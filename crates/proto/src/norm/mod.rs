@@ -1,12 +1,12 @@
 //! NACK-Oriented Reliable Multicast (RFC 5740, with the building blocks of RFC 5401 and 5052).
 //!
-//! A [`Node`] sends objects to a group or to one receiver, and receives them from any number of
-//! senders. It is an [`engine::Engine`]: it holds no socket, file or clock. What was lost is asked
-//! for by receivers, after a random wait in a group so that few ask for the same, and repaired by
-//! parity segments of which each mends another loss at each receiver.
+//! A [`Node`] sends objects to a group or to one receiver, and receives objects from any number of
+//! senders. It is an [`engine::Engine`]: it holds no socket, file or clock. Receivers request lost
+//! segments, in a group after a random wait that suppresses duplicate requests. The sender repairs
+//! with parity segments, each of which repairs a different loss at each receiver.
 //!
 //! Where the reference implementation of the U.S. Naval Research Laboratory differs from the RFC,
-//! this speaks as that does: it is what is spoken with in the field.
+//! this one follows the implementation, as it is the one deployed.
 
 mod answers;
 mod bits;
@@ -80,7 +80,7 @@ pub struct Node {
 enum Session {
     Sender(Box<Sender>),
     Receiver(Box<Receiver>),
-    /// An object of a session: effects on its behalf are answered to it.
+    /// Object of a session, which receives the results of its effects.
     Object {
         of: Handle,
         number: u64,
@@ -88,7 +88,7 @@ enum Session {
 }
 
 impl Node {
-    /// A node with these settings.
+    /// Creates a node with these settings.
     #[must_use]
     pub fn new(config: Config, rng: Rng) -> Self {
         Self {
@@ -99,25 +99,25 @@ impl Node {
         }
     }
 
-    /// The node's settings.
+    /// Settings of the node.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.core.config
     }
 
-    /// Its number, `NormNodeId`.
+    /// Number of the node, `NormNodeId`.
     #[must_use]
     pub fn node(&self) -> u32 {
         self.core.node.0
     }
 
-    /// Counters since the node began.
+    /// Counters since the node's start.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
 
-    /// The objects under way.
+    /// Objects under way.
     pub fn objects(&self) -> impl Iterator<Item = Report> + '_ {
         self.slots.iter().flat_map(|session| -> Box<dyn Iterator<Item = Report> + '_> {
             match session {
@@ -128,7 +128,7 @@ impl Node {
         })
     }
 
-    /// The object that is received on whose behalf an effect was asked for that is not answered.
+    /// Received object that waits for the effect with this ticket.
     pub(crate) fn asker(&self, ticket: Ticket) -> Option<Report> {
         let Session::Object { of, number } = self.slots.get(self.core.shared.asker(ticket)?)?
         else {
@@ -140,8 +140,8 @@ impl Node {
         }
     }
 
-    /// Bytes of memory held on account of objects. An estimate from below; bounded by [`Limits`],
-    /// whatever the objects' sizes.
+    /// Bytes of memory used for objects. A lower estimate, bounded by [`Limits`] whatever the
+    /// objects' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let of = |session: &Session| match session {
@@ -155,10 +155,10 @@ impl Node {
             + self.core.shared.replies.memory()
     }
 
-    /// Sends an object.
+    /// Queues an object for sending.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<ObjectId, RequestError> {
         let path = self.core.shared.paths.get(&request.peer);
         let mtu = path.map(Path::mtu).filter(|mtu| *mtu > 0);
@@ -186,10 +186,10 @@ impl Node {
         Ok(id)
     }
 
-    /// Ends an object early.
+    /// Cancels an object.
     ///
     /// # Errors
-    /// There is no such object.
+    /// No such object is under way.
     pub fn cancel(&mut self, now: Time, id: ObjectId) -> Result<(), RequestError> {
         let ours = id.sender == self.core.node.0;
         let found = self.slots.iter_mut().any(|session| match session {
@@ -208,13 +208,13 @@ impl Node {
         if found { Ok(()) } else { Err(RequestError::NoObject(id)) }
     }
 
-    /// Says something to all receivers on a path at once, ahead of data (RFC 5740 §4.2.3.7): `times` often,
-    /// twice the greatest round trip apart, or as often as `robust_factor` says. The number tells
-    /// [`Indication::CommandSent`] and [`Node::hush`] which command it is. Receivers of this
-    /// implementation tell their application once.
+    /// Sends a command to all receivers on a path, ahead of data (RFC 5740 §4.2.3.7). It is sent
+    /// `times` times, by default `robust_factor` times, at intervals of twice the greatest round
+    /// trip. The returned number identifies it in [`Indication::CommandSent`] and [`Node::hush`].
+    /// Receivers of this implementation indicate it once.
     ///
     /// # Errors
-    /// It cannot be said; nothing was begun.
+    /// The command is refused; nothing was started.
     pub fn command(
         &mut self,
         now: Time,
@@ -222,7 +222,7 @@ impl Node {
         bytes: Bytes,
         times: Option<u32>,
     ) -> Result<u64, RequestError> {
-        // No longer than a segment (§4.2.3.7), of which the header is the longer one.
+        // It must not exceed a segment (§4.2.3.7), whose header is the longer one.
         let config = &self.core.config.sender;
         let coding = Coding::new(config).map_err(RequestError::Settings)?;
         let longest = config.segment_size.map_or(usize::from(u16::MAX), usize::from);
@@ -234,10 +234,10 @@ impl Node {
         self.on_path(now, peer, |commands, _, core| commands.say(core, now, bytes, times))?
     }
 
-    /// Says a command no more.
+    /// Stops repeating a command.
     ///
     /// # Errors
-    /// There is none of this number that is still being said.
+    /// No command with this number is being repeated.
     pub fn hush(&mut self, peer: PathId, number: u64) -> Result<(), RequestError> {
         let handle = self.senders.get(&peer).copied();
         let session = handle.and_then(|handle| self.slots.get_mut(handle));
@@ -246,13 +246,13 @@ impl Node {
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 
-    /// Asks receivers something that their applications answer (RFC 5740 §4.2.3.6), those of `nodes`, or
-    /// all that were heard of if there are none. What `kind` means, 16 to 255, is up to the application.
-    /// The number tells [`Indication::Answered`] and [`Indication::QuestionOver`] which question it is.
-    /// Questions are asked one after the other.
+    /// Sends a question to the receivers' applications (RFC 5740 §4.2.3.6): to `nodes`, or to all
+    /// known receivers if empty. The application defines the meaning of `kind`, 16 to 255. The
+    /// returned number identifies the question in [`Indication::Answered`] and
+    /// [`Indication::QuestionOver`]. Questions are sent one after the other.
     ///
     /// # Errors
-    /// It cannot be asked; nothing was begun.
+    /// The question is refused; nothing was started.
     pub fn ask(
         &mut self,
         now: Time,
@@ -270,11 +270,11 @@ impl Node {
         })?
     }
 
-    /// Answers a question of a sender, as often as that asks it: `peer` and `node` are those of
+    /// Answers a sender's question, each time it is repeated: `peer` and `node` are those of
     /// [`Indication::Question`].
     ///
     /// # Errors
-    /// There is no such question, or the answer does not fit one message.
+    /// There is no such question, or the answer does not fit in one message.
     pub fn answer(
         &mut self,
         now: Time,
@@ -295,10 +295,10 @@ impl Node {
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 
-    /// Ends the session on a path (RFC 5740 §4.2.3.2): what is under way is given up, and receivers are
-    /// told so as often as `robust_factor` says. They depend on that in nothing; it spares them to ask a
-    /// sender that is gone. What is sent later is of another session. `false` if there is none to end;
-    /// else [`Indication::SessionEnded`] tells when that is said.
+    /// Ends the session on a path (RFC 5740 §4.2.3.2). Everything under way is given up, and
+    /// receivers are notified `robust_factor` times. They do not depend on it; it saves them
+    /// requests to a sender that is gone. Later objects belong to a new session. Returns `false` if
+    /// there is no session; otherwise [`Indication::SessionEnded`] follows the last notification.
     pub fn end(&mut self, now: Time, peer: PathId) -> bool {
         let handle = self.senders.get(&peer).copied();
         let session = handle.and_then(|handle| self.slots.get_mut(handle));
@@ -308,13 +308,13 @@ impl Node {
         true
     }
 
-    /// Bytes that one message on a path takes behind its header.
+    /// Bytes available in a message on a path after a header of `header` bytes.
     fn room(&self, path: PathId, header: usize) -> usize {
         let mtu = self.core.shared.paths.get(&path).map(Path::mtu).filter(|mtu| *mtu > 0);
         mtu.map_or(usize::from(u16::MAX), |mtu| mtu.saturating_sub(header))
     }
 
-    /// Does something with what is said on a path beside objects.
+    /// Applies `job` to the commands of the sender on a path.
     fn on_path<T>(
         &mut self,
         now: Time,
@@ -335,7 +335,7 @@ impl Node {
         }
     }
 
-    /// Forgets a sender whose session is over.
+    /// Forgets a sender whose session has ended.
     fn forget_ended(&mut self, handle: Handle) {
         let Some(Session::Sender(sender)) = self.slots.get_mut(handle) else { return };
         if !sender.commands().has_ended() {
@@ -346,7 +346,7 @@ impl Node {
         self.slots.take(handle);
     }
 
-    /// The sender on a path, if it takes another object.
+    /// Sender on a path, if it accepts another object.
     fn sender(&mut self, now: Time, path: PathId) -> Result<Handle, RequestError> {
         if let Some(handle) = self.senders.get(&path).copied() {
             let most = self.core.config.limits.objects;
@@ -369,7 +369,7 @@ impl Node {
         let handle = self.slots.reserve();
         let base = Base::new(&self.core.shared.paths, handle, Some(path), now);
         let mut sender = Sender::new(base, path, coding, &mut self.core);
-        // Answers say which of them they mean by that alone.
+        // Replies identify the session by this number alone.
         let is_taken = |instance| {
             self.slots
                 .iter()
@@ -383,7 +383,7 @@ impl Node {
         Ok(handle)
     }
 
-    /// Gives back the places of objects that are over.
+    /// Releases the slots of finished objects.
     fn free_places(&mut self) {
         for handle in std::mem::take(&mut self.core.free) {
             self.slots.take(handle);
@@ -462,10 +462,10 @@ impl Node {
     }
 }
 
-/// Bytes of NORM_ACK before what an application answers, with EXT_CC.
+/// Bytes of NORM_ACK before the application's answer, with EXT_CC.
 const ANSWER_HEADER: usize = 36;
 
-/// Bytes of NORM_INFO before what it says, with the longest FEC object transmission information.
+/// Bytes of NORM_INFO before its content, with the longest FEC object transmission information.
 pub(crate) const INFO_HEADER: usize = 32;
 
 impl Turns for Node {

@@ -1,4 +1,4 @@
-//! An object that is sent: its segments, the parity of its blocks, and what was asked for again.
+//! Object being sent: its segments, the parity of its blocks, and requested repairs.
 
 mod marks;
 mod parity;
@@ -34,7 +34,7 @@ use crate::storage::Storage as _;
 pub(crate) use self::requests::Symbols;
 pub(crate) use self::shape::Cut;
 
-/// An object that is sent.
+/// Object being sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) id: ObjectId,
@@ -44,13 +44,13 @@ pub(crate) struct Outgoing {
     pub(crate) size: u64,
     shape: Option<Shape>,
     source: Option<Source>,
-    /// Its bytes if it is a stream.
+    /// Bytes of a stream.
     ring: Option<Ring>,
     state: State,
-    /// The next segment that was never sent.
+    /// Next segment to be sent for the first time.
     at: Position,
     unasked: UnaskedParity,
-    /// As many segments as are sent in the time of a round of repairs, if it is the last object.
+    /// Number of segments sent in the time of a round of repairs, if this is the last object.
     pub(crate) tail: u64,
     info_turn: InfoTurn,
     /// Whether anything of it was sent.
@@ -66,7 +66,7 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Opening,
-    /// It is open, and waits until the path says how long a segment may be.
+    /// Open, and waiting until the path's MTU is known.
     Open {
         file: Option<FileId>,
     },
@@ -88,11 +88,12 @@ pub(crate) struct Announced {
     pub(crate) is_again: bool,
 }
 
-/// Turn of NORM_INFO.
+/// Schedule of NORM_INFO.
 #[derive(Clone, Copy, Debug)]
 struct InfoTurn {
     is_due: bool,
-    /// Until then, who requests it has not yet received what was sent again.
+    /// End of the time in which requests are ignored, because the retransmission cannot have been
+    /// received yet.
     until: Option<Time>,
 }
 
@@ -111,12 +112,12 @@ impl InfoTurn {
         self.is_due = true;
     }
 
-    /// It is over, because there is none, or it was sent.
+    /// Ends the turn: there is no NORM_INFO, or it was sent.
     fn end(&mut self) {
         self.is_due = false;
     }
 
-    /// A retransmission is under way until then.
+    /// Starts the time in which requests are ignored.
     fn sent_again(&mut self, until: Time) {
         self.until = Some(until);
     }
@@ -156,7 +157,7 @@ impl Outgoing {
         self.handle
     }
 
-    /// Asks for what is sent.
+    /// Opens the file to send.
     pub(crate) fn open(&mut self, core: &mut Core) {
         match &self.content {
             Content::File(name) => core.shared.open(self.handle, name.clone(), OpenMode::Read),
@@ -177,17 +178,17 @@ impl Outgoing {
         self.state = State::Open { file: Some(file) };
     }
 
-    /// Whether it is open and waits to be cut into segments.
+    /// Whether it is open and waits for its partition.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.state, State::Open { .. })
     }
 
-    /// Whether nothing of it is known yet.
+    /// Whether its size is unknown so far.
     pub(crate) fn is_opening(&self) -> bool {
         self.state == State::Opening
     }
 
-    /// Cuts it into segments; an error if that cannot be done.
+    /// Partitions it into blocks and segments; an error if that is impossible.
     pub(crate) fn cut(&mut self, core: &mut Core, cut: Cut) -> Result<(), Failure> {
         let State::Open { file } = self.state else { return Ok(()) };
         if let Content::Stream(options) = self.content {
@@ -225,7 +226,7 @@ impl Outgoing {
         source.read_ahead(&mut core.shared, self.handle, usize::from(shape.fti.segment_size));
     }
 
-    /// Bytes sent once.
+    /// Bytes sent for the first time.
     pub(crate) fn progress(&self) -> u64 {
         match &self.ring {
             Some(ring) => ring.sent(),
@@ -242,7 +243,7 @@ impl Outgoing {
         !self.info_turn.is_due() && u64::from(self.at.block) >= u64::from(shape.partition.blocks())
     }
 
-    /// Whether repairs wait to be sent, or are being made.
+    /// Whether repairs are queued or being computed.
     pub(crate) fn has_repairs(&self) -> bool {
         let source = match &self.ring {
             Some(ring) => ring.next_again().is_some(),
@@ -254,12 +255,12 @@ impl Outgoing {
             || self.has_begun() && self.info_turn.is_due()
     }
 
-    /// Whether all of it was sent, and everything that was asked for again.
+    /// Whether all of it and all requested repairs were sent.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_idle() && !self.is_open_stream()
     }
 
-    /// Whether it is being sent, and something of it was: before its turn it has nothing to repair.
+    /// Whether its transmission has begun: before that it has nothing to repair.
     pub(crate) fn has_begun(&self) -> bool {
         self.is_sending() && self.has_begun
     }
@@ -268,7 +269,7 @@ impl Outgoing {
         self.state == State::Sending
     }
 
-    /// Its last segment: what a flush names.
+    /// Last segment, which a flush names.
     pub(crate) fn end(&self) -> PayloadId {
         let Some(shape) = &self.shape else { return PayloadId::default() };
         if let Some(ring) = &self.ring {
@@ -284,7 +285,7 @@ impl Outgoing {
         self.shape.as_ref().map(|shape| &shape.fti)
     }
 
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         let segment = self.shape.as_ref().map_or(0, |shape| usize::from(shape.symbol_len));
         let ring = self.ring.as_ref().map_or(0, Ring::memory);
@@ -306,7 +307,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends NORM_INFO if that is due.
+    /// Sends NORM_INFO if due.
     pub(crate) fn emit_info(
         &mut self,
         core: &mut Core,
@@ -355,12 +356,12 @@ impl Outgoing {
         Turn::Over
     }
 
-    /// The identifier in messages.
+    /// Transport identifier in messages.
     pub(crate) fn number(&self) -> u16 {
         (self.id.number & 0xffff) as u16
     }
 
-    /// Sends new segments, and the parity that goes with their blocks.
+    /// Sends new segments and the proactive parity of their blocks.
     pub(crate) fn emit_new(
         &mut self,
         core: &mut Core,
@@ -370,7 +371,7 @@ impl Outgoing {
         let turn = self.emit_segments(core, transmission, burst);
         self.read_ahead(core);
         match turn {
-            // The last block may be followed by NORM_INFO once more.
+            // NORM_INFO may be repeated after the last block.
             Turn::Over => self.emit_info(core, transmission, burst),
             Turn::More => Turn::More,
         }
@@ -407,7 +408,7 @@ impl Outgoing {
         turn
     }
 
-    /// Sends the next source segment; what that came to if no more follow now.
+    /// Sends the next source segment. Returns the turn's outcome if no more can follow now.
     fn emit_source(
         &mut self,
         core: &mut Core,
@@ -441,7 +442,7 @@ impl Outgoing {
         }
         self.at.symbol += 1;
         self.has_begun = true;
-        // It is asked for when the second block begins: before that, it is said three times.
+        // A repetition is due when the second block begins; before that, it is sent three times.
         let block_len = shape.partition.block_len(0);
         if at.block == 0 && (at.symbol == block_len / 2 || at.symbol + 1 == block_len) {
             self.repeat_info(core, shape);
@@ -449,7 +450,7 @@ impl Outgoing {
         None
     }
 
-    /// Sends the next parity segment of a block whose source segments all went.
+    /// Sends the next proactive parity segment of a block whose source segments were all sent.
     fn emit_auto_parity(
         &mut self,
         core: &mut Core,
@@ -489,14 +490,15 @@ impl Outgoing {
         }
     }
 
-    /// NORM_INFO goes out again where parity is sent unasked, so that nobody need ask for it.
+    /// Schedules a repetition of NORM_INFO with proactive parity, so that no receiver needs to
+    /// request it.
     fn repeat_info(&mut self, core: &Core, shape: &Shape) {
         if shape.coding.auto_parity() > 0 && core.config.sender.info_every > 0 {
             self.info_turn.is_due = !self.info.is_empty();
         }
     }
 
-    /// Bytes of its longest datagram, once it is cut.
+    /// Bytes of its longest datagram, once partitioned.
     pub(crate) fn datagram(&self) -> usize {
         self.shape.as_ref().map_or(0, |shape| {
             let header = shape.coding.data_header(shape.has_fti);
@@ -511,7 +513,7 @@ impl Outgoing {
         !self.info.is_empty() || self.size == 0 && !is_stream
     }
 
-    /// Reads blocks of which parity is wanted.
+    /// Reads blocks to compute their parity.
     fn make_parity(&mut self, core: &mut Core) {
         let Some(shape) = self.shape.clone() else { return };
         while let Some((block, rows)) = self.parity.next() {
@@ -538,7 +540,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends repairs: parity first, because it serves everybody.
+    /// Sends repairs: parity first, as it serves all receivers.
     pub(crate) fn emit_repairs(
         &mut self,
         core: &mut Core,
@@ -567,8 +569,8 @@ impl Outgoing {
         burst: &mut Burst<'_>,
         shape: &Shape,
     ) -> Turn {
-        // The reference library never sets the flag, but heeds it: none of its receivers begins
-        // with a repair, nor should one.
+        // The reference library never sets the flag but honours it: no receiver should start with a
+        // repair.
         let flags = self.flags() | Flags::REPAIR;
         let number = self.number();
         let grtt = transmission.round_trip();
@@ -604,14 +606,14 @@ impl Outgoing {
         }
     }
 
-    /// A repair of a block left: who asks for more of it before `until` has not yet got this.
+    /// Notes a sent repair of a block: until `until`, requests for the block cannot account for it.
     fn repair_went(&mut self, block: u32, until: Time) {
         if let Some(repaired) = self.repaired.get_mut(&block) {
             repaired.went(until);
         }
     }
 
-    /// An effect of its own was carried out.
+    /// Processes the result of one of its effects.
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
@@ -662,7 +664,7 @@ impl Outgoing {
         if is_whole { Ok(()) } else { Err(()) }
     }
 
-    /// Lets the file go.
+    /// Closes the file.
     pub(crate) fn close(&mut self, core: &mut Core) {
         if let State::Open { file: Some(file) } = self.state {
             core.shared.close(file);

@@ -1,17 +1,17 @@
-//! Settings of other implementations, by name.
+//! Named settings of other implementations.
 
 use std::time::Duration;
 
 use super::config::{Config, EndGame};
 
-/// The settings of a profile; `None` if there is none of this name.
+/// Settings of a profile; `None` if the name is unknown.
 ///
-/// `cc` heeds congestion: its rate follows what receivers report (RFC 5740 §5.5.2).
+/// `cc` enables congestion control: the rate follows the receivers' reports (RFC 5740 §5.5.2).
 ///
-/// `nrl-2011` is the library of the U.S. Naval Research Laboratory as the first paper's captures
-/// show it, of March 2011: segments of 1,024 bytes in blocks of 32, a greatest round trip that
-/// begins with 0.25 s, and 20 flushes, each twice the greatest round trip after the one before,
-/// with no acknowledgement that would end them.
+/// `nrl-2011` is the library of the U.S. Naval Research Laboratory of March 2011, as seen in the
+/// first paper's captures. It sends segments of 1,024 bytes in blocks of 32, with an initial
+/// greatest round trip of 0.25 s. It sends 20 flushes at intervals of twice the greatest round
+/// trip, without acknowledgements that would end them.
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     match name {

@@ -1,4 +1,4 @@
-//! What a node keeps of a sender that it receives from (RFC 5740 §5.2, §5.3, §5.5).
+//! State of a remote sender at a node (RFC 5740 §5.2, §5.3, §5.5).
 
 mod acknowledgement;
 mod feedback;
@@ -25,45 +25,45 @@ use crate::path::{Burst, Class, Handle, Turn};
 use crate::session::Base;
 use crate::timer::{self, TICK};
 
-/// Most time of silence before a sender is asked for what is missing: what it says of the round trip
-/// may be false.
+/// Maximum silence before missing data is requested: the sender's advertised round trip may be
+/// wrong.
 const SILENCE_MAX: Duration = Duration::from_secs(3600);
 
-/// How long messages of a sender's former life are ignored at the least.
+/// Minimum time for which messages of a sender's previous instance are ignored.
 const FORMER_MIN: Duration = Duration::from_secs(1);
 
-/// `K` of the back-off from which on a receiver asks for nothing until the repairs of what was asked
-/// for before should be there, as the RFC has it: in a large group NACKs must be few.
+/// `K` of the back-off from which on a receiver waits with new requests until the requested repairs
+/// should have arrived, as in the RFC: in a large group NACKs must be few.
 const BACKOFF_OF_MANY: u8 = 4;
 
-/// The type of a header extension of our own, which others skip: the first object that a receiver
-/// vouches for. What it acknowledges begins there: a receiver that was started again knows nothing of
-/// what came before, and what failed here shall not seem to have arrived.
+/// Type of a private header extension: the first object that a receiver vouches for. Its
+/// acknowledgements cover nothing before it: a restarted receiver knows nothing earlier, and
+/// objects that failed here must not seem delivered. Other implementations skip it.
 pub(crate) const EXT_BEGAN: u8 = 193;
 
-/// Messages from which on a sender keeps its place against others for as long as it is received.
+/// Number of messages from which on a sender keeps its slot while it is heard.
 const HALF_OPEN_MESSAGES: u8 = 8;
 
-/// One life of a sender: from its start to its next one.
+/// One instance of a sender: from its start to its restart.
 #[derive(Debug)]
 struct Life {
     instance: u16,
-    /// Messages that arrived, up to 255.
+    /// Number of messages received, up to 255.
     messages: u8,
-    /// The life before this one, and until when messages of that may still be under way.
+    /// Previous instance, and until when its messages may still arrive.
     former: Option<(u16, Time)>,
-    /// Whether the sender reported that its session is over.
+    /// Whether the sender reported the end of its session.
     has_ended: bool,
 }
 
 impl Life {
-    /// The session is over. Returns whether it was before.
+    /// Marks the session as ended. Returns whether it already was.
     fn end(&mut self) -> bool {
         std::mem::replace(&mut self.has_ended, true)
     }
 }
 
-/// Round trip and size of a sender's group, from the header of its messages.
+/// Round trip and group size from the header of a sender's messages.
 #[derive(Clone, Copy, Debug)]
 struct Timing {
     grtt: Duration,
@@ -71,33 +71,34 @@ struct Timing {
     group: u32,
 }
 
-/// A sender that is received from.
+/// Remote sender.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) base: Base<Alarm>,
     pub(crate) sender: SenderId,
-    /// Path by which its messages come.
+    /// Path its messages arrive on.
     from: PathId,
     life: Life,
     timing: Timing,
     scheme: Scheme,
     objects: BTreeMap<u64, Incoming>,
     numbers: Numbers,
-    /// What should be here by now: all before this.
+    /// Position up to which everything should have arrived.
     reach: Reach,
     nack: Rounds,
     feedback: Feedback,
     acknowledgement: Acknowledgement,
     answers: Answers,
-    /// Whether nothing is missing of what is under way, which may be silent for longer.
+    /// Whether nothing is missing of the objects under way; the sender may then be silent for
+    /// longer.
     rests: bool,
     sequence: u16,
 }
 
-/// Whose messages these are.
+/// Identity of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SenderId {
-    /// The path they come by: a group, or the sender's own.
+    /// Path of its messages: a group's, or the sender's own.
     pub(crate) path: PathId,
     pub(crate) node: NodeId,
 }
@@ -147,15 +148,15 @@ impl Receiver {
         objects + self.objects.len() * size_of::<Incoming>() + rest
     }
 
-    /// How much would be lost with it: the objects that it sent, the bytes of those under way, and when
-    /// it last spoke.
+    /// Value of its state: complete objects, bytes of those under way, and the time of its last
+    /// message.
     pub(crate) fn worth(&self) -> (u64, u64, Time) {
         let bytes = self.objects.values().map(|object| object.report().progress).sum();
         (self.numbers.completed(), bytes, self.base.last_received)
     }
 
-    /// Messages that arrived of a sender of which nothing is whole, if they are few: such a sender
-    /// gives way to others.
+    /// Number of messages from a sender without a complete object, if few: such a sender is
+    /// replaced first.
     pub(crate) fn half_open(&self) -> Option<u8> {
         let is_few = self.life.messages < HALF_OPEN_MESSAGES && self.numbers.completed() == 0;
         is_few.then_some(self.life.messages)
@@ -170,12 +171,12 @@ impl Receiver {
         self.objects.get_mut(&number)
     }
 
-    /// Whether answers may go to one receiver's sender alone, with nobody to wait for.
+    /// Whether replies may go to the sender alone, with no other receiver to wait for.
     fn is_alone(&self) -> bool {
         self.timing.backoff == 0 || self.sender.path == self.from
     }
 
-    /// Takes what every message of a sender says; `false` if the sender began anew.
+    /// Processes the common header. Returns `false` if the sender restarted.
     pub(crate) fn greet(
         &mut self,
         core: &mut Core,
@@ -192,7 +193,7 @@ impl Receiver {
             group: norm::group_size(header.group_size),
         };
         if from != self.from {
-            // The last address is the one to answer.
+            // Replies go to the most recent address.
             self.from = from;
             if core.config.receiver.unicast_nack {
                 self.base.move_to(&mut core.shared, now, from);
@@ -209,8 +210,8 @@ impl Receiver {
         true
     }
 
-    /// The greatest round trip. Where that is more than messages can name, it is the light time of
-    /// the path, if it is known: at 22 minutes one way 2,640 s in place of 1,000.
+    /// Greatest round trip. If longer than messages can express, the path's light time, if known:
+    /// at 22 minutes one way 2,640 s instead of 1,000 s.
     fn round_trip(&self, core: &Core, code: u8) -> Duration {
         let named = norm::rtt(code);
         if code < u8::MAX || !core.config.sender.grtt_of_path {
@@ -221,48 +222,50 @@ impl Receiver {
         lights.fold(named, Duration::max)
     }
 
-    /// This life of the sender, once it began another, and how long its messages may be under way.
+    /// This instance, as the previous one of a restarted sender, and until when its messages may
+    /// arrive.
     pub(crate) fn former(&self, now: Time) -> (u16, Time) {
         (self.life.instance, now + (self.timing.grtt * 2).max(FORMER_MIN))
     }
 
-    /// Whether a message is of a life that is over, and was late.
+    /// Whether a message is a late one of the previous instance.
     pub(crate) fn is_former(&self, now: Time, instance: u16) -> bool {
         self.life.former.is_some_and(|(former, until)| former == instance && now < until)
     }
 
-    /// Takes note that something is under way, once a message was looked at.
+    /// Arms the inactivity timer after a message was processed.
     pub(crate) fn greeted(&mut self, core: &mut Core, now: Time) {
-        // A timer a message would be dear: it looks at the time of the last when it goes off.
+        // A timer for each message would be expensive: this one checks the time of the last message
+        // when it fires.
         if !self.objects.is_empty() && !self.base.is_armed(Alarm::Inactivity) {
             let wait = self.silence(core);
             self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
         }
     }
 
-    /// Silence after which the sender is asked for what is missing (RFC 5740 §5.3).
+    /// Silence after which missing data is requested (RFC 5740 §5.3).
     fn silence(&self, core: &Core) -> Duration {
         let robust = core.config.receiver.robust_factor;
         let round = (self.timing.grtt * 2 * robust).clamp(Duration::from_secs(1), SILENCE_MAX);
         round.min(self.inactivity(core)).max(TICK)
     }
 
-    /// Silence after which it is given up.
+    /// Silence after which the sender is given up.
     fn inactivity(&self, core: &Core) -> Duration {
         let auto = timer::inactivity(self.timing.grtt);
         let limit = core.config.receiver.inactivity.duration(auto, 0);
         if self.rests { limit.max(core.config.receiver.stream_silence) } else { limit }
     }
 
-    /// The objects that begin when a message names this one.
+    /// Objects that start when a message names this one.
     pub(crate) fn to_begin(&self, core: &Core, number: u16) -> std::ops::Range<u64> {
         let most = core.config.limits.objects;
         let room = most.saturating_sub(self.objects.len()) as u64;
         self.numbers.to_begin(number, (room, most as u64), core.config.receiver.sync)
     }
 
-    /// Begins objects in the places made for them, and tells the one that a message names; `None`
-    /// if that is over, or may not begin.
+    /// Starts objects in the slots made for them. Returns the number that a message names; `None`
+    /// if that is finished or may not start.
     pub(crate) fn begin(&mut self, core: &mut Core, number: u16, places: &[Handle]) -> Option<u64> {
         let number = self.numbers.unwrap(number);
         let first = (number + 1).saturating_sub(places.len() as u64);
@@ -274,7 +277,7 @@ impl Receiver {
             if self.life.messages == 1 {
                 object.hold();
             }
-            // Of what came before the first that was heard of, there may be nothing any more.
+            // Objects before the first known one may no longer exist at the sender.
             if self.numbers.has_begun() || number == named {
                 object.announce(core);
             }
@@ -348,7 +351,7 @@ impl Receiver {
         self.advance(
             number,
             match core.config.receiver.repair_boundary {
-                // A stream has no end that could be waited for.
+                // A stream has no end to wait for.
                 RepairBoundary::Object if !is_stream => 0,
                 RepairBoundary::Object | RepairBoundary::Block => block,
             },
@@ -361,7 +364,7 @@ impl Receiver {
         }
     }
 
-    /// Forgets a block that came in part, behind one that has no room.
+    /// Drops an incomplete block to make room for an earlier one.
     fn make_room(&mut self, core: &mut Core, object: u64, block: u32) -> bool {
         let mut behind = self.objects.range_mut(object + 1..).rev();
         if behind.any(|(_, object)| object.make_room(core, None)) {
@@ -371,7 +374,7 @@ impl Receiver {
         first.is_some_and(|object| object.make_room(core, Some(block)))
     }
 
-    /// The sender commands (§4.2.3).
+    /// Processes a command of the sender (§4.2.3).
     pub(crate) fn on_command(
         &mut self,
         core: &mut Core,
@@ -410,7 +413,7 @@ impl Receiver {
         }
     }
 
-    /// Whether a message may be the first that is heeded of a sender (§5.2).
+    /// Whether a message may be the first one accepted of a sender (§5.2).
     pub(crate) fn may_begin(&self, core: &Core, message: &Body<'_>) -> bool {
         if self.numbers.has_begun() || core.config.receiver.sync != SyncPolicy::Current {
             return true;
@@ -418,7 +421,7 @@ impl Receiver {
         match message {
             Body::Info(info) => !info.flags.contains(Flags::REPAIR),
             Body::Data(data) => {
-                // A stream may be joined anywhere.
+                // A stream may be joined at any block.
                 let is_first = data.id.block == 0 || data.flags.contains(Flags::STREAM);
                 is_first && !data.flags.contains(Flags::REPAIR)
             }
@@ -429,7 +432,7 @@ impl Receiver {
         }
     }
 
-    /// Nothing more comes of the sender: what is not here is given up.
+    /// Gives up incomplete objects because the sender sends nothing more.
     fn abandon(&mut self, core: &mut Core, now: Time, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.abandon(core, failure.clone());
@@ -437,7 +440,7 @@ impl Receiver {
         self.settle(core, now);
     }
 
-    /// The sender is forgotten, and all that is under way with it.
+    /// Forgets the sender and all objects under way.
     pub(crate) fn drop_all(&mut self, core: &mut Core, now: Time, failure: &Failure) {
         for object in self.objects.values_mut() {
             object.fail(core, failure.clone());
@@ -445,7 +448,7 @@ impl Receiver {
         self.settle(core, now);
     }
 
-    /// Takes out what is over; those objects' places are free.
+    /// Removes finished objects, whose slots become free.
     pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
         let before = self.objects.len();
         let numbers = &mut self.numbers;
@@ -478,7 +481,7 @@ impl Receiver {
                 Round::Backoff => self.ask(core),
                 Round::Holdoff { since } => {
                     self.nack.round = Round::Idle;
-                    // A sender that is silent does not hear either: its next word begins a round.
+                    // A silent sender does not receive either: its next message starts a round.
                     if self.base.last_received > since {
                         self.check_repairs(core, now);
                     }
@@ -506,7 +509,7 @@ impl Receiver {
         }
     }
 
-    /// Nothing came for long, if that is so: requests all that is known to be missing, or gives up.
+    /// After a long silence, requests everything known to be missing, or gives up.
     fn silent(&mut self, core: &mut Core, now: Time) {
         if self.objects.is_empty() {
             return;
@@ -519,8 +522,8 @@ impl Receiver {
             return;
         }
         let round = if self.rests { limit } else { self.silence(core) };
-        // Rarer and rarer: a sender that is there tells where it is, and one that is not does not
-        // answer. 20 requests in an hour, the first after a second.
+        // At increasing intervals: a live sender announces its position, and a dead one does not
+        // reply. 20 requests in an hour, the first after a second.
         let mut wait = round.max(silent / 2).min(limit - silent);
         if silent < round {
             wait = round - silent;
@@ -535,7 +538,8 @@ impl Receiver {
         self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
     }
 
-    /// The path is up again: requests from before may be lost, and the sender was not received.
+    /// Resumes after an outage of the path: earlier requests may be lost, and the sender was not
+    /// received.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
         self.want_all(core);
         self.check_repairs(core, now);
@@ -573,7 +577,7 @@ impl Receiver {
     }
 }
 
-/// Whether a node is among those that are asked: by its number, or because any is.
+/// Whether a node is asked, by its number or as any node.
 fn is_listed(node: NodeId, ackers: &norm::NodeList<'_>) -> bool {
     ackers.iter().any(|other| other == node || other == NodeId::NONE || other == NodeId::ANY)
 }

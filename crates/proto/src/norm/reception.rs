@@ -1,5 +1,5 @@
-//! What a receiver measures for congestion control: the rate at which a sender's messages arrive,
-//! the losses among them, and the rate that is fair beside TCP (RFC 4654 §4; RFC 5740 §5.5.2.2).
+//! Receiver side of congestion control: the rate at which a sender's messages arrive, their losses,
+//! and the rate that is fair beside TCP (RFC 4654 §4; RFC 5740 §5.5.2.2).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,92 +9,91 @@ use wire::norm::{self, CcFeedback, CcFlags, CcNode};
 
 use crate::losses::{Losses, Meaning, RTT_LEAST, initial_window, loss_at, throughput};
 
-/// A message is lost once so many that left later have arrived (RFC 4654 §5.1).
+/// Number of later messages after which a missing one counts as lost (RFC 4654 §5.1).
 const LATER: u8 = 3;
 
-/// The shortest time over which the rate is measured: drivers hand over what arrived in batches.
+/// Minimum time over which the rate is measured: drivers hand over received datagrams in batches.
 const SPAN_LEAST: Duration = Duration::from_millis(10);
 
-/// Parts of a span, each of which is forgotten as a whole; and most that there are if little of what
-/// comes is data.
+/// Parts of a measurement span, each discarded as a whole; also their maximum number if little of
+/// the traffic is data.
 const PARTS: u32 = 8;
 const PARTS_MAX: usize = 64;
 
-/// NORM_DATA messages over which the rate is measured at the least: in slow start, which shall not
-/// wait for them, and once something was lost.
+/// Minimum number of NORM_DATA messages over which the rate is measured: in slow start, which must
+/// not wait for them, and after the first loss.
 const DATA_LEAST: [u32; 2] = [1, 4];
 
-/// The weight of a message's length in their mean, and what that is before the first.
+/// Weight of a new message's length in the mean, and the initial mean.
 const LENGTH_WEIGHT: f64 = 0.05;
 const LENGTH_ASSUMED: f64 = 1024.0;
 
-/// Runs of missing messages that are told apart: where late ones would make them more, what is
-/// between them counts as one.
+/// Maximum number of separate gaps: late messages that would split a gap beyond it are ignored.
 const GAPS_MAX: usize = 64;
 
-/// Silence after which a sender began anew, in round trips and in times between two messages
+/// Silence after which a sender counts as restarted, in round trips and in message intervals
 /// (RFC 4654 §4.3.1).
 const IDLE: u32 = 10;
 
-/// What is measured of one life of a sender.
+/// Measurements of one instance of a sender.
 #[derive(Debug)]
 pub(crate) struct Reception {
-    /// The number of the newest message, unwrapped, and when it came.
+    /// Number of the newest message, unwrapped, and its arrival.
     newest: Option<(u64, Time)>,
     gaps: Vec<Gap>,
     losses: Losses,
-    /// Whether a loss was seen since the sender last began.
+    /// Whether a loss was detected since the sender last started.
     has_lost: bool,
-    /// Until when losses belong to the event that ended slow start.
+    /// End of the time in which losses belong to the event that ended slow start.
     first_until: Time,
-    /// The round trip that the sender measured, in seconds.
+    /// Round trip measured by the sender, in seconds.
     rtt: Option<f64>,
-    /// The rate for which the interval before the first loss was made up, while no round trip was
+    /// Rate from which the interval before the first loss was computed, while no round trip was
     /// measured.
     guessed: Option<f64>,
     parts: VecDeque<Part>,
-    /// The mean length of NORM_DATA, and when the last one came.
+    /// Mean length of NORM_DATA, and the arrival of the last one.
     nominal: f64,
     last_data: Option<Time>,
-    /// Whether something was lost since then.
+    /// Whether anything was lost since then.
     lost_since: bool,
-    /// The part that the sender gave this receiver.
+    /// Role assigned to this receiver by the sender.
     role: Role,
 }
 
-/// Messages that are missing.
+/// Run of missing messages.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
-    /// The first, and the one behind the last.
+    /// First missing message, and the one after the last.
     first: u64,
     end: u64,
-    /// The messages before and after, when these came.
+    /// Messages before and after the gap, with their arrivals.
     before: (u64, Time),
     after: (u64, Time),
-    /// Later ones that arrived.
+    /// Number of later messages that arrived.
     later: u8,
 }
 
-/// What arrived in a part of a span.
+/// Arrivals in a part of a span.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// When the message before came, and the last of these.
+    /// Arrival of the message before the first, and of the last.
     since: Time,
     until: Time,
     bytes: u64,
-    /// Messages with data.
+    /// Number of messages with data.
     data: u32,
 }
 
-/// The part of a receiver in congestion control.
+/// Role of a receiver in congestion control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It speaks after a random wait.
+    /// Replies after a random wait.
     #[default]
     Other,
-    /// It sets the rate, the current limiting receiver, and answers every probe at once.
+    /// Current limiting receiver: sets the rate and replies to every probe at once.
     Limiting,
-    /// It may come to do so, and answers at once too.
+    /// Potential limiting receiver: may become the CLR, and also replies at once.
     MayLimit,
 }
 
@@ -109,13 +108,13 @@ impl Role {
 }
 
 impl Gap {
-    /// When a message should have arrived (RFC 4654 §5.2).
+    /// Expected arrival of a missing message (RFC 4654 §5.2).
     fn time_of(&self, number: u64) -> Time {
         let ((from, since), (to, until)) = (self.before, self.after);
         since + until.since(since).mul_f64((number - from) as f64 / (to - from) as f64)
     }
 
-    /// The first message that should have arrived after a moment.
+    /// First missing message expected after `at`.
     fn after(&self, at: Time) -> u64 {
         let ((from, since), (to, until)) = (self.before, self.after);
         if at >= until {
@@ -148,12 +147,12 @@ impl Reception {
         self.role
     }
 
-    /// Whether the sender told how long the round trip is.
+    /// Whether the sender has reported the round trip.
     pub(crate) fn has_rtt(&self) -> bool {
         self.rtt.is_some()
     }
 
-    /// The sender says what it knows of this receiver, if it does.
+    /// Stores the sender's report about this receiver, if there is one.
     pub(crate) fn assigned(&mut self, own: Option<CcNode>) {
         self.role = Role::Other;
         let Some(own) = own else { return };
@@ -167,7 +166,7 @@ impl Reception {
         }
         let rtt = norm::rtt(own.rtt).as_secs_f64().max(RTT_LEAST);
         self.rtt = Some(rtt);
-        // What was made up with a longer round trip would allow too much (RFC 4654 §5.6).
+        // An interval computed with a longer round trip would allow too much (RFC 4654 §5.6).
         if let Some(target) = self.guessed.take()
             && let Some(first) = self.losses.first_interval()
         {
@@ -175,12 +174,12 @@ impl Reception {
         }
     }
 
-    /// The round trip: as measured, or the greatest in the group.
+    /// Measured round trip, or the greatest of the group.
     fn rtt(&self, grtt: Duration) -> f64 {
         self.rtt.unwrap_or(grtt.as_secs_f64()).max(RTT_LEAST)
     }
 
-    /// A message of `len` bytes arrived. Whether a loss event began.
+    /// Processes a message of `len` bytes. Returns whether a loss event began.
     pub(crate) fn arrived(
         &mut self,
         now: Time,
@@ -209,14 +208,14 @@ impl Reception {
         } else {
             self.fill(newest.saturating_sub(u64::from(ahead.wrapping_neg())));
         }
-        // What came in a time of silence says nothing of the rate.
+        // Arrivals during silence do not measure the rate.
         if !is_data || !self.data(now, len, grtt, send_rate) {
             self.count((now, before), (len, is_data), self.rtt(grtt));
         }
         is_event
     }
 
-    /// A message came late: it is not lost.
+    /// Removes a late message from the gaps.
     fn fill(&mut self, number: u64) {
         let Some(at) = self.gaps.iter().position(|gap| (gap.first..gap.end).contains(&number))
         else {
@@ -231,7 +230,8 @@ impl Reception {
         self.gaps.extend(parts.into_iter().filter(|gap| gap.first < gap.end));
     }
 
-    /// One more message arrived, the newest: tells which are lost.
+    /// Counts the newest message, and decides which older ones are lost. Returns whether a loss
+    /// event began.
     fn settle(&mut self, number: u64, rtt: f64) -> bool {
         self.losses.settled(number);
         if self.gaps.is_empty() {
@@ -254,7 +254,7 @@ impl Reception {
         is_event
     }
 
-    /// A message was lost that should have arrived then. Whether an event began.
+    /// Counts a loss expected to arrive at `at`. Returns whether a loss event began.
     fn lose(&mut self, number: u64, at: Time, rtt: f64) -> bool {
         if at <= self.first_until {
             self.losses.settled(number);
@@ -265,8 +265,8 @@ impl Reception {
             Meaning::Event => true,
             Meaning::First => {
                 self.make_up(rtt);
-                // What was sent before the sender could hear of it says nothing new, and in slow
-                // start that is much: a round trip is added, because the way may have got longer.
+                // Messages sent before the sender could know of the loss carry no news, and in slow
+                // start they are many. One round trip is added, as the path's delay may have grown.
                 self.first_until = at + Duration::from_secs_f64(2.0 * rtt);
                 true
             }
@@ -275,7 +275,7 @@ impl Reception {
         is_event
     }
 
-    /// Makes up the interval before the first loss: that at which the rate that arrived is fair
+    /// Computes the interval before the first loss: the one for which the receive rate is fair
     /// (RFC 4654 §5.6).
     fn make_up(&mut self, rtt: f64) {
         let least = self.nominal / (2.0 * rtt);
@@ -284,7 +284,7 @@ impl Reception {
         self.guessed = self.rtt.is_none().then_some(target);
     }
 
-    /// Notes NORM_DATA; whether the sender was idle before, and begins anew.
+    /// Counts NORM_DATA. Returns whether the sender resumes after an idle time.
     fn data(&mut self, now: Time, len: usize, grtt: Duration, send_rate: Option<f64>) -> bool {
         let len = len as f64;
         let has_lost = std::mem::take(&mut self.lost_since);
@@ -303,7 +303,7 @@ impl Reception {
         was_idle
     }
 
-    /// Counts a message for the rate. `before` is when the one before came.
+    /// Counts a message for the rate. `before` is the arrival of the previous one.
     fn count(&mut self, (now, before): (Time, Time), (len, is_data): (usize, bool), rtt: f64) {
         let span = Duration::from_secs_f64(rtt).max(SPAN_LEAST);
         let (bytes, data) = (len as u64, u32::from(is_data));
@@ -319,7 +319,7 @@ impl Reception {
         }
         let least = DATA_LEAST[usize::from(self.has_lost)];
         let mut data: u32 = self.parts.iter().map(|part| part.data).sum();
-        // The first is not needed if the others are enough.
+        // The first part is dropped if the others suffice.
         while let [first, second, ..] = *self.parts.make_contiguous()
             && now.since(second.since) >= span
             && data - first.data >= least
@@ -332,7 +332,7 @@ impl Reception {
         }
     }
 
-    /// The rate at which messages arrive, in bytes a second, once there are some.
+    /// Receive rate, in bytes per second, once measured.
     fn rate(&self, rtt: f64) -> Option<f64> {
         let (first, last) = (self.parts.front()?, self.parts.back()?);
         let span = Duration::from_secs_f64(rtt).max(SPAN_LEAST);
@@ -341,17 +341,17 @@ impl Reception {
         Some(bytes as f64 / took.as_secs_f64())
     }
 
-    /// The rate that the sender should not exceed, in bytes a second, and whether it is what
-    /// arrives, and not the equation, that says so.
+    /// Rate that the sender should not exceed, in bytes per second, and whether it follows from the
+    /// receive rate instead of the equation.
     pub(crate) fn fair(&self, grtt: Duration, send_rate: f64) -> (f64, CcFlags) {
         let rtt = self.rtt(grtt);
-        // While nothing was measured, what the sender says has to do.
+        // Before a measurement, the sender's advertised rate is used.
         let most = 2.0 * self.rate(rtt).unwrap_or(send_rate);
         if !self.has_lost {
             return (most.max(1.0), CcFlags::START);
         }
         let fair = throughput(self.nominal, rtt, self.losses.rate());
-        // Of a few segments in a round trip nobody can tell (RFC 5348 §4.3).
+        // A few segments per round trip are too few to judge (RFC 5348 §4.3).
         let most = most.max(initial_window(self.nominal) / rtt);
         if most < fair {
             return (most.max(1.0), CcFlags::LIMIT);
@@ -359,8 +359,8 @@ impl Reception {
         (fair.max(1.0), CcFlags::NONE)
     }
 
-    /// How near the rate is to what the sender sends, 0 if it is far below, 1 if there is no reason
-    /// to speak: who has more to complain speaks sooner.
+    /// Ratio of the fair rate to the sender's: 0 if far lower, 1 if there is no reason to report. A
+    /// lower value makes the report earlier.
     pub(crate) fn bias(&self, grtt: Duration, send_rate: f64) -> f64 {
         if send_rate <= 0.0 {
             return 1.0;
@@ -372,11 +372,11 @@ impl Reception {
         ((fair / send_rate).clamp(0.5, 0.9) - 0.5) / 0.4
     }
 
-    /// What is told of all that (RFC 5740 §4.2.3.5), in answer to a probe of this number.
+    /// Feedback (RFC 5740 §4.2.3.5) in reply to the probe with this number.
     pub(crate) fn feedback(&self, sequence: u16, grtt: Duration, send_rate: f64) -> CcFeedback {
         let (fair, flags) = self.fair(grtt, send_rate);
         let loss = if self.has_lost { self.losses.rate() } else { 0.0 };
-        // 32 bits: half of them are of the reference implementation alone.
+        // 32 bits, half of which only the reference implementation has.
         let loss = (loss * f64::from(u32::MAX)) as u32;
         let known = if self.rtt.is_some() { CcFlags::RTT } else { CcFlags::NONE };
         CcFeedback {
@@ -405,12 +405,13 @@ mod tests {
         Some(CcNode { node: norm::NodeId(1), flags, rtt: norm::quantise_rtt(rtt), rate: 0 })
     }
 
-    /// NORM_DATA of 1,000 bytes.
+    /// Delivers NORM_DATA of 1,000 bytes.
     fn arrives(reception: &mut Reception, at: Time, sequence: u16) -> bool {
         reception.arrived(at, sequence, (LEN, true), (RTT, Some(100_000.0)))
     }
 
-    /// One every 10 ms, 100,000 bytes a second, from the first number up to the last, without some.
+    /// Delivers one message every 10 ms, 100,000 bytes per second, from the first number to the
+    /// last, except some.
     fn stream(reception: &mut Reception, (first, last): (u64, u64), lost: &[u64]) -> Vec<u64> {
         let numbers = (first..=last).filter(|number| !lost.contains(number));
         numbers.filter(|n| arrives(reception, millis(n * 10), *n as u16)).collect()
@@ -428,7 +429,7 @@ mod tests {
         let (rate, flags) = reception.fair(RTT, 100_000.0);
         assert!(near(rate, 200_000.0), "{rate}");
         assert_eq!(flags, CcFlags::START);
-        // Four times as much from now on: half a round trip later half of that is seen.
+        // Four times as much from now on: half of it is measured half a round trip later.
         let go_on = |reception: &mut Reception, from: u64, to: u64| {
             for n in from..to {
                 let at = millis(1000) + Duration::from_micros((n + 1) * 2500);
@@ -448,7 +449,7 @@ mod tests {
     #[test]
     fn few_messages_are_measured_over_a_longer_time() {
         let mut reception = Reception::new();
-        // One in a second, and a short one before or behind it.
+        // One per second, and a short one before or after it.
         for behind in [50, 950] {
             for n in 0..8 {
                 reception.arrived(millis(n * 1000), 2 * n as u16, (LEN, true), (RTT, Some(1e3)));
@@ -467,7 +468,7 @@ mod tests {
         reception.assigned(entry(CcFlags::RTT, RTT));
         assert_eq!(stream(&mut reception, (1, 103), &[100]), [103], "after three later ones");
         let (rate, flags) = reception.fair(RTT, 100_000.0);
-        // 9 of 10 arrived in the round trip before; 103.25 ms is the round trip as it was told.
+        // 9 of 10 arrived in the previous round trip; 103.25 ms is the reported round trip.
         assert!((85_000.0..101_000.0).contains(&rate), "{rate}");
         assert_eq!(flags, CcFlags::NONE);
         let feedback = reception.feedback(1, RTT, 100_000.0);
@@ -487,17 +488,17 @@ mod tests {
         assert_eq!(events.len(), 99);
         let told = norm::rtt(norm::quantise_rtt(RTT)).as_secs_f64();
         let (rate, flags) = reception.fair(RTT, 100_000.0);
-        // One loss event in a hundred messages.
+        // One loss event in 100 messages.
         assert!(near(rate, throughput(1000.0, told, 0.01)), "{rate}");
         assert_eq!(flags, CcFlags::NONE);
-        // What arrives is much less from now on: twice that is the limit.
+        // Much less arrives from now on: twice the receive rate is the limit.
         for n in 0..200_u64 {
             arrives(&mut reception, millis(99_600 + n * 50), 9951 + n as u16);
         }
         let (rate, flags) = reception.fair(RTT, 100_000.0);
         assert!(near(rate, 40_000.0), "{rate}");
         assert_eq!(flags, CcFlags::LIMIT);
-        // Four segments in a round trip are allowed even if next to nothing arrives.
+        // Four segments per round trip are allowed even if next to nothing arrives.
         for n in 0..50_u64 {
             arrives(&mut reception, millis(110_000 + n * 900), 10_151 + n as u16);
         }
@@ -511,9 +512,10 @@ mod tests {
         let mut reception = Reception::new();
         reception.assigned(entry(CcFlags::RTT, RTT));
         let events = stream(&mut reception, (1, 700), &[100, 105, 115, 500, 501, 505, 540, 600]);
-        // The first one lasts longer: until what left before it was heard of has passed.
+        // The first event lasts longer: until messages sent before the sender knew of it have
+        // arrived.
         assert_eq!(events, [103, 504, 543, 603]);
-        // Of 50 in a row, 500 ms long, four are first ones of an event at 11 in a round trip.
+        // Of 50 lost in a row, over 500 ms, four begin an event, at 11 per round trip.
         let lost: Vec<u64> = (800..850).collect();
         let before = reception.losses.rate();
         assert_eq!(stream(&mut reception, (701, 900), &lost), [852]);
@@ -540,7 +542,7 @@ mod tests {
             arrives(&mut reception, millis(2), number);
             assert!(reception.gaps.len() <= GAPS_MAX, "{number}: {}", reception.gaps.len());
         }
-        // At the edge of one nothing is told apart.
+        // At the limit no further gaps are kept.
         let before = reception.gaps.iter().map(|gap| gap.end - gap.first).sum::<u64>();
         arrives(&mut reception, millis(3), 29_999);
         let after = reception.gaps.iter().map(|gap| gap.end - gap.first).sum::<u64>();
@@ -560,7 +562,7 @@ mod tests {
         reception.assigned(entry(CcFlags::RTT, RTT));
         stream(&mut reception, (1, 200), &[100]);
         assert_eq!(reception.fair(RTT, 100_000.0).1, CcFlags::NONE);
-        // Silence with a loss in it may be one of the way.
+        // Silence with a loss in it may be an outage.
         arrives(&mut reception, millis(4_000), 202);
         assert!(!reception.fair(RTT, 100_000.0).1.contains(CcFlags::START));
         arrives(&mut reception, millis(6_000), 203);

@@ -1,8 +1,9 @@
-//! What was sent to repair a block, and how much of what is asked for is still to be sent.
+//! Repairs sent for a block, and the part of new requests that they do not cover.
 //!
-//! Repairs go out as soon as they are asked for. Those who asked later, before they can have heard
-//! the repairs, may lack more: then the rest follows. That takes no more repairs than to collect
-//! requests first, because parity mends other losses at each receiver, and saves the time of it.
+//! Repairs are sent as soon as they are requested. Receivers whose later requests cannot account
+//! for those repairs may lack more: then only the difference follows. That takes no more repairs
+//! than collecting requests first, because parity repairs different losses at each receiver, and it
+//! saves the waiting time.
 
 use std::time::Duration;
 
@@ -10,24 +11,24 @@ use engine::Time;
 
 use super::bits::Bits;
 
-/// A block that was repaired.
+/// Repair state of a block.
 #[derive(Debug)]
 pub(crate) struct Repaired {
-    /// Parity segments that were sent, unasked or asked for.
+    /// Parity segments sent, proactively or on request.
     used: u16,
-    /// How many of them before the round of repairs under way.
+    /// Number of them sent before the current round of repairs.
     before: u16,
-    /// How many of them, sent in it, were not asked for.
+    /// Number of them sent in this round as spares.
     spare: u16,
-    /// Segments that were sent again by number in this round.
+    /// Source segments retransmitted in this round.
     again: Bits,
-    /// Until then, who asks for more of it has not yet got this.
+    /// Until then, requests cannot account for this round's repairs.
     until: Time,
     /// Whether a round of repairs has begun.
     has_begun: bool,
 }
 
-/// What is asked for of a block: the segments by number, and the most that one receiver misses.
+/// Requested part of a block: segments by number, and the largest number that one receiver misses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) symbols: &'a Bits,
@@ -35,7 +36,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl Repaired {
-    /// A block with which so much parity was sent unasked.
+    /// Block with `auto_parity` proactive parity segments.
     pub(crate) fn new(auto_parity: u16) -> Self {
         Self {
             used: auto_parity,
@@ -47,13 +48,12 @@ impl Repaired {
         }
     }
 
-    /// Parity that was sent before anything was asked for.
+    /// Number of parity segments sent before any request.
     pub(crate) fn unasked(&self) -> u16 {
         if self.has_begun { 0 } else { self.used }
     }
 
-    /// Receivers ask for more: a round of repairs begins, or goes on. Whether it is the block's
-    /// first.
+    /// Begins or continues a round of repairs. Returns whether it is the block's first.
     pub(crate) fn requested(&mut self, now: Time, round_trip: Duration) -> bool {
         if now < self.until {
             return false;
@@ -64,30 +64,31 @@ impl Repaired {
         !std::mem::replace(&mut self.has_begun, true)
     }
 
-    /// Whether something was sent in this round.
+    /// Whether anything was sent in this round.
     pub(crate) fn is_under_way(&self) -> bool {
         self.used > self.before || self.again.len() > 0
     }
 
-    /// Parity segments to send besides those that are under way.
+    /// Number of parity segments to send besides those under way.
     pub(crate) fn lacking(&self, wanted: Wanted<'_>, block_len: u16) -> u16 {
         if !self.is_under_way() {
             return wanted.missing;
         }
-        // Receivers that heard of it count it in, and then name the ones that follow; others ask
-        // for as many as they miss.
+        // Receivers that know of this parity count it, and name the segments after it; others
+        // request as many as they miss.
         let next = u32::from(block_len) + u32::from(self.used - self.spare);
         let unsent = wanted.symbols.iter().filter(|symbol| u32::from(*symbol) >= next).count();
         let unsent = u16::try_from(unsent).unwrap_or(u16::MAX);
         unsent.max(wanted.missing.saturating_sub(self.needed()))
     }
 
-    /// Parity segments sent in this round because they were asked for.
+    /// Parity segments sent in this round because they were requested.
     fn needed(&self) -> u16 {
         self.used - self.before - self.spare
     }
 
-    /// So many parity segments more than the `lacking` ones, for those that are lost.
+    /// Number of spare parity segments besides the `lacking` ones, to cover losses among the
+    /// repairs.
     pub(crate) fn spare(&self, lacking: u16, block_len: u16) -> u16 {
         if lacking == 0 {
             return 0;
@@ -95,13 +96,13 @@ impl Repaired {
         margin(self.needed().saturating_add(lacking), block_len).saturating_sub(self.spare)
     }
 
-    /// Parity segments that were never sent, of `parity`.
+    /// Number of unsent parity segments, of `parity`.
     pub(crate) fn left(&self, parity: u16) -> u16 {
         parity.saturating_sub(self.used)
     }
 
-    /// Takes parity that was never sent, which there must be, and up to so much to spare: which
-    /// segments, counted from the first parity segment.
+    /// Takes unsent parity: `lacking` segments, which must exist, and up to `spare` more. Returns
+    /// the rows, counted from the first parity segment.
     pub(crate) fn take(&mut self, lacking: u16, spare: u16, parity: u16) -> std::ops::Range<u16> {
         let first = self.used;
         let spare = spare.min(self.left(parity).saturating_sub(lacking));
@@ -110,27 +111,27 @@ impl Repaired {
         first..self.used
     }
 
-    /// No parity is left that nobody has.
+    /// Marks all parity as sent.
     pub(crate) fn use_up(&mut self, parity: u16) {
-        // What is sent by number counts by number.
+        // Segments sent by number are counted by number.
         self.used = parity;
         (self.before, self.spare) = (parity, 0);
     }
 
-    /// A segment is to be sent again by number; `false` if it is under way.
+    /// Retransmits a segment by number. Returns `false` if that is already under way.
     pub(crate) fn again(&mut self, symbol: u16) -> bool {
         self.again.insert(symbol)
     }
 
-    /// A repair left: who asks for more before `until` has not yet got it.
+    /// Notes a sent repair: until `until`, requests cannot account for it.
     pub(crate) fn went(&mut self, until: Time) {
         self.until = self.until.max(until);
     }
 }
 
-/// So many repairs more of a block with `block_len` segments, of which `missing` are lacked, that
-/// as many losses among the repairs seldom cost another round: mean and two deviations, at the
-/// share of losses that the block had.
+/// Number of spare repairs for a block with `block_len` segments of which `missing` are lacking, so
+/// that losses among the repairs seldom cost another round: mean plus two standard deviations, at
+/// the block's loss rate.
 ///
 /// 3 of 64: 3 · 0.047 / 0.953 + 2 · sqrt(3 · 0.047) = 0.9, so 1; 10 of 64: 1.9 + 2.5, so 5.
 fn margin(missing: u16, block_len: u16) -> u16 {
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(lacking(&block, &[67, 68], 2), 1, "it has heard one of two");
         assert_eq!(lacking(&block, &[64, 66, 67], 3), 1, "one that went unasked was lost");
         assert_eq!(block.take(1, 0, 8), 4..5);
-        // A round trip later, what is missing was lost.
+        // One round trip later, missing repairs were lost.
         assert!(!block.requested(now + ROUND_TRIP, ROUND_TRIP), "it is not the first round");
         assert_eq!(lacking(&block, &[66], 1), 1);
         assert_eq!(block.take(1, 0, 8), 5..6);

@@ -1,21 +1,21 @@
-//! Requested parts of an object: by this receiver, so that it does not request twice, and by
-//! others, so that it need not request at all (RFC 5740 §5.3).
+//! Requested parts of an object: by this receiver, which does not request them twice, and by
+//! others, which makes requests here needless (RFC 5740 §5.3).
 
 use engine::Time;
 
 use crate::ranges::Ranges;
 
-/// Number of remembered ranges of blocks that others requested. Blocks beyond them are requested
-/// once more than needed.
+/// Number of remembered ranges of blocks requested by others. Blocks beyond them are requested once
+/// too often.
 pub(crate) const OTHERS_MAX: usize = 1024;
 
-/// Requested parts of an object, except blocks that arrived in part.
+/// Requested parts of an object, except incomplete blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Requested {
-    /// When NORM_INFO, or all of the object, was last asked for.
+    /// Time of the last request for NORM_INFO or the whole object.
     info_at: Option<Time>,
-    /// Blocks of which nothing came: the first, the one behind the last, and when they were asked
-    /// for, with the latest at the end.
+    /// Blocks of which nothing arrived: first, end (exclusive) and time of the request, the latest
+    /// last.
     blocks: Vec<(u32, u32, Time)>,
     info_by_others: bool,
     all_by_others: bool,
@@ -31,7 +31,7 @@ impl Requested {
         self.info_at = Some(at);
     }
 
-    /// Whether NORM_INFO was requested after a moment.
+    /// Whether NORM_INFO was requested after `since`.
     pub(crate) fn has_info(&self, since: Time) -> bool {
         self.info_at.is_some_and(|at| at > since)
     }
@@ -40,7 +40,7 @@ impl Requested {
         self.blocks.push((first, end, at));
     }
 
-    /// Counts those of these blocks that others requested as requested here.
+    /// Counts those of these blocks that others requested as requested at `at`.
     pub(crate) fn count_others(&mut self, (first, end): (u32, u32), at: Time) {
         for (from, to) in self.blocks_by_others.iter() {
             let (from, to) = (from.max(first.into()), to.min(end.into()));
@@ -50,12 +50,12 @@ impl Requested {
         }
     }
 
-    /// Forgets requests up to a moment.
+    /// Forgets requests up to `since`.
     pub(crate) fn forget_before(&mut self, since: Time) {
         self.blocks.retain(|(_, _, at)| *at > since);
     }
 
-    /// Blocks of which nothing arrived that were requested after a moment.
+    /// Blocks requested after `since` of which nothing arrived.
     pub(crate) fn blocks(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
         for (first, end, _) in self.blocks.iter().filter(|(_, _, at)| *at > since) {
@@ -64,7 +64,7 @@ impl Requested {
         ranges
     }
 
-    /// These blocks and those that others requested.
+    /// Those blocks and the ones requested by others.
     pub(crate) fn covered(&self, since: Time) -> Ranges {
         let mut ranges = self.blocks(since);
         for (first, end) in self.blocks_by_others.iter() {
@@ -102,7 +102,7 @@ impl Requested {
         self.blocks_by_others.contains(u64::from(block))
     }
 
-    /// Forgets what others asked for: a new round begins.
+    /// Forgets the requests of others when a new round begins.
     pub(crate) fn forget_others(&mut self) {
         (self.info_by_others, self.all_by_others) = (false, false);
         self.blocks_by_others = Ranges::new();

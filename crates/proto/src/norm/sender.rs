@@ -42,7 +42,7 @@ pub(crate) struct Sender {
     next_number: u64,
     probe: Probe,
     flushes: Flushes,
-    /// Who has how much of a stream that is being sent.
+    /// Receivers' progress in the stream being sent.
     flow: Option<Flow>,
     repairs: Repairs,
     members: Members,
@@ -55,11 +55,11 @@ struct Probe {
     sequence: u16,
     interval: Duration,
     due: bool,
-    /// When the first one left: no answer can be older.
+    /// Time of the first probe: no reply can be older.
     first_at: Option<Time>,
-    /// When the last one left.
+    /// Time of the last probe.
     sent_at: Time,
-    /// When the greatest round trip was last looked at.
+    /// Time at which the greatest round trip was last checked.
     round_since: Time,
 }
 
@@ -91,22 +91,22 @@ impl Sender {
         }
     }
 
-    /// Which life of the sender it is.
+    /// Instance of the sender.
     pub(crate) fn instance(&self) -> u16 {
         self.transmission.instance
     }
 
-    /// Takes another number for this life, because a sender on another path has the same.
+    /// Takes another instance number, because a sender on another path uses this one.
     pub(crate) fn renumber(&mut self) {
         self.transmission.instance = self.transmission.instance.wrapping_add(1);
     }
 
-    /// Whether it is this life of the sender.
+    /// Whether this is the sender's instance.
     pub(crate) fn is(&self, instance: u16) -> bool {
         self.transmission.instance == instance
     }
 
-    /// The number of the next object.
+    /// Number of the next object.
     pub(crate) fn next_number(&self) -> u64 {
         self.next_number
     }
@@ -136,7 +136,7 @@ impl Sender {
             + congestion
     }
 
-    /// Sends another object.
+    /// Queues an object.
     pub(crate) fn add(&mut self, core: &mut Core, now: Time, mut object: Outgoing) {
         if self.is_idle() {
             self.begin(core);
@@ -151,12 +151,12 @@ impl Sender {
         self.advance(core, now);
     }
 
-    /// Whether there is nothing to send and to say.
+    /// Whether there is nothing to send.
     fn is_idle(&self) -> bool {
         self.objects.is_empty() && self.commands.is_empty()
     }
 
-    /// The first of some objects: probes the round trip.
+    /// Starts a series of objects with a probe of the round trip.
     fn begin(&mut self, core: &mut Core) {
         let config = &core.config.sender;
         let known = core.shared.paths.get(&self.path).and_then(Path::light);
@@ -173,17 +173,17 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// The time of one segment at the path's rate.
+    /// Transmission time of one segment at the path's rate.
     fn segment_time(&self, core: &Core) -> Duration {
         let Some(path) = core.shared.paths.get(&self.path) else { return Duration::ZERO };
         path.time_of(path.mtu())
     }
 
-    /// How objects are cut that have NORM_INFO or not, once the path is up.
+    /// Rules for the partition of objects with or without NORM_INFO, once the path is up.
     fn cut(&self, core: &Core, has_info: bool) -> Option<Result<Cut, Failure>> {
         let path = core.shared.paths.get(&self.path).filter(|path| path.mtu() > 0)?;
         let config = &core.config.sender;
-        // Where there is no other message to tell how it is coded, NORM_DATA must.
+        // Without NORM_INFO, only NORM_DATA can announce the coding.
         let has_fti = config.fti_in_data || !has_info;
         let room = path.mtu().saturating_sub(self.coding.data_header(has_fti));
         let most = u16::try_from(room).unwrap_or(u16::MAX);
@@ -195,7 +195,7 @@ impl Sender {
         Some(Ok(Cut { segment, room: most, coding: self.coding.clone(), has_fti }))
     }
 
-    /// Goes on with whatever can be done.
+    /// Advances everything that can proceed.
     pub(crate) fn advance(&mut self, core: &mut Core, now: Time) {
         if self.objects.iter().any(Outgoing::is_open)
             && let (Some(with_info), Some(without)) = (self.cut(core, true), self.cut(core, false))
@@ -222,7 +222,7 @@ impl Sender {
         self.check_stream(core, now);
     }
 
-    /// Notes the light time of the path where messages cannot name a round trip so long.
+    /// Notes the path's light time where messages cannot express a round trip so long.
     fn learn_light(&mut self, core: &Core) {
         let config = &core.config.sender;
         let light = core.shared.paths.get(&self.path).and_then(Path::light);
@@ -237,13 +237,14 @@ impl Sender {
         }
     }
 
-    /// No receiver could be received for some time, because a direction of the path was down.
+    /// Excludes an outage of a direction of the path, in which no receiver could be heard, from all
+    /// waits.
     pub(crate) fn shift(&mut self, away: Duration) {
         self.members.shift(away);
         self.shift_stream(away);
     }
 
-    /// The path, or its return link, is up again.
+    /// Resumes after an outage of the path or of its return link.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
         self.resume_stream();
         self.flushes.repeat();
@@ -263,7 +264,7 @@ impl Sender {
             core.free.push(object.handle());
             let end = Err(failure);
             finished(core, &object, end, (0, false));
-            // Who has a part of it is told that no more comes.
+            // Receivers with a part of it learn that no more follows.
             if object.fti().is_some() {
                 self.refuse(core, object.number(), object.end());
             }
@@ -271,7 +272,7 @@ impl Sender {
         self.rest(core);
     }
 
-    /// Nothing is left: nothing runs on.
+    /// Stops all timers once nothing is left.
     fn rest(&mut self, core: &mut Core) {
         if !self.is_idle() {
             return;
@@ -286,7 +287,7 @@ impl Sender {
         self.probe.due = false;
     }
 
-    /// Ends an object early.
+    /// Cancels an object.
     pub(crate) fn cancel(
         &mut self,
         core: &mut Core,
@@ -311,11 +312,11 @@ impl Sender {
                 self.rest(core);
             }
             Alarm::Probe => self.probe(core, now),
-            // What was held back is still in its queue.
+            // Held-back messages are still queued.
             Alarm::Pace => {}
             Alarm::Flush => self.flush_again(core, now),
             Alarm::Aggregate => self.commit(core, now),
-            // There may be room for the end of a stream that was closed.
+            // There may be room for the end of a closed stream.
             Alarm::Room => self.written(core, now),
             Alarm::Watermark => self.mark_again(core, now),
             Alarm::Squelch
@@ -340,7 +341,8 @@ impl Sender {
     }
 
     fn emit_control(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
-        // What is no more is said before the end of all, which others do not understand.
+        // The squelch precedes the end of the session, which other implementations do not
+        // understand.
         if !self.emit_squelch(core, burst) {
             return Turn::More;
         }
@@ -385,7 +387,7 @@ impl Sender {
         self.check_flush(core, burst.departure());
         self.check_stream(core, burst.departure());
         match turn {
-            // The end goes out with the last segment, and not a batch later.
+            // The flush goes out with the last segment, not one batch later.
             Turn::Over => self.emit_control(core, burst),
             Turn::More => Turn::More,
         }
@@ -397,14 +399,14 @@ impl Sender {
                 return Turn::More;
             }
             if !object.is_sent() {
-                // It is being read, or opened: those behind it wait for their turn.
+                // It is being read or opened: later objects wait.
                 return Turn::Over;
             }
         }
         Turn::Over
     }
 
-    /// Tells the last object how many segments go out in the time of a round of repairs.
+    /// Sets the number of segments that the last object sends in the time of a round of repairs.
     fn set_tail(&mut self, core: &Core) {
         let Some(last) = self.objects.back_mut() else { return };
         let path = core.shared.paths.get(&self.path);
@@ -416,7 +418,8 @@ impl Sender {
         last.tail = u64::try_from(tail).unwrap_or(u64::MAX);
     }
 
-    /// A receiver acknowledges (§4.3.2). `is_private` if the others did not hear it.
+    /// Processes a receiver's acknowledgement (§4.3.2). `is_private` if the other receivers did not
+    /// hear it.
     pub(crate) fn on_ack(
         &mut self,
         core: &mut Core,
@@ -438,7 +441,7 @@ impl Sender {
         }
         self.on_stream_ack(core, now, node, ack);
         let Ok(at) = Position::decode(ack.payload, FIELD_BITS_ASSUMED) else { return };
-        // What is acknowledged is the end of an object, and with that all before it.
+        // An acknowledged position is the end of an object, and covers all objects before it.
         let object = self.objects.iter().find(|object| {
             let end = object.end();
             object.number() == at.object
@@ -453,7 +456,7 @@ impl Sender {
         }
     }
 
-    /// An effect of one of its objects was carried out.
+    /// Object with this number.
     pub(crate) fn object(&mut self, number: u64) -> Option<&mut Outgoing> {
         self.objects.iter_mut().find(|object| object.id.number == number)
     }
@@ -480,7 +483,7 @@ fn finished(
     }));
 }
 
-/// Why a path cannot be used.
+/// Error text for a path that is too narrow.
 fn too_narrow(mtu: usize, least: usize) -> String {
     format!(
         "the path takes messages of {mtu} bytes, and NORM needs {least}: \
@@ -489,15 +492,15 @@ fn too_narrow(mtu: usize, least: usize) -> String {
     )
 }
 
-/// The first object that a receiver heard of, if it says so.
+/// First object known to a receiver, if reported.
 fn began_with(ack: &Ack<'_>) -> Option<u16> {
     let mut others = ack.others.iter();
     let value = others.find(|extension| extension.kind == EXT_BEGAN)?.value;
     value.last_chunk::<2>().map(|number| u16::from_be_bytes(*number))
 }
 
-/// `K` of the back-off where none is given. The RFC's 4 is for groups of 10,000: every round of
-/// repairs takes about 3 K greatest round trips, and in a small group few NACKs are saved by it.
+/// Default `K` of the back-off. The RFC's 4 is for groups of 10,000: each round of repairs then
+/// takes about 3 K greatest round trips, and in a small group it saves few NACKs.
 fn usual_backoff(is_group: bool, group_size: u32) -> u8 {
     match (is_group, group_size) {
         (false, _) => 0,

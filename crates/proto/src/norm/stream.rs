@@ -1,11 +1,11 @@
-//! Streams, as their users see them.
+//! User interface of streams.
 
 use engine::Time;
 
 use super::indication::{Content, ObjectId, Piece, RequestError};
 use super::{Config, Node, Session};
 
-/// Whether a stream may be sent.
+/// Checks whether a stream may be sent.
 pub(super) fn check(config: &Config, content: &Content) -> Result<(), RequestError> {
     let most = config.limits.stream;
     match content {
@@ -18,9 +18,9 @@ pub(super) fn check(config: &Config, content: &Content) -> Result<(), RequestErr
 }
 
 impl Node {
-    /// Hands in bytes of a stream that this node sends; how many of them were taken. Where these are
-    /// less than all, [`Indication::Writable`](super::Indication::Writable) tells when there is room.
-    /// Less than a segment is sent only with more, or after [`Node::flush`].
+    /// Writes bytes to a stream sent by this node. Returns how many were accepted. If not all were,
+    /// [`Indication::Writable`](super::Indication::Writable) reports when there is room. An
+    /// incomplete segment is sent only when filled, or after [`Node::flush`].
     ///
     /// # Errors
     /// There is no such stream, or it was closed.
@@ -28,8 +28,8 @@ impl Node {
         self.on_stream(now, id, |stream| stream.write(bytes))
     }
 
-    /// The byte written next begins a message: a reader that joins late, or lost something, finds it.
-    /// The stream's first byte always does.
+    /// Marks the next byte written as the beginning of a message, where readers that join late or
+    /// lost data can start. The stream's first byte always is one.
     ///
     /// # Errors
     /// There is no such stream, or it was closed.
@@ -37,7 +37,7 @@ impl Node {
         self.on_stream(now, id, super::outgoing::Outgoing::begin_message)
     }
 
-    /// Sends what was written, though it is less than a segment.
+    /// Sends everything written so far, even an incomplete segment.
     ///
     /// # Errors
     /// There is no such stream, or it was closed.
@@ -45,7 +45,7 @@ impl Node {
         self.on_stream(now, id, super::outgoing::Outgoing::flush)
     }
 
-    /// Ends a stream that this node sends: what was written is sent, and that it was all. When it
+    /// Closes a stream sent by this node: written data is sent, with an end mark. Once it has
     /// arrived, the object is [`Finished`](super::Finished).
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Node {
         self.on_stream(now, id, super::outgoing::Outgoing::end_stream)
     }
 
-    /// Does something with a stream that this node sends.
+    /// Applies `act` to a stream sent by this node.
     fn on_stream<T>(
         &mut self,
         now: Time,
@@ -73,8 +73,8 @@ impl Node {
         Ok(result)
     }
 
-    /// The next piece of a stream that is received; `None` if there is none now. What is not fetched
-    /// takes room: where too much waits, nothing more is received.
+    /// Next piece of a received stream; `None` if nothing is readable. Unread pieces use memory;
+    /// when too many wait, nothing more is received.
     pub fn read(&mut self, now: Time, id: ObjectId) -> Option<Piece> {
         let Self { slots, core, .. } = self;
         let piece = slots.iter_mut().find_map(|session| match session {

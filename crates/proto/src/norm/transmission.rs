@@ -14,20 +14,20 @@ use crate::path::Burst;
 /// State of a sender's messages on its path.
 #[derive(Debug)]
 pub(crate) struct Transmission {
-    /// Tells receivers that a sender of the same number began anew.
+    /// Instance of the sender: a restart changes it.
     pub(crate) instance: u16,
     sequence: u16,
     pub(crate) grtt: Grtt,
     pub(crate) backoff: u8,
-    /// Quantised.
+    /// Quantised size of the group.
     group_size: u8,
-    /// Losses that receivers reported.
+    /// Losses reported by receivers.
     pub(crate) losses: Losses,
-    /// The control of its rate, if it heeds congestion.
+    /// Rate control, if enabled.
     pub(crate) congestion: Option<Box<Congestion>>,
-    /// When to try again what the rate held back.
+    /// Time to retry after the rate held back a message.
     pub(crate) held: Option<Time>,
-    /// The light time of the round trip where it is known, and more than messages can name.
+    /// Round trip by the path's light time, if known and too long for messages to express.
     pub(crate) light: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Transmission {
         Self { instance, sequence: 0, grtt, backoff, group_size, losses, congestion, held, light }
     }
 
-    /// The part of the header that only senders have.
+    /// Sender's part of the message header.
     pub(crate) fn header(&self) -> norm::Sender {
         norm::Sender {
             instance: self.instance,
@@ -54,13 +54,13 @@ impl Transmission {
         norm::group_size(self.group_size)
     }
 
-    /// Announces another size of the group from now on.
+    /// Changes the announced size of the group.
     pub(crate) fn set_group_size(&mut self, size: u32) {
         self.group_size = norm::quantise_group_size(size);
     }
 
-    /// Writes a message into the batch; `false` if it must wait for the next one. Data waits as long as
-    /// congestion wants it to.
+    /// Writes a message into the batch. Returns `false` if it must wait for the next one; the rate
+    /// control may delay data.
     pub(crate) fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let is_data = matches!(body, Body::Data(_));
         let (at, round_trip) = (burst.departure(), self.round_trip());
@@ -82,7 +82,7 @@ impl Transmission {
         went
     }
 
-    /// The greatest round trip, as this sender's timers need it.
+    /// Greatest round trip for this sender's timers.
     pub(crate) fn round_trip(&self) -> Duration {
         self.grtt.advertised().max(self.light)
     }
@@ -92,8 +92,8 @@ impl Transmission {
         self.round_trip() * 2
     }
 
-    /// How long it takes until all receivers that lack the same have asked for it, after the first
-    /// (RFC 5740 §5.4.1). A single receiver has nobody to wait for.
+    /// Time after a first request until all receivers that lack the same have requested it
+    /// (RFC 5740 §5.4.1). A single receiver has no other to wait for.
     pub(crate) fn aggregation(&self) -> Duration {
         match self.backoff {
             0 => Duration::ZERO,
@@ -101,7 +101,7 @@ impl Transmission {
         }
     }
 
-    /// How long a round of repairs takes at the most, from the end of a block on.
+    /// Maximum duration of a round of repairs, from the end of a block.
     pub(crate) fn round(&self) -> Duration {
         self.round_trip() * (u32::from(self.backoff) + 1)
     }

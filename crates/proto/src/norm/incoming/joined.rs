@@ -1,9 +1,9 @@
 //! Requests over a thin return link.
 //!
-//! A request costs the time of its bytes on the return link, and what is requested beyond what is
-//! missing costs time on the forward link. Where a few bytes there take as long as many segments
-//! here, blocks are requested as one range, with the most segments that one of them lacks
-//! ([`EXT_LACKS`]): the sender then sends so many parity segments of each.
+//! A request takes transmission time on the return link, and what is requested beyond what is
+//! missing takes time on the forward link. Where a few bytes there take as long as many segments
+//! here, blocks are requested as one range, together with the largest number of segments that one
+//! of them lacks ([`EXT_LACKS`]). The sender then sends that many parity segments for each.
 
 use engine::Time;
 use wire::norm::{Position, RequestFlags, RequestWriter};
@@ -12,17 +12,17 @@ use super::requests::shape_id;
 use super::{Block, Incoming, State};
 use crate::thin_return;
 
-/// Type of a header extension of our own: most segments that a receiver lacks of each block that
-/// the message requests. Other implementations skip it and send the blocks whole.
+/// Type of a private header extension: the largest number of segments that a receiver lacks of any
+/// block requested in the message. Other implementations skip it and send whole blocks.
 pub(crate) const EXT_LACKS: u8 = 195;
 
-/// Blocks that one message may request in this way.
+/// Maximum number of blocks that one message may request in this way.
 pub(crate) const JOINED_MAX: u64 = 1024;
 
-/// Price of one item of a request, of which lists are made.
+/// Price of one item in a list of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ItemPrice {
-    /// Bytes that cross the forward link while an item crosses the return link.
+    /// Bytes that cross the forward link in the time an item takes on the return link.
     item: u64,
     /// Bytes of a segment.
     segment: u16,
@@ -32,18 +32,18 @@ impl ItemPrice {
     /// Bytes of an item.
     pub(crate) const ITEM: usize = 8;
 
-    /// The price where `item` bytes cross the forward link while an item crosses the return link.
+    /// Builds the price from the bytes that cross the forward link per item on the return link.
     pub(crate) const fn new(item: u64, segment: u16) -> Self {
         Self { item, segment }
     }
 
-    /// Whether a count in one item is better than a list of segments.
+    /// Whether one item with a count costs less than a list of segments.
     pub(crate) fn counts(self) -> bool {
         self.item >= u64::from(self.segment)
     }
 
-    /// Joins blocks to ranges, each of which costs two items, where the blocks between two are sent
-    /// again sooner; of each block so many segments are sent.
+    /// Joins blocks into ranges of two items each, where retransmitting the blocks in between takes
+    /// less time. Each block is sent `each` segments.
     fn join(self, blocks: impl IntoIterator<Item = u32>, each: u32) -> Vec<(u64, u64)> {
         let between =
             self.item.saturating_mul(2) / (u64::from(self.segment) * u64::from(each)).max(1);
@@ -51,7 +51,7 @@ impl ItemPrice {
         thin_return::join(blocks, between).collect()
     }
 
-    /// Whether ranges and the segments sent for nothing take no longer than a list of items; an
+    /// Whether ranges and unneeded segments take no longer than a list of `listed` items; an
     /// extension takes half an item.
     fn favours(self, ranges: &[(u64, u64)], unneeded: u64, listed: usize) -> bool {
         let joined = (4 * ranges.len() as u128 + 1) * u128::from(self.item);
@@ -61,9 +61,9 @@ impl ItemPrice {
 }
 
 impl Incoming {
-    /// Requests blocks that came in part as ranges, if that is faster than to list them; the most
-    /// segments that one of them lacks, which the message has to carry. Requests up to `since` are
-    /// made again.
+    /// Requests incomplete blocks as ranges, if that is faster than listing them. Returns the
+    /// largest number of segments that one lacks, which the message has to carry. Requests up to
+    /// `since` are repeated.
     pub(crate) fn request_joined(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -82,7 +82,7 @@ impl Incoming {
         let first = *parts.clone().next()?.0;
         let parts = parts.take_while(|(number, _)| u64::from(**number - first) < JOINED_MAX);
         let lacks = |(number, block): (&u32, &Block)| {
-            // A block without room for parity is listed.
+            // A block without memory for parity is listed.
             let block_len = u32::from(shape.partition.block_len(*number));
             (!block.is_direct).then(|| (*number, block_len.saturating_sub(block.have.len())))
         };
@@ -117,7 +117,7 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    /// An item takes as long as `segments` segments.
+    /// Price of an item that takes as long as `segments` segments.
     fn price(segments: u64) -> ItemPrice {
         ItemPrice::new(segments * 1_000, 1_000)
     }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn blocks_are_joined_over_gaps_that_cost_less() {
         let blocks = [1, 2, 4, 9, 10];
-        // A range costs two items, a block between two ranges ten segments.
+        // A range costs two items; a block in between costs ten segments.
         assert_eq!(price(4).join(blocks, 10), [(1, 3), (4, 5), (9, 11)]);
         assert_eq!(price(5).join(blocks, 10), [(1, 5), (9, 11)]);
         assert_eq!(price(20).join(blocks, 10), [(1, 11)]);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_list_is_kept_where_that_is_shorter() {
         assert!(!price(0).counts() && price(1).counts());
-        // Two and a half items against two, or against three and what is sent for nothing.
+        // Two and a half items against two, or against three plus the unneeded segments.
         assert!(!price(100).favours(&[(0, 9)], 0, 2));
         assert!(price(100).favours(&[(0, 9)], 49, 3) && !price(100).favours(&[(0, 9)], 50, 3));
         assert!(!ItemPrice::new(u64::MAX, 1).favours(&[(0, 9)], u64::MAX, 2));

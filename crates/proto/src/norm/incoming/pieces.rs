@@ -1,4 +1,4 @@
-//! Readable part of a stream: its bytes in order, and its gaps.
+//! Readable part of a received stream: its bytes in order, and its gaps.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::norm::core::Core;
 use crate::norm::indication::Piece;
 use crate::storage::Storage as _;
 
-/// Bytes collected into one piece as long as nobody fetches them.
+/// Maximum size of a piece into which unread bytes are joined.
 const PIECE: usize = 64 << 10;
 
-/// The last bytes to read: more may join them.
+/// Last readable bytes, to which more may be joined.
 #[derive(Debug)]
 struct Last {
     offset: u64,
@@ -21,17 +21,17 @@ struct Last {
     messages: Vec<usize>,
 }
 
-/// Error in the bytes of a stream: its segments contradict each other.
+/// Error when segments of a stream contradict each other.
 pub(super) struct Contradiction;
 
-/// Pieces of a stream that wait for the user.
+/// Pieces of a stream waiting for the user.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    /// Bytes before the next to append.
+    /// Stream offset of the next byte to append.
     offset: Option<u64>,
     ready: VecDeque<Piece>,
     last: Option<Last>,
-    /// Whether the user knows that there is something to read.
+    /// Whether the user was notified of readable data.
     is_announced: bool,
     has_ended: bool,
     has_gap: bool,
@@ -39,7 +39,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// Bytes appended so far.
+    /// Number of bytes appended so far.
     pub(super) fn appended(&self) -> u64 {
         self.appended
     }
@@ -57,7 +57,7 @@ impl Pieces {
         self.ready.is_empty() && self.last.is_none()
     }
 
-    /// Whether the user is to learn that there is something to read, which is once.
+    /// Whether to notify the user of readable data; `true` once.
     pub(super) fn announce(&mut self) -> bool {
         !self.is_empty() && !std::mem::replace(&mut self.is_announced, true)
     }
@@ -119,7 +119,7 @@ impl Pieces {
         piece
     }
 
-    /// Gives up what nobody reads any more.
+    /// Drops everything unread.
     pub(super) fn clear(&mut self, core: &mut Core) {
         self.end_piece();
         for piece in std::mem::take(&mut self.ready) {

@@ -1,4 +1,4 @@
-//! Requests for what is missing of an object (RFC 5740 §5.3).
+//! Requests for missing parts of an object (RFC 5740 §5.3).
 
 use engine::Time;
 use wire::norm::{Flags, Form, Position, Request, RequestFlags, RequestWriter, Scheme};
@@ -10,12 +10,12 @@ use crate::norm::coding::first_id;
 use crate::ranges::Ranges;
 
 impl Incoming {
-    /// Bytes of a full segment, once they are known.
+    /// Bytes of a full segment, if known.
     pub(crate) fn segment_len(&self) -> Option<u16> {
         self.shape.as_ref().map(|shape| shape.fti.segment_size)
     }
 
-    /// Bytes behind the blocks before `block`, unless it is a stream; 0 if it is not known how many.
+    /// Bytes after the blocks before `block`, 0 if unknown or if it is a stream.
     pub(crate) fn left(&self, block: u64) -> u64 {
         let Some(shape) = self.shape.as_ref().filter(|_| self.stream.is_none()) else { return 0 };
         let blocks = shape.partition.blocks();
@@ -30,15 +30,15 @@ impl Incoming {
         self.info.is_none() && self.flags.contains(Flags::INFO)
     }
 
-    /// Whether something before `block` is missing, or anything at all if that is `None`, that was
-    /// not asked for since a moment.
+    /// Whether anything before `block`, or anything at all if that is `None`, is missing and was
+    /// not requested after `since`.
     pub(crate) fn lacks(&self, block: Option<u64>, since: Time) -> bool {
         if self.state != State::Receiving {
             return false;
         }
         let is_info_due = !self.requested.has_info(since);
         let Some(shape) = &self.shape else { return is_info_due };
-        // Where parity is sent unasked, NORM_INFO is sent more than once with the first block.
+        // With proactive parity, NORM_INFO is repeated with the first block.
         if is_info_due && self.lacks_info() && block.is_none_or(|block| block > 0) {
             return true;
         }
@@ -66,10 +66,10 @@ impl Incoming {
         })
     }
 
-    /// Asks for what is missing before `block`, as the reference library does: for so much parity as
-    /// would do, or where there is not so much for segments themselves. What was asked for since a
-    /// moment, and what others asked for, is left out. Blocks are counted and not listed where items
-    /// have a price. `false` if there was no room for all.
+    /// Requests everything missing before `block`, as the reference library does: enough parity, or
+    /// segments themselves where parity does not suffice. Skips what was requested after `since`,
+    /// here or by others. Where items have a price, blocks are requested by count instead of lists.
+    /// Returns `false` if the message was too short.
     pub(crate) fn request(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -140,7 +140,7 @@ impl Incoming {
         true
     }
 
-    /// Asks for blocks of which nothing came, as far as they are not covered.
+    /// Requests blocks of which nothing arrived, unless `covered`.
     fn request_blocks(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -168,7 +168,7 @@ impl Incoming {
         true
     }
 
-    /// Another receiver asked for all of it.
+    /// Notes that another receiver requested the whole object.
     fn all_requested(&mut self, now: Time) {
         self.requested.ask_info(now);
         self.requested.ask_blocks((0, u32::MAX), now);
@@ -177,14 +177,15 @@ impl Incoming {
         }
     }
 
-    /// Something of a block comes: when that was asked for, if nothing else of it came since.
+    /// Notes that a part of a block arrived. Returns the time of its request, for the first part
+    /// since then.
     pub(crate) fn answered(&mut self, block: u32) -> Option<Time> {
         let block = self.blocks.get_mut(&block)?;
         let was_answered = std::mem::replace(&mut block.is_answered, true);
         block.requested_at.filter(|_| !was_answered)
     }
 
-    /// Asks for what a block lacks that came in part.
+    /// Requests the missing part of an incomplete block.
     fn request_part(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -209,8 +210,8 @@ impl Incoming {
                 true => writer.erasures(RequestFlags::SEGMENT, position(count)).is_ok(),
                 false => request_symbols(writer, &wanted, position),
             };
-            // A message that takes no range takes an item: the count, or the first of the list.
-            // The rest is requested in the next round.
+            // A message without room for a range has room for an item: the count, or the first of
+            // the list. The rest is requested in the next round.
             if !went && is_first {
                 went = writer.is_empty()
                     && match is_parity {
@@ -227,7 +228,7 @@ impl Incoming {
         true
     }
 
-    /// Another receiver asked for this, from one position to another.
+    /// Notes a request of another receiver for the range from `first` to `last`.
     pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let flags = request.flags;
         if flags.contains(RequestFlags::OBJECT) {
@@ -253,7 +254,7 @@ impl Incoming {
         let block_len = shape.partition.block_len(first.id.block);
         let end = block_len.saturating_add(shape.coding.parity());
         let symbols = match request.form {
-            // A count, in the place of a number.
+            // Holds a count instead of a symbol number.
             Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
             Form::Items | Form::Ranges | Form::Other(_) => {
                 first.id.symbol..last.id.symbol.saturating_add(1)
@@ -264,7 +265,7 @@ impl Incoming {
         }
     }
 
-    /// Forgets what others asked for: a new round begins.
+    /// Forgets the requests of others when a new round begins.
     pub(crate) fn forget_others(&mut self) {
         self.requested.forget_others();
         if let Some(stream) = self.stream.as_mut() {
@@ -276,7 +277,7 @@ impl Incoming {
     }
 }
 
-/// Lists segments; `false` if there was no room for all.
+/// Requests a list of segments. Returns `false` if there was no room for all.
 fn request_symbols(
     writer: &mut RequestWriter<'_>,
     symbols: &[u16],

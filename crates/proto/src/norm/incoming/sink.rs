@@ -1,4 +1,4 @@
-//! Place of what is received: a file, or memory for what is none.
+//! Destination of received data: a file, or memory for objects that are no files.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,42 +12,42 @@ use crate::storage::Storage as _;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Store {
-    /// Nothing is known of the object yet.
+    /// Nothing is known about the object yet.
     None,
-    /// It is no file.
+    /// In memory: the object is no file.
     Memory,
-    /// There is nothing to write to its file.
+    /// Nothing has to be written to its file yet.
     Unopened,
     Opening(FileName),
     Open(FileName, FileId),
-    /// It is complete, and about to get its name.
+    /// Complete and about to be renamed.
     Closed(FileName),
-    /// The file has its name, or was deleted.
+    /// Renamed or deleted.
     Gone,
 }
 
-/// Step on the way to a stored object.
+/// Step towards a stored object.
 #[derive(Debug)]
 pub(super) enum Finish {
-    /// Something is not written yet.
+    /// Writes are pending.
     Waits,
-    /// The object is no file.
+    /// Delivers an object that is no file.
     Delivers(Bytes),
     /// Everything is written, and being synced.
     Syncs,
 }
 
-/// Place of an object that is received.
+/// Destination of a received object.
 #[derive(Debug)]
 pub(super) struct Sink {
     handle: Handle,
     store: Store,
-    /// Whole blocks that wait for the file to be open.
+    /// Complete blocks that wait until the file is open.
     parked: VecDeque<(u64, Bytes)>,
     writes: usize,
     /// Bytes of an object that is no file.
     data: BTreeMap<u64, Bytes>,
-    /// Name under which it was stored.
+    /// Name of the stored file.
     stored: Option<FileName>,
 }
 
@@ -72,7 +72,7 @@ impl Sink {
         self.data.values().map(|part| part.len() + PIECE_COST).sum()
     }
 
-    /// The object is a file, or none.
+    /// Decides between a file and memory.
     pub(super) fn begin(&mut self, is_file: bool) {
         self.store = if is_file { Store::Unopened } else { Store::Memory };
     }
@@ -81,8 +81,8 @@ impl Sink {
         self.store == Store::Memory
     }
 
-    /// Opens the working file, once there is something to write and a second message of the sender
-    /// arrived: what strangers begin has none.
+    /// Opens the working file once there is data to write and a second message of the sender
+    /// arrived: unconfirmed senders cause no files.
     fn open(&mut self, core: &mut Core) {
         let number = core.rng.next_u64();
         let name = FileName::spool(&format!("{SPOOL_PREFIX}{number:016x}"));
@@ -91,14 +91,14 @@ impl Sink {
         self.store = Store::Opening(name);
     }
 
-    /// The sender is no stranger any more.
+    /// Notes that the sender is confirmed.
     pub(super) fn show(&mut self, core: &mut Core) {
         if self.store == Store::Unopened && !self.parked.is_empty() {
             self.open(core);
         }
     }
 
-    /// Puts bytes in their place. A file is not opened for a sender that is held for a stranger.
+    /// Stores bytes at their offset. No file is opened for an unconfirmed sender.
     pub(super) fn put(&mut self, core: &mut Core, start: u64, bytes: Bytes, is_held: bool) {
         if self.store == Store::Unopened && !is_held {
             self.open(core);
@@ -125,7 +125,7 @@ impl Sink {
         core.shared.write(self.handle, file, offset, bytes, cost);
     }
 
-    /// The working file is open, which may be too late.
+    /// Notes that the working file is open, or closes it if no longer needed.
     pub(super) fn opened(&mut self, core: &mut Core, file: FileId) {
         let Store::Opening(name) = self.store.clone() else {
             core.shared.close(file);
@@ -137,17 +137,17 @@ impl Sink {
         }
     }
 
-    /// A write is done.
+    /// Notes a completed write.
     pub(super) fn written(&mut self, core: &mut Core, cost: usize) {
         self.writes = self.writes.saturating_sub(1);
         core.shared.written(cost);
     }
 
-    /// Everything was put: goes on to the end.
+    /// Proceeds towards the end after the last byte was put.
     pub(super) fn finish(&mut self, core: &mut Core) -> Finish {
         match &self.store {
             Store::Memory => return Finish::Delivers(self.take_data()),
-            // It is empty, or of one segment.
+            // The object is empty or has a single segment.
             Store::Unopened => self.open(core),
             Store::Open(_, file) if self.writes == 0 => {
                 core.shared.sync(self.handle, *file);
@@ -171,7 +171,7 @@ impl Sink {
         matches!(self.store, Store::Open(..))
     }
 
-    /// Gives the synced file its name.
+    /// Renames the synced file.
     pub(super) fn install(&mut self, core: &mut Core, to: FileName) {
         let Store::Open(from, file) = self.store.clone() else { return };
         core.shared.close(file);
@@ -181,17 +181,17 @@ impl Sink {
         core.shared.filestore(self.handle, Job::Install, request);
     }
 
-    /// The file has its name.
+    /// Notes that the file was renamed.
     pub(super) fn installed(&mut self) {
         self.store = Store::Gone;
     }
 
-    /// Name under which the object was stored.
+    /// Takes the name of the stored file.
     pub(super) fn take_name(&mut self) -> Option<FileName> {
         self.stored.take()
     }
 
-    /// Gives up everything that was put.
+    /// Discards all data.
     pub(super) fn discard(&mut self, core: &mut Core) {
         for (_, bytes) in std::mem::take(&mut self.parked) {
             core.shared.written(bytes.len() + PIECE_COST);
@@ -202,7 +202,7 @@ impl Sink {
                 core.shared.close(file);
                 self.deny(core, name);
             }
-            // To delete it now might do nothing, because effects overtake each other.
+            // Deleting it now might have no effect: effects are not ordered.
             Store::Opening(name) => {
                 core.doomed.insert(self.handle, name);
             }

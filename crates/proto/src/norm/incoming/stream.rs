@@ -1,6 +1,6 @@
-//! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): it has no
-//! end that is known, its bytes are delivered in order as they come, and its sender keeps only the
-//! last of them.
+//! Stream-specific part of reception (RFC 5740 §4.2.1, NORM_OBJECT_STREAM). A stream has no known
+//! end, its bytes are delivered in order as they arrive, and its sender keeps only the most recent
+//! ones.
 
 use std::collections::BTreeMap;
 
@@ -22,44 +22,44 @@ use crate::norm::indication::Piece;
 use crate::norm::requested::OTHERS_MAX;
 use crate::ranges::Ranges;
 
-/// A segment of a stream, counted without end.
+/// Segment of a stream, with an unwrapped block number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     block: u64,
     symbol: u16,
 }
 
-/// A stream that is received.
+/// Stream being received.
 #[derive(Debug)]
 pub(super) struct Stream {
     block_len: u16,
     parity: u16,
-    /// Bytes of a segment as it is coded.
+    /// Bytes of a coded segment.
     symbol_len: usize,
-    /// The highest number of a block in messages: numbers wrap behind it.
+    /// Largest block number in messages, after which numbers wrap.
     mask: u32,
-    /// Blocks that its sender keeps, and that are kept here.
+    /// Number of blocks kept by the sender, and here.
     kept: u64,
     window: u64,
-    /// The next segment to deliver; `None` before the first was heard of.
+    /// Next segment to deliver; `None` until the first is known.
     next: Option<Place>,
-    /// The last block that was heard of.
+    /// Highest block number received.
     newest: u64,
-    /// The sender was here: all segments before are known to have been sent.
+    /// Position of the sender: all earlier segments are known to have been sent.
     through: Place,
     blocks: BTreeMap<u64, Part>,
-    /// Blocks of which nothing came: the first, the one behind the last, and when they were asked for.
+    /// Requested blocks of which nothing arrived: first, end (exclusive), and time of the request.
     requested: Vec<(u64, u64, Time)>,
-    /// Those that others asked for.
+    /// Blocks requested by others.
     by_others: Ranges,
     pieces: Pieces,
 }
 
-/// A block that was not delivered yet.
+/// Block that was not delivered yet.
 #[derive(Debug)]
 struct Part {
     block: Block,
-    /// Whether all source segments are here.
+    /// Whether all source segments arrived.
     is_whole: bool,
 }
 
@@ -91,7 +91,7 @@ impl Stream {
 
     pub(super) fn memory(&self) -> usize {
         let blocks = self.blocks.values().map(|part| part.block.cost + size_of::<Part>());
-        // The bytes to read are counted where written ones are.
+        // Readable bytes are accounted for where written ones are.
         let requested =
             self.requested.capacity() * size_of::<(u64, u64, Time)>() + self.by_others.len() * 32;
         blocks.sum::<usize>() + requested + size_of::<Self>()
@@ -105,7 +105,7 @@ impl Stream {
         !self.pieces.has_gap()
     }
 
-    /// The block that a message names. Its number has wrapped as often as that of the last.
+    /// Unwraps the block number of a message relative to the newest block.
     fn unwrap(&self, block: u32) -> u64 {
         let half = self.mask / 2;
         let ahead = block.wrapping_sub((self.newest & u64::from(self.mask)) as u32) & self.mask;
@@ -121,10 +121,10 @@ impl Stream {
         (block & u64::from(self.mask)) as u32
     }
 
-    /// Takes note of a block that is heard of; where the stream begins here if it is the first.
+    /// Notes a received block number; the first one decides where the stream begins here.
     fn hear(&mut self, block: u32, join: Option<Join>) -> u64 {
         if self.next.is_none() {
-            // Numbers before the first one must be possible.
+            // Numbers before the first must be representable.
             let origin = u64::from(self.mask) + 1;
             self.newest = origin + u64::from(block);
             let is_kept = u64::from(block) < self.kept && join == Some(Join::Beginning);
@@ -137,20 +137,20 @@ impl Stream {
         number
     }
 
-    /// Blocks in which something may be missing, and that there is room for.
+    /// Blocks that may be incomplete and for which there is room.
     fn expected(&self) -> std::ops::Range<u64> {
         let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) else { return 0..0 };
         let end = self.through.block + u64::from(self.through.symbol > 0);
         next.block..end.min(next.block + self.window).max(next.block)
     }
 
-    /// The segments to ask for of a block of which something is here, or that is not complete.
+    /// Segments to request of an incomplete or unfinished block.
     fn wanted(&self, number: u64, part: Option<&Part>) -> Vec<u16> {
         if part.is_some_and(|part| part.is_whole) {
             return Vec::new();
         }
         if number >= self.through.block && self.through.symbol < self.block_len {
-            // There is no parity of it yet.
+            // It has no parity yet.
             let delivered = self.next.filter(|next| next.block == number);
             let from = delivered.map_or(0, |next| next.symbol);
             let is_here = |symbol: &u16| part.is_some_and(|part| part.block.have.contains(*symbol));
@@ -159,13 +159,13 @@ impl Stream {
         part.map_or(Vec::new(), |part| part.block.wanted(self.block_len, self.parity))
     }
 
-    /// The block at the end of what was sent if no more of it is known than that it was begun.
+    /// Block at the end of the sent part, if it is only known to have begun.
     fn tail(&self) -> Option<u64> {
         let block = self.through.block;
         (self.expected().contains(&block) && !self.blocks.contains_key(&block)).then_some(block)
     }
 
-    /// Blocks of which nothing came that were asked for since a moment.
+    /// Blocks of which nothing arrived that were requested after `since`.
     fn requested_since(&self, since: Time) -> Ranges {
         let mut ranges = Ranges::new();
         for (first, end, _) in self.requested.iter().filter(|(_, _, at)| *at > since) {
@@ -174,7 +174,7 @@ impl Stream {
         ranges
     }
 
-    /// Whether something is missing that was not asked for since a moment.
+    /// Whether anything missing was not requested after `since`.
     pub(super) fn lacks(&self, since: Time) -> bool {
         let (expected, known) = (self.expected(), self.requested_since(since));
         let is_due = |tail: &u64| !known.contains(*tail) && !self.wanted(*tail, None).is_empty();
@@ -195,7 +195,7 @@ impl Stream {
         known.gaps(at, tail.unwrap_or(expected.end)).next().is_some()
     }
 
-    /// Asks for what is missing; `false` if there was no room for all.
+    /// Requests everything missing. Returns `false` if there was no room for all.
     pub(super) fn request(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -241,7 +241,7 @@ impl Stream {
         now: Time,
     ) -> bool {
         while first < end {
-            // A range does not wrap.
+            // A range must not wrap.
             let stop = end.min((first | u64::from(self.mask)) + 1);
             let item = |number: u64| position(self.wire(number), 0);
             let went = if stop - first > 2 {
@@ -290,7 +290,7 @@ impl Stream {
         true
     }
 
-    /// Another receiver asked for this.
+    /// Notes a request of another receiver.
     pub(super) fn on_others(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let (from, flags) = (first.id.block, request.flags);
         if flags.contains(RequestFlags::BLOCK) {
@@ -308,7 +308,7 @@ impl Stream {
         let end = block_len.saturating_add(self.parity);
         let Some(part) = self.blocks.get_mut(&number) else { return };
         let symbols = match request.form {
-            // A count, in the place of a number.
+            // Holds a count instead of a symbol number.
             Form::Erasures => block_len..block_len.saturating_add(first.id.symbol),
             Form::Items | Form::Ranges | Form::Other(_) => {
                 first.id.symbol..last.id.symbol.saturating_add(1)
@@ -326,13 +326,13 @@ impl Stream {
         }
     }
 
-    /// Whether all segments up to this one were delivered.
+    /// Whether all segments up to and including this one were delivered.
     pub(super) fn has_through(&self, id: PayloadId) -> bool {
         let place = Place { block: self.unwrap(id.block), symbol: id.symbol };
         self.next.is_some_and(|next| next > place) || self.pieces.has_ended()
     }
 
-    /// Takes what is next in order.
+    /// Delivers the next segments in order.
     fn deliver(&mut self, core: &mut Core) -> Result<(), Contradiction> {
         while let Some(next) = self.next.filter(|_| !self.pieces.has_ended()) {
             let Some(part) = self.blocks.get(&next.block) else { break };
@@ -350,7 +350,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Goes on to the next segment.
+    /// Advances to the next segment.
     fn step(&mut self, core: &mut Core, next: Place) {
         let symbol = next.symbol + 1;
         if symbol < self.block_len {
@@ -368,7 +368,8 @@ impl Stream {
         self.by_others.remove(number, number + 1);
     }
 
-    /// The sender no longer has what is before a block: what is here of that is delivered.
+    /// Skips to a block because the sender dropped everything before; received segments in between
+    /// are delivered.
     fn skip_to(&mut self, core: &mut Core, block: u64) -> Result<(), Contradiction> {
         while let Some(next) =
             self.next.filter(|next| next.block < block && !self.pieces.has_ended())
@@ -406,7 +407,7 @@ impl Stream {
         true
     }
 
-    /// Gives up everything that is held.
+    /// Drops all data.
     pub(super) fn clear(&mut self, core: &mut Core) {
         for part in std::mem::take(&mut self.blocks).into_values() {
             core.assembling -= part.block.cost;
@@ -416,7 +417,7 @@ impl Stream {
 }
 
 impl Incoming {
-    /// Learns how a stream is cut.
+    /// Learns the partition of a stream.
     pub(super) fn learn_stream(
         &mut self,
         core: &mut Core,
@@ -441,17 +442,17 @@ impl Incoming {
         self.stream.is_some()
     }
 
-    /// Whether all that is known to have been sent is here, of an object that may go on for ever.
+    /// Whether everything known to have been sent has arrived, of an object that may never end.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stream.as_ref().is_some_and(|stream| !stream.lacks(Time::MAX)) && !self.lacks_info()
     }
 
-    /// How far the sender is, when it names a block.
+    /// Unwraps the sender's block number.
     pub(crate) fn reached(&self, block: u32) -> u64 {
         self.stream.as_ref().map_or(u64::from(block), |stream| stream.newest)
     }
 
-    /// Whether a stream was delivered up to this segment.
+    /// Whether the stream was delivered up to and including this segment.
     pub(crate) fn has_through(&self, id: PayloadId) -> bool {
         let is_here = |stream: &Stream| stream.has_through(id);
         self.state == State::Receiving
@@ -459,7 +460,7 @@ impl Incoming {
             && !self.lacks_info()
     }
 
-    /// The sender says that this was its last segment so far.
+    /// Notes that this is the sender's last segment so far.
     pub(crate) fn on_flush(&mut self, core: &Core, id: PayloadId) {
         let Some(stream) = self.stream.as_mut().filter(|stream| !stream.pieces.has_ended()) else {
             return;
@@ -471,16 +472,17 @@ impl Incoming {
         } else {
             Place { block, symbol }
         };
-        // Where another message said more, that was damaged, or this is late and the next says so again.
+        // If an earlier message named a later segment, either that was damaged, or this one is late
+        // and the next corrects it.
         stream.through = place;
     }
 
-    /// The sender no longer has blocks before this one.
+    /// Notes that the sender dropped all blocks before this one.
     pub(crate) fn prune(&mut self, core: &mut Core, id: PayloadId) {
         let Some(stream) = self.stream.as_mut() else { return };
         let Some(next) = stream.next else { return };
         let block = stream.unwrap(id.block);
-        // It has something; what it names is not far ahead of what was heard.
+        // The sender still has something; the block must not be far ahead of those received.
         if block <= next.block || block > stream.newest + stream.kept {
             return;
         }
@@ -488,7 +490,7 @@ impl Incoming {
         self.delivered(core, &result);
     }
 
-    /// A segment of a stream came; `false` if there is no room for its block, which is to be made.
+    /// Processes a segment of a stream. Returns `false` if room must be made for its block.
     pub(super) fn on_stream_data(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         let (Some(shape), Some(stream)) = (&self.shape, self.stream.as_mut()) else { return true };
         let (symbol, len) = (data.id.symbol, data.payload.len());
@@ -517,7 +519,7 @@ impl Incoming {
             return true;
         }
         if number - next.block >= stream.kept {
-            // What is farther back was overwritten.
+            // Blocks farther back were overwritten.
             let result = stream.skip_to(core, number + 1 - stream.kept);
             self.delivered(core, &result);
             let Some(stream) = self.stream.as_mut() else { return true };
@@ -565,7 +567,7 @@ impl Incoming {
         true
     }
 
-    /// Tells what can be read, and whether that is all.
+    /// Indicates readable data and the end of the stream.
     fn delivered(&mut self, core: &mut Core, result: &Result<(), Contradiction>) {
         if result.is_err() {
             let why = "the sender contradicts itself about the stream's bytes";
@@ -589,7 +591,7 @@ impl Incoming {
         }
     }
 
-    /// The next piece to read.
+    /// Takes the next readable piece.
     pub(crate) fn read(&mut self, core: &mut Core) -> Option<Piece> {
         let stream = self.stream.as_mut()?;
         let piece = stream.pieces.read(core);
@@ -600,7 +602,7 @@ impl Incoming {
         piece
     }
 
-    /// Makes room for a block by forgetting the last one behind it.
+    /// Makes room for a block by dropping the last block after it.
     pub(super) fn make_stream_room(&mut self, core: &mut Core, before: Option<u32>) -> bool {
         let Some(stream) = self.stream.as_mut() else { return false };
         let before = before.map(|block| stream.unwrap(block));

@@ -1,7 +1,7 @@
-//! What receivers asked for of an object, until it becomes repairs.
+//! Receivers' requests for an object, before they become repairs.
 //!
-//! A few bytes can ask for all of a large object. Blocks of which a receiver has nothing are
-//! therefore kept as ranges, and each is looked at only when its segments are about to be sent.
+//! A few bytes can request all of a large object. Blocks of which a receiver has nothing are
+//! therefore kept as ranges, and examined one by one only when their segments are about to be sent.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use wire::norm::{Position, RequestFlags, RequestWriter};
 use crate::norm::bits::Bits;
 use crate::ranges::Ranges;
 
-/// What is missing of a block.
+/// Missing segments of a block.
 #[derive(Debug, Default)]
 pub(super) struct Mark {
     pub(super) symbols: Bits,
     /// Whether a receiver has nothing of it.
     pub(super) is_whole: bool,
-    /// The most segments of this block that one receiver misses.
+    /// Largest number of segments of this block that one receiver misses.
     pub(super) missing: u32,
 }
 
 impl Mark {
-    /// A block of so many segments of which a receiver has nothing.
+    /// Mark for a block of `block_len` segments of which a receiver has nothing.
     pub(super) fn whole(block_len: u16) -> Self {
         Self { symbols: Bits::new(), is_whole: true, missing: block_len.into() }
     }
 }
 
-/// What is missing of an object.
+/// Missing segments of an object.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// Blocks of which segments are missing; of a stream also those of which all are.
+    /// Blocks with missing segments; for streams also completely missing blocks.
     pub(super) parts: BTreeMap<u32, Mark>,
     /// Blocks of which a receiver has nothing.
     pub(super) whole: Ranges,
@@ -42,12 +42,13 @@ impl Marks {
         self.parts.is_empty() && self.whole.len() == 0
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.parts.len() + self.whole.len()
     }
 
-    /// Adds the blocks from `first` to before `end`; `false` if that would be more than `most` ranges.
+    /// Adds the blocks from `first` to before `end`. Returns `false` if that would take more than
+    /// `most` ranges.
     pub(super) fn add_whole(&mut self, (first, end): (u64, u64), most: usize) -> bool {
         if self.whole.len() >= most && self.whole.would_add_range(first, end) {
             return false;
@@ -56,7 +57,7 @@ impl Marks {
         true
     }
 
-    /// Adds what others have, as far as there is room for `most` entries of either kind.
+    /// Merges other marks, up to `most` entries of either kind.
     pub(super) fn add(&mut self, others: &Self, most: usize) {
         for range in others.whole.iter() {
             self.add_whole(range, most);
@@ -72,8 +73,8 @@ impl Marks {
         }
     }
 
-    /// Writes all as requests. With parity, it matters only how much of that is missing. `false` if
-    /// there was no room for all.
+    /// Writes all marks as requests. With parity, only the number of missing segments matters.
+    /// Returns `false` if there was no room for all.
     pub(super) fn write(
         &self,
         writer: &mut RequestWriter<'_>,
@@ -93,7 +94,7 @@ impl Marks {
                 }
                 continue;
             }
-            // Of parity it matters only how much is asked for, and the ones asked for come last.
+            // Only the number of parity segments matters; the requested ones come last.
             let len = if has_parity { mark.missing as usize } else { usize::MAX };
             let skip = (mark.symbols.len() as usize).saturating_sub(len);
             for (first, last) in mark.symbols.runs(skip) {
@@ -112,7 +113,7 @@ impl Marks {
     }
 }
 
-/// Names blocks of which a receiver has nothing; `false` if there was no room for that.
+/// Requests blocks of which a receiver has nothing. Returns `false` if there was no room.
 fn write_blocks(
     writer: &mut RequestWriter<'_>,
     position: impl Fn(u32, u16) -> Position,
@@ -125,12 +126,12 @@ fn write_blocks(
     }
 }
 
-/// Blocks that are to be sent again as a whole, each once in turn, whatever is asked for meanwhile.
+/// Blocks to be retransmitted as a whole: each once per pass, whatever is requested meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    /// The first of some blocks: the one behind the last, and when they were last asked for.
+    /// Ranges by first block: the block after the last, and the time of the latest request.
     ranges: BTreeMap<u32, (u32, Time)>,
-    /// The block whose turn it is.
+    /// Next block of the current pass.
     next: u32,
 }
 
@@ -139,7 +140,7 @@ impl Due {
         self.ranges.is_empty()
     }
 
-    /// How many ranges there are.
+    /// Number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -148,13 +149,13 @@ impl Due {
         self.ranges.clear();
     }
 
-    /// Whether a block is among them.
+    /// Whether a block is queued.
     pub(super) fn contains(&self, block: u32) -> bool {
         let before = self.ranges.range(..=block).next_back();
         before.is_some_and(|(_, (end, _))| block < *end)
     }
 
-    /// Blocks from `first` to before `end` are asked for.
+    /// Queues the blocks from `first` to before `end`.
     pub(super) fn insert(&mut self, (first, end): (u32, u32), at: Time) {
         if first >= end {
             return;
@@ -177,12 +178,12 @@ impl Due {
         self.ranges.insert(first, (end, at));
     }
 
-    /// Takes the next block, and when it was asked for.
+    /// Takes the next block, with the time of its request.
     pub(super) fn take(&mut self) -> Option<(u32, Time)> {
         let before = self.ranges.range(..=self.next).next_back();
         let under_way = before.filter(|(_, (end, _))| self.next < *end);
         let after = || self.ranges.range(self.next..).next();
-        // Behind the last one it is the first one's turn.
+        // After the last block the pass starts over.
         let found = under_way.or_else(after).or_else(|| self.ranges.first_key_value());
         let (&first, &(end, at)) = found?;
         let block = if first <= self.next && self.next < end { self.next } else { first };
@@ -210,7 +211,7 @@ mod tests {
         let mut due = Due::default();
         due.insert((10, 14), SOON);
         assert_eq!(due.take(), Some((10, SOON)));
-        // Those that went are asked for again: they wait for the next turn.
+        // Blocks already sent are requested again: they wait for the next pass.
         due.insert((9, 12), LATER);
         assert!(due.contains(9) && due.contains(10) && due.contains(13) && !due.contains(14));
         let rest: Vec<_> = std::iter::from_fn(|| due.take()).collect();

@@ -1,4 +1,4 @@
-//! Parity of an object: what is sent unasked with each block, and what is made for repairs.
+//! Parity of an object: proactive parity for each block, and parity computed for repairs.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,16 +9,16 @@ use super::Shape;
 use crate::fec::Encoder;
 use crate::norm::bits::Bits;
 
-/// Blocks of which parity is computed for repairs at one time.
+/// Number of blocks read for repair parity at the same time.
 const BLOCKS_AHEAD: usize = 8;
 
-/// Parity that is sent unasked with the block under way.
+/// Proactive parity of the current block.
 #[derive(Debug, Default)]
 pub(super) struct UnaskedParity {
     encoder: Option<Encoder>,
-    /// Parity segments of this block.
+    /// Number of proactive parity segments of this block.
     count: u16,
-    /// Number of the object's first block among all that were sent.
+    /// Number of the object's first block among all blocks sent.
     first_block: Option<u64>,
 }
 
@@ -31,12 +31,12 @@ impl UnaskedParity {
         self.first_block
     }
 
-    /// A block begins that has so much parity.
+    /// Starts a block with `count` proactive parity segments.
     pub(super) fn begin(&mut self, count: u16) {
         self.count = count;
     }
 
-    /// A block left first, with this number among all that were sent.
+    /// Notes the number of the object's first block among all blocks sent.
     pub(super) fn number(&mut self, block: u64) {
         self.first_block.get_or_insert(block);
     }
@@ -57,26 +57,26 @@ impl UnaskedParity {
         }
     }
 
-    /// Parity segment of the block, if it has so many.
+    /// Parity segment of the block, if it has that many.
     pub(super) fn segment(&mut self, row: u16) -> Option<&[u8]> {
         let encoder = self.encoder.as_mut().filter(|_| row < self.count)?;
         Some(encoder.parity(usize::from(row)))
     }
 
-    /// Parity segments in memory.
+    /// Number of parity segments in memory.
     pub(super) fn room(&self) -> usize {
         self.encoder.as_ref().map_or(0, Encoder::room)
     }
 }
 
-/// Parity that is made for repairs.
+/// Parity computed for repairs.
 #[derive(Debug, Default)]
 pub(super) struct RepairParity {
-    /// Parity to compute, in order of the blocks.
+    /// Parity to compute, by block.
     plans: BTreeMap<u32, Bits>,
-    /// Blocks that are being read for that.
+    /// Blocks being read for that.
     reading: Vec<(u32, Bits)>,
-    /// Parity that waits to be sent.
+    /// Parity ready to be sent.
     ready: VecDeque<(PayloadId, Bytes)>,
 }
 
@@ -85,7 +85,7 @@ impl RepairParity {
         self.plans.is_empty() && self.reading.is_empty() && self.ready.is_empty()
     }
 
-    /// Blocks that wait.
+    /// Number of waiting blocks.
     pub(super) fn planned(&self) -> usize {
         self.plans.len()
     }
@@ -94,8 +94,8 @@ impl RepairParity {
         self.ready.iter().map(|(_, bytes)| bytes.len() + 64).sum()
     }
 
-    /// Plans parity segments of a block, counted from the first one, but for those that are queued.
-    /// Returns whether there was room for them among `most` blocks.
+    /// Plans parity segments of a block, given by row, except those already queued. Returns whether
+    /// there was room among `most` blocks.
     pub(super) fn plan(
         &mut self,
         (block, block_len): (u32, u16),
@@ -121,24 +121,24 @@ impl RepairParity {
         true
     }
 
-    /// Next block of which parity is to be made now, and which.
+    /// Next block to compute parity for, with the rows needed.
     pub(super) fn next(&mut self) -> Option<(u32, Bits)> {
         let has_room = self.reading.len() < BLOCKS_AHEAD && self.ready.len() < 4 * BLOCKS_AHEAD;
         if has_room { self.plans.pop_first() } else { None }
     }
 
-    /// A block is being read.
+    /// Notes that a block is being read.
     pub(super) fn reads(&mut self, block: u32, rows: Bits) {
         self.reading.push((block, rows));
     }
 
-    /// A block was read: the parity that is to be made of it.
+    /// Rows to compute for a block that was read.
     pub(super) fn read(&mut self, block: u32) -> Option<Bits> {
         let at = self.reading.iter().position(|(other, _)| *other == block)?;
         Some(self.reading.remove(at).1)
     }
 
-    /// Makes parity of a block.
+    /// Computes parity of a block.
     pub(super) fn make(&mut self, shape: &Shape, block: u32, rows: &Bits, data: &[u8]) {
         let block_len = shape.block_len(block);
         for (row, parity) in shape.coding.rows(shape.symbol_len, data, rows) {
@@ -151,12 +151,12 @@ impl RepairParity {
         self.ready.front().map(|(id, parity)| (*id, parity))
     }
 
-    /// It was sent.
+    /// Removes the segment that was sent.
     pub(super) fn front_sent(&mut self) {
         self.ready.pop_front();
     }
 
-    /// A block is no longer here.
+    /// Forgets a block that is no longer held.
     pub(super) fn forget(&mut self, block: u32) {
         self.plans.remove(&block);
     }

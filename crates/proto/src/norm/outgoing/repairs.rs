@@ -1,4 +1,5 @@
-//! What receivers asked for becomes repairs, and some of it is sent before they ask.
+//! Repairs: receivers' requests become segments to send, and proactive parity covers some losses in
+//! advance.
 
 use std::time::Duration;
 
@@ -7,19 +8,18 @@ use engine::Time;
 use super::{Core, Limit, Mark, Marks, Outgoing, Shape, Transmission};
 use crate::norm::repaired::{Repaired, Wanted};
 
-/// Segments that wait to be read for repairs, beyond which no further blocks are looked at that are
-/// sent as a whole: enough for the reads under way, whatever was asked for.
+/// Number of segments waiting to be read for repairs above which no further whole blocks are
+/// queued: enough to keep reads busy, however much was requested.
 const SEGMENTS_AHEAD: usize = 256;
 
 impl Outgoing {
-    /// Whether all of it was sent once, or will be before repairs of what is sent now can be asked
-    /// for.
+    /// Whether all of it was sent, or will be before repairs of the current block can be requested.
     pub(crate) fn is_ending(&self) -> bool {
-        // Repairs may be lost, which is not known before another round.
+        // Repairs may be lost, which becomes known one round later.
         self.is_sent() || self.shape.as_ref().is_some_and(|shape| self.is_tail(shape, 2))
     }
 
-    /// Whether what follows the block under way takes less time than so many rounds of repairs.
+    /// Whether the rest after the current block takes less time than `rounds` rounds of repairs.
     fn is_tail(&self, shape: &Shape, rounds: u64) -> bool {
         if shape.is_stream {
             return false;
@@ -28,8 +28,9 @@ impl Outgoing {
         shape.partition.segments().saturating_sub(behind) < self.tail.saturating_mul(rounds)
     }
 
-    /// Parity to send unasked with the block that begins: as settings have it, and with those near
-    /// the end as much as others lacked, because nothing else is sent while that is asked for.
+    /// Number of proactive parity segments for the block that begins: the configured number, and
+    /// near the end as many as receivers lacked before, because nothing else is sent during a
+    /// repair round.
     pub(super) fn parity_unasked(&self, transmission: &Transmission, shape: &Shape) -> u16 {
         let block_len = shape.partition.block_len(self.at.block);
         let always = shape.coding.auto_parity_of(block_len);
@@ -39,19 +40,19 @@ impl Outgoing {
         always.max(transmission.losses.parity(block_len)).min(shape.coding.parity())
     }
 
-    /// Requests that arrived now are to be repeated to others.
+    /// Moves new requests to the ones to advertise to other receivers.
     pub(crate) fn publish(&mut self, most: usize) {
         self.requests.advertised.add(&self.requests.marks, most);
     }
 
-    /// They were repeated.
+    /// Clears the requests that were advertised.
     pub(crate) fn was_published(&mut self) {
         self.requests.advertised.clear();
     }
 
-    /// Decides how to repair what was asked for: with parity that nobody has, of which each segment
-    /// mends another loss at each receiver, or with the segments themselves where there is not
-    /// enough of that. `is_last` if there is nothing else to send for long.
+    /// Decides how to repair the requested blocks: with unsent parity, each segment of which
+    /// repairs a different loss at each receiver, or with source segments where parity does not
+    /// suffice. `is_last` if nothing else will be sent for long.
     pub(crate) fn commit(
         &mut self,
         core: &mut Core,
@@ -63,14 +64,14 @@ impl Outgoing {
         let Marks { parts, whole } = std::mem::take(&mut self.requests.marks);
         for (first, end) in whole.iter() {
             if self.requests.due.len() >= core.config.limits.repairs {
-                // Who lacks it asks for it again.
+                // Receivers that lack it request it again.
                 core.user.limit_reached(Limit::Repairs);
                 break;
             }
             self.requests.due.insert((first as u32, end as u32), now);
         }
         for (block, mark) in parts {
-            // Of those that are sent as a whole nothing else is needed.
+            // A block that is retransmitted as a whole needs nothing else.
             if !self.requests.due.contains(block) {
                 self.commit_block(core, (now, is_last), transmission, &shape, block, mark);
             }
@@ -87,8 +88,8 @@ impl Outgoing {
         }
     }
 
-    /// Queues the segments of blocks that are to be sent as a whole, while few wait; whether there
-    /// was such a block.
+    /// Queues segments of blocks to be retransmitted as a whole, while few are queued. Returns
+    /// whether there was such a block.
     pub(super) fn take_due(
         &mut self,
         core: &mut Core,
@@ -109,11 +110,11 @@ impl Outgoing {
         any
     }
 
-    /// What was sent to repair a block.
+    /// Repair state of a block.
     fn repaired(&mut self, core: &Core, block: u32, shape: &Shape) -> &mut Repaired {
         let most = core.config.limits.repairs;
         if !self.repaired.contains_key(&block) && self.repaired.len() >= most {
-            // What is forgotten is only which parity was sent.
+            // Only the record of sent parity is lost.
             self.repaired.pop_first();
         }
         let unasked = shape.coding.auto_parity_of(shape.block_len(block));
@@ -148,7 +149,7 @@ impl Outgoing {
             let lacked = last.max(unasked.saturating_add(missing)).min(parity);
             transmission.losses.lacked(first + u64::from(block), lacked);
         }
-        // Who names a source segment has all the parity there is, and lacks more than that.
+        // A receiver that names a source segment has all of the sent parity and still lacks more.
         let names_sources = mark.symbols.iter().next().is_some_and(|first| first < block_len);
         if !names_sources && !mark.is_whole && is_complete {
             let lacking = repaired.lacking(Wanted { symbols: &mark.symbols, missing }, block_len);
@@ -160,15 +161,15 @@ impl Outgoing {
             }
         }
         if !mark.is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len) {
-            // No parity is left that nobody has.
+            // No unsent parity is left.
             repaired.use_up(parity);
         }
-        // Where they were counted and not named, any of them may be missing.
+        // If segments were counted and not named, any of them may be missing.
         mark.is_whole |= mark.symbols.len() < mark.missing;
         self.repair_explicitly(core, shape, block, &mark);
     }
 
-    /// Queues parity segments, counted from the first one, but for those that are queued.
+    /// Queues parity segments, given by row, except those already queued.
     fn plan(
         &mut self,
         core: &mut Core,
@@ -178,12 +179,12 @@ impl Outgoing {
     ) {
         let block = (block, shape.block_len(block));
         if !self.parity.plan(block, rows, core.config.limits.repairs) {
-            // Who lacks it asks for it again.
+            // Receivers that lack it request it again.
             core.user.limit_reached(Limit::Repairs);
         }
     }
 
-    /// Queues the segments themselves, and parity that was asked for by number.
+    /// Queues source segments, and parity requested by number.
     fn repair_explicitly(&mut self, core: &mut Core, shape: &Shape, block: u32, mark: &Mark) {
         let block_len = shape.block_len(block);
         let end = block_len + shape.coding.parity();
@@ -203,7 +204,7 @@ impl Outgoing {
         let Some(source) = self.source.as_mut() else { return };
         let max = core.config.limits.repairs;
         for symbol in symbols {
-            // One by one, so that a segment is never read in two pieces.
+            // One by one, so that no segment is read in two pieces.
             let start = shape.partition.segment_offset(block, symbol);
             let end = start + u64::from(shape.partition.segment_len(block, symbol));
             if !source.request(start, end, max) {
@@ -229,7 +230,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A file of 10 GB in 156,250 blocks, all of which were sent.
+    /// File of 10 GB in 156,250 blocks, all sent.
     fn of_ten_gigabytes() -> (Core, Transmission, Outgoing) {
         let config = Config::default();
         let coding = Coding::new(&config.sender).expect("there is such a code");
@@ -261,13 +262,13 @@ mod tests {
             object.commit(&mut core, now, &mut transmission, false);
             assert!(!object.is_idle() && object.has_repairs());
         }
-        // As many blocks were looked at as are being read, and four more wait.
+        // As many blocks were examined as are being read, and four more wait.
         let reads = core.shared.effects.len();
         assert!((1..=64).contains(&reads), "{reads}");
         assert!((5..=8).contains(&object.repaired.len()), "{}", object.repaired.len());
         assert!(object.memory() < before + 100_000, "{}", object.memory());
         assert!(object.requests.due.contains(156_249) && object.requests.due.len() <= 2);
-        // Every other block is as good as all.
+        // Every other block costs as much as all of them.
         for block in (0..60_000).step_by(2) {
             object.mark_blocks(&mut core, block, block);
         }

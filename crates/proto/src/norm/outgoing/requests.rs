@@ -1,4 +1,4 @@
-//! Requests of receivers for an object.
+//! Receivers' requests for an object.
 
 use engine::Time;
 use wire::norm::{RequestFlags, RequestWriter, Scheme};
@@ -8,23 +8,23 @@ use super::{Core, Limit, Outgoing};
 use crate::norm::bits::Bits;
 use crate::norm::incoming::joined::JOINED_MAX;
 
-/// Segments of a block that one receiver requests: all of them if none are given.
+/// Segments of a block requested by one receiver; none given means all.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
     /// Segments by number.
     pub(crate) named: Bits,
-    /// Number of further segments, whichever they are.
+    /// Number of further segments without a number.
     pub(crate) count: u32,
 }
 
 /// Requests that are not repaired yet.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// Requests since they were last collected.
+    /// Requests since the last commit.
     pub(super) marks: Marks,
-    /// Requests of receivers that others do not receive, and that are to be repeated to those.
+    /// Requests to be advertised to receivers that cannot receive them directly.
     pub(super) advertised: Marks,
-    /// Blocks that are sent again as a whole, when it is their turn.
+    /// Blocks to be retransmitted as a whole, in turn.
     pub(super) due: Due,
 }
 
@@ -41,7 +41,7 @@ impl Requests {
 }
 
 impl Outgoing {
-    /// A receiver has no NORM_INFO; whether there is one for it.
+    /// Notes that a receiver lacks NORM_INFO. Returns whether there is one to send.
     pub(crate) fn mark_info(&mut self, now: Time) -> bool {
         let is_under_way = self.info_turn.is_under_way(now);
         if !self.is_sending() || !self.has_info() || is_under_way {
@@ -51,7 +51,8 @@ impl Outgoing {
         true
     }
 
-    /// Segments of a block, with its parity; 0 if nothing of it was sent yet: that cannot be missing.
+    /// Number of segments of a block with its parity; 0 if nothing of it was sent yet, so none can
+    /// be missing.
     pub(crate) fn symbols(&self, block: u32) -> u16 {
         let Some(shape) = self.shape.as_ref() else { return 0 };
         if let Some(ring) = &self.ring {
@@ -64,13 +65,13 @@ impl Outgoing {
         shape.partition.block_len(block).saturating_add(shape.coding.parity())
     }
 
-    /// Notes that a receiver lacks these segments of a block; all of it if there are none. Returns
-    /// whether that can be repaired.
+    /// Notes that a receiver lacks these segments of a block; all of it if none are given. Returns
+    /// whether it can be repaired.
     pub(crate) fn mark(&mut self, core: &mut Core, block: u32, symbols: &Symbols) -> bool {
         let most = self.symbols(block);
         let Some(shape) = self.shape.as_ref().filter(|_| most > 0) else { return false };
         let missing = symbols.named.len() + symbols.count;
-        // More than parity makes up for, and not named: it may be any of them.
+        // More than parity can cover, and not named: any segment may be missing.
         let is_whole = missing == 0 || symbols.count > u32::from(shape.coding.parity());
         if is_whole && self.ring.is_none() {
             return self.mark_blocks(core, block, block);
@@ -90,13 +91,13 @@ impl Outgoing {
         true
     }
 
-    /// A receiver has nothing of some blocks, from the first to the last.
+    /// Notes that a receiver has nothing of the blocks from `first` to `last`.
     pub(crate) fn mark_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
         if self.ring.is_some() {
             return self.mark_stream_blocks(core, first, last);
         }
         let Some(shape) = &self.shape else { return false };
-        // What was not sent yet cannot be missing.
+        // Unsent blocks cannot be missing.
         let end = (u64::from(self.at.block) + 1).min(shape.partition.blocks().into());
         let range = (u64::from(first), end.min(u64::from(last.max(first)) + 1));
         if range.0 >= range.1 {
@@ -109,8 +110,8 @@ impl Outgoing {
         is_noted
     }
 
-    /// A receiver lacks so many segments of each of some blocks, from the first to the last, at the
-    /// most. Requests for more blocks than receivers make at once are cut short.
+    /// Notes that a receiver lacks at most `count` segments of each block from `first` to `last`.
+    /// Ranges longer than receivers make are cut short.
     pub(crate) fn mark_counted(
         &mut self,
         core: &mut Core,
@@ -127,13 +128,13 @@ impl Outgoing {
         any
     }
 
-    /// A receiver has nothing of it.
+    /// Notes that a receiver has nothing of the object.
     pub(crate) fn mark_all(&mut self, core: &mut Core) -> bool {
         self.mark_blocks(core, 0, u32::MAX)
     }
 
-    /// Writes what was requested, so that others need not request it. `false` if there was no room
-    /// for all.
+    /// Writes the requests, so that other receivers need not repeat them. Returns `false` if there
+    /// was no room for all.
     pub(crate) fn advertise(&self, fec: Scheme, writer: &mut RequestWriter<'_>) -> bool {
         let Some(shape) = self.shape.as_ref() else { return true };
         let object = self.number();

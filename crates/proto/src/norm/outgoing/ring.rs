@@ -1,4 +1,4 @@
-//! The bytes of a stream that is sent: those that wait, and those that may be asked for again.
+//! Bytes of a stream being sent: unsent ones, and those kept for retransmission.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,82 +6,83 @@ use bytes::BytesMut;
 use engine::Time;
 use wire::norm::{STREAM_HEADER_LEN, StreamHeader};
 
-/// Least blocks of a stream that are kept, as the reference library has it.
+/// Minimum number of blocks kept, as in the reference library.
 const BLOCKS_MIN: usize = 2;
 
-/// A segment of a stream, counted without end.
+/// Segment of a stream, with an unwrapped block number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) block: u64,
     pub(super) symbol: u16,
 }
 
-/// How a stream is kept.
+/// Dimensions of the ring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     /// Source segments of a block.
     pub(super) block_len: u16,
-    /// Bytes of the stream in a segment.
+    /// Bytes of stream data in a segment.
     pub(super) segment: u16,
-    /// The highest number of a block in messages: numbers wrap behind it.
+    /// Largest block number in messages, after which numbers wrap.
     pub(super) mask: u32,
 }
 
-/// The last blocks of a stream.
+/// Most recent blocks of a stream.
 #[derive(Debug)]
 pub(crate) struct Ring {
     size: Size,
     capacity: usize,
-    /// Whether the oldest block makes room for what is written, whoever lacks it.
+    /// Whether written data overwrites the oldest block, whoever lacks it.
     push: bool,
     blocks: VecDeque<Block>,
-    /// The number of the first of them.
+    /// Number of the first block held.
     first: u64,
-    /// The next segment that was never sent; parity sent unasked has numbers behind the block's.
+    /// Next segment to be sent for the first time; proactive parity is numbered after the block's
+    /// segments.
     next: Place,
-    /// Bytes that are less than a segment.
+    /// Bytes that do not fill a segment yet.
     rest: BytesMut,
-    /// 1 more than where the first message begins in them; 0 if none does.
+    /// Offset of the first message start in `rest` plus 1; 0 if none.
     message_start: u16,
     /// Whether the next byte begins a message.
     begins_message: bool,
-    /// Bytes that were written.
+    /// Bytes written so far.
     written: u64,
-    /// Bytes up to the end of the last segment that was sent.
+    /// Bytes up to the end of the last segment sent.
     sent: u64,
     end: End,
-    /// Blocks before this one may make room for others.
+    /// First block that may not be overwritten.
     free: u64,
-    /// Segments to be sent again.
+    /// Segments to retransmit.
     again: BTreeSet<Place>,
-    /// Whether somebody waits for room.
+    /// Whether the user waits for room.
     wants_room: bool,
-    /// Whether bytes that are less than a segment wait for room.
+    /// Whether an incomplete segment waits for room to be flushed.
     is_flush_due: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Open,
-    /// Nothing more is written; the segment that says so has no room yet.
+    /// Closed for writing; the segment that says so has no room yet.
     Closing,
     Closed,
 }
 
 #[derive(Debug)]
 struct Block {
-    /// Segments one behind the other, with zeros behind those that are short.
+    /// Concatenated segments, short ones padded with zeros.
     buffer: BytesMut,
-    /// Bytes of each as it is sent.
+    /// Length of each segment as sent.
     lens: Vec<u16>,
-    /// When something of it was last sent or asked for.
+    /// Time of its last transmission or request.
     touched: Time,
 }
 
 impl Ring {
     pub(super) fn new(size: Size, bytes: usize, push: bool) -> Self {
         let block = usize::from(size.block_len) * usize::from(size.segment);
-        // Receivers tell old from new by the half of the numbers that is nearer.
+        // Receivers tell old from new numbers by half of the number space.
         let most = usize::try_from(size.mask / 4).unwrap_or(usize::MAX).max(BLOCKS_MIN);
         Self {
             size,
@@ -103,7 +104,7 @@ impl Ring {
         }
     }
 
-    /// Bytes of the stream that fit: what is told as the object's size (RFC 5740 §5.1).
+    /// Capacity in bytes: announced as the object's size (RFC 5740 §5.1).
     pub(super) fn bytes(&self) -> u64 {
         let block = u64::from(self.size.block_len) * u64::from(self.size.segment);
         self.capacity as u64 * block
@@ -119,46 +120,46 @@ impl Ring {
         blocks + self.blocks.len() * usize::from(self.size.block_len) * 2 + self.again.len() * 16
     }
 
-    /// The number of a block in messages.
+    /// Block number in messages.
     pub(super) fn wire(&self, block: u64) -> u32 {
         (block & u64::from(self.size.mask)) as u32
     }
 
-    /// The block that a message names, as seen from the next that is sent.
+    /// Unwraps a block number of a message relative to the next block to be sent.
     pub(super) fn unwrap(&self, block: u32) -> Option<u64> {
         let behind = self.wire(self.next.block).wrapping_sub(block) & self.size.mask;
         self.next.block.checked_sub(u64::from(behind))
     }
 
-    /// The block that a message names, if it is here and something of it was sent.
+    /// Block named in a message, if it is held and something of it was sent.
     pub(super) fn find(&self, block: u32) -> Option<u64> {
         let block = self.unwrap(block)?;
         let was_sent = Place { block, symbol: 0 } < self.next;
         (was_sent && block >= self.first).then_some(block)
     }
 
-    /// Whether a message names a block that was sent and is no longer here.
+    /// Whether a message names a block that was sent and is no longer held.
     pub(super) fn has_left(&self, block: u32) -> bool {
         self.unwrap(block).is_some_and(|block| block < self.first)
     }
 
-    /// The blocks of which something was sent and that are here.
+    /// Blocks held of which something was sent.
     pub(super) fn sent_blocks(&self) -> std::ops::Range<u64> {
         let last = self.next.block + u64::from(self.next.symbol > 0);
         self.first..last.max(self.first)
     }
 
-    /// The first block that is here.
+    /// First block held.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// The next segment that was never sent.
+    /// Next segment to be sent for the first time.
     pub(super) fn next(&self) -> Place {
         self.next
     }
 
-    /// The last segment that was sent; `None` before the first.
+    /// Last segment sent; `None` before the first.
     pub(super) fn last_sent(&self) -> Option<Place> {
         let Place { block, symbol } = self.next;
         match symbol.min(self.size.block_len) {
@@ -176,7 +177,7 @@ impl Ring {
             || block == self.next.block && self.next.symbol >= self.size.block_len
     }
 
-    /// Bytes up to the end of the last segment that was sent.
+    /// Bytes up to the end of the last segment sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
@@ -190,7 +191,7 @@ impl Ring {
         self.end == End::Closed && !self.has_new()
     }
 
-    /// Whether somebody waits for room, and there is some; it is told once.
+    /// Whether to notify the waiting user of new room; `true` once.
     pub(super) fn has_room_again(&mut self) -> bool {
         let has_room = self.wants_room && self.has_room();
         self.wants_room &= !has_room;
@@ -201,18 +202,18 @@ impl Ring {
         self.wants_room || self.is_flush_due || self.end == End::Closing
     }
 
-    /// The next message begins with the byte that is written next.
+    /// Marks the next byte written as the beginning of a message.
     pub(super) fn begin_message(&mut self) {
         self.begins_message = true;
     }
 
-    /// Takes as many bytes as there is room for; how many, and which blocks left for that.
+    /// Appends as many bytes as there is room for. Returns their number and the blocks overwritten.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> (usize, Vec<u64>) {
         let len = bytes.len();
         let mut left = Vec::new();
         let segment = usize::from(self.size.segment);
         while !bytes.is_empty() && self.end == End::Open {
-            // A full segment that found no room when it was filled.
+            // A full segment that found no room before.
             if self.rest.len() == segment && !self.commit(&mut left) {
                 break;
             }
@@ -231,7 +232,7 @@ impl Ring {
         (len - bytes.len(), left)
     }
 
-    /// Makes a segment of bytes that are less than one; the blocks that left for that.
+    /// Makes a segment of the remaining bytes. Returns the blocks overwritten.
     pub(super) fn flush(&mut self) -> Vec<u64> {
         let mut left = Vec::new();
         self.is_flush_due = !self.rest.is_empty() && !self.commit(&mut left);
@@ -241,7 +242,7 @@ impl Ring {
         left
     }
 
-    /// Nothing more will be written (RFC 5740 §4.2.1, NORM_STREAM_END); the blocks that left for that.
+    /// Closes the stream (RFC 5740 §4.2.1, NORM_STREAM_END). Returns the blocks overwritten.
     pub(super) fn close(&mut self) -> Vec<u64> {
         if self.end == End::Open {
             self.end = End::Closing;
@@ -249,7 +250,7 @@ impl Ring {
         self.flush()
     }
 
-    /// Makes a segment of what waits; `false` if there is no room for it.
+    /// Makes a segment of the remaining bytes. Returns `false` if there is no room for it.
     fn commit(&mut self, left: &mut Vec<u64>) -> bool {
         if !self.make_room(left) {
             return false;
@@ -281,7 +282,7 @@ impl Ring {
             || self.may_leave()
     }
 
-    /// Whether the first block may make room.
+    /// Whether the first block may be overwritten.
     fn may_leave(&self) -> bool {
         let was_sent = self.first < self.next.block;
         self.push || was_sent && self.first < self.free
@@ -326,13 +327,13 @@ impl Ring {
         block.buffer.get(at..at + len)
     }
 
-    /// All segments of a block one behind the other, for its parity; `None` if some are to come.
+    /// Concatenated segments of a block, for its parity; `None` if the block is incomplete.
     pub(super) fn coded(&self, block: u64) -> Option<&[u8]> {
         let block = self.block(block).filter(|block| self.is_full(block))?;
         Some(&block.buffer)
     }
 
-    /// Whether there are segments that were never sent, or their block's parity.
+    /// Whether there are unsent segments or unsent proactive parity.
     pub(super) fn has_new(&self) -> bool {
         self.next.symbol >= self.size.block_len || self.segment(self.next).is_some()
     }
@@ -341,19 +342,19 @@ impl Ring {
         self.size.block_len
     }
 
-    /// A segment, counted from 1.
+    /// Place of a segment counted from 1.
     pub(super) fn place(&self, segment: u64) -> Place {
         let block_len = u64::from(self.size.block_len);
         let before = segment.saturating_sub(1);
         Place { block: before / block_len, symbol: (before % block_len) as u16 }
     }
 
-    /// Blocks that are kept at most.
+    /// Maximum number of blocks held.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// A new segment, or parity of a block whose segments all went, was sent.
+    /// Advances after a new segment or proactive parity segment was sent.
     pub(super) fn new_sent(&mut self, at: Time) {
         if self.next.symbol < self.size.block_len {
             self.sent = self.bytes_through(self.next).unwrap_or(self.sent);
@@ -362,20 +363,20 @@ impl Ring {
         self.next.symbol += 1;
     }
 
-    /// Bytes up to the end of a segment that is here.
+    /// Bytes up to the end of a segment that is held.
     pub(super) fn bytes_through(&self, place: Place) -> Option<u64> {
         let (header, _) = StreamHeader::decode(self.segment(place)?).ok()?;
         let end = header.offset.wrapping_add(u32::from(header.len));
-        // What is here is not as far back as offsets wrap.
+        // Segments held are closer than the offsets' wrap-around.
         Some(self.written - u64::from((self.written as u32).wrapping_sub(end)))
     }
 
-    /// All of the block that is sent went, with its parity.
+    /// Ends the block being sent, with its parity.
     pub(super) fn block_sent(&mut self) {
         self.next = Place { block: self.next.block + 1, symbol: 0 };
     }
 
-    /// Something of a block was sent or asked for.
+    /// Notes a transmission or a request of a block.
     pub(super) fn touch(&mut self, block: u64, at: Time) {
         let index = block.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
         if let Some(block) = index.and_then(|index| self.blocks.get_mut(index)) {
@@ -383,28 +384,29 @@ impl Ring {
         }
     }
 
-    /// Blocks before this one may make room.
+    /// Allows blocks before this one to be overwritten.
     pub(super) fn release(&mut self, before: u64) -> Vec<u64> {
         self.free = self.free.max(before);
         let is_due = self.is_flush_due || self.end == End::Closing;
         if is_due { self.flush() } else { Vec::new() }
     }
 
-    /// The first block that may not make room yet though it was sent, and when it was last touched.
+    /// First block that may not be overwritten though it was sent, and the time it was last
+    /// touched.
     pub(super) fn oldest(&self) -> Option<(u64, Time)> {
         let block = self.first.max(self.free);
         let touched = self.block(block).filter(|_| block < self.next.block)?.touched;
         Some((block, touched))
     }
 
-    /// A segment shall be sent again; nothing happens if it was not sent before.
+    /// Queues a segment for retransmission, if it was sent before.
     pub(super) fn ask(&mut self, place: Place) {
         if place < self.next && self.segment(place).is_some() {
             self.again.insert(place);
         }
     }
 
-    /// The next segment to be sent again.
+    /// Next segment to retransmit.
     pub(super) fn next_again(&self) -> Option<Place> {
         self.again.first().copied()
     }

@@ -13,9 +13,9 @@ pub(super) struct Shape {
     pub(super) fti: Fti,
     /// Whether NORM_DATA carries it.
     pub(super) has_fti: bool,
-    /// Bytes of a segment as it is coded.
+    /// Bytes of a coded segment.
     pub(super) symbol_len: u16,
-    /// Whether it has no end that is known, and all blocks are equally long.
+    /// Whether the object has no known end, and all blocks have the full length.
     pub(super) is_stream: bool,
 }
 
@@ -24,22 +24,22 @@ impl Shape {
         self.coding.payload_id(self.block_len(block), block, symbol)
     }
 
-    /// Source segments of a block.
+    /// Number of source segments of a block.
     pub(super) fn block_len(&self, block: u32) -> u16 {
         if self.is_stream { self.coding.block_len() } else { self.partition.block_len(block) }
     }
 
-    /// Where a block begins and ends.
+    /// Offsets at which a block begins and ends.
     pub(super) fn span(&self, block: u32) -> (u64, u64) {
         (self.partition.block_offset(block), self.partition.block_offset(block + 1))
     }
 }
 
-/// Rules for segments, from settings and the path's MTU.
+/// Rules for the partition, from settings and the path's MTU.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) segment: u16,
-    /// Bytes of the longest one that the path takes.
+    /// Longest segment that the path's MTU allows, in bytes.
     pub(crate) room: u16,
     pub(crate) coding: Coding,
     /// Whether NORM_DATA carries the FEC object transmission information.

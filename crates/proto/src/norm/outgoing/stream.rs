@@ -1,5 +1,5 @@
-//! What is different where the object is a stream (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): its bytes
-//! come bit by bit, its blocks are all equally long, and the oldest make room for new ones.
+//! Stream-specific part of sending (RFC 5740 §4.2.1, NORM_OBJECT_STREAM): bytes are written over
+//! time, all blocks have the full length, and new blocks overwrite the oldest.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::norm::bits::Bits;
 use crate::norm::indication::{Content, StreamOptions};
 use crate::path::Burst;
 
-/// State of a stream that is written to.
+/// State of a writable stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Writing {
-    /// Segments of which the end was announced.
+    /// Number of segments up to the announced end.
     announced: u64,
     /// Whether the user waits to write to a stream that is not open yet.
     is_awaited: bool,
-    /// Whether the user ended it.
+    /// Whether the user closed it.
     is_ended: bool,
 }
 
 impl Outgoing {
-    /// Cuts a stream into segments.
+    /// Partitions a stream into segments.
     pub(super) fn cut_stream(&mut self, cut: Cut, options: StreamOptions) -> Result<(), Failure> {
         let header = STREAM_HEADER_LEN as u16;
         let most = cut.room.saturating_sub(header);
@@ -63,17 +63,17 @@ impl Outgoing {
         matches!(self.content, Content::Stream(_))
     }
 
-    /// Whether it is a stream that may still be written to, or whose end was not sent.
+    /// Whether it is a stream that is writable, or whose end was not sent.
     pub(crate) fn is_open_stream(&self) -> bool {
         self.is_stream() && !self.ring.as_ref().is_some_and(Ring::has_ended)
     }
 
-    /// Whether all that was written to it was sent, and everything that was asked for again.
+    /// Whether everything written and all requested repairs were sent.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_sent() && !self.has_repairs() && self.requests.marks.is_empty()
     }
 
-    /// The segments before this one were announced, as often as that must be.
+    /// Notes that segments up to this number were announced often enough.
     pub(crate) fn was_announced(&mut self, segments: u64) {
         self.writing.announced = self.writing.announced.max(segments);
     }
@@ -82,14 +82,14 @@ impl Outgoing {
         self.writing.announced
     }
 
-    /// Segments that were sent.
+    /// Number of segments sent.
     pub(crate) fn segments_sent(&self) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         let (next, block_len) = (ring.next(), ring.block_len());
         next.block * u64::from(block_len) + u64::from(next.symbol.min(block_len))
     }
 
-    /// Takes bytes for a stream, as many as there is room for.
+    /// Appends bytes to a stream, as many as there is room for.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let Some(ring) = self.ring.as_mut() else {
             self.writing.is_awaited |= !bytes.is_empty();
@@ -101,43 +101,43 @@ impl Outgoing {
         taken
     }
 
-    /// Whether the user waits for room, and there is some; it is told once.
+    /// Whether to notify the waiting user of new room; `true` once.
     pub(crate) fn has_room_again(&mut self) -> bool {
         let Some(ring) = self.ring.as_mut() else { return false };
         std::mem::take(&mut self.writing.is_awaited) || ring.has_room_again()
     }
 
-    /// The next byte begins a message.
+    /// Marks the next byte as the beginning of a message.
     pub(crate) fn begin_message(&mut self) {
         if let Some(ring) = self.ring.as_mut() {
             ring.begin_message();
         }
     }
 
-    /// Sends what was written, though it is less than a segment.
+    /// Sends an incomplete segment.
     pub(crate) fn flush(&mut self) {
         let left = self.ring.as_mut().map(Ring::flush);
         self.forget(left.unwrap_or_default());
     }
 
-    /// Ends a stream.
+    /// Closes a stream.
     pub(crate) fn end_stream(&mut self) {
         self.writing.is_ended = true;
         let left = self.ring.as_mut().map(Ring::close);
         self.forget(left.unwrap_or_default());
     }
 
-    /// Whether a stream can be written to.
+    /// Whether a stream accepts data.
     pub(crate) fn is_writable(&self) -> bool {
         self.is_stream() && !self.writing.is_ended
     }
 
-    /// Whether it has segments that were never sent.
+    /// Whether it has unsent segments.
     pub(crate) fn has_new(&self) -> bool {
         self.ring.as_ref().is_some_and(Ring::has_new)
     }
 
-    /// Blocks have left: what was asked of them cannot be answered.
+    /// Forgets requests for blocks that were overwritten.
     fn forget(&mut self, left: Vec<u64>) {
         for block in left {
             let Some(block) = self.ring.as_ref().map(|ring| ring.wire(block)) else { return };
@@ -147,18 +147,18 @@ impl Outgoing {
         }
     }
 
-    /// Whether a block of a stream is no longer here.
+    /// Whether a block of a stream is no longer held.
     pub(crate) fn has_left(&self, block: u32) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.has_left(block))
     }
 
-    /// The first segment that is here.
+    /// First segment held.
     pub(crate) fn first_id(&self) -> Option<PayloadId> {
         let ring = self.ring.as_ref()?;
         self.shape.as_ref().map(|shape| shape.id(ring.wire(ring.first()), 0))
     }
 
-    /// Sends segments that were never sent.
+    /// Sends new segments.
     pub(super) fn emit_stream(
         &mut self,
         core: &mut Core,
@@ -179,7 +179,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends the next source segment; what that came to if no more follow now.
+    /// Sends the next source segment. Returns the turn's outcome if no more can follow now.
     fn emit_stream_source(
         &mut self,
         core: &mut Core,
@@ -204,7 +204,7 @@ impl Outgoing {
         None
     }
 
-    /// Sends the next parity segment of a block whose source segments all went.
+    /// Sends the next proactive parity segment of a block whose source segments were all sent.
     fn emit_stream_parity(
         &mut self,
         core: &mut Core,
@@ -230,7 +230,7 @@ impl Outgoing {
         None
     }
 
-    /// A block went, with its parity: NORM_INFO may be due again.
+    /// Notes that a block was sent with its parity: a repetition of NORM_INFO may be due.
     fn stream_block_went(&mut self, core: &Core, blocks: u64) {
         let every = u64::from(core.config.sender.info_every);
         let is_coded = core.config.sender.auto_parity > 0;
@@ -239,7 +239,7 @@ impl Outgoing {
         }
     }
 
-    /// A receiver has nothing of some blocks, by the numbers that messages have.
+    /// Notes that a receiver has nothing of some blocks, given by their numbers in messages.
     pub(super) fn mark_stream_blocks(&mut self, core: &mut Core, first: u32, last: u32) -> bool {
         let Some(ring) = &self.ring else { return false };
         let mask = self.shape.as_ref().map_or(0, |shape| shape.coding.scheme().block_mask(16));
@@ -255,8 +255,8 @@ impl Outgoing {
         any
     }
 
-    /// Decides how to repair a block of a stream, if there is no parity of it yet; `true` if that is
-    /// all that can be done.
+    /// Decides how to repair an incomplete block, which has no parity yet. Returns `true` if
+    /// nothing else can be done.
     pub(super) fn commit_stream_block(
         &mut self,
         (now, round_trip): (Time, Duration),
@@ -274,8 +274,8 @@ impl Outgoing {
         let auto_parity = shape.coding.auto_parity();
         let repaired = self.repaired.entry(block).or_insert_with(|| Repaired::new(auto_parity));
         repaired.requested(now, round_trip);
-        // There is no parity before all of the block is written: whatever parity is asked for, the
-        // segments themselves are what is missing.
+        // There is no parity before the whole block is written: whatever parity was requested,
+        // source segments are missing.
         let is_whole = mark.is_whole || mark.symbols.len() < mark.missing;
         let is_whole = is_whole || mark.symbols.iter().any(|symbol| symbol >= block_len);
         let is_requested = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);
@@ -285,7 +285,7 @@ impl Outgoing {
         true
     }
 
-    /// Segments of a block shall be sent again.
+    /// Queues segments of a block for retransmission.
     pub(super) fn ask_again(&mut self, block: u32, symbols: Vec<u16>) {
         let Some(ring) = self.ring.as_mut() else { return };
         let Some(block) = ring.find(block) else { return };
@@ -294,7 +294,7 @@ impl Outgoing {
         }
     }
 
-    /// Makes parity of a block that is complete.
+    /// Computes parity of a complete block.
     pub(super) fn make_stream_parity(&mut self, shape: &Shape, block: u32, rows: &Bits) {
         let Some(ring) = self.ring.take() else { return };
         if let Some(data) = ring.find(block).and_then(|number| ring.coded(number)) {
@@ -303,7 +303,7 @@ impl Outgoing {
         self.ring = Some(ring);
     }
 
-    /// Sends segments again.
+    /// Retransmits segments.
     pub(super) fn emit_again(
         &mut self,
         core: &mut Core,
@@ -335,7 +335,7 @@ impl Outgoing {
         }
     }
 
-    /// The segment of a stream that a message names, counted from 1, if it was sent.
+    /// Number, counted from 1, of the segment that a message names, if it was sent.
     pub(crate) fn segment_number(&self, id: PayloadId) -> Option<u64> {
         let ring = self.ring.as_ref()?;
         let block = ring.unwrap(id.block)?;
@@ -344,7 +344,7 @@ impl Outgoing {
         is_one.then_some(number)
     }
 
-    /// Everyone has these segments: blocks that end before may make room.
+    /// Allows blocks to be overwritten that end before the segments acknowledged by all receivers.
     pub(crate) fn release(&mut self, segments: u64) {
         let block_len = self.ring.as_ref().map_or(1, Ring::block_len);
         self.release_before(segments / u64::from(block_len));
@@ -355,8 +355,8 @@ impl Outgoing {
         self.forget(left.unwrap_or_default());
     }
 
-    /// Blocks of which nothing was sent or asked for in some time may make room. When the next one
-    /// may, if somebody waits for that.
+    /// Allows blocks to be overwritten that were neither sent nor requested for `keep`. Returns the
+    /// time of the next, if the user waits for room.
     pub(crate) fn release_old(&mut self, now: Time, keep: Duration) -> Option<Time> {
         while let Some(ring) = self.ring.as_ref().filter(|ring| ring.wants_room()) {
             let (block, touched) = ring.oldest()?;
@@ -368,8 +368,8 @@ impl Outgoing {
         None
     }
 
-    /// The segments of the blocks that were sent, if they are half of what can be kept more than were
-    /// told of: it is time to ask whether they arrived. 0 if not.
+    /// Number of segments in sent blocks, if that exceeds the announced ones by half of the
+    /// capacity: time to ask for acknowledgements. Otherwise 0.
     pub(crate) fn half_sent(&self) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         let block_len = u64::from(ring.block_len());
@@ -378,7 +378,7 @@ impl Outgoing {
         if segments >= self.writing.announced + half { segments } else { 0 }
     }
 
-    /// How messages name a segment, counted from 1.
+    /// Payload identifier of a segment counted from 1.
     pub(crate) fn segment_id(&self, segment: u64) -> PayloadId {
         let (Some(ring), Some(shape)) = (&self.ring, &self.shape) else {
             return PayloadId::default();
@@ -387,7 +387,7 @@ impl Outgoing {
         shape.id(ring.wire(place.block), place.symbol)
     }
 
-    /// Bytes of the stream up to a segment, counted from 1.
+    /// Bytes of the stream up to a segment counted from 1.
     pub(crate) fn bytes_before(&self, segment: u64) -> u64 {
         let Some(ring) = &self.ring else { return 0 };
         ring.bytes_through(ring.place(segment)).unwrap_or_else(|| ring.sent())

@@ -11,11 +11,11 @@ use crate::norm::core::{Alarm, Core};
 use crate::norm::indication::Failure;
 use crate::path::{Burst, Class};
 
-/// Acknowledgement that a sender waits for.
+/// Acknowledgement requested by a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Confirmed {
     Nothing,
-    /// It waits, so that not all receivers of a group send theirs at once.
+    /// Delayed, so that receivers of a group do not all send theirs at once.
     Delayed(Position),
     Due(Position),
 }
@@ -23,9 +23,9 @@ enum Confirmed {
 /// Acknowledgements of a sender's positions.
 #[derive(Debug)]
 pub(super) struct Acknowledgement {
-    /// Position that is to be acknowledged, while something before it is missing.
+    /// Position to acknowledge once everything before it has arrived.
     wanted: Option<Position>,
-    /// Position before which everything is here.
+    /// Position up to which everything has arrived.
     confirmed: Confirmed,
 }
 
@@ -42,7 +42,7 @@ impl Acknowledgement {
         matches!(self.confirmed, Confirmed::Due(_))
     }
 
-    /// Everything up to the wanted position is here.
+    /// Notes that everything up to the requested position has arrived.
     fn confirm(&mut self, position: Position, at_once: bool) {
         self.wanted = None;
         self.confirmed = match at_once || self.is_due() {
@@ -51,7 +51,7 @@ impl Acknowledgement {
         };
     }
 
-    /// The delay is over.
+    /// Ends the delay.
     pub(super) fn ripen(&mut self) {
         if let Confirmed::Delayed(position) = self.confirmed {
             self.confirmed = Confirmed::Due(position);
@@ -60,7 +60,7 @@ impl Acknowledgement {
 }
 
 impl Receiver {
-    /// The sender reports where its end is (§4.2.3).
+    /// Processes a flush, which names the end of the sent data (§4.2.3).
     pub(super) fn on_flush(
         &mut self,
         core: &mut Core,
@@ -85,8 +85,8 @@ impl Receiver {
             self.acknowledgement.wanted = Some(position);
         }
         self.acknowledge(core, now);
-        // A sender that says where its end is has nothing else to send: either the repairs went
-        // before this, or it did not receive the request.
+        // A sender that flushes has nothing else to send: either the repairs were sent before, or
+        // it did not receive the request.
         let wait = match self.timing.backoff {
             BACKOFF_OF_MANY.. => self.holdoff(),
             _ => self.answer_time().max(HOLDOFF_LEAST),
@@ -94,7 +94,7 @@ impl Receiver {
         self.check_repairs_after(core, now, wait);
     }
 
-    /// Acknowledges if that is wanted and all is here.
+    /// Acknowledges if requested and if everything has arrived.
     pub(super) fn acknowledge(&mut self, core: &mut Core, now: Time) {
         let wanted = self.acknowledgement.wanted.filter(|_| !core.config.receiver.silent);
         let Some(position) = wanted else { return };
@@ -116,7 +116,7 @@ impl Receiver {
         }
     }
 
-    /// The sender no longer has some objects.
+    /// Processes a squelch: the sender no longer has some objects.
     pub(super) fn on_squelch(
         &mut self,
         core: &mut Core,

@@ -1,5 +1,4 @@
-//! Answers to probes: of the round trip, and of the rate that suits this receiver (RFC 5740
-//! §5.5.2.2).
+//! Replies to probes: the round trip, and the rate that suits this receiver (RFC 5740 §5.5.2.2).
 
 use std::time::Duration;
 
@@ -13,14 +12,14 @@ use crate::norm::grtt::backoff;
 use crate::norm::reception::{Reception, Role};
 use crate::path::{Burst, Class};
 
-/// `K` of the random wait before an answer, if that of requests is smaller: in most groups there are
-/// more answers than requests, and they are less urgent.
+/// Minimum `K` of the random wait before a reply, larger than that of requests: in most groups
+/// replies are more frequent and less urgent.
 const BACKOFF_LEAST: u8 = 4;
 
-/// Others that report a rate below so many times this one's need not be told of this one.
+/// Ratio of another receiver's reported rate to this one's below which this report is redundant.
 const NEAR: f64 = 0.9;
 
-/// Last probe of the round trip.
+/// Most recent probe of the round trip.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     send_time: SendTime,
@@ -29,15 +28,15 @@ struct Probe {
     rate: Option<u16>,
 }
 
-/// Reports for the sender's round trip and rate.
+/// Feedback on the sender's round trip and rate.
 #[derive(Debug)]
 pub(super) struct Feedback {
     probe: Option<Probe>,
     reception: Reception,
     is_due: bool,
-    /// Before this, a reply to a probe is not needed.
+    /// Until then no reply to a probe is needed.
     quiet_until: Time,
-    /// Rate that was fair when the wait to report it began.
+    /// Fair rate when the wait before this report began.
     claimed: f64,
 }
 
@@ -56,31 +55,31 @@ impl Feedback {
         self.is_due
     }
 
-    /// Rate that the sender names, in bytes a second.
+    /// Rate advertised by the sender, in bytes per second.
     pub(super) fn sender_rate(&self) -> Option<f64> {
         self.probe.and_then(|probe| probe.rate).map(norm::rate)
     }
 
-    /// When the sender would have sent its probe, had it come just now.
+    /// Echoed sending time, corrected by the time since the probe arrived.
     pub(super) fn response(&self, at: Time) -> SendTime {
         let Some(probe) = self.probe else { return SendTime::NONE };
         let held = u64::try_from(at.since(probe.arrived_at).as_micros()).unwrap_or(u64::MAX);
         SendTime::from_micros(probe.send_time.micros().saturating_add(held))
     }
 
-    /// State for congestion control, if the sender requests that.
+    /// Congestion control feedback, if the sender uses it.
     pub(super) fn report(&self, grtt: Duration) -> Option<CcFeedback> {
         let probe = self.probe?;
         let rate = norm::rate(probe.rate?);
         Some(self.reception.feedback(probe.sequence, grtt, rate))
     }
 
-    /// Whether another receiver's report makes this one's needless: who could do with more than that
-    /// tells the sender little.
+    /// Whether another receiver's report makes this one redundant: higher rates tell the sender
+    /// little.
     fn is_covered_by(&self, cc: CcFeedback, grtt: Duration) -> bool {
-        // Who sets the rate speaks anyway, and is not a measure for others.
+        // The CLR replies in any case, and is no measure for others.
         let is_measure = !cc.flags.contains(CcFlags::CLR) && cc.rate != 0;
-        // Who did not measure the round trip cannot tell how its rate compares to a measured one.
+        // Rates computed without a measured round trip cannot be compared with measured ones.
         let compares = self.reception.has_rtt() || !cc.flags.contains(CcFlags::RTT);
         let Some(rate) = self.sender_rate() else { return false };
         let (fair, _) = self.reception.fair(grtt, rate);
@@ -89,7 +88,7 @@ impl Feedback {
 }
 
 impl Receiver {
-    /// A message of the sender arrived, whatever it is.
+    /// Processes the arrival of any message of the sender.
     pub(crate) fn arrived(
         &mut self,
         core: &mut Core,
@@ -104,13 +103,13 @@ impl Receiver {
         let reception = &mut self.feedback.reception;
         let round = (self.timing.grtt, rate);
         let is_event = reception.arrived(now, sequence, (len, is_data), round);
-        // The sender waits to hear of that from those who set its rate.
+        // The sender waits for this report of a receiver that sets its rate.
         if is_event && rate.is_some() && reception.role() != Role::Other {
             self.answer(core);
         }
     }
 
-    /// The sender asks how long the round trip is, and tells what it knows (§4.2.3).
+    /// Processes a probe of the round trip and the feedback in it (§4.2.3).
     pub(super) fn on_probe(
         &mut self,
         core: &mut Core,
@@ -136,7 +135,7 @@ impl Receiver {
         }
     }
 
-    /// Greatest wait before an answer, and the least time from one to the next.
+    /// Longest wait before a reply, and the minimum time between two.
     fn quiet(&self) -> Duration {
         self.timing.grtt * u32::from(self.timing.backoff.max(BACKOFF_LEAST))
     }
@@ -146,7 +145,7 @@ impl Receiver {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// A message with feedback left, or others reported as much.
+    /// Notes that a message with feedback was sent, or that others reported enough.
     pub(super) fn feedback_left(&mut self, core: &mut Core, now: Time) {
         if self.feedback.sender_rate().is_none() {
             return;
@@ -156,7 +155,7 @@ impl Receiver {
         self.feedback.quiet_until = now + self.quiet();
     }
 
-    /// Another receiver replied to the probe.
+    /// Notes another receiver's reply to the probe.
     pub(crate) fn on_other_feedback(&mut self, core: &mut Core, now: Time, cc: Option<CcFeedback>) {
         let Some(cc) = cc.filter(|_| self.base.is_armed(Alarm::Feedback)) else { return };
         if self.feedback.is_covered_by(cc, self.timing.grtt) {

@@ -5,20 +5,20 @@ use std::ops::Range;
 use crate::norm::config::SyncPolicy;
 use crate::ranges::Ranges;
 
-/// Objects before the first that is received, with [`SyncPolicy::All`]: as many as the reference
-/// library requests.
+/// Number of objects received before the current one with [`SyncPolicy::All`]: as many as the
+/// reference library requests.
 const SYNC_BACK: u64 = 255;
 
 /// Numbers of a sender's objects, unwrapped.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// First object received, and the highest; `None` before the first.
+    /// First and highest object received; `None` before the first.
     first: u64,
     newest: Option<u64>,
-    /// Objects that are complete, and those given up.
+    /// Objects that are complete or given up.
     done: Ranges,
     failed: Ranges,
-    /// Last object that failed for a reason at this end: what is acknowledged begins after it.
+    /// Last object that failed for a local reason: acknowledgements cover only later ones.
     refused: Option<u64>,
 }
 
@@ -45,12 +45,12 @@ impl Numbers {
         self.done.contains(number)
     }
 
-    /// Whether this object or a later one failed for a reason at this end.
+    /// Whether this or a later object failed for a local reason.
     pub(super) fn is_refused(&self, number: u64) -> bool {
         self.refused.is_some_and(|refused| refused >= number)
     }
 
-    /// Object with this identifier, numbered without end.
+    /// Unwraps an object identifier.
     pub(super) fn unwrap(&self, number: u16) -> u64 {
         let Some(newest) = self.newest else { return 1 << 16 | u64::from(number) };
         let ahead = number.wrapping_sub(newest as u16);
@@ -61,9 +61,9 @@ impl Numbers {
         }
     }
 
-    /// Objects that begin when a message names this one: it, and those before it that were not seen.
-    /// If that is more than the `most` that may ever be under way, those are the last of it: no wait
-    /// would make room for all.
+    /// Objects that start when a message names this one: it and earlier unseen ones. If that
+    /// exceeds `most`, the maximum under way, only the last `most` start: no wait would make room
+    /// for all.
     pub(super) fn to_begin(
         &self,
         number: u16,
@@ -86,8 +86,8 @@ impl Numbers {
         if unseen > room { 0..0 } else { first..number + 1 }
     }
 
-    /// Objects from `first` to `newest` begin. Returns whether some before them were left out: those
-    /// must not seem to have been delivered.
+    /// Starts objects from `first` to `newest`. Returns whether some before them were skipped:
+    /// those must not seem delivered.
     pub(super) fn begin(&mut self, first: u64, newest: u64) -> bool {
         let before = self.newest.replace(newest);
         let Some(unseen) = before.map(|before| before + 1) else {
@@ -102,17 +102,17 @@ impl Numbers {
         is_skipped
     }
 
-    /// Whether an object is behind all that began.
+    /// Whether an object is later than all that were started.
     pub(super) fn is_beyond(&self, number: u64) -> bool {
         self.newest.is_none_or(|newest| number > newest)
     }
 
-    /// An object is complete.
+    /// Notes that an object is complete.
     pub(super) fn completes(&mut self, number: u64) {
         self.done.insert(number, number + 1);
     }
 
-    /// An object failed, perhaps for a reason at this end.
+    /// Notes that an object failed, and whether for a local reason.
     pub(super) fn fails(&mut self, number: u64, is_refused: bool) {
         self.failed.insert(number, number + 1);
         if is_refused {
@@ -120,7 +120,7 @@ impl Numbers {
         }
     }
 
-    /// Forgets what messages cannot name any more.
+    /// Forgets objects that messages can no longer name.
     pub(super) fn trim(&mut self) {
         let past = self.newest.unwrap_or_default().saturating_sub(0x8000);
         self.done.remove(0, past);
@@ -129,7 +129,7 @@ impl Numbers {
 
     /// First object that this receiver vouches for.
     pub(super) fn vouched(&self) -> u16 {
-        // As a sender has only so many objects at once, it need not know how long ago that was.
+        // A sender has few objects at once and need not know older ones.
         let past = self.newest.unwrap_or_default().saturating_sub(0x4000);
         let refused = self.refused.map_or(0, |refused| refused + 1);
         self.first.max(refused).max(past) as u16
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(range, 65_543..65_544);
         assert!(!numbers.begin(range.start, 65_543));
         numbers.completes(65_543);
-        // Nine unseen ones, of which four have a place.
+        // Nine unseen objects, four of which have a slot.
         let range = numbers.to_begin(16, (4, 4), SyncPolicy::Current);
         assert_eq!(range, 65_549..65_553);
         assert!(numbers.begin(range.start, 65_552));

@@ -1,4 +1,4 @@
-//! What the sender's application asks, and the end of its session (RFC 5740 §4.2.3.2, §4.2.3.6).
+//! Questions of the sender's application, and the end of its session (RFC 5740 §4.2.3.2, §4.2.3.6).
 
 use engine::Time;
 use wire::norm::{Ack, Body, NodeId, NodeList};
@@ -10,7 +10,7 @@ use crate::norm::indication::{Failure, Indication};
 use crate::path::{Burst, Class};
 
 impl Receiver {
-    /// The sender's session is over (§4.2.3.2): what is not here does not come any more.
+    /// Processes the end of the sender's session (§4.2.3.2): incomplete objects fail.
     pub(super) fn on_end(&mut self, core: &mut Core, now: Time) {
         if self.life.end() {
             return;
@@ -20,8 +20,8 @@ impl Receiver {
         core.user.indicate(Indication::SenderEnded { peer, node });
     }
 
-    /// The sender's application asks something (§4.2.3.6). Acknowledgements of probes and flushes are not
-    /// asked for in this way, and what other kinds mean is not defined.
+    /// Processes a question of the sender's application (§4.2.3.6). Acknowledgements of probes and
+    /// flushes are not requested in this way, and other kinds are undefined.
     pub(super) fn on_question(
         &mut self,
         core: &mut Core,
@@ -46,7 +46,7 @@ impl Receiver {
         }
     }
 
-    /// The application answers a question; `false` if there is none.
+    /// Stores the application's answer to a question. Returns `false` if there is no such question.
     pub(crate) fn answer_question(
         &mut self,
         core: &mut Core,
@@ -61,7 +61,8 @@ impl Receiver {
         is_known
     }
 
-    /// Answers within a round trip, so that not all do so at once (§5.5.3).
+    /// Schedules the answer within a round trip, so that receivers do not all answer at once
+    /// (§5.5.3).
     fn want_answer(&mut self, core: &mut Core, now: Time) {
         if self.is_alone() {
             self.answers.call();
@@ -72,7 +73,7 @@ impl Receiver {
         }
     }
 
-    /// Sends what the application answered; `false` if it must wait for the next batch.
+    /// Sends the application's answers. Returns `false` if one must wait for the next batch.
     pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         while let Some((kind, id, bytes)) = self.answers.due() {
             let ack = Ack { id, ..self.ack(kind, burst.departure(), &bytes) };

@@ -17,24 +17,24 @@ use crate::thin_return::{self, ArrivalRate};
 /// Bytes of NORM_NACK before its requests, with EXT_CC and EXT_LACKS.
 const NACK_HEADER: usize = 40;
 
-/// Bytes of a short NACK, with the headers of UDP, IP and a link.
+/// Typical size of a short NACK with UDP, IP and link headers, in bytes.
 const NACK_USUAL: usize = 110;
 
-/// A sender that is not paced names this rate, in bit/s, or more.
+/// Rate, in bit/s, from which on a sender counts as unpaced.
 const RATE_UNKNOWN: f64 = 1e12;
 
-/// Time for repairs at the least, whatever the sender says its round trip is: else each message of
-/// one that says next to nothing would be answered by all the requests there are.
+/// Minimum wait for repairs, whatever round trip the sender advertises: otherwise each message of a
+/// sender that advertises almost none would trigger all requests.
 pub(super) const HOLDOFF_LEAST: Duration = Duration::from_millis(1);
 
-/// Messages of one round of requests at most; what is left is asked for in the next.
+/// Maximum number of NACKs in a round; the rest is requested in the next one.
 const NACKS_MAX: u32 = 16;
 
-/// Where a round of requests is, in a group (RFC 5740 §5.3).
+/// State of a round of requests in a group (RFC 5740 §5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
     Idle,
-    /// Waiting whether others ask for the same.
+    /// Waiting for requests of others.
     Backoff,
     /// Waiting for repairs.
     Holdoff {
@@ -42,29 +42,28 @@ pub(super) enum Round {
     },
 }
 
-/// Rounds of requests: the last one, and what is known of those before.
+/// Rounds of requests.
 #[derive(Debug)]
 pub(super) struct Rounds {
     pub(super) round: Round,
     pub(super) due: bool,
-    /// Messages of this round that left.
+    /// Number of NACKs sent in this round.
     sent: u32,
-    /// Requests made up to this moment are made again: what is in one message is not in the next.
+    /// Requests made up to this time are repeated: one round does not request anything twice.
     pub(super) since: Time,
-    /// When the first message of the last round left, and how long all of them took to leave.
+    /// Time of the last round's first NACK, and the time it took to send all.
     first_at: Time,
     took: Duration,
-    /// Rounds since the sender last sent data: of what is repeated, the return link lost the former
-    /// ones.
+    /// Rounds since the last data: what they request was lost on the return link before.
     pub(super) unanswered: u32,
-    /// The longest time from a request to its first repair, of late.
+    /// Longest recent time from a request to its first repair.
     answered_in: Option<Duration>,
-    /// The rate at which data arrives, for a sender that does not name its own.
+    /// Rate at which data arrives, for a sender that does not advertise one.
     pub(super) arrivals: ArrivalRate,
 }
 
 impl Rounds {
-    /// Nothing is under way any more.
+    /// Stops all rounds.
     pub(super) fn stop(&mut self) {
         (self.round, self.due) = (Round::Idle, false);
     }
@@ -85,7 +84,7 @@ impl Rounds {
 }
 
 impl Receiver {
-    /// Others asked for this, or the sender says that somebody did (§5.3).
+    /// Notes requests of others, received directly or repeated by the sender (§5.3).
     pub(crate) fn on_other_requests(&mut self, requests: &Requests<'_>) {
         if self.nack.round != Round::Backoff {
             return;
@@ -101,7 +100,7 @@ impl Receiver {
         }
     }
 
-    /// Whether something that should be here is not, and was not asked for since a moment.
+    /// Whether anything missing was not requested after `since`.
     pub(super) fn lacks(&self, since: Time) -> bool {
         self.objects.range(..=self.reach.object).any(|(number, object)| {
             let block = (*number == self.reach.object).then_some(self.reach.block);
@@ -109,13 +108,13 @@ impl Receiver {
         })
     }
 
-    /// Least time until repairs arrive.
+    /// Minimum time until repairs arrive.
     pub(super) fn holdoff(&self) -> Duration {
         let wait = match self.is_alone() {
             true => self.timing.grtt + self.timing.grtt / 4 + self.nack.took,
             false => {
                 let most = self.timing.grtt * (u32::from(self.timing.backoff) + 2);
-                // A sender that does not collect requests answers sooner.
+                // A sender that does not collect requests repairs sooner.
                 let known = self.nack.answered_in.filter(|_| self.timing.backoff < BACKOFF_OF_MANY);
                 known.map_or(most, |wait| {
                     (wait + self.timing.grtt / 4).clamp(self.timing.grtt * 5 / 4, most)
@@ -125,20 +124,20 @@ impl Receiver {
         wait.max(HOLDOFF_LEAST)
     }
 
-    /// Learns how long repairs take that were asked for at a moment.
+    /// Measures the time from the request at `requested_at` to its repair.
     pub(super) fn learn_answer(&mut self, now: Time, requested_at: Time) {
         let took = now.since(requested_at);
         let before = self.nack.answered_in.unwrap_or_default();
         self.nack.answered_in = Some(took.max(before - before.saturating_sub(took) / 8));
     }
 
-    /// Begins to ask for what is missing (§5.3).
+    /// Starts to request missing data (§5.3).
     pub(crate) fn check_repairs(&mut self, core: &mut Core, now: Time) {
         self.check_repairs_after(core, now, self.holdoff());
     }
 
-    /// Begins to request what nobody requested in the last `wait`. In small groups, what was lost
-    /// since then does not wait for repairs of other blocks.
+    /// Starts to request what was not requested in the last `wait`. In small groups, new losses do
+    /// not wait for repairs of other blocks.
     pub(super) fn check_repairs_after(&mut self, core: &mut Core, now: Time, wait: Duration) {
         if self.rests && self.lacks(Time::MAX) {
             self.rests = false;
@@ -177,23 +176,23 @@ impl Receiver {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// Least time from a request to the flush behind its repairs.
+    /// Minimum time from a request to the flush after its repairs.
     ///
-    /// Once two requests in a row brought nothing, the return link does not carry them, and they
-    /// are repeated twice as often: the first that it carries again is never a round trip away.
+    /// Once two requests in a row had no effect, the return link is taken to be down, and they are
+    /// repeated twice as often: the first that gets through is then never a round trip away.
     pub(super) fn answer_time(&self) -> Duration {
         let is_lost = self.is_alone() && self.nack.unanswered >= 2;
         let round_trip = if is_lost { self.timing.grtt / 2 } else { self.timing.grtt };
         round_trip + self.nack.took
     }
 
-    /// Asks for what is missing (§4.3.1); `false` if it must wait for the next batch.
+    /// Requests missing data (§4.3.1). Returns `false` if the message must wait for the next batch.
     pub(super) fn emit_nack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
         let since = self.nack.since;
         let mut room = vec![0; burst.mtu().saturating_sub(NACK_HEADER)];
         let len = room.len();
-        // What is asked for is noted as asked for, so that there must be a place for the message.
+        // Requests are recorded when written, so there must be room for the message.
         if !burst.has_room(NACK_HEADER + len) {
             return burst.is_empty() && {
                 self.nack.due = false;
@@ -238,7 +237,8 @@ impl Receiver {
         true
     }
 
-    /// Requests blocks of the first object that can be joined; the most that one of them lacks.
+    /// Requests blocks of the first object that can be joined. Returns the largest number of
+    /// segments that one lacks.
     fn request_joined(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -252,7 +252,7 @@ impl Receiver {
         })
     }
 
-    /// Lists what is missing; `false` if there was no room for all.
+    /// Lists missing data. Returns `false` if there was no room for all.
     fn request_listed(
         &mut self,
         writer: &mut RequestWriter<'_>,
@@ -266,8 +266,8 @@ impl Receiver {
         })
     }
 
-    /// Bytes that cross the forward link while `request` bytes cross the return link; 0 where a rate
-    /// is unknown, and in a group, whose other members have to understand the request.
+    /// Bytes that cross the forward link while `request` bytes cross the return link. Returns 0 if
+    /// a rate is unknown, and in a group, whose other members must understand the request.
     fn bridge(&self, core: &Core, request: usize) -> u64 {
         if !self.is_alone() {
             return 0;
@@ -284,8 +284,8 @@ impl Receiver {
         ItemPrice::new(self.bridge(core, ItemPrice::ITEM), segment.unwrap_or(u16::MAX))
     }
 
-    /// Whether a request can wait, because the end of the object is here before it would have left:
-    /// over a thin return link the request for the end would wait for it.
+    /// Whether a request can wait because the end of the object arrives before it would be sent:
+    /// over a thin return link, the request for the end would queue behind it.
     fn can_wait(&self, core: &Core) -> bool {
         let left = self.objects.get(&self.reach.object).map(|object| object.left(self.reach.block));
         left.is_some_and(|left| left > 0 && left < self.bridge(core, NACK_USUAL))

@@ -1,4 +1,4 @@
-//! The end of what is sent: announced, acknowledged, over (RFC 5740 §4.2.3.1, §5.1.1, §5.5.3).
+//! End of transfers: announcement, acknowledgement, completion (RFC 5740 §4.2.3.1, §5.1.1, §5.5.3).
 
 use std::time::Duration;
 
@@ -17,35 +17,35 @@ use crate::timer;
 /// Bytes of NORM_CMD(FLUSH) before its list, with the longest payload identifier.
 pub(super) const FLUSH_HEADER: usize = 24;
 
-/// Least time between flushes that nobody acknowledges: over a path of microseconds all of them
-/// would leave before a receiver that is not scheduled just then could request anything.
+/// Minimum time between unacknowledged flushes: over a path of microseconds, all of them would be
+/// sent before a receiver that is not scheduled could request anything.
 const FLUSH_GAP_MIN: Duration = Duration::from_millis(50);
 
-/// Most time between flushes to a group that wait for receivers far away.
+/// Maximum time between flushes to a group that wait for distant receivers.
 const FLUSH_GAP_MAX: Duration = Duration::from_secs(60);
 
-/// Flushes in a round trip to a single receiver that is silent, and the least time between two.
+/// Number of flushes per round trip to a single silent receiver, at least
+/// [`FLUSH_GAP_IN_SILENCE`] apart.
 ///
-/// Where an outage ends that nobody announced, the first flush behind it brings the request for
-/// what is missing. A quarter of a round trip until it leaves, half a one until it arrives, and a
-/// whole one for the request and its repairs are less than two.
+/// After an unannounced outage, the first flush that arrives triggers the request for missing data.
+/// It takes a quarter of a round trip until it is sent, half a round trip until it arrives, and one
+/// for the request and its repairs: less than two in total.
 const FLUSHES_IN_SILENCE: u32 = 4;
 const FLUSH_GAP_IN_SILENCE: Duration = Duration::from_millis(100);
 
-/// Time for which a receiver is polled that is received, but neither acknowledges nor requests
-/// anything.
+/// Time after which a receiver is given up that sends messages but neither acknowledges nor
+/// requests anything.
 const REFUSAL: Duration = Duration::from_secs(600);
 
-/// Announcement of how far all was sent and repaired: to the end, or with
-/// [`EndGame::Acknowledged`] to the end of an object while later ones are still being sent.
+/// Announcement of the position up to which everything was sent and repaired: the end, or with
+/// [`EndGame::Acknowledged`] the end of an object while later ones are being sent.
 #[derive(Debug)]
 struct Flush {
-    /// The last object of which all was sent.
+    /// Last object sent completely.
     through: u64,
-    /// Whether there is no other behind it.
+    /// Whether it is the last of all.
     is_end: bool,
-    /// The last of the receivers that were asked to acknowledge, if some are left that did not fit
-    /// the same message.
+    /// Last receiver asked to acknowledge, if some did not fit in the same message.
     after: Option<NodeId>,
     sent: u32,
     due: bool,
@@ -60,7 +60,7 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    /// Announces again what was announced. Returns whether something was.
+    /// Repeats the current announcement. Returns whether there is one.
     pub(super) fn repeat(&mut self) -> bool {
         let sent = self.under_way.as_mut().filter(|flush| flush.sent > 0);
         sent.map(|flush| flush.due = true).is_some()
@@ -70,26 +70,25 @@ impl Flushes {
         self.under_way.as_ref().is_some_and(|flush| flush.due)
     }
 
-    /// Nothing is left to announce.
+    /// Stops announcements.
     pub(super) fn stop(&mut self) {
         self.under_way = None;
     }
 }
 
 impl Sender {
-    /// The last of the objects of which, as of all before them, everything was sent that was asked
-    /// for, and whether it is the last of all.
+    /// Last object up to which everything requested was sent, and whether it is the last of all.
     fn sent_through(&self) -> Option<(u64, bool)> {
         let mut objects = self.objects.iter();
         let sent = objects.by_ref().take_while(|object| object.is_settled());
         let last = sent.last()?.id.number;
-        // The written part of a stream is announced by itself.
+        // The written part of a stream is announced separately.
         let end = self.objects.iter().rev().find(|object| !object.is_open_stream());
         let is_end = end.is_some_and(|object| object.id.number == last);
         Some((last, is_end && !self.repairs.is_collecting()))
     }
 
-    /// Announces how far everything was sent, if that has changed.
+    /// Announces a new position up to which everything was sent.
     pub(super) fn check_flush(&mut self, core: &mut Core, now: Time) {
         let is_asking = core.config.sender.end == EndGame::Acknowledged;
         let sent = self.sent_through().filter(|(_, is_end)| *is_end || is_asking);
@@ -107,7 +106,8 @@ impl Sender {
             }
             Some(_) | None => self.end_flush(core),
         }
-        // One question for all small objects of a round trip, and no more answers than segments.
+        // One request for all small objects of a round trip: not more acknowledgements than
+        // segments.
         let due = is_end || wait.is_zero();
         self.flushes.under_way = Some(Flush { through, is_end, after: None, sent: 0, due });
         if due {
@@ -117,7 +117,7 @@ impl Sender {
         }
     }
 
-    /// Withdraws an announcement that does not hold any more.
+    /// Withdraws an announcement that is no longer true.
     pub(super) fn end_flush(&mut self, core: &mut Core) {
         self.flushes.under_way = None;
         self.base.disarm(&mut core.shared, Alarm::Flush);
@@ -144,7 +144,7 @@ impl Sender {
         Persistence { polls: config.robust_factor, patience, refusal: REFUSAL.min(patience) }
     }
 
-    /// Ends objects that every receiver has, or for which receivers do not answer.
+    /// Finishes objects that every receiver has, or whose receivers do not reply.
     pub(super) fn finish_objects(&mut self, core: &mut Core, now: Time) {
         let config = &core.config.sender;
         let Some(flush) =
@@ -163,7 +163,7 @@ impl Sender {
             }
             let number = object.id.number;
             let standing = self.members.standing(number, receivers);
-            // In a group of unknown size, there is time for all to answer, and they are asked again.
+            // In a group of unknown size, all receivers get time to reply, and are asked again.
             let end = object.announced.filter(|_| number <= through);
             end.is_some_and(|end| !are_unknown || end.is_again && now >= end.first + wait)
                 && (standing.is_complete()
@@ -179,7 +179,7 @@ impl Sender {
         });
     }
 
-    /// Ends the first objects.
+    /// Finishes the first objects.
     fn finish_front(
         &mut self,
         core: &mut Core,
@@ -206,8 +206,8 @@ impl Sender {
         self.rest(core);
     }
 
-    /// Announces the end (§4.2.3, §5.1.1), and requests acknowledgements (§5.5.3), in as many messages
-    /// as it takes to name the receivers.
+    /// Announces the end (§4.2.3, §5.1.1) and requests acknowledgements (§5.5.3), in as many
+    /// messages as needed to name the receivers.
     pub(super) fn emit_flush(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let through = self.flushes.under_way.as_ref().map(|flush| flush.through);
         let Some(position) = through.and_then(|through| self.end_of(core, through)) else {
@@ -254,7 +254,7 @@ impl Sender {
         true
     }
 
-    /// Time until the next flush, after so many.
+    /// Time until the next flush after `sent` flushes.
     pub(super) fn flush_gap(&self, core: &Core, now: Time, sent: u32) -> Duration {
         let config = &core.config.sender;
         let twice = self.transmission.twice();
@@ -270,7 +270,7 @@ impl Sender {
         if is_silent { often } else { twice }
     }
 
-    /// The next receivers that are asked to acknowledge, at most `max`.
+    /// Next receivers to ask for an acknowledgement, at most `max`.
     fn ackers(&self, core: &Core, now: Time, max: usize) -> Vec<NodeId> {
         let config = &core.config.sender;
         let Some(flush) =
@@ -279,7 +279,7 @@ impl Sender {
             return Vec::new();
         };
         let most = self.persistence(core);
-        // Those that others kept from answering probes were not heard of yet.
+        // Receivers whose replies to probes were suppressed are not known yet.
         let are_unknown = self.is_group && config.receivers == 0 && flush.sent == 0;
         let whoever = are_unknown || self.members.expects_others(config.receivers);
         self.members.to_ask(flush.through, whoever, (now, most), (flush.after, max))

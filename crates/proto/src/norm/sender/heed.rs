@@ -1,4 +1,4 @@
-//! Probes of the round trip, what receivers answer, and the rate that they allow (RFC 5740 §5.5.1,
+//! Probes of the round trip, the receivers' replies, and the rate they allow (RFC 5740 §5.5.1,
 //! §5.5.2).
 
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::norm::core::{Alarm, Core, send_time, since_sent};
 use crate::norm::indication::Limit;
 use crate::path::{Burst, Class, Path};
 
-/// Least time between two probes with congestion control.
+/// Minimum time between two probes with congestion control.
 const PROBES_APART: Duration = Duration::from_millis(10);
 
-/// How much faster a receiver's clock may seem to run while it waits before it answers.
+/// Maximum drift of a receiver's clock while it delays its reply.
 const CLOCK_SLACK: Duration = Duration::from_millis(1);
 
-/// How long a receiver is silent at the least before another may take its place.
+/// Minimum silence of a receiver before another may take its place.
 const SILENT_MIN: Duration = Duration::from_secs(1);
 
 impl Sender {
-    /// Begins to heed congestion, if that is wanted.
+    /// Starts congestion control, if configured.
     pub(super) fn begin_to_heed(&mut self, core: &Core) {
         if !core.config.sender.congestion_control || self.transmission.congestion.is_some() {
             return;
@@ -50,13 +50,13 @@ impl Sender {
         path.and_then(Path::rate_bps).map_or(f64::INFINITY, |rate| rate as f64 / 8.0)
     }
 
-    /// Whether there is something to send but the end.
+    /// Whether there is anything to send besides the end.
     fn is_busy(&self) -> bool {
         let mut objects = self.objects.iter();
         objects.any(|object| !object.is_sent() || object.has_repairs())
     }
 
-    /// Asks how long the round trip is, and tells of congestion (§4.2.3.4).
+    /// Sends a probe of the round trip with congestion control feedback (§4.2.3.4).
     pub(super) fn emit_probe(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let at = burst.departure();
         let ceiling = self.ceiling(core);
@@ -95,7 +95,7 @@ impl Sender {
         true
     }
 
-    /// Time from this probe to the next.
+    /// Time until the next probe.
     fn next_interval(&self, core: &Core) -> Duration {
         let config = &core.config.sender;
         let former = self.probe.interval;
@@ -104,22 +104,22 @@ impl Sender {
             return often;
         }
         let (least, grown) = match self.transmission.congestion {
-            // Nobody answers yet, or there is nothing to send.
+            // No receiver replies yet, or there is nothing to send.
             Some(_) => (grtt.max(PROBES_APART), former * 2),
             None => (config.probe_interval_min.max(grtt), former * 3 / 2),
         };
         grown.clamp(least, config.probe_interval_max.max(least))
     }
 
-    /// Time between two probes while a receiver sets the rate of data that is being sent (§5.5.2.1):
-    /// its round trip, but not more probes than segments.
+    /// Interval of probes while a receiver sets the rate of the data being sent (§5.5.2.1): its
+    /// round trip, but not more probes than segments.
     fn often(&self) -> Option<Duration> {
         let congestion = self.transmission.congestion.as_ref().filter(|_| self.is_busy())?;
         let rtt = congestion.rtt()?.min(self.transmission.round_trip());
         Some(rtt.max(congestion.interval()).max(PROBES_APART))
     }
 
-    /// Probes sooner if there is reason to.
+    /// Brings the next probe forward if there is reason to.
     pub(super) fn hasten(&mut self, core: &mut Core, now: Time) {
         let Some(often) = self.often().filter(|often| *often < self.probe.interval) else {
             return;
@@ -132,12 +132,12 @@ impl Sender {
         self.base.alarm(&mut core.shared, Alarm::Probe, now, wait);
     }
 
-    /// It is time for another probe.
+    /// Sends the probe that is due.
     pub(super) fn probe(&mut self, core: &mut Core, now: Time) {
         let busy = self.transmission.congestion.as_ref().filter(|_| self.is_busy());
         let since = self.probe.sent_at;
         if let Some(due) = busy.and_then(|congestion| congestion.waits(now, since)) {
-            // There are not to be more probes than data (§5.5.2.1).
+            // There must not be more probes than data (§5.5.2.1).
             self.base.alarm(&mut core.shared, Alarm::Probe, now, due.since(now));
             return;
         }
@@ -153,16 +153,16 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// How long the way there and back takes, by an answer that tells when its probe was sent, with
-    /// the time that the receiver waited added to that.
+    /// Round trip measured by a reply that echoes its probe's sending time, corrected by the
+    /// receiver's delay.
     fn took(&self, now: Time, response: SendTime) -> Option<Duration> {
         let took = since_sent(now, response.is_some().then_some(response)?)?;
-        // Before the first probe there was nothing to answer.
+        // Before the first probe there was nothing to reply to.
         let most = now.since(self.probe.first_at?) + CLOCK_SLACK;
         (took <= most).then_some(took)
     }
 
-    /// Takes note of who is there, and how long the way takes.
+    /// Notes the receiver and the measured round trip.
     pub(super) fn on_feedback(
         &mut self,
         core: &mut Core,
@@ -194,13 +194,13 @@ impl Sender {
             && !self.is_group
             && self.flushes.repeat()
         {
-            // Only now is it known whom to ask.
+            // Only now is it known which receivers to ask.
             self.base.want(&mut core.shared, Class::Control);
         }
     }
 
-    /// A receiver reports of congestion. `took` is the round trip, if it says that; `is_private` if
-    /// the others did not hear it.
+    /// Processes a receiver's congestion control feedback. `took` is the round trip, if measured;
+    /// `is_private` if the other receivers did not hear it.
     pub(super) fn heed(
         &mut self,
         core: &mut Core,
@@ -222,11 +222,11 @@ impl Sender {
         let is_changed = congestion.rate().total_cmp(&before).is_ne();
         self.transmission.grtt.set_least(congestion.interval());
         if is_changed {
-            // What was held back may go earlier.
+            // Held-back messages may be sent earlier.
             self.base.disarm(&mut core.shared, Alarm::Pace);
         }
-        // Of nothing that is sent nobody reports: who is told of this here would take it for a sign of
-        // life, and might go on to ask for what there never was.
+        // No receiver reports on data while none is sent: forwarding a report would look like a
+        // sign of life, and could make receivers request data that never existed.
         let is_sending = !self.objects.is_empty();
         if is_private && self.is_group && is_sending && !cc.flags.contains(CcFlags::CLR) {
             self.repairs.suppress(cc);
@@ -235,7 +235,7 @@ impl Sender {
         self.hasten(core, now);
     }
 
-    /// Sets a timer for what the rate held back.
+    /// Arms the timer for held-back messages.
     pub(super) fn wait_for_pace(&mut self, core: &mut Core, now: Time) {
         let Some(at) = self.transmission.held.take() else { return };
         if !self.base.is_armed(Alarm::Pace) {

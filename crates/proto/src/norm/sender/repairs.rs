@@ -1,4 +1,4 @@
-//! Requests for repairs: collected, repeated, repaired or refused (RFC 5740 §4.2.3, §5.4).
+//! Repair requests: collected, advertised, repaired or refused (RFC 5740 §4.2.3, §5.4).
 
 use engine::Time;
 use wire::norm::{
@@ -12,16 +12,16 @@ use crate::norm::core::{Alarm, Core};
 use crate::norm::outgoing::Outgoing;
 use crate::path::{Burst, Class};
 
-/// Requests under way.
+/// Repair requests under way.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     /// Whether requests are being collected.
     is_collecting: bool,
-    /// Whether requests and reports are to be repeated to receivers that do not receive them.
+    /// Whether requests and reports must be advertised to receivers that cannot hear them.
     adv_due: bool,
-    /// Objects that were requested and are no longer here.
+    /// Position up to which requested objects are no longer available.
     squelch: Option<Position>,
-    /// Lowest report that not all receive.
+    /// Lowest rate reported that not all receivers hear.
     suppressing: Option<CcFeedback>,
 }
 
@@ -34,14 +34,14 @@ impl Repairs {
         self.adv_due
     }
 
-    /// A receiver reports what the others do not receive: the lowest rate is repeated.
+    /// Notes a report that the others did not hear: the lowest rate is advertised.
     pub(super) fn suppress(&mut self, cc: CcFeedback) {
         let is_lower = |other: &CcFeedback| norm::rate(other.rate) <= norm::rate(cc.rate);
         self.suppressing = self.suppressing.filter(is_lower).or(Some(cc));
         self.adv_due = true;
     }
 
-    /// Nothing is left to repair.
+    /// Stops all repairs.
     pub(super) fn stop(&mut self) {
         (self.is_collecting, self.adv_due) = (false, false);
         self.suppressing = None;
@@ -49,7 +49,7 @@ impl Repairs {
 }
 
 impl Sender {
-    /// A receiver asks for repairs (§5.4.1). `is_private` if the others did not hear it.
+    /// Processes a NACK (§5.4.1). `is_private` if the other receivers did not hear it.
     pub(crate) fn on_nack(
         &mut self,
         core: &mut Core,
@@ -83,7 +83,7 @@ impl Sender {
         self.check_flush(core, now);
     }
 
-    /// A receiver asks for what is no longer here (§4.2.3, SQUELCH).
+    /// Refuses a request for an object that is no longer available (§4.2.3, SQUELCH).
     pub(super) fn refuse_unknown(&mut self, core: &mut Core, number: u16, at: Position) {
         let behind = number.wrapping_sub(self.next_number as u16) < 0x8000;
         if behind {
@@ -100,12 +100,12 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// Says what no longer is sent: everything before the first object that is here.
+    /// Sends a squelch: everything before the first available object is gone.
     pub(super) fn emit_squelch(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let Some(at) = self.repairs.squelch else { return true };
-        // One that is still being opened will be sent, too.
+        // An object that is being opened will be sent, too.
         let first = self.objects.front();
-        // From there on there is something; what was asked for beyond that is named.
+        // Everything from there on exists; requests beyond it are named.
         let position = first.map_or(
             Position { object: self.next_number as u16, id: first_id(at.fec), ..at },
             |object| {
@@ -113,7 +113,7 @@ impl Sender {
                 Position { object: object.number(), id, ..at }
             },
         );
-        // Of a stream that is here it is the first block that says what is no more.
+        // For a stream, the squelch names its first available block.
         let is_behind = (1..0x8000).contains(&at.object.wrapping_sub(position.object));
         let invalid = [at.object];
         let invalid = if is_behind { &invalid[..] } else { &[] };
@@ -129,13 +129,13 @@ impl Sender {
             return false;
         }
         self.repairs.squelch = None;
-        // Once for each round trip is enough.
+        // Once per round trip suffices.
         let wait = self.transmission.twice();
         self.base.alarm(&mut core.shared, Alarm::Squelch, burst.departure(), wait);
         true
     }
 
-    /// Repeats what was asked for, for receivers that do not hear each other (§4.2.3).
+    /// Advertises requests to receivers that do not hear each other (§4.2.3).
     pub(super) fn emit_repair_adv(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let mut room = vec![0; burst.mtu().saturating_sub(16)];
         let mut writer = RequestWriter::new(&mut room, FIELD_BITS_ASSUMED);
@@ -158,7 +158,7 @@ impl Sender {
         true
     }
 
-    /// Turns what was asked for into repairs.
+    /// Turns requests into repairs.
     pub(super) fn commit(&mut self, core: &mut Core, now: Time) {
         self.repairs.is_collecting = false;
         let is_last =

@@ -1,7 +1,7 @@
-//! What a NACK asks for, as a sender takes note of it (RFC 5740 §4.3.1, §5.4.1).
+//! Requests of a NACK, as a sender records them (RFC 5740 §4.3.1, §5.4.1).
 //!
-//! A NACK may name the same thing in many ranges, and a range may be all of a large object. What it
-//! asks for is put together first, as ranges: what a NACK costs depends on how long it is.
+//! A NACK may name the same data in many ranges, and a range may cover all of a large object. Its
+//! requests are first merged into ranges, so that its cost depends only on its length.
 
 use std::collections::BTreeMap;
 
@@ -15,41 +15,43 @@ use crate::norm::outgoing::Symbols;
 use crate::path::Class;
 use crate::ranges::Ranges;
 
-/// So many objects back messages can name.
+/// Number of earlier objects that messages can name.
 const PAST: u16 = 0x8000;
 
-/// What one NACK asks for of what is here. Objects are counted from the first that messages can name.
+/// Requests of one NACK for available objects. Objects are counted from the first that messages can
+/// name.
 #[derive(Debug, Default)]
 struct Requested {
-    /// Objects that it names at all.
+    /// Objects named at all.
     named: Ranges,
     /// Objects of which a receiver has nothing.
     whole: Ranges,
-    /// Objects of which it lacks NORM_INFO.
+    /// Objects whose NORM_INFO is missing.
     info: Ranges,
-    /// How it names the first segment of one of them.
+    /// Identifier of the first segment requested of one of them.
     id: PayloadId,
-    /// Blocks of which it has nothing, by object.
+    /// Blocks of which the receiver has nothing, by object.
     blocks: BTreeMap<u16, Ranges>,
-    /// Segments, by object and block. A receiver may need several requests for those of one block.
+    /// Segments by object and block. A receiver may need several requests for the segments of one
+    /// block.
     segments: BTreeMap<(u16, u32), Symbols>,
-    /// Most segments that it lacks of each block that it requests, if it says so.
+    /// Largest number of segments missing from each requested block, if reported.
     lacks: Option<u16>,
-    /// Blocks of which it lacks so many at the most: the object, the first and the last.
+    /// Blocks of which at most `lacks` segments are missing: object, first and last block.
     counted: Vec<(u16, u32, u32)>,
 }
 
-/// What came of a NACK.
+/// Result of recording a NACK.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted {
-    /// Whether it asks for anything that can be repaired.
+    /// Whether it requests anything that can be repaired.
     pub(super) any: bool,
-    /// The first object here that it names.
+    /// First available object that it names.
     pub(super) first: Option<u64>,
 }
 
 impl Sender {
-    /// Notes what a NACK asks for.
+    /// Records the requests of a NACK.
     pub(super) fn note_requests(&mut self, core: &mut Core, now: Time, nack: &Nack<'_>) -> Noted {
         let mut requested = Requested { lacks: lacks(nack), ..Requested::default() };
         let mut any = false;
@@ -92,20 +94,20 @@ impl Sender {
         Noted { any: any || is_urgent, first }
     }
 
-    /// The first object that a message can name: the ones before it have the numbers of those to come.
+    /// First object that a message can name: earlier numbers belong to future objects.
     fn past(&self) -> u16 {
         (self.next_number as u16).wrapping_sub(PAST)
     }
 
-    /// Where an object is that is here.
+    /// Index of an available object.
     fn index(&self, number: u16) -> Option<usize> {
         let back = (self.next_number as u16).wrapping_sub(number);
         let number = self.next_number.checked_sub(back.into())?;
         self.objects.binary_search_by_key(&number, |object| object.id.number).ok()
     }
 
-    /// Adds what one request asks for. Whether blocks of a stream are among that, which are noted at
-    /// once: there are few, and their numbers wrap.
+    /// Adds one request. Returns whether it names blocks of a stream, which are recorded at once:
+    /// they are few, and their numbers wrap.
     fn gather(
         &mut self,
         core: &mut Core,
@@ -148,7 +150,7 @@ impl Sender {
                     requested.blocks.entry(first.object).or_default().insert(block.into(), end);
                 }
             }
-            // A block has no such segment: that is no reason to send others.
+            // A block has no such segment: no reason to send others.
             let most = object.symbols(block);
             let is_odd = most == 0 || request.form != Form::Erasures && first.id.symbol >= most;
             if has_left {
@@ -159,7 +161,7 @@ impl Sender {
             }
             let symbols = requested.segments.entry((first.object, block)).or_default();
             match request.form {
-                // A count, in the place of a number.
+                // Holds a count instead of a symbol number.
                 Form::Erasures => symbols.count += u32::from(first.id.symbol),
                 Form::Items | Form::Ranges | Form::Other(_) => {
                     symbols.named.insert_all(first.id.symbol, last.id.symbol.min(most - 1));
@@ -169,7 +171,7 @@ impl Sender {
         any
     }
 
-    /// Refuses an object that is requested and no longer here: the last covers most of them.
+    /// Refuses requested objects that are gone: the last one covers most of them.
     fn refuse_objects(&mut self, core: &mut Core, requested: &Requested) {
         let past = self.past();
         let gone = |ranges: &Ranges| {
@@ -191,7 +193,7 @@ impl Sender {
     }
 }
 
-/// Most segments that a receiver lacks of each block that it requests, if it says so.
+/// Largest number of segments missing from each requested block, if reported.
 fn lacks(nack: &Nack<'_>) -> Option<u16> {
     let mut others = nack.others.iter();
     let value = others.find(|extension| extension.kind == EXT_LACKS)?.value;

@@ -1,4 +1,4 @@
-//! What a sender does for a stream: takes its bytes, asks whether they arrived, and makes room.
+//! Sending of a stream: takes its bytes, requests acknowledgements, and releases old blocks.
 
 use std::time::Duration;
 
@@ -12,34 +12,34 @@ use crate::norm::indication::Indication;
 use crate::norm::members::{Members, Persistence};
 use crate::path::Burst;
 
-/// Who has how much of a stream. What members acknowledge are segments, counted from 1.
+/// Receivers' progress in a stream. Members acknowledge segments, counted from 1.
 #[derive(Debug)]
 pub(super) struct Flow {
     members: Members,
     mark: Option<Mark>,
-    /// When another segment may be told of at the earliest.
+    /// Earliest time for the next watermark.
     next: Time,
 }
 
-/// A segment that is told of, so that receivers ask for what they lack before it, and with
-/// [`EndGame::Acknowledged`] say that they lack nothing (RFC 5740 §5.5.3).
+/// Watermark: a segment that is announced so that receivers request what they lack before it, and
+/// with [`EndGame::Acknowledged`] acknowledge if nothing is missing (RFC 5740 §5.5.3).
 #[derive(Debug)]
 struct Mark {
     at: u64,
-    /// Bytes up to there.
+    /// Bytes up to the watermark.
     bytes: u64,
-    /// Whether it was the last that was written.
+    /// Whether it was the last segment written.
     is_end: bool,
-    /// The last of the receivers that were asked, if some are left that did not fit the same message.
+    /// Last receiver asked, if some did not fit in the same message.
     after: Option<NodeId>,
     sent: u32,
-    /// When it was told of first.
+    /// Time of the first announcement.
     since: Option<Time>,
     due: bool,
 }
 
 impl Sender {
-    /// The stream, if there is one: nothing is sent behind it.
+    /// The stream, if there is one: nothing is sent after it.
     pub(crate) fn stream(&mut self) -> Option<&mut Outgoing> {
         self.objects.back_mut().filter(|object| object.is_stream())
     }
@@ -48,12 +48,12 @@ impl Sender {
         self.objects.back().is_some_and(Outgoing::is_stream)
     }
 
-    /// The stream with this number, as long as it can be written to.
+    /// Stream with this number, while it is writable.
     pub(crate) fn writable(&mut self, number: u64) -> Option<&mut Outgoing> {
         self.stream().filter(|object| object.id.number == number && object.is_writable())
     }
 
-    /// A stream begins, if it is one.
+    /// Starts a stream, if the object is one.
     pub(super) fn begin_stream(&mut self) {
         if self.has_stream() {
             let members = self.members.afresh();
@@ -61,28 +61,29 @@ impl Sender {
         }
     }
 
-    /// A receiver was heard for the first time.
+    /// Notes a new receiver.
     pub(super) fn received_on_stream(&mut self, node: NodeId, now: Time) {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.insert(node, now);
         }
     }
 
-    /// A message of a receiver arrived.
+    /// Notes a message of a receiver.
     pub(super) fn received_of_stream(&mut self, node: NodeId, now: Time) {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.received(node, now);
         }
     }
 
-    /// No receiver could be received for some time, because a direction of the path was down.
+    /// Excludes an outage of a direction of the path, in which no receiver could be heard, from all
+    /// waits.
     pub(super) fn shift_stream(&mut self, away: Duration) {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.shift(away);
         }
     }
 
-    /// The path, or its return link, is up again.
+    /// Resumes after an outage of the path or of its return link.
     pub(super) fn resume_stream(&mut self) {
         let mark = self.flow.as_mut().and_then(|flow| flow.mark.as_mut());
         if let Some(mark) = mark.filter(|mark| mark.sent > 0) {
@@ -90,16 +91,16 @@ impl Sender {
         }
     }
 
-    /// A receiver is forgotten for another.
+    /// Forgets a receiver that another replaces.
     pub(super) fn gone_from_stream(&mut self, node: NodeId) {
         if let Some(flow) = self.flow.as_mut() {
             flow.members.remove(node);
         }
     }
 
-    /// The stream that ended and of which all bytes were acknowledged, once receivers were silent for
-    /// as many flushes as the RFC has (§5.1.1): a receiver that has all need not stay to acknowledge
-    /// the end.
+    /// Number of a closed stream whose bytes were all acknowledged, once receivers were silent for
+    /// as many flushes as the RFC requires (§5.1.1). A receiver that has everything need not stay
+    /// to acknowledge the end.
     pub(super) fn stream_taken(
         &self,
         (now, most): (Time, Persistence),
@@ -113,7 +114,7 @@ impl Sender {
         (has_all && is_silent && !stream.is_open_stream()).then_some(stream.id.number)
     }
 
-    /// Something was written, or found room.
+    /// Proceeds after a write, or after room was found for one.
     pub(crate) fn written(&mut self, core: &mut Core, now: Time) {
         self.make_room(core, now);
         if self.stream().is_some_and(|stream| stream.has_new()) {
@@ -121,14 +122,14 @@ impl Sender {
         }
     }
 
-    /// Lets blocks go that need not be kept, and tells of the room.
+    /// Releases blocks that need not be kept, and notifies the user of the room.
     pub(super) fn make_room(&mut self, core: &mut Core, now: Time) {
         let Some(stream) = self.objects.back_mut().filter(|object| object.is_stream()) else {
             return;
         };
         if core.config.sender.end == EndGame::Flush {
-            // What was sent last may still be asked for: after the wait of who lacks it, the way of
-            // the request, and the time that requests are collected; and once more for luck.
+            // The last data may still be requested: after the back-off of a receiver, the way of
+            // its request, and the time requests are collected; doubled for safety.
             let keep =
                 self.transmission.round_trip() * 2 * (u32::from(self.transmission.backoff) + 2);
             if let Some(at) = stream.release_old(now, keep) {
@@ -141,11 +142,11 @@ impl Sender {
         }
     }
 
-    /// Looks what is to be told of a stream.
+    /// Checks whether a watermark is due.
     pub(super) fn check_stream(&mut self, core: &mut Core, now: Time) {
         let stream = self.objects.back().filter(|object| object.is_open_stream());
         let (Some(stream), Some(flow)) = (stream, self.flow.as_mut()) else {
-            // The end of what has one is told like that of other objects.
+            // Once it has an end, that is announced like the end of other objects.
             self.end_mark(core);
             return;
         };
@@ -155,7 +156,7 @@ impl Sender {
         let at = match &flow.mark {
             Some(mark) if is_idle && (mark.at < sent || !mark.is_end) => sent,
             Some(_) if is_asking || is_idle || !stream.has_new() => 0,
-            // There is something else to be told soon.
+            // Another watermark is due soon.
             Some(_) => {
                 self.end_mark(core);
                 return;
@@ -189,17 +190,17 @@ impl Sender {
         }
     }
 
-    /// Repairs are about to be sent: what was told of is told of again behind them.
+    /// Repeats the current watermark after the repairs that are about to be sent.
     pub(super) fn stream_lacks(&mut self, node: NodeId) {
         let Some(flow) = self.flow.as_mut() else { return };
-        // It lives, and is asked further.
+        // The receiver is alive, and is asked further.
         flow.members.lacks(node, u64::MAX);
         if let Some(mark) = flow.mark.as_mut() {
             (mark.due, mark.sent) = (true, 0);
         }
     }
 
-    /// A receiver has the stream up to somewhere.
+    /// Processes a receiver's acknowledgement of a stream position.
     pub(super) fn on_stream_ack(
         &mut self,
         core: &mut Core,
@@ -221,7 +222,7 @@ impl Sender {
         self.advance(core, now);
     }
 
-    /// It is time to tell again of a segment.
+    /// Repeats the watermark when its timer fires.
     pub(super) fn mark_again(&mut self, core: &mut Core, now: Time) {
         self.finish_mark(core, now);
         if let Some(mark) = self.flow.as_mut().and_then(|flow| flow.mark.as_mut()) {
@@ -230,7 +231,7 @@ impl Sender {
         }
     }
 
-    /// Ends what was told of if everybody has it, or nobody asks for anything before it.
+    /// Ends the watermark if all receivers acknowledged it, or none requests anything before it.
     fn finish_mark(&mut self, core: &mut Core, now: Time) {
         let config = &core.config.sender;
         let most = self.persistence(core);
@@ -243,7 +244,7 @@ impl Sender {
         let is_over = match config.end {
             EndGame::Flush => mark.sent >= config.robust_factor,
             EndGame::Acknowledged => {
-                // In a group of unknown size, there is time for all to answer.
+                // In a group of unknown size, all receivers get time to reply.
                 let late = mark.since.is_some_and(|since| now >= since + wait);
                 let is_announced = !are_unknown || !mark.is_end || mark.sent >= 2 && late;
                 let is_in_vain = flow.members.is_in_vain(mark.at, config.receivers, (now, most));
@@ -268,8 +269,8 @@ impl Sender {
         self.check_stream(core, now);
     }
 
-    /// Tells of a segment, in as many messages as it takes to name those that are asked whether they
-    /// have all before; `false` if that must wait for the next batch.
+    /// Sends the watermark, in as many messages as needed to name the receivers that are asked to
+    /// acknowledge. Returns `false` if that must wait for the next batch.
     pub(super) fn emit_mark(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let now = burst.departure();
         let most = self.persistence(core);
@@ -312,7 +313,7 @@ impl Sender {
         mark.sent += 1;
         mark.since.get_or_insert(now);
         let (sent, twice) = (mark.sent, self.transmission.twice());
-        // No more questions, and answers, than one a round trip.
+        // At most one request, and its acknowledgements, per round trip.
         flow.next = now + if self.is_group { twice } else { twice / 2 };
         let wait = match core.config.sender.end {
             EndGame::Flush => twice,

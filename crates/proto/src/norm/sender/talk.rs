@@ -1,4 +1,4 @@
-//! What a sender says beside objects, and to how many.
+//! Messages of a sender besides objects, and the size of their audience.
 
 use engine::Time;
 use wire::norm::{self, Ack, CcFeedback, CcFlags};
@@ -11,7 +11,7 @@ use crate::norm::members::Members;
 use crate::path::{Class, Path};
 
 impl Sender {
-    /// Does something with what is said beside objects.
+    /// Applies `job` to the commands of the sender.
     pub(crate) fn command<T>(
         &mut self,
         core: &mut Core,
@@ -28,8 +28,8 @@ impl Sender {
         result
     }
 
-    /// Ends the session: what is under way is given up, which is said by itself, too: libnorm does not
-    /// heed the end.
+    /// Ends the session. Objects under way are given up, which is also announced separately:
+    /// libnorm ignores the end of a session.
     pub(crate) fn end(&mut self, core: &mut Core, now: Time) {
         let all: Vec<_> = self.objects.iter().map(|object| object.id.number).collect();
         for number in all {
@@ -42,8 +42,7 @@ impl Sender {
         &self.commands
     }
 
-    /// Takes note of how long a receiver waited before it answered a probe. Who sets the rate does not
-    /// wait.
+    /// Notes how long a receiver waited before it replied to a probe. The CLR does not wait.
     pub(super) fn count_answer(&mut self, core: &Core, now: Time, ack: &Ack<'_>) {
         let waits =
             |cc: &CcFeedback| !cc.flags.contains(CcFlags::CLR) && !cc.flags.contains(CcFlags::PLR);
@@ -61,7 +60,7 @@ impl Sender {
         self.group_size.answered(now, cc.sequence, way, bias);
     }
 
-    /// Tells how large the group seems to be, unless that was said.
+    /// Announces the estimated group size, unless one is configured.
     pub(super) fn judge_group(&mut self, core: &Core) {
         let config = &core.config.sender;
         if !self.is_group || config.group_size.is_some() {

@@ -1,4 +1,4 @@
-//! How soon a sender answers requests, and with how much.
+//! Delay and size of a sender's replies to requests.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn config() -> Config {
     config
 }
 
-/// Messages of a host for which this holds, and when they left.
+/// Sending times of a host's messages for which `holds`.
 fn times(group: &Group, host: usize, holds: impl Fn(&Body<'_>) -> bool) -> Vec<Time> {
     let log = group.log.iter().filter(|(_, from, _)| *from == host);
     let those = log
@@ -50,11 +50,11 @@ fn requests_are_answered_at_once_and_once() {
             .flat_map(|host| times(&group, host, |body| matches!(body, Body::Nack(_))))
             .collect();
         let repairs = times(&group, 0, is_repair);
-        // As many as the one that lacks most asks for, whoever asks first.
+        // As many as the receiver that lacks most requests, whichever requests first.
         assert_eq!(repairs.len(), 4, "{:#?}", lines());
         let first = requested.iter().min().expect("somebody asks");
         let wait = repairs[0].since(*first);
-        // The way there, and what was being sent.
+        // One-way delay, plus the message being transmitted.
         assert!(wait < Duration::from_millis(25 + 3), "{wait:?} {:#?}", lines());
     }
 }
@@ -72,7 +72,7 @@ fn requests_may_be_collected() {
     assert_eq!(repairs.len(), 4, "{:#?}", group.transcript());
     let requested =
         (1..=4).flat_map(|host| times(&group, host, |body| matches!(body, Body::Nack(_))));
-    // K + 1 = 2 times the greatest round trip of 61.8 ms, after the way of 25 ms.
+    // K + 1 = 2 greatest round trips of 61.8 ms, after a one-way delay of 25 ms.
     let wait = repairs[0].since(requested.min().expect("somebody asks"));
     assert!((148..=152).contains(&wait.as_millis()), "{wait:?} {:#?}", group.transcript());
 }
@@ -100,11 +100,11 @@ fn the_end_is_sent_with_the_parity_that_others_lacked() {
     };
     let (unasked, end, nacks) = run(true);
     let (none, later, more) = run(false);
-    // 2 of 61.8 ms at 10 Mbit/s are 150 segments: two blocks of 64 behind, and the last ones.
+    // 2 × 61.8 ms at 10 Mbit/s are 150 segments: two blocks of 64, and the last ones.
     assert_eq!(none, 0);
     assert!((2 * 3..=4 * 5).contains(&unasked), "{unasked}");
     assert!(nacks < more, "{nacks} {more}");
-    // A way back and forth, and what else a round of repairs takes.
+    // One round trip, and the rest of a repair round.
     assert!(later.since(end) > Duration::from_millis(50), "{:?}", later.since(end));
 }
 
@@ -155,7 +155,7 @@ fn a_flush_after_repairs_begins_the_next_round() {
     let requested = times(&group, 1, |body| matches!(body, Body::Nack(_)));
     let repaired = times(&group, 0, is_repair);
     assert_eq!((requested.len(), repaired.len()), (2, 3), "{:#?}", group.transcript());
-    // The way back, and a random wait of at most 3 of 61.8 ms;
+    // One-way delay, and a random wait of at most 3 × 61.8 ms.
     let wait = requested[1].since(repaired[1]);
     assert!(wait < Duration::from_millis(25 + 3 * 62 + 5), "{wait:?}");
 }

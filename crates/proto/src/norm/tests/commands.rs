@@ -1,5 +1,5 @@
-//! Commands of applications, questions, and the ends of sessions (RFC 5740 §4.2.3.2, §4.2.3.6,
-//! §4.2.3.7, §5.5.3).
+//! Application commands, questions, and ends of sessions (RFC 5740 §4.2.3.2, §4.2.3.6, §4.2.3.7,
+//! §5.5.3).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn is_end(body: &Body<'_>) -> bool {
     matches!(body, Body::Command(Command::Eot { .. }))
 }
 
-/// What a host's application heard from others.
+/// Commands indicated to a host's application.
 fn received(group: &Group, host: usize) -> Vec<&[u8]> {
     let commands = group.hosts[host].indications.iter().filter_map(|indication| match indication {
         Indication::Command { bytes, .. } => Some(&bytes[..]),
@@ -43,7 +43,7 @@ fn say(group: &mut Group, host: usize, text: &'static str, times: Option<u32>) -
 #[test]
 fn commands_are_repeated_and_heard_once() {
     let mut group = Group::of(3, &Config::default());
-    // Most copies are lost, other ones at each.
+    // Most copies are lost, different ones at each receiver.
     group.lose = Box::new(|_, to, number, message| {
         is_command(&message.body) && !(number + to).is_multiple_of(5)
     });
@@ -107,7 +107,7 @@ fn commands_have_bounds_and_can_be_stopped() {
     assert_eq!(group.hosts[0].node.poll_timeout(), None, "nothing runs on");
 }
 
-/// A command as the reference library sends it, without a number of its own.
+/// Command as the reference library sends it, without a private number.
 fn foreign(sequence: u16, bytes: &[u8]) -> Message<'_> {
     let sender = Header { instance: 5, grtt: 0x94, backoff: 4, group_size: 2 };
     let others = Extensions::NONE;
@@ -124,7 +124,7 @@ fn repetitions_of_others_are_told_and_copies_are_not() {
     assert_eq!(received(&group, 1), [b"again"; 3]);
 }
 
-/// Answers of receivers that a host was told of: who, and what.
+/// Answers indicated to a host: receiver and content.
 fn answers(group: &Group, host: usize) -> Vec<(u32, Vec<u8>)> {
     let all = group.hosts[host].indications.iter().filter_map(|indication| match indication {
         Indication::Answered { node, bytes, .. } => Some((*node, bytes.to_vec())),
@@ -135,7 +135,7 @@ fn answers(group: &Group, host: usize) -> Vec<(u32, Vec<u8>)> {
     all
 }
 
-/// Lets the applications of receivers answer what they were asked, with what they are.
+/// Answers all questions at these hosts with the host's number.
 fn answer_all(group: &mut Group, hosts: impl Iterator<Item = usize>) {
     for host in hosts {
         for indication in group.hosts[host].indications.clone() {
@@ -156,7 +156,7 @@ fn questions_are_answered_by_applications() {
     let mut config = Config::default();
     config.sender.backoff = Some(4);
     let mut group = Group::of(5, &config);
-    // Every other question, and every other answer.
+    // Loses every other question and every other answer.
     group.lose = Box::new(|_, to, number, message| match &message.body {
         Body::Ack(ack) if ack.kind >= Ack::APPLICATION => number % 2 == 0,
         body => is_question(body) && (number + to) % 2 == 0,
@@ -173,7 +173,7 @@ fn questions_are_answered_by_applications() {
     assert_eq!(answers(&group, 0), expected, "{:#?}", group.transcript());
     let over = Indication::QuestionOver { peer: GROUP, kind: 20, id, silent: 1 };
     assert!(group.hosts[0].indications.contains(&over), "{:?}", group.hosts[0].indications);
-    // Those that answered are named no more, and nobody more often than it should be.
+    // Receivers that answered are named no more, and none is asked too often.
     assert_eq!(group.count(0, is_question), 20);
     let last = group.log.iter().rev().find_map(|(_, from, bytes)| {
         let message = Message::decode(bytes).expect("a message");
@@ -281,7 +281,7 @@ fn what_is_here_survives_the_end() {
     let mut group = Group::of(1, &Config::default());
     let file = content(50_000);
     group.send(0, &file, "copy");
-    // It is all sent, and not acknowledged yet.
+    // Everything is sent, and not acknowledged yet.
     group.run_for(Duration::from_millis(75));
     let now = group.now;
     group.hosts[0].node.end(now, GROUP);
@@ -289,7 +289,7 @@ fn what_is_here_survives_the_end() {
     group.run();
     group.assert_has(1, "copy", &file);
     assert_eq!(group.finished(1)[0].result, Ok(()));
-    // Nobody begins with an end.
+    // An end of session starts no session.
     let sender = Header { instance: 5, grtt: 0x94, backoff: 4, group_size: 2 };
     let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
     group.hear(1, GROUP, path_to(9), &Message { sequence: 0, source: NodeId(99), body });

@@ -1,4 +1,4 @@
-//! The engine contract's own suite, over codes, ends and ways to answer.
+//! Suite of the engine contract, over FEC codes, end games and kinds of replies.
 
 use bytes::Bytes;
 use engine::conformance::{self, Options, PATH, Role, Subject, Verdict};
@@ -161,7 +161,7 @@ impl Subject for Norm {
     }
 
     fn opening(&self, number: u64) -> Vec<Bytes> {
-        // Another object, or another sender.
+        // Another object or another sender.
         let (source, object) = match number % 2 {
             0 => (NodeId(1), number as u16),
             _ => (NodeId(1000 + number as u32), 0),

@@ -1,4 +1,4 @@
-//! Senders that heed congestion, and what receivers tell them.
+//! Senders with congestion control, and their receivers' feedback.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn is_data(message: &Message<'_>) -> bool {
     matches!(message.body, Body::Data(_))
 }
 
-/// The rates that the first host's probes told, in bytes a second, by when they left.
+/// Rates advertised in the first host's probes, in bytes per second, by sending time.
 fn rates(group: &Group) -> Vec<(f64, f64)> {
     let sent = group.log.iter().filter(|(_, from, _)| *from == 0);
     let rate = |bytes| match Message::decode(bytes).ok()?.body {
@@ -51,7 +51,7 @@ fn the_rate_recovers_when_the_receiver_that_limits_is_gone() {
     group.send(0, &content(8_000_000), "copy");
     group.run_for(15 * SECOND);
     let lossy = last_rate(&group);
-    // RFC 5348 §3.1: 1,024 / (0.0504 * 0.5653) = 36,000; what the losses are takes time to learn.
+    // RFC 5348 §3.1: 1,024 / (0.0504 * 0.5653) = 36,000; measuring the losses takes time.
     assert!((15_000.0..90_000.0).contains(&lossy), "{lossy}");
     let entry = |group: &Group| -> Option<norm::CcNode> {
         let (_, _, bytes) = group.log.iter().rev().find(|(_, _, bytes)| {
@@ -77,7 +77,7 @@ fn without_answers_the_rate_falls_but_never_to_nothing() {
     let mut group = Group::of(1, &config());
     let file = content(8_000_000);
     group.send(0, &file, "copy");
-    // In a group the first answer may take four round trips, which begin with a second.
+    // In a group the first reply may take four round trips, initially of one second.
     group.run_for(6 * SECOND);
     let before = last_rate(&group);
     assert!(before > 100_000.0, "{before}");
@@ -120,10 +120,10 @@ fn who_limits_answers_each_probe_and_others_seldom() {
         let (probes, of_limiting) = (more - probes, after[6] - before[6]);
         let of_all: usize = after.iter().sum::<usize>() - before.iter().sum::<usize>();
         let others = of_all - of_limiting;
-        // Its NACKs tell the same, and then it need not.
+        // Its NACKs carry the same feedback, which makes replies needless.
         let nacks = group.nacks();
         assert!(of_limiting + nacks >= probes * 9 / 10, "{of_limiting} of {probes}, {nacks} NACKs");
-        // One of four others that are told of at most, and a few in each time of quiet.
+        // One of at most four others named in a probe, and a few in each quiet time.
         assert!((1..4 * probes).contains(&others), "{others} others, {probes} probes");
         let told = group
             .count(0, |body| matches!(body, Body::Command(Command::RepairAdv { cc: Some(_), .. })));
@@ -133,7 +133,7 @@ fn who_limits_answers_each_probe_and_others_seldom() {
 
 #[test]
 fn an_answer_of_another_that_has_less_is_enough() {
-    // All begin to wait with the first probe; after the first answers the others have no more to say.
+    // All start to wait at the first probe; after the first replies the others have nothing to add.
     let mut config = config();
     config.sender.group_size = Some(100);
     let mut group = Group::of(40, &config);

@@ -1,4 +1,4 @@
-//! What others may say that is not so, or too much: none of it may cost the rest of a group much.
+//! Forged and excessive messages: none may cost the rest of a group much.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::norm::{Config, Content, EndGame, Indication, Limit};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The life of the first host's sender, and its first object.
+/// Instance of the first host's sender, and its first object.
 fn life(group: &Group) -> (u16, u16) {
     let infos = group.log.iter().filter_map(|(_, from, bytes)| {
         let message = Message::decode(bytes).expect("nodes send messages");
@@ -28,7 +28,7 @@ fn life(group: &Group) -> (u16, u16) {
     infos.min_by_key(|(_, object)| *object).expect("it speaks of an object")
 }
 
-/// The first host hears that another asks for blocks, or segments, from one to the other.
+/// Delivers a request for blocks or segments, from one to another, to the first host.
 fn ask(
     group: &mut Group,
     node: u32,
@@ -38,7 +38,7 @@ fn ask(
     ask_on(group, GROUP, node, flags, ranges);
 }
 
-/// The same on a path: that of the group, or the other host's.
+/// Delivers a request on a path: the group's, or the other host's.
 fn ask_on(
     group: &mut Group,
     path: PathId,
@@ -84,7 +84,7 @@ fn one_odd_answer_to_a_probe_stalls_nobody() {
             instance: life(&group).0,
             kind: Ack::CC,
             id: 0,
-            // Before anything was sent, and just after that.
+            // Before the first probe, and just after it.
             grtt_response: SendTime::from_micros(requested),
             cc: None,
             others: Extensions::NONE,
@@ -138,7 +138,7 @@ fn those_who_only_began_to_send_keep_nobody_out() {
     let received = Indication::SenderDiscovered { peer: GROUP, node: 3 };
     let all = &group.hosts[1].indications;
     assert_eq!(all.iter().filter(|other| **other == received).count(), 1, "it was kept");
-    // Whatever they say of the round trip, they are not waited for that long.
+    // Whatever round trips they report, the sender does not wait that long for them.
     assert!(group.now < Time::from_secs(24 * 3600), "{}", group.now);
 }
 
@@ -156,7 +156,7 @@ fn those_who_only_asked_keep_no_receiver_out() {
     group.run();
     (1..=2).for_each(|host| group.assert_has(host, "copy", &file));
     let end = &group.finished(0)[0];
-    // Two of the others are left, for whom it waits in vain.
+    // Two forged receivers are left, for which it waits until it gives up.
     assert_eq!((end.acknowledged, end.is_confirmed), (2, false), "{:?}", end.result);
 }
 
@@ -196,13 +196,13 @@ fn who_asks_for_what_there_never_was_gives_up() {
     let said = group.log.len();
     group.run();
     let said: Vec<_> = group.log[said..].iter().map(|(_, from, _)| *from).collect();
-    // Nobody answers what is asked for as often as the settings say, and once at first.
+    // No reply arrives to requests repeated as often as configured.
     assert!(said.iter().all(|from| *from == 1), "{:#?}", group.transcript());
     assert!((2..=21).contains(&said.len()), "{}", said.len());
     assert_eq!(group.hosts[1].node.objects().count(), 0);
 }
 
-/// A sender of 200 blocks with two segments and two of parity each, all of which went out.
+/// Sender of 200 blocks with two source and two parity segments each, all sent.
 fn of_many_blocks(config: &mut Config) -> Group {
     config.sender.block_len = 2;
     config.sender.parity = 2;
@@ -215,7 +215,7 @@ fn of_many_blocks(config: &mut Config) -> Group {
     group
 }
 
-/// Repairs of each segment of the first host.
+/// Number of repairs of each segment of the first host.
 fn repairs(group: &Group) -> BTreeMap<(u32, u16), usize> {
     let mut repairs = BTreeMap::new();
     for (_, from, bytes) in &group.log {
@@ -244,25 +244,25 @@ fn parity_that_waits_is_bounded_and_not_planned_twice() {
     group.run_for(SECOND / 2);
     let repairs = repairs(&group);
     assert!(repairs.values().all(|count| *count == 1), "{repairs:?}");
-    // Some left or were made at once, and four blocks may wait.
+    // Some were sent or computed at once, and four blocks may wait.
     assert!((4..60).contains(&repairs.len()), "{repairs:?}");
     assert!(group.hosts[0].indications.contains(&Indication::LimitReached(Limit::Repairs)));
 }
 
 #[test]
 fn what_is_asked_for_in_many_ranges_is_sent_once() {
-    // However little may wait.
+    // However few may wait.
     for limit in [65_536, 4] {
         let mut config = Config::default();
         config.limits.repairs = limit;
         config.sender.end = EndGame::Flush;
         let mut group = of_many_blocks(&mut config);
-        // All blocks, from each of the first on, of which there are 200.
+        // All 200 blocks, starting at each of the first ones.
         let ranges = (0..60).map(|first| [(first, 0), (u32::from(u16::MAX), 0)]);
         ask(&mut group, 2, RequestFlags::BLOCK, ranges);
         group.run_for(SECOND / 100);
         if limit > 200 {
-            // Another asks for the same before it can have heard all of it.
+            // Another requests the same before it can have received all of it.
             ask(&mut group, 3, RequestFlags::BLOCK, [[(0, 0), (199, 0)]].into_iter());
         }
         group.run_for(2 * SECOND);
@@ -299,7 +299,7 @@ fn all_are_told_what_one_asked_for_in_private() {
 fn flushes_are_not_over_before_a_busy_receiver_wakes() {
     let mut config = Config::default();
     config.sender.end = EndGame::Flush;
-    // 50 µs there and back, as the path says.
+    // A round trip of 50 µs, as the path reports.
     let owlt = Some(Duration::from_micros(25));
     let info = PathInfo { rate_bps: Some(1_000_000_000), owlt, ..PathInfo::datagram(1024) };
     let mut group = Group::on(vec![config.clone(), config], info);

@@ -1,4 +1,4 @@
-//! Some nodes on one link, which hear what is sent to their group, each with losses of its own.
+//! Nodes on one link that receive each other's messages to the group, each with its own losses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(super) const GROUP: PathId = PathId(1);
 /// Number of the path to the first host.
 const FIRST: u32 = 100;
 
-/// Way from one host to another.
+/// One-way delay between hosts.
 pub(super) const DELAY: Duration = Duration::from_millis(25);
 
 pub(super) struct Host {
@@ -25,15 +25,15 @@ pub(super) struct Host {
     pub(super) store: MemoryStore,
     pub(super) indications: Vec<Indication>,
     held: Option<(PathId, Vec<Vec<u8>>, Time)>,
-    /// Hears and says nothing while it is off.
+    /// Receives and sends nothing while off.
     pub(super) is_on: bool,
 }
 
-/// Whether a message from one host does not arrive at another; the third number is its own among
-/// that host's messages.
+/// Whether a message from one host is lost on the way to another; the third number counts that
+/// host's messages.
 type Losses = Box<dyn FnMut(usize, usize, usize, &Message<'_>) -> bool>;
 
-/// To whom, by which path, from whom, and what.
+/// Receiver, its path, sender, and datagram.
 type Arrival = (usize, PathId, usize, Vec<u8>);
 
 pub(super) struct Group {
@@ -47,13 +47,13 @@ pub(super) struct Group {
     event: u64,
 }
 
-/// The path to a host.
+/// Path to a host.
 pub(super) fn path_to(host: usize) -> PathId {
     PathId(FIRST + host as u32)
 }
 
 impl Group {
-    /// Hosts with these settings, at 10 Mbit/s.
+    /// Creates hosts with these settings, at 10 Mbit/s.
     pub(super) fn new(configs: Vec<Config>) -> Self {
         let rate_bps = Some(10_000_000);
         let info = PathInfo { rate_bps, owlt: Some(DELAY), ..PathInfo::datagram(1024) };
@@ -77,7 +77,7 @@ impl Group {
         group
     }
 
-    /// One sender, number 0, and so many receivers with the same settings.
+    /// Creates one sender, number 0, and `receivers` receivers with the same settings.
     pub(super) fn of(receivers: usize, config: &Config) -> Self {
         Self::new(vec![config.clone(); receivers + 1])
     }
@@ -91,7 +91,7 @@ impl Group {
         self.drain(host);
     }
 
-    /// Starts a host again, with nothing but its store.
+    /// Restarts a host with nothing but its store.
     pub(super) fn restart(&mut self, at: usize) {
         let config = self.hosts[at].node.config().clone();
         let seed = 1000 + self.now.as_nanos();
@@ -102,7 +102,7 @@ impl Group {
         self.bring_up(at);
     }
 
-    /// Sends a file of this name to the group.
+    /// Sends a file to the group, stored as `copy`.
     pub(super) fn send(&mut self, from: usize, file: &[u8], copy: &str) -> ObjectId {
         self.hosts[from].store.insert(name(copy), file.to_vec());
         self.request(from, Content::File(name(copy)), copy)
@@ -121,7 +121,7 @@ impl Group {
         self.drain(host);
     }
 
-    /// A message arrives that no host sent.
+    /// Delivers a message that no host sent.
     pub(super) fn hear(&mut self, to: usize, path: PathId, from: PathId, message: &Message<'_>) {
         let bytes = message.to_vec().expect("a message");
         self.arrive(to, path, from, &bytes);
@@ -196,7 +196,7 @@ impl Group {
         held.into_iter().chain(timer).min()
     }
 
-    /// Lets the next thing happen, if that is before `until`.
+    /// Processes the next event, if it is before `until`.
     fn step(&mut self, until: Time) -> bool {
         let event = self.events.keys().next().map(|(at, _)| *at);
         let timer = (0..self.hosts.len()).filter_map(|at| Some((self.next(&self.hosts[at])?, at)));
@@ -230,7 +230,7 @@ impl Group {
         true
     }
 
-    /// Runs until nothing is left to happen.
+    /// Runs until no event is left.
     pub(super) fn run(&mut self) {
         for _ in 0..2_000_000 {
             if !self.step(Time::MAX) {
@@ -246,7 +246,7 @@ impl Group {
         self.now = until;
     }
 
-    /// How objects ended at a host.
+    /// Results of objects at a host.
     pub(super) fn finished(&self, host: usize) -> Vec<&Finished> {
         let all = self.hosts[host].indications.iter().filter_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
@@ -261,7 +261,7 @@ impl Group {
         assert_eq!(self.hosts[host].node.objects().count(), 0, "host {host}");
     }
 
-    /// Messages of a host of which something holds.
+    /// Number of a host's messages for which `holds`.
     pub(super) fn count(&self, host: usize, holds: impl Fn(&Body<'_>) -> bool) -> usize {
         let ours = self.log.iter().filter(|(_, from, _)| *from == host);
         let messages = ours.filter_map(|(_, _, bytes)| Message::decode(bytes).ok());
@@ -272,7 +272,7 @@ impl Group {
         self.count(0, |body| matches!(body, Body::Command(Command::Flush { .. })))
     }
 
-    /// NACKs of all hosts.
+    /// Number of NACKs of all hosts.
     pub(super) fn nacks(&self) -> usize {
         let hosts = 0..self.hosts.len();
         hosts.map(|host| self.count(host, |body| matches!(body, Body::Nack(_)))).sum()

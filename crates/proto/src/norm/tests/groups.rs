@@ -1,4 +1,4 @@
-//! One sender or some, and many receivers.
+//! One or several senders, and many receivers.
 
 use std::time::Duration;
 
@@ -47,11 +47,11 @@ fn one_parity_segment_mends_other_losses_at_each_receiver() {
 #[test]
 fn who_hears_others_ask_need_not_ask() {
     let mut config = Config::default();
-    // As the RFC has it for large groups: with less, more speak before they hear others.
+    // The RFC's values for large groups: with less, more receivers send before they hear others.
     (config.sender.group_size, config.sender.backoff) = (Some(100), Some(4));
     config.sender.collect = true;
     let file = content(64_000);
-    // A segment, two of a block, a whole block, NORM_INFO: lost on the way to all.
+    // A segment, two of a block, a whole block, NORM_INFO: lost for all receivers.
     let cases: [fn(&Message<'_>) -> bool; 4] = [
         |message| data_of(0, 3)(message),
         |message| data_of(0, 3)(message) || data_of(0, 9)(message),
@@ -99,7 +99,7 @@ fn losses_of_everything_are_made_up_for() {
         config.receiver.unicast_nack = seed % 2 == 1;
         config.sender.auto_parity = (seed % 3) as u16 * 4;
         config.sender.fec = if seed % 4 == 3 { Scheme::NoCode } else { Scheme::ReedSolomon8 };
-        // One of which nothing is heard would not be waited for.
+        // A receiver that is never heard would not be waited for.
         config.sender.receivers = 8;
         let mut group = Group::of(8, &config);
         let mut rng = Rng::new(seed, "losses");
@@ -130,7 +130,7 @@ fn several_send_at_once() {
 
 #[test]
 fn who_comes_late_gets_it_all() {
-    // Within the first block, later, and when nothing but flushes is left.
+    // Within the first block, later, and when only flushes are left.
     for (late, before) in [(20, 25), (300, 305), (480, 600)] {
         let mut config = Config::default();
         config.sender.end = EndGame::Flush;
@@ -302,10 +302,10 @@ fn as_many_acknowledge_as_there_are() {
         let mut group = Group::on(vec![config; 71], info);
         let file = content(30_000);
         group.send(0, &file, "copy");
-        // Time for all to be heard of.
+        // Time until all are known.
         group.run_for(SECOND / 5);
         for host in 1..=70 {
-            // Each asks for something by itself, so that the sender knows it.
+            // Each sends a request, so that the sender knows it.
             let mut out = [0; 32];
             let mut writer = RequestWriter::new(&mut out, FIELD_BITS_ASSUMED);
             let first = Message::decode(&group.log[1].2).expect("a message");

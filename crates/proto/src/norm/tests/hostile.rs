@@ -1,4 +1,4 @@
-//! Senders whose messages cost little and could cost their receivers much.
+//! Hostile senders, whose cheap messages could cost their receivers much.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use crate::norm::{
 };
 use crate::timer::Timer;
 
-/// The side that receives; what it hears is made up, or comes from the other one.
+/// Receiving side; its messages are forged, or come from the other side.
 const HERE: usize = 1;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// What is asked for: from one symbol of a block to another.
+/// Requested range, from one symbol of a block to another.
 type Wish = (RequestFlags, (u32, u16), (u32, u16));
 
-/// A node that hears a sender of which there is nothing but what a test makes up.
+/// Node with a sender that consists only of a test's forged messages.
 struct Prey {
     world: World,
     sender: Sender,
@@ -53,7 +53,7 @@ impl Prey {
             config.receiver.streams = Some(Join::FirstBlock);
             Node::new(config, Rng::new(1, "norm"))
         });
-        // As fast as can be.
+        // As fast as possible.
         let info = PathInfo { owlt: Some(MILLI), ..PathInfo::datagram(1024) };
         let field_bits = if scheme == Scheme::ReedSolomonM { 16 } else { 8 };
         let (object_size, instance) = (size, 0);
@@ -104,7 +104,7 @@ impl Prey {
         self.world.run_until(until);
     }
 
-    /// What was asked for since a moment: blocks and segments, first and last.
+    /// Requests since a time: blocks and segments, first and last.
     fn requested(&self, since: Time) -> Vec<Wish> {
         let mut requested = Vec::new();
         for (at, side, datagram, _) in &self.world.log {
@@ -203,12 +203,12 @@ fn what_was_missed_for_long_is_not_acknowledged() {
 #[test]
 fn codes_that_take_too_long_are_refused() {
     let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 32_767), 2, 60_000);
-    // A stranger's first message is not reported.
+    // The first message of an unknown sender is not reported.
     prey.data(0, (0, 0), &[1; 2]);
     prey.data(1, (0, 0), &[1; 2]);
     let ends = prey.ends();
     assert!(matches!(ends[..], [Finished { result: Err(Failure::Settings(_)), .. }]), "{ends:?}");
-    // As many segments with little parity are not too many.
+    // As many segments with little parity are accepted.
     let mut prey = Prey::new(Scheme::ReedSolomonM, (32_767, 100), 2, 60_000);
     prey.data(0, (0, 0), &[1; 2]);
     prey.data(1, (0, 0), &[1; 2]);
@@ -227,7 +227,7 @@ fn what_is_said_of_blocks_that_an_object_cannot_have_costs_nothing() {
         let mut row = Bits::new();
         row.insert(3);
         let (_, made) = coding.rows(12, &bytes, &row).pop().expect("a parity segment");
-        // As long as a segment is said to be, and as long as the longest is.
+        // As long as a segment is announced to be, and as long as the longest.
         let mut long = made.to_vec();
         long.resize(64_000, 0);
         for segment in [&long, &made[..]].iter().take(if size == 12 { 2 } else { 1 }) {
@@ -237,7 +237,7 @@ fn what_is_said_of_blocks_that_an_object_cannot_have_costs_nothing() {
             assert!(prey.memory() < 50_000, "{}", prey.memory());
         }
     }
-    // Nor is such an object refused.
+    // Such an object is not refused.
     let mut prey = Prey::new(Scheme::ReedSolomonM, (2000, 2000), 64_000, 11);
     prey.data(1, (0, 0), &content(11));
     assert_eq!(prey.ends()[0].data.as_deref(), Some(&content(11)[..]));
@@ -281,7 +281,7 @@ fn a_stream_that_is_far_ahead_costs_little() {
     prey.data(1, (1_800_000, 0), &segment(1_800_000));
     prey.flush(1, (1_900_000, 0));
     prey.wait(MILLI);
-    // No more than is ever kept.
+    // No more than is ever remembered.
     let requested = prey.requested(Time::ZERO);
     assert!(matches!(requested[..], [(RequestFlags::BLOCK, (1, 0), (65_536, 0))]), "{requested:?}");
     assert!(prey.memory() < before + 2000, "{} {before}", prey.memory());
@@ -300,7 +300,7 @@ fn a_round_trip_of_nothing_does_not_make_receivers_shout() {
         prey.data(1, (block, 0), &[1; 10]);
         prey.wait(MILLI / 20);
     }
-    // Each of 400 is asked for once again, and not for every message.
+    // Each of 400 is requested once more, not once per message.
     let requested = prey.requested(since).len();
     assert!((1..=450).contains(&requested), "{requested}");
 }
@@ -325,7 +325,7 @@ fn objects_without_norm_info_are_stored_and_named_by_number() {
         assert!(end.data.is_none() && end.is_confirmed);
         assert!(prey.world.sides[HERE].store.get(&stored) == Some(&object[..]));
     }
-    // An object that is not to be stored is handed out as bytes.
+    // An object that is not stored is delivered as bytes.
     let mut prey = Prey::new(Scheme::ReedSolomon8, (4, 2), 10, 35);
     for (symbol, payload) in (0..).zip(object.chunks(10)) {
         prey.data(5, (0, symbol), payload);
@@ -354,7 +354,7 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
     let fti = |source: u32| Fti {
         object_size: 1 << 30,
         segment_size: 900,
-        // Of every other object one segment is a block.
+        // Every other object has one segment per block.
         block_len: if source.is_multiple_of(2) { 64 } else { 1 },
         parity: 32,
         field_bits: 8,
@@ -382,7 +382,7 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
             world.send(&file);
         }
         sent += 100;
-        // 20,000 a second, of which the file takes 8 s.
+        // 20,000 per second, in which the file takes 8 s.
         let until = world.now + Duration::from_millis(5);
         world.run_until(until);
         memory = memory.max(world.sides[HERE].engine.memory());
@@ -393,7 +393,7 @@ fn a_hundred_thousand_senders_keep_no_transfer_out() {
     world.assert_delivered(&file);
     println!("{memory} bytes and {open} working files at the most");
     assert!(memory < 32 << 20 && open <= 1, "{memory} {open}");
-    // Nor is the user bothered by each.
+    // The user does not get a report for each.
     let reports = |it: &&Indication| {
         matches!(it, Indication::Started { .. } | Indication::SenderDiscovered { .. })
     };
@@ -417,7 +417,7 @@ fn a_path_that_is_too_narrow_is_refused_at_once() {
     };
     assert!(why.contains("52") && why.contains("an MTU of 80"), "{why}");
     assert!(world.log.is_empty(), "{:#?}", world.transcript());
-    // Where one item fits, that is requested.
+    // Where one item fits, that one is requested.
     for mtu in [52, 60, 68] {
         for (parity, every) in [(32, 6), (2, 6), (0, 10)] {
             let mut world = with(mtu);

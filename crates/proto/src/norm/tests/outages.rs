@@ -1,5 +1,5 @@
-//! When a receiver requests again, how long either side waits for a silent peer, and how soon a
-//! transfer resumes after an outage that nobody announced.
+//! Times at which a receiver requests again, for which either side waits for a silent peer, and
+//! until a transfer resumes after an unannounced outage.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::timer::Timer;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A world with another delay and rate.
+/// World with another delay and rate.
 fn far(config: &Config, delay: Duration, rate_bps: u64) -> World {
     let mut world = World::with(config);
     (world.info.owlt, world.info.rate_bps) = (Some(delay), Some(rate_bps));
@@ -28,7 +28,7 @@ fn run_to_end_of(world: &mut World, side: usize) -> Time {
     world.now
 }
 
-/// When each message left for which something holds.
+/// Sending times of the messages for which `is`.
 fn times(world: &World, is: impl Fn(&Body<'_>) -> bool) -> Vec<f64> {
     let sent = world.log.iter().filter(|(_, _, datagram, _)| {
         is(&Message::decode(datagram).expect("nodes send messages").body)
@@ -44,7 +44,7 @@ fn is_flush(body: &Body<'_>) -> bool {
     matches!(body, Body::Command(Command::Flush { .. }))
 }
 
-/// Loses a segment, and so many repairs that follow.
+/// Loses a segment, and the first `repairs` repairs.
 fn lose_repairs(world: &mut World, mut repairs: usize) {
     let mut is_first = true;
     world.lose = Box::new(move |side, _, datagram| {
@@ -65,7 +65,7 @@ fn a_lost_repair_is_requested_again_after_the_hold_off() {
     for (delay, latest) in [(5_000, 28.9), (250, 2.2), (480_000, 2_700.0)] {
         let mut world = far(&Config::default(), Duration::from_millis(delay), 1_000_000);
         let file = content(50_000);
-        // One segment, and both repairs of the first round: one that was requested and a spare one.
+        // One segment, and both repairs of the first round: a requested and a spare one.
         lose_repairs(&mut world, 2);
         world.send(&file);
         let delivered = run_to_end_of(&mut world, 1).as_secs_f64();
@@ -73,7 +73,7 @@ fn a_lost_repair_is_requested_again_after_the_hold_off() {
         assert_eq!(nacks.len(), 2, "{delay} ms: {:#?}", world.transcript());
         let gap = nacks[1] - nacks[0];
         let round_trip = 2.0 * delay as f64 / 1e3;
-        // A GRTT and a quarter, where the byte that names it makes it longer than it is.
+        // A GRTT and a quarter, rounded up by its quantisation.
         assert!((1.0..1.5).contains(&(gap / round_trip)), "{delay} ms: {nacks:?}");
         assert!(delivered < latest, "{delay} ms: {delivered}");
         world.run();
@@ -93,8 +93,8 @@ fn the_hold_off_requests_again_though_clocks_are_exact() {
                 repairs >= 0
             }
             Body::Data(data) => data.id.symbol == 9 && std::mem::take(&mut is_first),
-            // The flush behind the repairs is lost, too; a probe still shows that the sender is
-            // there.
+            // The flush after the repairs is lost, too; a probe still shows that the sender is
+            // alive.
             Body::Command(Command::Flush { .. }) if side == 0 => {
                 flushes += 1;
                 flushes > 1
@@ -125,13 +125,13 @@ fn nothing_repeats_within_a_round_trip_that_messages_cannot_name() {
     let repairs =
         |body: &Body<'_>| matches!(body, Body::Data(data) if data.flags.contains(Flags::REPAIR));
     assert!(times(&world, repairs).len() <= 2, "{:#?}", world.transcript());
-    // One behind the data, one behind the repairs.
+    // One after the data, one after the repairs.
     assert!(times(&world, is_flush).len() <= 4, "{:?}", times(&world, is_flush));
     assert!(confirmed.as_secs_f64() < 4.2 * 1320.0, "{confirmed}");
 }
 
 /// Sends through an outage in which the messages of some sides are lost. Returns the seconds from
-/// its end until the sender knew of the delivery, and until that.
+/// its end until the sender knew of the delivery, and until the delivery.
 fn through(config: &Config, file: &[u8], outage: Duration, sides: &'static [usize]) -> [f64; 2] {
     let mut world = far(config, Duration::from_millis(250), 10_000_000);
     world.logging = false;
@@ -159,7 +159,7 @@ fn outages_that_nobody_announced_are_survived_as_long_as_inactivity_says() {
     config.sender.patience = Timer::Fixed(DAY);
     config.receiver.inactivity = Timer::Fixed(DAY);
     let file = content(2_000_000);
-    // What was not sent yet when the outage began takes this long at 10 Mbit/s.
+    // Transmission time, at 10 Mbit/s, of what was unsent when the outage began.
     let left = (2_000_000.0 - 0.8 * 10e6 / 8.0) * 8.0 / 10e6 * 1.1;
     for seconds in [650, 1_400, 3_000, 18_000] {
         for sides in [&[0, 1][..], &[0], &[1]] {
@@ -170,7 +170,7 @@ fn outages_that_nobody_announced_are_survived_as_long_as_inactivity_says() {
             assert!(confirmed <= 3.5 * 0.5 + left, "{seconds} s {sides:?}: {confirmed}");
         }
     }
-    // The defaults bear an hour.
+    // The defaults survive an hour.
     let outage = Duration::from_secs(3_500);
     for sides in [&[0, 1][..], &[0], &[1]] {
         let [_, delivered] = through(&Config::default(), &file, outage, sides);

@@ -1,4 +1,4 @@
-//! A stream between two nodes.
+//! Stream between two nodes.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use wire::norm::{Body, Command, Message, STREAM_HEADER_LEN, StreamHeader};
 use super::world::World;
 use crate::norm::{Config, Content, Failure, Indication, ObjectId, Piece, StreamOptions};
 
-/// Nothing happens for so long but probes.
+/// Time in which nothing happens except probes.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// A writer and a reader.
+/// Writer and reader of a stream.
 pub(super) struct Pipe {
     pub(super) world: World,
     pub(super) id: ObjectId,
-    /// Bytes written that the engine has not taken yet.
+    /// Written bytes that the engine has not accepted yet.
     pub(super) waiting: Vec<u8>,
     pub(super) read: Vec<Piece>,
     pub(super) reads: bool,
@@ -65,7 +65,7 @@ impl Pipe {
         self.world.drain(0);
     }
 
-    /// Does what users of both sides do at an indication.
+    /// Handles indications as the users of both sides would.
     pub(super) fn serve(&mut self) {
         for side in 0..2 {
             while let Some(next) = self.world.sides[side].indications.get(self.seen[side]).cloned()
@@ -90,7 +90,7 @@ impl Pipe {
         self.world.drain(1);
     }
 
-    /// Runs until nothing but a probe of the round trip is left to happen.
+    /// Runs until nothing is left except probes of the round trip.
     pub(super) fn run(&mut self) {
         for _ in 0..2_000_000 {
             self.serve();
@@ -111,7 +111,7 @@ impl Pipe {
         self.serve();
     }
 
-    /// All bytes that were read, which must follow each other.
+    /// All bytes read, which must be contiguous.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut all = Vec::new();
         for piece in &self.read {
@@ -126,7 +126,7 @@ impl Pipe {
         all
     }
 
-    /// Runs of bytes that were read, between gaps: each with its start.
+    /// Runs of bytes read, between gaps: each with its offset.
     pub(super) fn runs(&self) -> Vec<(u64, Vec<u8>)> {
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut gap = None;
@@ -150,7 +150,7 @@ impl Pipe {
         runs
     }
 
-    /// Datagrams that were sent, without times, probes of the round trip and replies to them.
+    /// Sent datagrams without times, and without probes of the round trip and their replies.
     pub(super) fn transcript(&self) -> Vec<String> {
         let log = self.world.log.iter();
         let lines = log.filter_map(|(_, side, datagram, lost)| {
@@ -167,7 +167,7 @@ impl Pipe {
     }
 }
 
-/// A datagram in words, unless it is a probe or the reply to one.
+/// Datagram as text, unless it is a probe or a reply to one.
 pub(super) fn brief(datagram: &[u8]) -> Option<String> {
     let message = Message::decode(datagram).expect("nodes send messages");
     Some(match message.body {

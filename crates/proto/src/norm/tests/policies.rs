@@ -1,5 +1,5 @@
-//! With what receivers begin, what they ask for and when (RFC 5740 §5.2, §5.3), and how large a
-//! group is taken for (§5.5.4).
+//! Policies for late receivers and for the scope and time of requests (RFC 5740 §5.2, §5.3), and
+//! the estimated size of a group (§5.5.4).
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::group::Group;
 use super::world::content;
 use crate::norm::{Config, EndGame, Failure, Indication, Nacking, RepairBoundary, SyncPolicy};
 
-/// A sender of three files of 300,000 bytes, each a quarter of a second, and two receivers of which
-/// the second is not there before half of the second file.
+/// Sender of three files of 300,000 bytes, a quarter of a second each, and two receivers, the
+/// second of which joins in the middle of the second file.
 fn late(sync: SyncPolicy) -> Group {
     let mut config = Config::default();
-    // All is there until the end.
+    // Everything is available until the end.
     config.sender.end = EndGame::Flush;
     config.receiver.sync = sync;
     let mut group = Group::of(2, &config);
@@ -44,7 +44,7 @@ fn who_comes_late_begins_as_the_policy_says() {
         let mut here = got(&group, 2);
         here.sort();
         assert_eq!(here, expected, "{sync:?}: {:#?}", group.transcript());
-        // What never was there is not spoken of.
+        // Objects that never existed are not reported.
         let spoken = group.hosts[2].indications.iter().filter(|indication| {
             matches!(indication, Indication::Started { .. } | Indication::Finished(_))
         });
@@ -59,7 +59,7 @@ fn nothing_is_asked_for_on_account_of_who_comes_late_and_begins_with_the_next() 
     assert!(late(SyncPolicy::Object).nacks() > 0);
 }
 
-/// NACKs of a receiver that ask for anything but NORM_INFO, and those that ask for that.
+/// NACKs of a receiver that request anything but NORM_INFO, and those that request it.
 fn requested(group: &Group, host: usize) -> (usize, usize) {
     let mut found = (0, 0);
     for (_, from, bytes) in &group.log {
@@ -160,7 +160,7 @@ fn much_is_asked_for_in_several_messages() {
     // Half of a block of 64 is 32 requests of 8 bytes: three messages of 128 bytes, one after the
     // other.
     assert!(times.windows(3).any(|three| three[2] - three[0] < 0.01), "{times:?}");
-    // What is sent again is marked as that.
+    // Retransmissions are flagged.
     let marked = |with: Flags, without: Flags| {
         group.count(0, |body| {
             matches!(body, Body::Data(data) if data.flags.contains(with) && !data.flags.contains(without))
@@ -179,7 +179,7 @@ fn much_is_asked_for_in_several_messages() {
 fn groups_are_told_how_large_they_are() {
     for (receivers, expected) in [(2, 10..=50), (40, 50..=500), (150, 100..=1000)] {
         let mut group = Group::of(receivers, &Config::default());
-        // Over a slow minute.
+        // Over a minute, slowly.
         let info = engine::PathInfo { rate_bps: Some(200_000), ..group.info.clone() };
         for host in &mut group.hosts {
             host.store.close_all();
@@ -201,7 +201,7 @@ fn groups_are_told_how_large_they_are() {
         assert!(expected.contains(&last.0), "{receivers}: {last:?}");
         assert!((1..=2).contains(&last.1), "{receivers}: {last:?}");
     }
-    // What was said holds.
+    // The configured size is kept.
     let mut config = Config::default();
     config.sender.group_size = Some(5_000);
     let mut group = Group::of(2, &config);

@@ -1,4 +1,4 @@
-//! Sequences of things that happen to two nodes, drawn at random.
+//! Random sequences of operations on two nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,26 +14,26 @@ use crate::norm::{
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// Sends a file, or bytes, of this length.
+    /// Sends a file or bytes of this length.
     Send(u16, bool),
-    /// Sends so many small objects at once.
+    /// Sends many small objects at once.
     Queue(u8),
-    /// An application says something so often, or asks its receivers.
+    /// Repeats an application's command, or asks its receivers.
     Say(usize, u8),
     Ask(usize),
-    /// The application of a side answers what it was asked.
+    /// Answers the questions at a side.
     Answer(usize),
-    /// The session of a side ends.
+    /// Ends the session of a side.
     End(usize),
-    /// Ends one of the objects under way at a side.
+    /// Cancels one of the objects under way at a side.
     Cancel(usize, usize),
-    /// Loses each of the next messages of a side for which a bit is set.
+    /// Loses those of the next messages of a side whose bit is set.
     Lose(usize, u16),
     Outage(u16),
     Restart(usize),
-    /// Effects of a side take their time from now on, or no longer.
+    /// Toggles delayed effects at a side.
     Slow(usize),
-    /// The next effect of a side that waits fails.
+    /// Fails the next pending effect of a side.
     Fail(usize),
     Wait(u16),
 }
@@ -89,11 +89,11 @@ fn config(scheme: Scheme, auto_parity: u16, group: bool) -> Config {
 struct Play {
     world: World,
     config: Config,
-    /// Files by what they are called at the other side, their lengths, and the receiver's life in
-    /// which they were begun.
+    /// Files by their names at the receiver: length, and the receiver's life in which they were
+    /// sent.
     files: BTreeMap<String, (usize, u64)>,
     sent: usize,
-    /// How often the receiver was started again.
+    /// Number of restarts of the receiver.
     restarts: u64,
     lives: u64,
 }
@@ -139,7 +139,7 @@ impl Play {
                 self.lives += 1;
                 self.restarts += side as u64;
                 let config = Config { node: 8471 + side as u32, ..self.config.clone() };
-                // What is under way in a process that died is told of by nobody.
+                // A process that died reports nothing.
                 self.world.sides[side].indications.clear();
                 self.world.replace(side, Node::new(config, Rng::new(self.lives, "norm")));
             }
@@ -165,7 +165,7 @@ impl Play {
         }
     }
 
-    /// A file or data in memory is sent; too many at once are refused.
+    /// Sends a file or data in memory; too many at once are refused.
     fn send(&mut self, len: usize, is_file: bool) {
         self.sent += 1;
         let world = &mut self.world;
@@ -183,14 +183,14 @@ impl Play {
         world.drain(0);
     }
 
-    /// Applications speak with each other.
+    /// Runs an operation between applications.
     fn talk(&mut self, op: &Op) {
         let world = &mut self.world;
         match *op {
             Op::Say(side, times) => {
                 let times = Some(u32::from(times)).filter(|times| *times > 0);
                 let engine = &mut world.sides[side].engine;
-                // Too much at once is refused.
+                // Too many at once are refused.
                 let _ =
                     engine.command(world.now, PATH, vec![times.is_some() as u8; 40].into(), times);
                 world.drain(side);
@@ -210,7 +210,7 @@ impl Play {
                     });
                 if let Some((of, which)) = requested {
                     let engine = &mut world.sides[side].engine;
-                    // One that began anew knows nothing of it.
+                    // A restarted receiver has no such question.
                     let _ = engine.answer(world.now, of, which, b"here"[..].into());
                     world.drain(side);
                 }
@@ -237,7 +237,7 @@ impl Play {
         }
     }
 
-    /// All goes well from here on: everything comes to an end, and no success is claimed wrongly.
+    /// Runs without further faults: everything must end, and no success may be reported wrongly.
     fn finish(mut self) {
         for side in 0..2 {
             self.work_off(side);
@@ -245,7 +245,7 @@ impl Play {
         }
         self.world.lose = Box::new(|_, _, _| false);
         self.world.run();
-        // Whatever happened before, what is sent now arrives.
+        // Whatever happened before, a new file arrives.
         self.apply(&Op::Send(9_000, true));
         self.world.run();
         let last = format!("copy-{}", self.sent);
@@ -257,7 +257,7 @@ impl Play {
             let mut ends: BTreeMap<ObjectId, usize> = BTreeMap::new();
             for indication in &side.indications {
                 match indication {
-                    // A sender that began anew may use a number again.
+                    // A restarted sender may reuse a number.
                     Indication::Started { id, .. } => {
                         assert!(ends.insert(*id, 0).is_none_or(|ends| ends == 1));
                     }
@@ -278,7 +278,7 @@ impl Play {
         });
         for info in confirmed {
             let copy = String::from_utf8(info.to_vec()).expect("a name of ours");
-            // A receiver that began anew knows nothing of what was sent before what it hears first.
+            // A restarted receiver knows nothing of objects sent before the first it receives.
             if self.files.get(&copy).is_some_and(|(_, life)| *life == self.restarts) {
                 let found = self.world.sides[1].store.get(&name(&copy));
                 assert!(found.is_some(), "{copy} is confirmed and not there");

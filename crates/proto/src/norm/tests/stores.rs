@@ -1,4 +1,4 @@
-//! Stores that fail, fill up or take their time, and bounds that are reached.
+//! Stores that fail, fill up or are slow, and limits that are reached.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use engine::{Area, FileName, Input, MemoryStore, OpenMode, Rng, StoreEffect, Tic
 use super::world::{World, content, lose_one_in, name};
 use crate::norm::{Config, Content, Failure, Indication, Limit, Scheme};
 
-/// Working files that nobody needs any more.
+/// Working files that are no longer needed.
 fn leftovers(store: &MemoryStore) -> Vec<FileName> {
     store.names(Area::Spool).cloned().collect()
 }
@@ -16,7 +16,7 @@ fn has_limit(world: &World, limit: Limit) -> bool {
     world.sides[1].indications.contains(&Indication::LimitReached(limit))
 }
 
-/// Runs while stores carry out an effect every so often.
+/// Runs while stores carry out one effect every `pause`.
 fn run_slowly(world: &mut World, pause: Duration) {
     for side in 0..2 {
         world.sides[side].slow.get_or_insert_default();
@@ -184,7 +184,7 @@ fn without_room_for_blocks_what_came_is_not_asked_for_again() {
         world.run();
         world.assert_delivered(&file);
         assert_eq!(has_limit(&world, Limit::Assembly), loss < 20);
-        // Nothing that came was in vain: so many datagrams came as the file has segments.
+        // No datagram was wasted: as many arrived as the file has segments.
         let stats = world.sides[1].engine.stats();
         assert_eq!((stats.data_dropped, stats.duplicate_data), (0, 0), "{stats:?}");
         assert_eq!(stats.received.data, 3125);
@@ -297,7 +297,7 @@ fn each_effect_may_fail_and_is_told_of() {
 
 #[test]
 fn open_modes_leave_what_was_there_alone() {
-    // A name that exists is replaced only by a whole file.
+    // An existing file is replaced only by a complete one.
     let mut world = World::with(&Config::default());
     world.sides[1].store.insert(name("copy"), b"before".to_vec());
     world.lose = Box::new(|side, number, _| side == 0 && number > 20);
@@ -345,7 +345,7 @@ fn what_was_learnt_wrongly_is_given_up() {
 
     let mut world = World::with(&Config::default());
     world.lose = Box::new(|side, number, datagram| {
-        // NORM_INFO, the first to tell how it is cut, arrives damaged.
+        // NORM_INFO, the first message with the FEC information, arrives damaged.
         if (side, number) == (0, 1) {
             let message = Message::decode(datagram).expect("nodes send messages");
             let Body::Info(mut info) = message.body else { panic!("{message}") };
@@ -368,7 +368,7 @@ fn a_working_file_that_is_being_opened_is_deleted_after_that() {
     let mut world = World::with(&Config::default());
     world.sides[1].slow = Some(Vec::new());
     world.send(&content(20_000));
-    // All of it is here after 16 ms at 10 Mbit/s and 25 ms of delay.
+    // Everything has arrived after 16 ms at 10 Mbit/s and 25 ms of delay.
     world.run_until(Time::from_nanos(60_000_000));
     let waiting = |world: &World| world.sides[1].slow.as_ref().map_or(0, Vec::len);
     assert_eq!(waiting(&world), 1, "the file is being opened");

@@ -14,7 +14,7 @@ use crate::norm::{
 };
 use crate::timer::Timer;
 
-/// Settings with which probes are rare.
+/// Settings with rare probes.
 fn quiet() -> Config {
     let mut config = Config::default();
     config.sender.probe_interval_min = Duration::from_secs(100);
@@ -25,7 +25,7 @@ fn quiet() -> Config {
 
 /// Blocks of four segments of 100 bytes, with two parity segments each.
 fn small() -> Config {
-    // What leaves in one go may overtake, which costs a repair.
+    // Datagrams sent at once may be reordered, which costs a repair.
     let mut config = Config { catch_up: Duration::ZERO, ..quiet() };
     let sender = &mut config.sender;
     (sender.block_len, sender.parity) = (4, 2);
@@ -93,8 +93,8 @@ fn less_than_a_segment_waits_for_more_or_a_flush() {
     assert_eq!(flushed(1), []);
 }
 
-/// What is said after some bytes were written and the stream was closed, when messages are lost
-/// that have these words, each with its number among those of the same words.
+/// Transcript after some bytes were written and the stream was closed. `lost` messages are given by
+/// their text and their number among equal ones.
 fn transcript(
     config: &Config,
     bytes: usize,
@@ -290,7 +290,7 @@ fn with_push_the_newest_bytes_count() {
     pipe.run();
     pipe.close();
     pipe.run();
-    // Two blocks of three were still to be sent, and the end needs a third.
+    // Two blocks of three were still unsent, and the end needs a third.
     let runs = pipe.runs();
     let [(0, first), (offset, rest)] = &runs[..] else { panic!("{runs:?}") };
     assert!(first[..] == bytes[..400] && rest[..] == bytes[*offset as usize..]);
@@ -306,7 +306,7 @@ fn what_was_overwritten_is_refused_and_the_gap_told() {
     config.sender.fec = Scheme::NoCode;
     let options = StreamOptions { buffer: 1_200, push: true };
     let mut pipe = Pipe::of([config.clone(), config], options);
-    // The reader hears of the second block when the first makes room for the fourth.
+    // The reader learns of the second block when the first makes room for the fourth.
     pipe.world.lose =
         Box::new(|_, _, datagram| brief(datagram).is_some_and(|words| words.starts_with("0/1 ")));
     let bytes = content(800);
@@ -330,7 +330,7 @@ fn who_joins_late_begins_at_a_block() {
     for (join, first) in [(Join::FirstBlock, 800), (Join::Beginning, 0)] {
         let mut config = small();
         config.receiver.streams = Some(join);
-        // Nobody is there to acknowledge.
+        // No receiver exists to acknowledge.
         config.sender.end = EndGame::Flush;
         let mut pipe = Pipe::with(&config, 4_000);
         let bytes = content(2_000);
@@ -375,7 +375,7 @@ fn what_nobody_reads_holds_back() {
 
 #[test]
 fn numbers_of_blocks_wrap() {
-    // Sixteen bits, with one segment of one byte a block.
+    // Sixteen bits, with one segment of one byte per block.
     let mut config = small();
     config.sender.fec = Scheme::NoCode;
     (config.sender.block_len, config.sender.parity) = (1, 0);
@@ -452,7 +452,7 @@ fn a_receiver_that_has_all_may_leave_before_it_acknowledges_the_end() {
     // 20 flushes, two round trips of 50 ms apart.
     pipe.run_for(Duration::from_secs(4));
     assert_eq!(pipe.ends(), [Some(Ok(())), Some(Ok(()))]);
-    // Who may lack something is waited for.
+    // A receiver that may lack something is waited for.
     let mut pipe = Pipe::with(&small(), 4_000);
     pipe.write(&[1; 1_000]);
     pipe.run_for(Duration::from_secs(10));
@@ -481,18 +481,18 @@ fn receivers_that_do_not_answer_end_it() {
     assert_eq!(pipe.ends()[0], Some(Err(Failure::NoReceiver)));
 }
 
-/// What happens to a stream.
+/// Operation on a stream.
 #[derive(Clone, Debug)]
 enum Op {
     Write(u16),
     Message,
     Flush,
-    /// Loses each of the next messages of a side for which a bit is set.
+    /// Loses those of the next messages of a side whose bit is set.
     Lose(usize, u32),
-    /// A message of a side arrives once more, or late: so many before its last.
+    /// Delivers a message of a side again or late: this many before its last.
     Again(usize, u8),
     Outage(u16),
-    /// Nobody reads, or somebody does.
+    /// Stops or resumes reading.
     Stall,
     Wait(u16),
 }
@@ -547,7 +547,7 @@ impl Pipe {
         self.serve();
     }
 
-    /// Reads what nobody did.
+    /// Reads everything unread.
     fn catch_up(&mut self) {
         self.reads = true;
         let ids = self.world.sides[1].engine.objects().map(|report| report.id);

@@ -1,4 +1,4 @@
-//! What is said, message by message, when certain messages are lost.
+//! Transcripts, message by message, when certain messages are lost.
 
 use wire::norm::{Ack, Body, Command, Flags, Message, RequestFlags};
 
@@ -18,7 +18,7 @@ fn small(parity: u16, auto_parity: u16) -> Config {
     config
 }
 
-/// A message in few words; `None` for probes of the round trip and answers to them.
+/// Short text of a message; `None` for probes of the round trip and replies to them.
 fn brief(datagram: &[u8]) -> Option<String> {
     let message = Message::decode(datagram).expect("nodes send messages");
     Some(match message.body {
@@ -57,8 +57,7 @@ fn brief(datagram: &[u8]) -> Option<String> {
     })
 }
 
-/// What is said when the messages for which `lost` holds are lost; each has its number among those of
-/// the same words.
+/// Transcript when `lost` messages are lost, given by their text and their number among equal ones.
 fn told(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> {
     let mut world = World::with(config);
     let mut seen = Vec::new();
@@ -79,7 +78,7 @@ fn told(config: &Config, lost: &'static [(&'static str, usize)]) -> Vec<String> 
     lines.collect()
 }
 
-/// Asserts what is said from the first flush on; all that comes before it is what there is to send.
+/// Asserts the transcript from the first flush on; everything before is the first transmission.
 #[track_caller]
 fn assert_told(config: &Config, lost: &'static [(&'static str, usize)], expected: &[&str]) {
     let lines = told(config, lost);
@@ -92,7 +91,7 @@ fn assert_told(config: &Config, lost: &'static [(&'static str, usize)], expected
 
 #[test]
 fn nothing_is_lost() {
-    // The second flush names the receiver, which by then was heard of.
+    // The second flush names the receiver, which is known by then.
     let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
     assert_told(&small(2, 0), &[], &lines);
     assert_told(&small(2, 1), &[], &lines);
@@ -150,7 +149,7 @@ fn a_request_is_lost() {
 
 #[test]
 fn repairs_are_lost() {
-    // What was asked for is not sent twice as long as there is parity that nobody has.
+    // A segment is not sent twice while there is unsent parity.
     let lines = [
         "> FLUSH 1/3",
         "< NACK 0/4",
@@ -163,7 +162,7 @@ fn repairs_are_lost() {
         "< ACK",
     ];
     assert_told(&small(2, 0), &[("0/1", 0), ("0/4 again", 0)], &lines);
-    // Behind two requests that brought nothing, the next ones follow sooner.
+    // After two requests without effect, the next ones follow sooner.
     let lines = [
         "> FLUSH 1/3",
         "< NACK 0/4",
@@ -203,7 +202,7 @@ fn a_block_is_lost() {
     ];
     let lost: &[_] = &[("0/0", 0), ("0/1", 0), ("0/2", 0), ("0/3", 0)];
     let lines_told = told(&small(2, 0), lost);
-    // The flush that was under way asks once more.
+    // The flush under way requests an acknowledgement again.
     assert_eq!(lines_told[9..18], lines, "{lines_told:#?}");
 }
 
@@ -226,7 +225,7 @@ fn more_is_lost_than_parity_makes_up_for() {
 fn parity_unasked_makes_up_for_losses() {
     let lines = ["> FLUSH 1/3", "< ACK", "> FLUSH 1/3", "< ACK"];
     assert_told(&small(2, 1), &[("0/0", 0), ("1/1", 0)], &lines);
-    // Any parity will do: what is sent is what was not sent before.
+    // Any parity will do: unsent segments are sent.
     let lines = ["> FLUSH 1/3", "< NACK 0/4", "> FLUSH 1/3", "> 0/5 again", "> FLUSH 1/3", "< ACK"];
     assert_told(&small(2, 1), &[("0/0", 0), ("0/4", 0)], &lines);
     let lines = ["> FLUSH 1/3", "< NACK 0/5", "> FLUSH 1/3", "> 0/5 again", "> FLUSH 1/3", "< ACK"];

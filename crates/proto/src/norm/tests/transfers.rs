@@ -1,4 +1,4 @@
-//! Whole transfers, with losses chosen one by one or at random.
+//! Whole transfers, with chosen or random losses.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ fn segments_that_are_named_are_sent_again_themselves() {
     let mut config = Config::default();
     (config.sender.block_len, config.sender.parity) = (8, 2);
     let mut world = World::with(&config);
-    // One block. Four segments and then one of the two that are asked for by name are lost: the
-    // receiver has all parity by then, and more of it would help nobody.
+    // One block. Four segments are lost, and then one of the two requested by name: the receiver
+    // has all parity by then, and more of it would not help.
     let file = content(7900);
     world.lose = lose_numbers(&[2, 3, 4, 5, 15]);
     world.send(&file);
@@ -85,8 +85,8 @@ fn all_requests_of_a_nack_count_together() {
     let mut config = with_parity(4);
     config.sender.tail_parity = false;
     let mut world = World::with(&config);
-    // One block of 64 and the first of its four parity segments: what is asked for is that one, and
-    // a range behind the three that came.
+    // One block of 64 and the first of its four parity segments are lost: the requests name that
+    // one, and a range after the three that arrived.
     let file = content(63_000);
     world.lose = lose_numbers(&[2, 3, 4, 5, 6, 7, 8, 66]);
     world.send(&file);

@@ -1,4 +1,4 @@
-//! Objects that are acknowledged while others are still being sent (RFC 5740 §5.5.3).
+//! Objects acknowledged while others are being sent (RFC 5740 §5.5.3).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn finished(world: &World, side: usize) -> Vec<&Finished> {
     ends.collect()
 }
 
-/// When a sender's last message of a kind went out, in seconds.
+/// Time of a sender's last message of a kind, in seconds.
 fn last(group: &Group, holds: impl Fn(&Body<'_>) -> bool) -> f64 {
     let sent = group.log.iter().rev().find(|(_, from, bytes)| {
         *from == 0 && holds(&Message::decode(bytes).expect("a message").body)
@@ -54,7 +54,7 @@ fn each_of_several_objects_ends_by_itself() {
 #[test]
 fn losses_hold_back_only_what_they_hit() {
     let mut world = World::with(&Config::default());
-    // Something of the second object is lost as often as it is sent within the first second.
+    // Part of the second object is lost each time it is sent within the first second.
     let mut second = None;
     world.lose = Box::new(move |from, number, bytes| {
         let Ok(Message { body: Body::Data(data), .. }) = Message::decode(bytes) else {
@@ -92,7 +92,7 @@ fn many_small_objects_share_a_question() {
         for host in 1..=receivers {
             assert_eq!(group.finished(host).iter().filter(|end| end.result.is_ok()).count(), 2000);
         }
-        // 1.7 s of data, and a round trip of a tenth of a second: twice that between questions.
+        // 1.7 s of data, and a round trip of 0.1 s: twice that between requests.
         let flushes = group.flushes();
         assert!((5..30).contains(&flushes), "{flushes}");
         let acks = (1..=receivers).map(|host| {
@@ -112,7 +112,7 @@ fn one_that_dies_does_not_hold_back_what_it_had() {
     for name in ["a", "b", "c"] {
         group.send(0, &file, name);
     }
-    // In the middle of the second.
+    // In the middle of the second object.
     group.run_for(Duration::from_millis(800));
     group.hosts[2].is_on = false;
     group.run();
@@ -122,13 +122,13 @@ fn one_that_dies_does_not_hold_back_what_it_had() {
     for host in [1, 3] {
         ["a", "b", "c"].into_iter().for_each(|name| group.assert_has(host, name, &file));
     }
-    // It is asked for ten seconds, and no longer, for all that it misses.
+    // It is asked for ten seconds, however much it misses.
     let is_flush = |body: &Body<'_>| matches!(body, Body::Command(Command::Flush { .. }));
     let until = last(&group, is_flush);
     assert!((5.0..12.0).contains(&until), "{until}");
     let is_probe = |body: &Body<'_>| matches!(body, Body::Command(Command::Cc { .. }));
     assert!(last(&group, is_probe) < 20.0, "{}", group.now);
-    // What follows is not for it.
+    // Later objects are not meant for it.
     group.send(0, &file, "d");
     group.run();
     assert!(group.finished(0)[3].is_confirmed);
@@ -136,7 +136,8 @@ fn one_that_dies_does_not_hold_back_what_it_had() {
 
 #[test]
 fn a_question_for_more_does_not_stretch_an_answer() {
-    // The answer to the first question waits in a group; the second asks for what is not yet here.
+    // In a group the reply to the first request is delayed; the second one asks for data that has
+    // not arrived.
     let mut config = Config::default();
     config.sender.backoff = Some(4);
     let mut group = Group::of(2, &config);
@@ -144,12 +145,12 @@ fn a_question_for_more_does_not_stretch_an_answer() {
         to == 2 && number < 2000 && matches!(&message.body, Body::Data(data) if data.id.block == 2)
     });
     for name in ["a", "b", "c", "d", "e", "f"] {
-        // Two blocks, or three of which one does not arrive for long.
+        // Two blocks, or three of which one is delayed for long.
         let len = if name == "d" { 190_000 } else { 100_000 };
         group.send(0, &content(len), name);
     }
     group.run();
-    // Nothing is confirmed before it is there.
+    // Nothing is confirmed before it has arrived.
     for end in group.finished(0) {
         assert!(end.is_confirmed);
     }

@@ -1,4 +1,4 @@
-//! Two NORM nodes and a link between them.
+//! Two NORM nodes joined by a link.
 
 use bytes::Bytes;
 use engine::Rng;
@@ -12,7 +12,7 @@ pub(super) use crate::test_world::{PATH, content, lose_numbers, lose_one_in, nam
 pub(super) type World = test_world::World<Node>;
 
 impl World {
-    /// Two nodes, 25 ms apart, at 10 Mbit/s.
+    /// Creates two nodes, 25 ms apart, at 10 Mbit/s.
     pub(super) fn new(configs: [Config; 2]) -> Self {
         let mut seed = 0;
         let nodes = configs.map(|config| {
@@ -22,12 +22,12 @@ impl World {
         Self::between(nodes, test_world::path_info())
     }
 
-    /// Two nodes with the same settings.
+    /// Creates two nodes with the same settings.
     pub(super) fn with(config: &Config) -> Self {
         Self::new([config.clone(), config.clone()])
     }
 
-    /// The first node sends a file.
+    /// Sends a file from the first node.
     pub(super) fn send(&mut self, file: &[u8]) -> ObjectId {
         self.sides[0].store.insert(name("source"), file.to_vec());
         self.request(Content::File(name("source")), "copy")
@@ -41,7 +41,7 @@ impl World {
         id
     }
 
-    /// How a side's last object ended.
+    /// Result of a side's last object.
     pub(super) fn finished(&self, side: usize) -> Option<&Finished> {
         self.sides[side].indications.iter().rev().find_map(|indication| match indication {
             Indication::Finished(finished) => Some(finished),
@@ -49,7 +49,7 @@ impl World {
         })
     }
 
-    /// Asserts that the second node has the file, and that both know.
+    /// Asserts that the second node has the file, and that both nodes report success.
     pub(super) fn assert_delivered(&self, file: &[u8]) {
         let lines = || self.transcript();
         assert!(self.sides[1].store.get(&name("copy")) == Some(file), "{:#?}", lines());
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// What was said, without times.
+    /// Transcript without times.
     pub(super) fn transcript(&self) -> Vec<String> {
         self.lines(|datagram| match Message::decode(datagram) {
             Ok(message) => message.to_string(),
