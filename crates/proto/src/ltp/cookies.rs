@@ -1,60 +1,61 @@
-//! Cookies (RFC 5327 §2.2): numbers that only those know who see the segments of a session.
+//! Cookies (RFC 5327 §2.2): numbers known only to those who see a session's segments.
 //!
-//! The engine that answers puts the first cookie in. The delay that RFC 5327 grants its peer ends when
-//! a segment shows that the peer has it; a peer that knows no cookies thus goes on undisturbed.
+//! The receiving engine adds the first cookie. RFC 5327 grants its peer a delay, which ends here
+//! when a segment shows that the peer has the cookie; a peer without cookie support is not
+//! disturbed.
 
 use wire::ltp::{Extension, Segment};
 
 use engine::Rng;
 
-/// The extension tag of cookies.
+/// Extension tag of cookies.
 const TAG: u8 = 1;
 
-/// Bytes of a cookie of ours.
+/// Bytes of a cookie created here.
 const LEN: usize = 8;
 
-/// Bytes of the longest cookie that is taken from a peer, and sent back.
+/// Maximum bytes of a cookie accepted from a peer and echoed.
 const LEN_MAX: usize = 64;
 
-/// Cookies in a segment: one from each side.
+/// Number of cookies in a segment: one from each side.
 pub(crate) const COUNT: usize = 2;
 
-/// The cookies of one session.
+/// Cookies of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Cookies {
-    /// The one put in here, and what the peer added to it.
+    /// Cookie created here, with the peer's suffix.
     ours: Vec<u8>,
     /// Whether a segment showed that the peer has it.
     agreed: bool,
-    /// The one the peer put in.
+    /// Cookie created by the peer.
     theirs: Vec<u8>,
 }
 
 impl Cookies {
-    /// A session that begins with a cookie of ours.
+    /// Cookies of a session that starts with one created here.
     pub(crate) fn random(rng: &mut Rng) -> Self {
         let mut ours = vec![0; LEN];
         rng.fill(&mut ours);
         Self { ours, ..Self::default() }
     }
 
-    /// What a segment of a session that is not under way carries, to be sent back.
+    /// Cookies of a segment without a session, to be echoed.
     pub(crate) fn echo(segment: &Segment<'_>) -> Self {
         let mut given = given(segment).filter(|value| value.len() <= LEN_MAX);
         let mut next = || given.next().map(<[u8]>::to_vec).unwrap_or_default();
         Self { ours: next(), agreed: false, theirs: next() }
     }
 
-    /// Whether a segment carries the cookies that it must. If so, what it brings is learnt.
+    /// Whether a segment carries the required cookies. If so, new ones are learnt from it.
     pub(crate) fn admit(&mut self, segment: &Segment<'_>) -> bool {
         let has = |cookie: &[u8]| given(segment).any(|value| value.starts_with(cookie));
         if self.agreed && !has(&self.ours) || !self.theirs.is_empty() && !has(&self.theirs) {
             return false;
         }
-        // A first cookie of the peer's may cross ours on the way, and not come later.
+        // The peer's first cookie may cross this one on the way, but must not come later.
         let mut is_open = !self.agreed && self.theirs.is_empty();
         for value in given(segment).filter(|value| value.len() <= LEN_MAX) {
-            // The longer value holds from now on.
+            // The longer value replaces the shorter.
             if !self.ours.is_empty() && value.starts_with(&self.ours) {
                 self.ours = value.to_vec();
                 self.agreed = true;
@@ -68,19 +69,19 @@ impl Cookies {
         true
     }
 
-    /// The extensions to send.
+    /// Extensions to send.
     pub(crate) fn extensions(&self) -> impl Iterator<Item = Extension<'_>> {
         let values = [&self.ours, &self.theirs].into_iter().filter(|value| !value.is_empty());
         values.map(|value| Extension { tag: TAG, value })
     }
 
-    /// Bytes they add to a segment.
+    /// Bytes added to a segment.
     pub(crate) fn len(&self) -> usize {
         self.extensions().map(Extension::encoded_len).sum()
     }
 }
 
-/// The cookies in a segment.
+/// Cookies in a segment.
 fn given<'a>(segment: &'a Segment<'_>) -> impl Iterator<Item = &'a [u8]> {
     segment.header.iter().filter(|one| one.tag == TAG).map(|one| one.value)
 }

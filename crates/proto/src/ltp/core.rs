@@ -1,4 +1,4 @@
-//! What all sessions of an engine share, and what each session has in common.
+//! State shared by all sessions of an engine, and state common to each session.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -22,23 +22,23 @@ use crate::timer::Timer;
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
-    /// The report on the checkpoint with this serial number is overdue.
+    /// Timeout of the report on the checkpoint with this serial number.
     Checkpoint(u64),
-    /// The acknowledgement of the report with this serial number is overdue.
+    /// Timeout of the acknowledgement of the report with this serial number.
     Report(u64),
-    /// The acknowledgement of a cancellation is overdue.
+    /// Timeout of the acknowledgement of a cancellation.
     Cancel,
-    /// Nothing came for too long.
+    /// Silence of the peer.
     Inactivity,
     /// Gaps may be reported again.
     Gaps,
-    /// The units gathered for this engine have waited long enough.
+    /// Units queued for this engine are due.
     Units(u64),
-    /// This host has taken its time.
+    /// Processing delay of the host is over.
     Host,
-    /// A transfer of LTP-T is tried again.
+    /// Retry of an LTP-T transfer.
     Retry(Seq),
-    /// A transfer of LTP-T is of no use any more.
+    /// Expiry of an LTP-T transfer.
     Expiry(Seq),
 }
 
@@ -65,14 +65,14 @@ impl session::Alarm for Alarm {
     }
 }
 
-/// What an effect was for that only LTP has.
+/// Purpose of an effect that only LTP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Take up the marks of an earlier run.
+    /// Reads the marks of an earlier run.
     Load,
-    /// The session has its mark.
+    /// Records the mark of a session.
     Mark,
-    /// It is written down whereto a block goes that is kept for another engine.
+    /// Records the route of a relayed block.
     Record,
 }
 
@@ -80,7 +80,7 @@ pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
 
-/// What all sessions of an engine share.
+/// State shared by all sessions of an engine.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
@@ -88,25 +88,25 @@ pub(crate) struct Core {
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
     pub(crate) rng: Rng,
-    /// When segments of sessions last arrived by each path, since it came up.
+    /// Time at which segments of sessions last arrived on each path, since it came up.
     pub(crate) received_at: BTreeMap<PathId, Time>,
-    /// When the last probe of those that are planned leaves by each path whose peer is silent.
+    /// Time of the last planned probe on each path with a silent peer.
     pub(crate) probes: BTreeMap<PathId, Time>,
-    /// When reports were last acknowledged by each path.
+    /// Time at which reports were last acknowledged on each path.
     pub(crate) acked: BTreeMap<PathId, Time>,
-    /// Sessions whose files are here.
+    /// Sessions whose files are complete.
     pub(crate) done: Done,
-    /// Sessions under way.
+    /// Number of sessions under way.
     pub(crate) sessions: usize,
-    /// Ranges tracked, in all receptions.
+    /// Number of ranges tracked in all receptions.
     pub(crate) ranges: usize,
-    /// Bytes of units that are gathered, sent or received.
+    /// Bytes of units queued, sent or received.
     pub(crate) units: usize,
-    /// Blocks for the user, who takes them as they are; `None` if blocks are files with names.
+    /// Complete blocks for the user of an engine of blocks; `None` if blocks are named files.
     pub(crate) blocks: Option<VecDeque<Block>>,
-    /// What became of hops of transfers of LTP-T, until the transfers are told.
+    /// Results of LTP-T hops that their transfers have not processed yet.
     pub(crate) outcomes: VecDeque<Outcome>,
-    /// The time of the input or timer that is being handled.
+    /// Time of the input or timer being handled.
     pub(crate) now: Time,
 }
 
@@ -131,13 +131,13 @@ impl Core {
         }
     }
 
-    /// A serial number to begin with: random and not 0 (RFC 5326 §9.1).
+    /// Initial serial number: random and nonzero (RFC 5326 §9.1).
     pub(crate) fn first_serial(&mut self) -> u64 {
-        // Two bytes on the wire, with room to count on.
+        // Two bytes on the wire, with room to count up.
         (1 << 7) + self.rng.below((1 << 14) - (1 << 7) - 256)
     }
 
-    /// Data that came is dropped for lack of room.
+    /// Counts data dropped for lack of room.
     pub(crate) fn no_room(&mut self) {
         self.stats.data_dropped += 1;
         if self.shared.became_full() {
@@ -145,8 +145,8 @@ impl Core {
         }
     }
 
-    /// Time from `at` to the next retransmission by a path. Sessions with a silent peer take turns,
-    /// so that probes follow each other at even intervals and soon find out that an outage is over.
+    /// Time from `at` to the next retransmission on a path. Sessions with a silent peer take turns,
+    /// so that probes are evenly spaced and soon detect the end of an outage.
     pub(crate) fn probe_wait(
         &mut self,
         path: Option<PathId>,
@@ -165,21 +165,21 @@ impl Core {
         turn.since(at)
     }
 
-    /// Time within which the peer should have answered.
+    /// Time within which the peer should have replied.
     pub(crate) fn answer_time(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
         base.seat.round_trip(&self.shared.paths).timeout(remote.initial_rtt)
     }
 }
 
-/// The other end of a session, and how it is written to.
+/// Peer of a session, and how to address it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) session: SessionId,
     pub(crate) remote: Remote,
     pub(crate) cookies: Cookies,
-    /// The extensions of LTP-T in data, if the session is a hop of a transfer.
+    /// LTP-T extensions of data segments, if the session is a hop of a transfer.
     transport: Vec<(u8, Vec<u8>)>,
-    /// The same in a cancellation, if it is for want of room.
+    /// LTP-T extensions of a cancellation for lack of room.
     congestion: Vec<(u8, Vec<u8>)>,
 }
 
@@ -189,12 +189,12 @@ impl Peer {
         Self { session, remote, cookies: Cookies::default(), transport, congestion }
     }
 
-    /// Says with each data segment whereto the block goes.
+    /// Adds the block's transfer to each data segment.
     pub(crate) fn set_transport(&mut self, transport: &Transport) {
         self.transport = transport.values();
     }
 
-    /// Says with each data segment how large the block is.
+    /// Adds the block's size to each data segment.
     pub(crate) fn set_block_size(&mut self, size: u64) {
         let transport = Transport { size: Some(size), ..Transport::default() };
         for (tag, value) in transport.values() {
@@ -204,13 +204,13 @@ impl Peer {
         }
     }
 
-    /// Says with a cancellation what there is not enough of.
+    /// Adds the congested resource to a cancellation.
     pub(crate) fn set_congestion(&mut self, congestion: Congestion) {
         let transport = Transport { congestion: Some(congestion), ..Transport::default() };
         self.congestion = transport.values();
     }
 
-    /// The extensions of LTP-T in a segment.
+    /// LTP-T extensions of a segment.
     fn values(&self, body: &Body<'_>) -> &[(u8, Vec<u8>)] {
         match body {
             Body::Data(_) => &self.transport,
@@ -219,25 +219,25 @@ impl Peer {
         }
     }
 
-    /// The largest segment this session may send, without the extensions it gets.
+    /// Bytes of the largest segment of this session, without its extensions.
     pub(crate) fn segment_max(&self, mtu: usize) -> usize {
         self.datagram_max(mtu).saturating_sub(self.extensions_len())
     }
 
-    /// The largest datagram it may send.
+    /// Bytes of the largest datagram.
     pub(crate) fn datagram_max(&self, mtu: usize) -> usize {
         self.remote.datagram_max.map_or(mtu, |max| max.min(mtu))
     }
 
-    /// Bytes of the extensions that a segment gets.
+    /// Bytes of a segment's extensions.
     pub(crate) fn extensions_len(&self) -> usize {
         let authentication = self.remote.authentication.as_ref().map_or(0, Authentication::len);
         let transport: usize = extensions(&self.transport).map(Extension::encoded_len).sum();
         authentication + self.cookies.len() + transport
     }
 
-    /// Writes one segment into the batch; `false` if it must wait for the next one. A segment that is
-    /// larger than the path takes cannot be sent at all, and is left out.
+    /// Writes a segment into the batch; `false` if it must wait for the next one. A segment larger
+    /// than the path's MTU is dropped.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let authentication = self.remote.authentication.as_ref();
         let (cookies, transport) = (&self.cookies, self.values(&body));
@@ -257,7 +257,7 @@ impl Peer {
     }
 }
 
-/// Extensions of LTP-T, by their tags and values.
+/// LTP-T extensions from tags and values.
 pub(crate) fn extensions(values: &[(u8, Vec<u8>)]) -> impl Iterator<Item = Extension<'_>> {
     values.iter().map(|(tag, value)| Extension { tag: *tag, value })
 }

@@ -1,18 +1,18 @@
-//! A file as a block: the content, and in a last segment of its own the description.
+//! File as a block: the content, followed by the description in a segment of its own.
 //!
-//! The description stands at the end, so that it can hold the checksum of a file that is read once,
-//! and so that what arrives before it goes straight to where it belongs. Bytes: `SLF1`, the size
-//! (8), the CRC-32C of the content (4), the name (UTF-8), the CRC-32C of all that (4).
+//! The description is last, so that it can hold the checksum of a file read once, and so that
+//! earlier data goes straight to its place. Bytes: `SLF1`, the size (8), the CRC-32C of the content
+//! (4), the name (UTF-8), the CRC-32C of everything before (4).
 
 use wire::checksum::crc32c;
 
 const MAGIC: &[u8; 4] = b"SLF1";
 const FIXED: usize = 20;
 
-/// Bytes of the longest name.
+/// Maximum bytes of a name.
 pub(crate) const NAME_MAX: usize = 255;
 
-/// What is said of a file.
+/// Description of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) name: String,
@@ -35,7 +35,7 @@ impl Description {
         out
     }
 
-    /// `None` if it is none, or damaged.
+    /// Decodes a description; `None` if it is invalid or damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (content, check) = bytes.split_last_chunk::<4>()?;
         if crc32c(content) != u32::from_be_bytes(*check) {

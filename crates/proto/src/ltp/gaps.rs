@@ -1,25 +1,25 @@
-//! When a receiver reports a gap without being asked (RFC 5326 §6.11, "asynchronous" reports).
+//! Asynchronous reports of gaps by a receiver (RFC 5326 §6.11).
 //!
-//! A gap is certain once later data of the first pass is there; what passes bring after that is
-//! asked for by checkpoints of their own. The first gap is reported at once. Those that show within
-//! a fraction of a round trip after it share the next report, so that there are never many of
-//! them on their way, however many gaps there are.
+//! A gap is certain once later data of the first pass has arrived; data of later passes is covered
+//! by checkpoints of its own. The first gap is reported at once. Gaps that appear within a fraction
+//! of a round trip after it share the next report. That bounds the number of reports on the way,
+//! however many gaps there are.
 
 use std::time::Duration;
 
-/// Reports without an acknowledgement beyond which no further one is made.
+/// Unacknowledged reports above which no further one is made.
 pub(crate) const OUTSTANDING_MAX: usize = 64;
 
-/// One report each so many parts of a round trip is the most.
+/// Maximum number of asynchronous reports per round trip.
 const PARTS: u32 = 8;
 
-/// What a receiver knows of gaps it has not reported.
+/// Gaps that a receiver has not reported.
 #[derive(Debug)]
 pub(crate) struct GapWatch {
-    /// Where the red data ends that came so far.
+    /// End of the red data received so far.
     front: u64,
     state: State,
-    /// Serial numbers of the reports that were made.
+    /// Serial numbers of the reports made.
     pub(crate) serials: Vec<u64>,
 }
 
@@ -30,7 +30,8 @@ pub(crate) struct Repeats {
 }
 
 impl Repeats {
-    /// Data came that is not beyond the front. A pass that begins over ends a run; a copy does not.
+    /// Notes data that does not advance the front. A pass that starts over ends a run; a copy does
+    /// not.
     pub(crate) fn arrived(&mut self, start: u64, end: u64) {
         self.run = match self.run {
             Some((from, to)) if start >= to => Some((from, end)),
@@ -39,12 +40,12 @@ impl Repeats {
         };
     }
 
-    /// Whether the run has so many bytes.
+    /// Whether the run has at least `least` bytes.
     pub(crate) fn is_long(&self, least: u64) -> bool {
         self.run.is_some_and(|(from, to)| to - from >= least)
     }
 
-    /// The run, of which a report is made now.
+    /// Takes the run to report it now.
     pub(crate) fn take(&mut self) -> Option<(u64, u64)> {
         let (from, to) = self.run?;
         self.run = Some((to, to));
@@ -54,11 +55,11 @@ impl Repeats {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// There is none.
+    /// No gap to report.
     Quiet,
-    /// A report is to be made when it can be sent.
+    /// A report is due when it can be sent.
     Due,
-    /// One was sent a short time ago; whether gaps showed since then.
+    /// One was sent recently; whether gaps appeared since then.
     Resting { more: bool },
 }
 
@@ -67,12 +68,12 @@ impl GapWatch {
         Self { front: 0, state: State::Quiet, serials: Vec::new() }
     }
 
-    /// Where the red data ends that came so far: the upper bound of a report.
+    /// End of the red data received so far: the upper bound of a report.
     pub(crate) const fn front(&self) -> u64 {
         self.front
     }
 
-    /// Red data came; whether a report is to be sent because of the gap before it.
+    /// Notes red data. Returns whether the gap before it must be reported.
     pub(crate) fn arrived(&mut self, start: u64, end: u64) -> bool {
         let is_gap = start > self.front;
         self.front = self.front.max(end);
@@ -92,7 +93,7 @@ impl GapWatch {
         }
     }
 
-    /// All up to the front was reported for another reason.
+    /// Notes that everything up to the front was reported for another reason.
     pub(crate) fn reported(&mut self) {
         self.state = match self.state {
             State::Quiet | State::Due => State::Quiet,
@@ -104,21 +105,21 @@ impl GapWatch {
         self.state == State::Due
     }
 
-    /// The report's turn came; `more` if it must wait nevertheless.
+    /// Starts the rest after a report; `more` if one is still due.
     pub(crate) fn rest(&mut self, more: bool) {
         self.state = State::Resting { more };
     }
 
-    /// The rest is over; whether a report is to be sent.
+    /// Ends the rest. Returns whether a report is due.
     pub(crate) fn rested(&mut self) -> bool {
         let more = self.state == State::Resting { more: true };
         self.state = if more { State::Due } else { State::Quiet };
         more
     }
 
-    /// How long to rest, if an answer takes `round_trip`.
+    /// Length of the rest if a reply takes `round_trip`.
     pub(crate) fn pause(round_trip: Duration) -> Duration {
-        // 25 ms one way: a report each 6.25 ms.
+        // 25 ms one way: one report per 6.25 ms.
         round_trip / PARTS
     }
 

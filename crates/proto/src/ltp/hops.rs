@@ -1,4 +1,4 @@
-//! Transfers from hop to hop: sessions begin, end, are tried again, and take each other along.
+//! Hop-by-hop transfers: their sessions start, end, and are retried.
 
 use bytes::Bytes;
 use engine::{FileId, FilestoreRequest, Time};
@@ -18,7 +18,7 @@ use crate::session::{Alarm as _, Turns as _};
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
-/// Why a transfer ends here.
+/// Reason why a transfer ends here.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
     Failed(Failure),
@@ -27,19 +27,19 @@ enum Stop {
 }
 
 impl Node {
-    /// Bytes of blocks that are kept for other engines, or will be when they are whole.
+    /// Bytes of blocks stored for other engines, or that will be once complete.
     #[must_use]
     pub fn stored(&self) -> u64 {
         self.flows.stored
     }
 
-    /// Transfers of LTP-T under way: from here, through here and to here.
+    /// Number of LTP-T transfers under way: from, through and to this engine.
     #[must_use]
     pub fn transfers(&self) -> usize {
         self.flows.len()
     }
 
-    /// Begins a transfer from here, if this engine speaks LTP-T.
+    /// Starts a transfer from here, if this engine speaks LTP-T.
     pub(crate) fn send_onward(
         &mut self,
         now: Time,
@@ -65,7 +65,7 @@ impl Node {
         let onward = Transport {
             source: Some(source),
             destination: Some(end(destination)),
-            // The file is not open yet: its length is not known.
+            // The file is not open yet: its length is unknown.
             size: Some(0),
             lifetime: Some(lifetime(config, now)),
             flow: Some(id.number),
@@ -94,13 +94,13 @@ impl Node {
         self.core.shared.timers.set((Handle::NOBODY, alarm), at, alarm.why());
     }
 
-    /// A session brings a block of a transfer.
+    /// Assigns a new session to a transfer whose block it brings.
     pub(crate) fn arrives(&mut self, now: Time, seq: Seq, handle: Handle) {
         if let Some(flow) = self.flows.get_mut(seq) {
             flow.incoming = Some(handle);
         }
         if self.flows.get(seq).is_none_or(|flow| flow.is_last) {
-            // What is here is welcome, however late it is.
+            // Data is welcome however late it arrives.
             return;
         }
         self.arm_expiry(seq, now);
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Begins a session to the next engine, or waits until one can begin.
+    /// Starts a session to the next engine, or waits until one can start.
     fn begin_hop(&mut self, now: Time, seq: Seq) {
         let Some(config) = self.core.config.transport.clone() else { return };
         let Some(flow) = self.flows.get(seq) else { return };
@@ -173,7 +173,7 @@ impl Node {
         }
     }
 
-    /// What arrived by a session goes on.
+    /// Forwards data that arrived in a session.
     pub(crate) fn pass_on(&mut self, incoming: Handle) {
         let Self { core, slots, flows, .. } = self;
         let Some(Session::Receiver(receiver)) = slots.get_mut(incoming) else { return };
@@ -192,7 +192,7 @@ impl Node {
         }
     }
 
-    /// The store was handed what receptions had collected: senders behind them can read it.
+    /// Forwards data of all sessions, which senders can read once the store has it.
     pub(crate) fn pass_on_all(&mut self) {
         let incoming: Vec<_> = self.flows.iter().filter_map(|(_, flow)| flow.incoming).collect();
         for handle in incoming {
@@ -200,7 +200,7 @@ impl Node {
         }
     }
 
-    /// What became of hops is told to their transfers.
+    /// Processes the results of hops.
     pub(crate) fn settle_transfers(&mut self) {
         while let Some(outcome) = self.core.outcomes.pop_front() {
             match outcome {
@@ -220,7 +220,7 @@ impl Node {
         }
     }
 
-    /// The next engine has the block.
+    /// Processes the end of a session to the next engine, which has the block.
     fn hop_is_over(&mut self, seq: Seq, is_confirmed: bool, size: u64) {
         let Some(flow) = self.flows.get_mut(seq) else { return };
         flow.outgoing = None;
@@ -233,12 +233,12 @@ impl Node {
                 self.finish(seq);
             }
             Origin::Before(_) if flow.kept.is_some() => self.release(seq),
-            // It stays until it is settled with the engine before this one.
+            // Kept until the session with the previous engine is settled.
             Origin::Before(_) => {}
         }
     }
 
-    /// A session to the next engine failed; when it is tried again.
+    /// Processes the failure of a session to the next engine, and schedules a retry.
     fn hop_failed(
         &mut self,
         seq: Seq,
@@ -261,7 +261,7 @@ impl Node {
         Some(self.core.now + retry_after)
     }
 
-    /// All of a block for another engine is safe here.
+    /// Notes that a block for another engine is completely stored.
     fn is_kept(&mut self, seq: Seq, file: Option<FileId>, shape: Shape) {
         let Self { core, flows, slots, .. } = self;
         let Some(flow) = flows.get_mut(seq) else {
@@ -289,7 +289,7 @@ impl Node {
         }
     }
 
-    /// The session that brought a block ended early: so does the one to the next engine.
+    /// Ends the session to the next engine, because the one that brought the block ended early.
     fn arrival_broke(&mut self, seq: Seq, failure: Failure) {
         let Some(flow) = self.forget(seq) else { return };
         let reason = match failure.by {
@@ -308,7 +308,7 @@ impl Node {
         }
     }
 
-    /// The engine before this one begins anew.
+    /// Discards a transfer that the previous engine restarted.
     pub(crate) fn supersede(&mut self, seq: Seq) {
         let Some(flow) = self.forget(seq) else { return };
         if let Some(handle) = flow.incoming
@@ -320,7 +320,7 @@ impl Node {
         self.cancel_onward(flow.outgoing, CancelReason::System);
     }
 
-    /// A transfer ends here without having reached the next engine.
+    /// Ends a transfer that did not reach the next engine.
     fn give_up(&mut self, seq: Seq, end: Stop) {
         let Some(flow) = self.forget(seq) else { return };
         let (reason, notice) = match end {
@@ -357,7 +357,7 @@ impl Node {
         }
     }
 
-    /// The next engine has a block that was kept: it is not needed here any more.
+    /// Releases a stored block that the next engine has.
     fn release(&mut self, seq: Seq) {
         let Some(flow) = self.flows.get(seq) else { return };
         let transfer = flow.transfer();
@@ -374,7 +374,7 @@ impl Node {
         self.core.shared.filestore(Handle::NOBODY, Job::Forget, request);
     }
 
-    /// A transfer is over, and another session of it brings nothing.
+    /// Finishes a transfer; another session of it is not accepted.
     fn finish(&mut self, seq: Seq) {
         let Some(flow) = self.forget(seq) else { return };
         let Some(config) = self.core.config.transport.as_ref() else { return };
@@ -392,17 +392,18 @@ impl Node {
         Some(flow)
     }
 
-    /// The next engine is tried again.
+    /// Retries the next engine.
     pub(crate) fn retry(&mut self, now: Time, seq: Seq) {
         self.begin_hop(now, seq);
     }
 
-    /// Nobody needs the block any more.
+    /// Ends a transfer whose lifetime is over.
     pub(crate) fn expire(&mut self, seq: Seq) {
         self.give_up(seq, Stop::Expired);
     }
 
-    /// The user ends a transfer that waits for its next attempt, or whose session has another number by now.
+    /// Cancels a transfer that waits for its next attempt, or whose session has another number by
+    /// now.
     pub(crate) fn cancel_transfer(&mut self, user: SessionId) -> bool {
         let found = self.flows.iter().find_map(|(seq, flow)| match &flow.origin {
             Origin::Here { id, .. } => (*id == user).then_some(seq),
@@ -414,13 +415,13 @@ impl Node {
         true
     }
 
-    /// Takes up blocks that an earlier run kept.
+    /// Restores blocks stored by an earlier run.
     pub(crate) fn restore_kept(&mut self, now: Time, records: &[(String, Bytes)]) {
         let Some(config) = self.core.config.transport.clone() else { return };
         let mut blocks = 0;
         for (key, value) in records {
             let Some((session, onward, stored)) = record::decode(key, value) else { continue };
-            // All that was told of it is here.
+            // Everything announced of it has arrived.
             self.lost.settled(&mut self.core, session);
             let (Some(source), Some(number)) = (onward.source, onward.flow) else { continue };
             let Some(Address::Engine(destination)) = onward.destination.map(|end| end.address)

@@ -1,4 +1,4 @@
-//! Segments that arrive: whether they are from the peer, and the sessions that they are for.
+//! Dispatch of received segments: origin checks, and the sessions they belong to.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::path::Handle;
 use crate::session::{Alarm as _, Turns as _};
 use crate::timer::TICK;
 
-/// Least silence of a path after which its sessions are looked at.
+/// Minimum silence of a path after which its sessions are examined.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 impl Node {
-    /// One datagram arrived.
+    /// Processes a received datagram.
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
-        // Four zero bytes keep an address translation alive (RFC 7122 §3).
+        // Four zero bytes keep a NAT mapping alive (RFC 7122 §3).
         if datagram == [0; 4] {
             return;
         }
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// Takes the segments for which this host has taken its time.
+    /// Processes held segments whose processing delay is over.
     pub(super) fn take_held(&mut self, now: Time) {
         while self.held.front().is_some_and(|(at, ..)| *at <= now) {
             let Some((_, from, datagram)) = self.held.pop_front() else { break };
@@ -73,7 +73,7 @@ impl Node {
         }
     }
 
-    /// Takes a segment.
+    /// Processes a segment.
     fn take(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         let known = self.by_id.get(&segment.session).copied();
         match known.or_else(|| self.accept(now, from, segment)) {
@@ -88,8 +88,8 @@ impl Node {
         }
     }
 
-    /// After a long silence, all sessions of its path go
-    /// on at once: one of them found out that an outage is over.
+    /// Resumes all sessions of a path at once after a long silence: one of them detected the end of
+    /// an outage.
     fn end_silence(&mut self, now: Time, path: PathId) {
         let before = self.core.received_at.insert(path, now).unwrap_or(now);
         if now.since(before) < SILENCE_MIN {
@@ -99,7 +99,7 @@ impl Node {
         let Self { core, slots, .. } = self;
         for session in slots.iter_mut().filter(|it| it.base_of().seat.path == Some(path)) {
             let reply = core.answer_time(session.base_of(), &session.peer().remote);
-            // What began since did not wait so long.
+            // Newer sessions have not waited that long.
             let lasts = now.since(before.max(session.base_of().last_received));
             if (Silence { reply, lasts }).is_long() {
                 session.resume(core, now);
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Whether a segment of a session may be from its peer. After a silence, the peer may go on by
+    /// Whether a segment of a session may be from its peer. After a silence, the peer may move to
     /// another path.
     fn is_from_peer(
         &mut self,
@@ -131,7 +131,7 @@ impl Node {
             core.stats.wrong_cookies += 1;
             return false;
         }
-        // Replies go to the address that the settings name.
+        // Replies go to the configured address.
         if session.base().seat.path != Some(from) && session.peer().remote.path.is_none() {
             if !session.may_move(core, now) {
                 core.stats.stray += 1;
@@ -143,7 +143,7 @@ impl Node {
         true
     }
 
-    /// A segment of a session under way arrived.
+    /// Processes a segment of a session under way.
     fn deliver(&mut self, now: Time, from: PathId, handle: Handle, segment: &Segment<'_>) {
         if !self.is_from_peer(now, from, handle, segment) {
             return;

@@ -1,4 +1,4 @@
-//! What an engine tells its user (RFC 5326 §7).
+//! Indications of an engine to its user (RFC 5326 §7).
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,111 +8,112 @@ use engine::{FileName, PathId};
 use thiserror::Error;
 use wire::ltp::{CancelReason, End, SessionId};
 
-/// A notice to the user.
+/// Indication to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A session began here, to send (§7.1).
+    /// Start of a session that sends (§7.1).
     Started(SessionId),
-    /// A session of another engine began.
+    /// Start of a session of another engine.
     Receiving {
         /// The session.
         id: SessionId,
-        /// The client service it is for.
+        /// Its client service.
         service: u64,
     },
-    /// A unit of client data arrived, alone or with others in a block.
+    /// Unit of client data that arrived, alone or with others in a block.
     Data {
         /// The session that brought it.
         id: SessionId,
-        /// The client service it is for.
+        /// Its client service.
         service: u64,
-        /// Its bytes.
+        /// Content of the unit.
         bytes: Bytes,
     },
-    /// A session is over at this end (§7.2 to §7.6).
+    /// End of a session at this engine (§7.2 to §7.6).
     Finished(Finished),
-    /// Sessions that an earlier run left behind: they are cancelled when their senders are heard.
+    /// Sessions left behind by an earlier run: they are cancelled when a segment of their senders
+    /// arrives.
     Interrupted {
-        /// How many.
+        /// Number of sessions.
         sessions: usize,
     },
-    /// Of a block of LTP-T on its way.
+    /// State of an LTP-T block.
     Transport(super::transport::Indication),
-    /// An engine sends from another address than the settings name, as some do that listen on
-    /// another port. It is indicated once; replies go to the address of the settings.
+    /// An engine sends from another address than configured, as some do that listen on another
+    /// port. Indicated once; replies go to the configured address.
     Elsewhere {
-        /// The number of the engine.
+        /// Number of the engine.
         engine: u64,
-        /// The address from which it sends, where that is known.
+        /// Address from which it sends, if known.
         address: Option<SocketAddr>,
-        /// Whether its segments are taken ([`Remote::pin`](super::Remote)).
+        /// Whether its segments are accepted ([`Remote::pin`](super::Remote)).
         is_taken: bool,
     },
-    /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
-    /// A peer broke the protocol.
+    /// Protocol violation by a peer.
     PeerError {
         /// The session.
         id: SessionId,
-        /// How.
+        /// Kind of violation.
         error: PeerError,
     },
 }
 
-/// A block that is whole, for a user who takes it as it is.
+/// Complete block, for the user of an engine of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The session that brought it. It is answered by [`Node::accept_block`](super::Node::accept_block) or
+    /// Session that brought it. Reply with [`Node::accept_block`](super::Node::accept_block) or
     /// [`Node::cancel`](super::Node::cancel).
     pub id: SessionId,
-    /// The client service it is for.
+    /// Its client service.
     pub service: u64,
-    /// The path over which it came last, unless that is gone.
+    /// Path of its last segment, unless that path is gone.
     pub path: Option<PathId>,
-    /// Its bytes.
+    /// Its content.
     pub content: BlockContent,
 }
 
-/// Where the bytes of a block are.
+/// Storage of a block's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockContent {
     /// In memory, up to [`Limits::units`](super::Limits).
     Bytes(Bytes),
-    /// In a working file of this length, which is synced.
+    /// In a synced working file of this length.
     File(FileName, u64),
 }
 
-/// How a session ended.
+/// Result of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The session.
     pub id: SessionId,
-    /// Which side this engine was on.
+    /// Role of this engine.
     pub role: End,
-    /// Whether all is well: at the sender, that the receiver has the red part; at the receiver, that
-    /// the file has its name.
+    /// Success or failure: at the sender, whether the receiver has the red part; at the receiver,
+    /// whether the file has its name.
     pub result: Result<(), Failure>,
-    /// Whether the other side said so of the whole block. Nobody says what became of green data.
+    /// Whether the peer confirmed the whole block. Green data is never confirmed.
     pub is_confirmed: bool,
-    /// The file's name at the receiver, as far as it is known.
+    /// Name of the file at the receiver, empty if unknown.
     pub name: String,
-    /// The file's bytes, as far as they are known.
+    /// Size of the file in bytes, 0 if unknown.
     pub size: u64,
 }
 
-/// Why a session failed.
+/// Reason for the failure of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub struct Failure {
-    /// Who ended it.
+    /// Side that ended it.
     pub by: End,
-    /// Why, as the peer is informed.
+    /// Reason code sent to the peer.
     pub reason: CancelReason,
-    /// Cause that this engine knows beyond that.
+    /// Local cause, if known.
     pub cause: Option<Cause>,
 }
 
 impl Failure {
-    /// A failure of which no more is known.
+    /// Failure without a known cause.
     #[must_use]
     pub const fn new(by: End, reason: CancelReason) -> Self {
         Self { by, reason, cause: None }
@@ -129,16 +130,16 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Cause of a session's end, where its reason says little.
+/// Local cause of a session's end, more specific than its reason code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Cause {
-    /// Nothing arrived for [`Remote::inactivity`](super::Remote).
+    /// Silence of the peer for [`Remote::inactivity`](super::Remote).
     #[error("the peer was silent for too long")]
     Silence,
-    /// The block has no bytes: nothing would be sent, and nobody would reply.
+    /// Empty block: nothing would be sent, and nothing confirmed.
     #[error("an empty file is no block; the format \"described\" sends its name")]
     Empty,
-    /// The path's datagrams are too short, for the description of the file or for any data.
+    /// Path MTU too small for the description of the file, or for any data.
     #[error(
         "datagrams of {mtu} bytes are too short, as the block needs {least}; allow larger ones, \
          or shorten the file's name"
@@ -146,12 +147,12 @@ pub enum Cause {
     TooNarrow {
         /// Bytes of a datagram that the block needs.
         least: u64,
-        /// Bytes that the path takes.
+        /// Path MTU in bytes.
         mtu: u64,
     },
 }
 
-/// A bound that was reached.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// [`Limits::sessions`](super::Limits) or `sessions_per_path`: a peer's session was refused.
@@ -160,14 +161,14 @@ pub enum Limit {
     Gaps,
     /// [`Limits::write_buffer`](super::Limits): data was dropped.
     WriteBuffer,
-    /// [`Limits::replies`](super::Limits): an answer was dropped.
+    /// [`Limits::replies`](super::Limits): a reply was dropped.
     Replies,
-    /// Ten refusals in a second were sent to a peer: more are left out. A session that is refused
-    /// without a word is refused again when its sender asks later.
+    /// Ten refusals per second were sent to a peer; further ones are suppressed. A session whose
+    /// refusal was suppressed is refused again when its sender retransmits.
     Refusals,
     /// [`Limits::units_total`](super::Limits): data was dropped.
     Units,
-    /// The bounds of [`crate::ltpt::Limits`]: a block for another engine was refused.
+    /// The limits of [`crate::ltpt::Limits`]: a block for another engine was refused.
     Storage,
 }
 
@@ -177,107 +178,107 @@ impl From<Limit> for Indication {
     }
 }
 
-/// How a peer broke the protocol.
+/// Protocol violation by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 pub enum PeerError {
-    /// It reported on what was never sent.
+    /// Report on data that was never sent.
     #[error("a report is about more than the red part")]
     ReportBeyondEnd,
-    /// The red part has two ends.
+    /// Two different ends of the red part.
     #[error("the block has two ends")]
     ConflictingEnd,
-    /// What came last does not describe the file.
+    /// Block that does not end with a valid description of the file.
     #[error("the block does not end with a description of the file")]
     NotDescribed,
-    /// A block of units is not made of whole ones.
+    /// Block of units that does not consist of whole units.
     #[error("the block is not made of whole units")]
     NotUnits,
-    /// The content does not fit its description.
+    /// Content that does not match its description.
     #[error("the file's checksum or size is wrong")]
     WrongContent,
 }
 
-/// How far a session is.
+/// Progress of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The session.
     pub id: SessionId,
-    /// Which side this engine is on.
+    /// Role of this engine.
     pub role: End,
-    /// Bytes sent, or received.
+    /// Bytes sent or received.
     pub progress: u64,
-    /// Bytes of the block, if they are known.
+    /// Size of the block in bytes, if known.
     pub size: Option<u64>,
-    /// The file's name, if it is known.
+    /// Name of the file, if known.
     pub name: String,
 }
 
-/// Why a request was refused.
+/// Error of a local request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// [`Limits::sessions`](super::Limits) are under way.
+    /// [`Limits::sessions`](super::Limits) sessions are under way.
     #[error("as many sessions as allowed are under way")]
     TooManySessions,
-    /// There is no such session under way.
+    /// No session with this identifier is under way.
     #[error("there is no session {0}")]
     NoSession(SessionId),
     /// The name cannot be sent.
     #[error("the name of the file must have 1 to 255 bytes")]
     Name,
-    /// Several paths are known, and the settings do not say which leads to this engine.
+    /// There are several paths, and no setting names the one to this engine.
     #[error("no path is set for engine {0}, and there are several")]
     NoPath(u64),
-    /// No way leads to this engine.
+    /// There is no route to this engine.
     #[error("no route leads to engine {0}")]
     NoRoute(u64),
-    /// There are no settings for units.
+    /// Aggregation of units is not configured.
     #[error("units of client data are not sent: no aggregation is set")]
     NoAggregation,
     /// A unit exceeds [`Limits::units`](super::Limits).
     #[error("the unit takes {0} bytes, more than a block of units may have")]
     LargeUnit(usize),
-    /// [`Limits::units_total`](super::Limits) are gathered and under way.
+    /// [`Limits::units_total`](super::Limits) bytes are queued and under way.
     #[error("too many units wait to be sent or acknowledged")]
     TooManyUnits,
-    /// An engine sends nothing to itself.
+    /// The destination is this engine.
     #[error("an engine sends nothing to itself")]
     Oneself,
 }
 
-/// Counters since the engine began.
+/// Counters since the engine's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Segments sent.
     pub sent: SegmentCounts,
-    /// Segments received, whole and understood.
+    /// Valid segments received.
     pub received: SegmentCounts,
-    /// Datagrams that were no segment.
+    /// Datagrams that are not valid segments.
     pub decode_errors: u64,
-    /// Segments dropped because they do not carry what shows that the peer sent them.
+    /// Segments dropped because their authentication is missing or wrong.
     pub unauthenticated: u64,
-    /// Segments dropped because they do not carry the cookies of their session.
+    /// Segments dropped because the cookies of their session are missing.
     pub wrong_cookies: u64,
-    /// Segments of sessions that are not under way, or that the other side would send.
+    /// Segments of no session under way, or of the wrong direction.
     pub stray: u64,
-    /// Data segments that brought nothing new.
+    /// Duplicate data segments.
     pub duplicate_data: u64,
-    /// Data segments dropped because of a bound.
+    /// Data segments dropped because of a limit.
     pub data_dropped: u64,
-    /// Bytes of the block sent again.
+    /// Bytes of block data retransmitted.
     pub repair_bytes: u64,
-    /// Storage effects that failed.
+    /// Failed storage effects.
     pub storage_errors: u64,
-    /// Answers dropped because of a bound.
+    /// Replies dropped because of a limit.
     pub replies_dropped: u64,
-    /// Receptions with a segment or two that gave way to others.
+    /// Receptions of one or two segments that were dropped for others.
     pub half_open_dropped: u64,
-    /// Cancellations left out because too many were sent to a peer within a second.
+    /// Cancellations suppressed because too many were sent to a peer within a second.
     pub refusals_left_out: u64,
-    /// Segments left out because the path does not take any that large.
+    /// Segments dropped because they exceed the path's MTU.
     pub oversize: u64,
 }
 
-/// Segments by kind.
+/// Number of segments by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
     /// Data.
@@ -305,7 +306,7 @@ impl SegmentCounts {
         *counter += 1;
     }
 
-    /// Segments of all kinds.
+    /// Total of all types.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.data + self.reports + self.report_acks + self.cancels + self.cancel_acks

@@ -1,4 +1,4 @@
-//! What becomes of the first segment of a session, by what it says of the transfer it belongs to.
+//! Admission of new sessions, by the LTP-T transfer that their first segment names.
 
 use engine::Time;
 use wire::ltp::{CancelReason, Data, Segment, SessionId};
@@ -11,27 +11,27 @@ use super::transport::flow::{Flow, Flows, Origin, Relay, Seq};
 use super::transport::{Config, FlowId, Indication as Notice, Otherwise, Routing};
 use crate::routing::routes::{Priority, Wanted};
 
-/// What becomes of a session that begins.
+/// Outcome of the admission of a new session.
 #[derive(Debug)]
 pub(crate) enum Intake {
-    /// It is of LTP alone.
+    /// Accepted without LTP-T.
     Plain,
-    /// It brings a block for this engine.
+    /// Accepted: brings a block for this engine.
     Last(Seq),
-    /// It brings one for another.
+    /// Accepted: brings a block for another engine.
     Onward(Seq, Box<Relay>),
-    /// Nothing can be said before a segment comes that says what it belongs to.
+    /// Ignored until a segment arrives that names the transfer.
     Unknown,
-    /// All of the block is here by another session, or was.
+    /// Not needed: another session has brought or brings the whole block.
     Known,
-    /// It is refused.
+    /// Refused.
     Refused(CancelReason, Option<Congestion>),
 }
 
 const UNREACHABLE: Intake = Intake::Refused(CancelReason::Unreachable, None);
 
 impl Node {
-    /// What becomes of a session that begins with this segment.
+    /// Decides about a session that starts with this segment.
     pub(crate) fn admit(&mut self, now: Time, segment: &Segment<'_>, data: &Data<'_>) -> Intake {
         if self.core.config.transport.is_none() {
             return Intake::Plain;
@@ -41,7 +41,7 @@ impl Node {
             return Intake::Unknown;
         };
         let Some(destination) = transport.destination else {
-            // These two kinds of segments say it, if there is anything to say.
+            // These two kinds of segments carry the extension, if there is one.
             let says = data.offset == 0 || data.checkpoint.is_some();
             return if says { Intake::Plain } else { Intake::Unknown };
         };
@@ -57,12 +57,12 @@ impl Node {
         }
     }
 
-    /// What becomes of a session of a transfer that is known, if that is decided by it.
+    /// Decides about a session of a known transfer, if that settles it.
     fn known(&mut self, id: FlowId, to: End, session: SessionId) -> Option<Intake> {
         let before = Some(session.originator);
         let is_last = to.address == Address::Engine(self.core.config.engine);
         if let Some(finished) = self.flows.finished.get(&id) {
-            // Another way round means that it went in a circle.
+            // Another path indicates a routing loop.
             let is_same = is_last && finished.is_last || finished.before == before;
             return Some(if is_same { Intake::Known } else { UNREACHABLE });
         }
@@ -73,7 +73,7 @@ impl Node {
                 if flow.kept.is_some() {
                     return Some(Intake::Known);
                 }
-                // The engine before this one begins anew: what it sent until now is of no use to it.
+                // The previous engine restarted the transfer: data sent so far is useless to it.
                 self.supersede(seq);
             } else if !is_last {
                 return Some(UNREACHABLE);
@@ -95,7 +95,7 @@ impl Node {
         let Address::Engine(destination) = to.address else { return UNREACHABLE };
         let is_last = destination == core.config.engine;
         let lifetime = transport.lifetime.unwrap_or_else(|| lifetime(config, now));
-        // What is for this engine is welcome, however late it is.
+        // Blocks for this engine are welcome however late they arrive.
         if !is_last && (time_of(config, lifetime) <= now || lifetime.hops == 0) {
             return UNREACHABLE;
         }
@@ -110,19 +110,19 @@ impl Node {
         (flow.is_last, flow.service) = (is_last, service);
         flow.reserved = if is_last { 0 } else { size };
         if is_last {
-            // Only what passes through takes storage for others; this is what it is for.
+            // Only relayed blocks take storage meant for others.
             return match flows.len() < config.limits.transfers {
                 true => Intake::Last(flows.insert(flow)),
                 false => no_room(core, &flow),
             };
         }
-        // What never fits is refused for good.
+        // A block that never fits is refused permanently.
         if size > config.limits.storage || next_hop(config, flows, now, destination, size).is_none()
         {
             return UNREACHABLE;
         }
         if flows.keeps(session) {
-            // Its working file has the name of the session; by another one the block can come.
+            // Its working file is named by the session; the block can arrive by another one.
             return Intake::Refused(CancelReason::System, None);
         }
         let is_full = flows.len() >= config.limits.transfers
@@ -143,26 +143,26 @@ fn no_room(core: &mut Core, flow: &Flow) -> Intake {
     Intake::Refused(CancelReason::System, core.config.transport.as_ref().map(congestion))
 }
 
-/// What one hears for whose block there is no room.
+/// Congestion reported to a peer whose block has no room.
 pub(crate) fn congestion(config: &Config) -> Congestion {
     let retry_after_s = config.retry_after.as_secs().max(1);
     Congestion { reason: CongestionReason::Storage, retry_after_s }
 }
 
-/// The lifetime of a block that is sent now.
+/// Lifetime of a block sent now.
 pub(crate) fn lifetime(config: &Config, now: Time) -> Lifetime {
     let end = now + config.lifetime;
     let expiry_s = (config.clock / 1000).saturating_add(end.as_nanos().div_ceil(1_000_000_000));
     Lifetime { hops: config.hops, expiry_s }
 }
 
-/// When a lifetime is over.
+/// Time at which a lifetime ends.
 pub(crate) fn time_of(config: &Config, lifetime: Lifetime) -> Time {
     let seconds = lifetime.expiry_s.saturating_sub(config.clock / 1000);
     Time::from_nanos(seconds.saturating_mul(1_000_000_000))
 }
 
-/// The next engine on the way to another, and when it can be reached.
+/// Next engine on the route, and when it can be reached.
 pub(crate) fn next_hop(
     config: &Config,
     flows: &Flows,

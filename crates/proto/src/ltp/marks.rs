@@ -1,9 +1,10 @@
-//! Records of sessions: that a sender knows that a part is here, or that a file is.
+//! Records of sessions: a mark when the sender knows of a received part, and a record of each
+//! complete file.
 //!
-//! The state of a session does not outlive its engine. But what a report claimed the sender sends no
-//! more, and once a new run of this engine claimed the rest, it would take the block for delivered. So
-//! a mark is written down before the first report that claims a part, and the next run cancels the
-//! sessions that have one.
+//! A session's state does not survive its engine. A sender does not retransmit what a report
+//! claimed; if a restarted engine then claimed the rest, the sender would take the block for
+//! delivered. A mark is therefore recorded before the first report that claims a part, and a
+//! restarted engine cancels marked sessions.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +16,16 @@ use super::core::{Core, Job, Task};
 use crate::path::Handle;
 use crate::recent::Recent;
 
-/// Beginning of the names of records and working files.
+/// Prefix of the names of records and working files.
 pub const SPOOL_PREFIX: &str = "ltp-";
 
-/// Beginning of the keys of records of files that are here.
+/// Prefix of the keys of records of complete files.
 const DONE_PREFIX: &str = "ltpd-";
 
 /// Sessions whose files were received.
 pub(crate) type Done = crate::done::Done<SessionId>;
 
-/// Records that the file of a session is here.
+/// Records that the file of a session is complete.
 pub(crate) fn record_done(core: &mut Core, id: SessionId, red: u64) {
     if !core.config.journal || core.blocks.is_some() {
         return;
@@ -42,8 +43,7 @@ fn remove_done(core: &mut Core, sessions: impl IntoIterator<Item = SessionId>) {
     }
 }
 
-/// The sessions whose files earlier runs received, the oldest first, and the lengths of their red
-/// parts.
+/// Sessions whose files earlier runs received, oldest first, with the lengths of their red parts.
 pub(crate) fn restore_done(core: &mut Core, records: &[(String, Bytes)]) -> Vec<(SessionId, u64)> {
     let of_sessions = records
         .iter()
@@ -53,11 +53,11 @@ pub(crate) fn restore_done(core: &mut Core, records: &[(String, Bytes)]) -> Vec<
     done
 }
 
-/// Sessions of an earlier run that must not go on, the oldest first.
+/// Sessions of an earlier run that must not continue, oldest first.
 #[derive(Debug)]
 pub(crate) struct Lost {
     sessions: Recent<SessionId, ()>,
-    /// Until the marks are read, nothing is known of any session.
+    /// Before the marks are read, nothing is known of any session.
     pub(crate) is_known: bool,
 }
 
@@ -74,13 +74,13 @@ impl Lost {
         self.sessions.contains(id)
     }
 
-    /// Takes up the marks of an earlier run.
+    /// Restores the marks of an earlier run.
     pub(crate) fn restore(&mut self, core: &mut Core, records: &[(String, Bytes)]) {
         self.is_known = true;
         let ids: BTreeSet<_> = records.iter().filter_map(|(key, _)| id(key)).collect();
         for id in ids {
             self.sessions.insert(id, ());
-            // What it had is of no use.
+            // Its data is useless.
             let request = FilestoreRequest::DenyFile(spool_name(id));
             core.shared.filestore(Handle::NOBODY, Job::Forget, request);
             if self.sessions.len() > core.config.limits.closed
@@ -91,7 +91,7 @@ impl Lost {
         }
     }
 
-    /// The sender heard that its session is lost, or ended it.
+    /// Forgets a session that its sender knows to be lost, or has ended.
     pub(crate) fn settled(&mut self, core: &mut Core, id: SessionId) {
         if self.sessions.forget(&id).is_some() {
             remove(core, id);
@@ -99,18 +99,18 @@ impl Lost {
     }
 }
 
-/// Whether a session has its mark.
+/// Mark of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// It told of nothing yet, or of all, which is safe.
+    /// Nothing was reported yet, or everything, which needs no mark.
     None,
-    /// It is being written.
+    /// Being recorded.
     Requested,
     Kept,
 }
 
 impl Mark {
-    /// Whether a part may be claimed now; has the mark written if that is what is missing.
+    /// Whether a part may be claimed now. Records the mark if that is missing.
     pub(crate) fn allows(&mut self, core: &mut Core, handle: Handle, id: SessionId) -> bool {
         if *self == Self::None && core.config.journal {
             *self = Self::Requested;
@@ -120,7 +120,7 @@ impl Mark {
         *self != Self::Requested
     }
 
-    /// Nothing depends on the session any more.
+    /// Removes the mark: nothing depends on the session any more.
     pub(crate) fn clear(&mut self, core: &mut Core, id: SessionId) {
         if std::mem::replace(self, Self::None) != Self::None {
             remove(core, id);
@@ -133,7 +133,7 @@ fn remove(core: &mut Core, id: SessionId) {
     core.shared.index(Handle::NOBODY, Job::Forget, request);
 }
 
-/// The working file of a session.
+/// Working file of a session.
 pub(crate) fn spool_name(id: SessionId) -> FileName {
     FileName::spool(&key(id)).expect("letters, digits and dashes are a name")
 }

@@ -1,10 +1,10 @@
-//! The Licklider Transmission Protocol (RFC 5326; profile CCSDS 734.1-B).
+//! Licklider Transmission Protocol (RFC 5326; profile CCSDS 734.1-B).
 //!
-//! A [`Node`] sends and receives files as blocks, in any number of sessions at once. It is an
+//! A [`Node`] sends and receives files as blocks, in any number of concurrent sessions. It is an
 //! [`engine::Engine`]: it holds no socket, file or clock. Red data goes to a working file as it
-//! comes, so that a block may be larger than memory, and a report claims the whole red part only
-//! when it is safe. A session does not survive a restart of either side: it is cancelled, or begins
-//! anew.
+//! arrives, so that a block may be larger than memory. A report claims the whole red part only when
+//! it is safely stored. A session does not survive a restart of either side: it is cancelled or
+//! restarted.
 
 pub(crate) mod config;
 pub(crate) mod cookies;
@@ -69,49 +69,50 @@ pub struct Node {
     pub(crate) core: Core,
     pub(crate) slots: Slots<Session>,
     pub(crate) by_id: BTreeMap<SessionId, Handle>,
-    /// Sessions that are over.
+    /// Finished sessions.
     pub(crate) closed: Recent<SessionId, Closed>,
-    /// Transfers of LTP-T.
+    /// LTP-T transfers.
     pub(crate) flows: Flows,
     /// Sessions of an earlier run.
     pub(crate) lost: Lost,
     gathered: Gathered,
-    /// Where engines were heard for which no path is set.
+    /// Paths on which engines without a configured path were heard.
     ways: BTreeMap<u64, PathId>,
-    /// Receptions with a single segment, the oldest first.
+    /// Receptions with a single segment, oldest first.
     half_open: Recent<SessionId, ()>,
-    /// Engines that sent from another address than theirs, as far as the user was informed.
+    /// Engines that sent from an unexpected address and were indicated.
     elsewhere: BTreeSet<u64>,
-    /// Segments that this host takes its time to answer.
+    /// Segments held for the processing delay of this host.
     held: VecDeque<(Time, PathId, Vec<u8>)>,
 }
 
-/// What is remembered of a session that is over.
+/// State remembered of a finished session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed {
-    /// The engine at the other end.
+    /// Peer engine.
     peer: u64,
     left: Left,
 }
 
-/// What a session that is over has left here.
+/// Remains of a finished session.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     /// Nothing.
     Nothing,
-    /// All of its red part, which has so many bytes.
+    /// Complete red part of this many bytes.
     Safe(u64),
-    /// It was not needed: another session had brought the block.
+    /// Not needed: another session brought the block.
     Elsewhere,
-    /// It was refused.
+    /// Refused.
     Refused(CancelReason, Option<Congestion>),
 }
 
-/// A refused session is refused again once in so many of its segments, in case the first answer was lost.
+/// Number of segments of a refused session after which it is refused again, in case the refusal was
+/// lost.
 const REFUSE_EVERY: u64 = 16;
 
 impl Node {
-    /// An engine with these settings.
+    /// Creates an engine with these settings.
     #[must_use]
     pub fn new(config: Config, rng: Rng) -> Self {
         let mut core = Core::new(config, rng);
@@ -135,8 +136,8 @@ impl Node {
         }
     }
 
-    /// An engine whose blocks are its user's: what is sent is nothing but the block, what arrives is handed over by
-    /// [`Node::poll_block`] and gets no name. [`Config::format`] is of no account.
+    /// Creates an engine of blocks: nothing but the block is sent, and received blocks are handed
+    /// over by [`Node::poll_block`] without a name. [`Config::format`] is ignored.
     #[must_use]
     pub fn of_blocks(config: Config, rng: Rng) -> Self {
         let format = Format::Raw { name: "block".to_owned() };
@@ -145,15 +146,15 @@ impl Node {
         node
     }
 
-    /// The next block that came whole. The sender is told that all of it is here when it is accepted.
+    /// Next complete block. Its sender learns of the complete delivery when it is accepted.
     pub fn poll_block(&mut self) -> Option<Block> {
         self.core.blocks.as_mut()?.pop_front()
     }
 
-    /// The user has a block: its sender may know. A working file is the user's from here on.
+    /// Accepts a block, which confirms it to its sender. A working file then belongs to the user.
     ///
     /// # Errors
-    /// There is no such session.
+    /// No such session is under way.
     pub fn accept_block(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
         let handle = *self.by_id.get(&id).ok_or(RequestError::NoSession(id))?;
         if let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) {
@@ -166,7 +167,7 @@ impl Node {
     /// Sends bytes as a block.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn send_bytes(
         &mut self,
         now: Time,
@@ -185,30 +186,30 @@ impl Node {
         Ok(self.begin(sender))
     }
 
-    /// Whether one more session can begin here.
+    /// Whether another session can start here.
     pub(crate) fn has_room(&self) -> bool {
         self.by_id.len() < self.core.config.limits.sessions
     }
 
-    /// The engine's settings.
+    /// Settings of the engine.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.core.config
     }
 
-    /// Counters since the engine began.
+    /// Counters since the engine's start.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
 
-    /// The sessions under way, in order of their ids.
+    /// Sessions under way, in order of their identifiers.
     pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
         self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Session::report)
     }
 
-    /// Bytes of memory held on account of sessions. An estimate from below; bounded by
-    /// [`Limits`], whatever the blocks' sizes.
+    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] whatever the
+    /// blocks' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.slots.iter().map(Session::memory).sum::<usize>()
@@ -222,7 +223,7 @@ impl Node {
     /// Sends a file to another engine.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn send(&mut self, now: Time, request: SendRequest) -> Result<SessionId, RequestError> {
         if request.name.is_empty() || request.name.len() > file::NAME_MAX {
             return Err(RequestError::Name);
@@ -243,7 +244,7 @@ impl Node {
         Ok(self.begin(sender))
     }
 
-    /// Whether an engine can be sent to.
+    /// Checks whether an engine can be sent to.
     pub(crate) fn check_destination(&self, destination: u64) -> Result<(), RequestError> {
         if destination == self.core.config.engine {
             return Err(RequestError::Oneself);
@@ -254,18 +255,18 @@ impl Node {
         Ok(())
     }
 
-    /// Says over which path an engine was heard for which none is set: sessions to it go there, and
-    /// it may still be heard over others. Whoever says so bounds how many there are.
+    /// Sets the path to an engine without a configured one: sessions to it use this path, and its
+    /// segments are accepted on others. The caller bounds the number of entries.
     pub(crate) fn set_way(&mut self, engine: u64, path: PathId) {
         self.ways.insert(engine, path);
     }
 
-    /// The path to an engine, if one is set or was told.
+    /// Path to an engine, if configured or set.
     fn way_to(&self, engine: u64) -> Option<PathId> {
         self.core.config.remote(engine).path.or_else(|| self.ways.get(&engine).copied())
     }
 
-    /// What a session to an engine begins with.
+    /// Initial state of a session to an engine.
     pub(crate) fn new_session(&mut self, now: Time, destination: u64) -> (Base<Alarm>, Peer) {
         let remote = self.core.config.remote(destination).clone();
         let path = self.way_to(destination).or_else(|| self.core.shared.only_path());
@@ -288,18 +289,18 @@ impl Node {
         self.slots.fill(handle, session);
     }
 
-    /// Ends a session early, and tells the peer (§6.19).
+    /// Cancels a session and notifies the peer (§6.19).
     ///
     /// # Errors
-    /// There is no such session.
+    /// No such session is under way.
     pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
         self.cancel_for(now, id, CancelReason::User)
     }
 
-    /// The same for this reason.
+    /// Cancels a session for this reason.
     ///
     /// # Errors
-    /// There is no such session.
+    /// No such session is under way.
     pub fn cancel_for(
         &mut self,
         now: Time,
@@ -320,7 +321,7 @@ impl Node {
         Ok(())
     }
 
-    /// A random session number that is not in use (RFC 5326 §9.1).
+    /// Random session number that is not in use (RFC 5326 §9.1).
     pub(crate) fn new_id(&mut self) -> SessionId {
         let originator = self.core.config.engine;
         let (least, most) = self.core.config.session_numbers();
@@ -460,7 +461,7 @@ impl Turns for Node {
             self.core.sessions = self.by_id.len();
             self.core.user.limit_left(Limit::Sessions);
             self.core.user.limit_left(Limit::Units);
-            // What the peer of a session that gave way sends next begins it again.
+            // If the session was dropped for others, the peer's next segment starts it again.
             if self.half_open.forget(&id).is_none() {
                 let max = self.core.config.limits.closed;
                 self.closed.insert_within(max, id, Closed { peer, left });
@@ -473,7 +474,7 @@ impl Turns for Node {
                     is_any_flushed |= receiver.flush(&mut self.core);
                 }
             }
-            // Otherwise there is nothing more to read, and who wants that would ask again without end.
+            // Otherwise there is nothing more to read, and the sender that waits for it would loop.
             if is_any_flushed {
                 self.pass_on_all();
             }

@@ -1,20 +1,20 @@
-//! Settings with a name.
+//! Named settings.
 
 use std::time::Duration;
 
 use super::config::{Config, Format, Remote, Timer};
 
-/// The settings of a profile; `None` if there is none of this name.
+/// Settings of a profile; `None` if the name is unknown.
 ///
 /// * `default`: slowlight's own.
-/// * `checkpoints`: a checkpoint each megabyte, so that repairs begin before the end: for delays that
-///   are long against the time a block takes.
-/// * `async-reports`: gaps are reported as soon as they show, for the same reason.
-/// * `ltplib-2011`: the library of Trinity College Dublin as a study of 2011 measured it: 992 bytes
-///   of the block a segment, one segment each 20.25 ms, a checkpoint repeated after 10 s and twice, sessions
-///   whose numbers take 10 bytes, and 19 ms for each answer.
-/// * `ltplib-2007`: the same as a study of 2007 describes it: segments as large as the path takes, which
-///   was an Ethernet frame, one each 20 ms.
+/// * `checkpoints`: a checkpoint per megabyte, so that repairs begin before the end: for delays
+///   that are long compared to a block's transmission time.
+/// * `async-reports`: gaps are reported as soon as they appear, for the same reason.
+/// * `ltplib-2011`: the library of Trinity College Dublin as measured by a study of 2011: 992 bytes
+///   of block data per segment, one segment every 20.25 ms, checkpoints retransmitted after 10 s
+///   and twice, session numbers of 10 bytes, and a processing delay of 19 ms per reply.
+/// * `ltplib-2007`: the same library as described by a study of 2007: segments as large as the
+///   path's MTU, which was an Ethernet frame, one every 20 ms.
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     let (segment_max, interval) = match name {
@@ -31,8 +31,8 @@ pub fn profile(name: &str) -> Option<Config> {
         "ltplib-2007" => (None, Duration::from_millis(20)),
         _ => return None,
     };
-    // Between the last segment and what answers the report were two answers, and 38 ms more than the
-    // light took.
+    // Between the last segment and the acknowledgement of the report were two replies, and 38 ms
+    // beyond the light time.
     let measured = name == "ltplib-2011";
     let host_delay = if measured { Duration::from_millis(19) } else { Duration::ZERO };
     let session_bytes = if measured { 10 } else { Config::default().session_bytes };

@@ -1,7 +1,7 @@
-//! A session at the engine that receives the block (RFC 5326 §6, §8.2).
+//! Session at the engine that receives the block (RFC 5326 §6, §8.2).
 //!
-//! A report is a promise: the sender forgets what it claims. So the report that claims all of the
-//! red part is sent only when that is safe, which for a file means that it has its name.
+//! A report is a promise: the sender forgets what it claims. The report that claims all of the red
+//! part is therefore sent only when that is safely stored; for a file, when it has its name.
 
 mod blocks;
 mod ending;
@@ -37,29 +37,29 @@ use crate::storage::Storage as _;
 /// Transmissions of a cancellation after which it backs off.
 const STEADY_CANCELS: u32 = 2;
 
-/// A session that receives.
+/// Session that receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) base: Base<Alarm>,
     pub(crate) peer: Peer,
-    /// All that has arrived, red and green.
+    /// All data received, red and green.
     ranges: Ranges,
-    /// How many of them the engine counts.
+    /// Number of ranges included in the engine's total.
     ranges_counted: usize,
     extent: Extent,
-    /// The client service it is for.
+    /// Client service of the block.
     service: u64,
     sink: Sink,
-    /// The transfer of LTP-T of which this session is a hop.
+    /// LTP-T transfer of which this session is a hop.
     flow: Option<Seq>,
     reporting: Reporting,
-    /// Whether the red part will not be lost.
+    /// Whether the red part is safely stored.
     is_safe: bool,
     cancel_ack_due: bool,
     syncs: u32,
     mark: Mark,
     is_half_open: bool,
-    /// Data segments that arrived.
+    /// Number of data segments received.
     segments: u32,
     refused: Option<CancelReason>,
     phase: Phase,
@@ -68,13 +68,13 @@ pub(crate) struct Receiver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Receiving,
-    /// All is there; the checksum is being completed.
+    /// Complete; the checksum is being computed.
     Verifying,
     Syncing,
     Installing,
-    /// All is well: the sender is told.
+    /// Successful: the final report is being sent.
     Telling,
-    /// Cancelled here; waits for the answer.
+    /// Cancelled here; waits for the acknowledgement.
     Cancelling {
         reason: CancelReason,
         due: bool,
@@ -82,7 +82,7 @@ enum Phase {
         /// Retransmissions before the session closes without a reply.
         most: u32,
     },
-    /// The sender ended it: the answer is on its way.
+    /// Ended by the sender: the acknowledgement is queued.
     Closing,
     Done,
 }
@@ -107,7 +107,7 @@ impl Receiver {
         receiver.begin(core, now)
     }
 
-    /// This session is the last hop of a transfer, which is told what becomes of it.
+    /// Makes this session the last hop of a transfer, which receives its result.
     pub(crate) fn set_flow(&mut self, flow: Seq) {
         self.flow = Some(flow);
     }
@@ -147,12 +147,12 @@ impl Receiver {
         self.peer.session
     }
 
-    /// Why it was cancelled here, if it was.
+    /// Reason of the local cancellation, if any.
     pub(crate) fn refused(&self) -> Option<CancelReason> {
         self.refused
     }
 
-    /// The red part's end, if all of it is here and safe.
+    /// End of the red part, if all of it is safely stored.
     pub(crate) fn delivered(&self) -> Option<u64> {
         self.extent.red.filter(|_| self.is_safe)
     }
@@ -171,7 +171,7 @@ impl Receiver {
         self.ranges.len() * size_of::<(u64, u64)>() + self.reporting.memory() + self.sink.memory()
     }
 
-    /// A data segment arrived.
+    /// Processes a data segment.
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         self.base.last_received = now;
         self.segments = self.segments.saturating_add(1);
@@ -182,7 +182,8 @@ impl Receiver {
             self.establish(core);
         }
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
-        // A sender that repeats what is here to ask has missed a report: it needs to hear all.
+        // A sender that retransmits known data as a checkpoint has missed a report: it needs a full
+        // one.
         let is_here = self.ranges.gaps(start, end).next().is_none();
         if self.phase == Phase::Receiving {
             if data.service != self.service && is_first {
@@ -190,7 +191,7 @@ impl Receiver {
                 return;
             }
             if data.service != self.service {
-                // Damage, as the block is for the service here.
+                // Damaged, as the block is for the service here.
                 core.stats.data_dropped += 1;
                 return;
             }
@@ -209,7 +210,7 @@ impl Receiver {
         self.check_complete(core);
     }
 
-    /// Takes what a segment brings; `false` if the session ends of it, or the data was dropped.
+    /// Takes the data of a segment. Returns `false` if it ends the session, or was dropped.
     fn take(&mut self, core: &mut Core, data: &Data<'_>) -> bool {
         let (start, end) = (data.offset, data.offset + data.data.len() as u64);
         let misfit = self.extent.misfit(data.kind, (start, end), self.ranges.end());
@@ -249,7 +250,7 @@ impl Receiver {
             return true;
         }
         let (limits, len) = (&core.config.limits, self.ranges.len());
-        // Each may have one, so that what comes in order is always taken.
+        // Each session may have one range, so that data in order is always accepted.
         let is_full = len > limits.gaps || len > 0 && core.ranges > limits.gaps_total;
         if is_full && self.ranges.would_add_range(start, end) {
             core.stats.data_dropped += 1;
@@ -280,7 +281,8 @@ impl Receiver {
         }
     }
 
-    /// Takes what is new of a segment into the working file; `false` if there is no room for it.
+    /// Appends the new part of a segment to the working file. Returns `false` if there is no room
+    /// for it.
     fn append(&mut self, core: &mut Core, start: u64, data: &[u8], new: &[(u64, u64)]) -> bool {
         for &(from, to) in new {
             let part = &data[(from - start) as usize..(to - start) as usize];
@@ -306,18 +308,18 @@ impl Receiver {
         self.ranges_counted = len;
     }
 
-    /// What it held is free.
+    /// Releases accounted resources.
     pub(crate) fn let_go(&mut self, core: &mut Core) {
         self.count_ranges(core, 0);
         core.units -= self.sink.in_memory();
     }
 
-    /// Whether all of the red part is here.
+    /// Whether all of the red part has arrived.
     fn red_is_here(&self) -> bool {
         self.extent.red.is_some_and(|red| self.ranges.gaps(0, red).next().is_none())
     }
 
-    /// Sends what it has: a receiver only has reports and cancellations.
+    /// Sends queued segments: a receiver only has reports and cancellations.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         self.report_gaps(core, burst.departure());
         self.report_repeats(core);
@@ -352,7 +354,7 @@ impl Receiver {
             Phase::Cancelling { reason, due: true, attempts, most } => {
                 let path = self.base.seat.path.unwrap_or_default();
                 if !core.shared.replies.refusals.admit(core.now, path) {
-                    // The sender learns of it when it asks again.
+                    // The sender learns of it when it retransmits.
                     core.stats.refusals_left_out += 1;
                     core.user.limit_reached(Limit::Refusals);
                     self.close(core);
@@ -379,7 +381,7 @@ impl Receiver {
         Turn::Over
     }
 
-    /// An effect of this session was carried out.
+    /// Processes the result of an effect of this session.
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
@@ -438,7 +440,7 @@ impl Receiver {
         }
     }
 
-    /// A timer went off.
+    /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Report(serial) => self.is_overdue(core, now, serial),
@@ -465,7 +467,7 @@ impl Receiver {
         }
     }
 
-    /// The path or its return came up: it is used at once.
+    /// Resumes at once when the path or its return link comes up.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time) {
         if let Phase::Cancelling { due, .. } = &mut self.phase {
             *due = true;
@@ -474,7 +476,7 @@ impl Receiver {
         self.want_all(core);
     }
 
-    /// Asks for a turn for all that waits to be sent.
+    /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
     }

@@ -1,4 +1,4 @@
-//! What a receiver said, kept until it is certain that the sender heard it, and within a bound.
+//! Reports of a receiver, kept within a limit until the sender has certainly received them.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use wire::ltp::{Claim, sdnv};
 
 use crate::ranges::Ranges;
 
-/// Checkpoints whose reports are remembered, to send them again when asked again.
+/// Number of checkpoints whose reports are remembered for retransmission.
 pub(crate) const CHECKPOINTS_KEPT: usize = 1024;
 
-/// Reports on one checkpoint. What is left is told on the next.
+/// Maximum number of reports on one checkpoint. The rest is reported on the next one.
 pub(crate) const REPORTS_MAX: usize = 64;
 
-/// A report that was made.
+/// Report that was made.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) checkpoint: u64,
@@ -22,9 +22,9 @@ pub(crate) struct Sent {
     pub(crate) claims: Vec<Claim>,
     pub(crate) attempts: u32,
     pub(crate) left: Time,
-    /// Whether the sender has it, or a later one on the same.
+    /// Whether the sender has it, or a later one on the same scope.
     pub(crate) acknowledged: bool,
-    /// Whether its retransmission waits for an acknowledgement of another.
+    /// Whether its retransmission waits for the acknowledgement of another.
     pub(crate) is_held: bool,
 }
 
@@ -34,12 +34,12 @@ impl Sent {
         Self { checkpoint, lower, upper, claims, attempts, left, acknowledged, is_held }
     }
 
-    /// Whether it was sent, and its acknowledgement is missing.
+    /// Whether it was sent and is not acknowledged.
     pub(crate) const fn is_awaited(&self) -> bool {
         self.attempts > 0 && !self.acknowledged
     }
 
-    /// The ranges that it claims.
+    /// Ranges it claims.
     fn claimed(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let lower = self.lower;
         self.claims.iter().map(move |claim| {
@@ -49,16 +49,16 @@ impl Sent {
     }
 }
 
-/// The reports that were made, by their serial numbers.
+/// Reports by serial number.
 #[derive(Debug)]
 pub(crate) struct Reports {
     sent: BTreeMap<u64, Sent>,
     by_checkpoint: BTreeMap<u64, Vec<u64>>,
-    /// The claims in all of them.
+    /// Number of claims in all of them.
     claims: usize,
-    /// From where to where a report is owed, which was left out or forgotten before it was heard.
+    /// Range of a report that is owed because it was skipped or forgotten before it was received.
     owed: Option<(u64, u64)>,
-    /// All that acknowledged reports claimed.
+    /// Ranges claimed by acknowledged reports.
     confirmed: Ranges,
 }
 
@@ -81,7 +81,7 @@ impl Reports {
         self.sent.get_mut(&serial)
     }
 
-    /// The serial numbers of those on a checkpoint.
+    /// Serial numbers of the reports on a checkpoint.
     pub(crate) fn on(&self, checkpoint: u64) -> Option<&[u64]> {
         self.by_checkpoint.get(&checkpoint).map(Vec::as_slice)
     }
@@ -95,7 +95,7 @@ impl Reports {
         self.claims -= self.sent.remove(&serial).map_or(0, |sent| sent.claims.len());
     }
 
-    /// All on a checkpoint were made.
+    /// Notes that all reports on a checkpoint were made.
     pub(crate) fn answered(&mut self, checkpoint: u64, serials: Vec<u64>) {
         self.by_checkpoint.insert(checkpoint, serials);
     }
@@ -104,14 +104,14 @@ impl Reports {
         self.sent.values().all(|sent| sent.acknowledged)
     }
 
-    /// Serial numbers of reports that were sent and await their acknowledgements.
+    /// Serial numbers of sent reports without an acknowledgement.
     pub(crate) fn awaited(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
         self.sent.iter().filter(|(_, sent)| sent.is_awaited()).map(|(serial, _)| *serial)
     }
 
-    /// The sender has a report. Those before it on a part of the same are of no use any more: the
-    /// serial numbers of all that the sender need not have. At most `ranges_max` ranges are
-    /// remembered as confirmed.
+    /// Notes an acknowledgement. Earlier reports on a part of the same scope become useless.
+    /// Returns the serial numbers of all that the sender does not need. At most `ranges_max` ranges
+    /// are remembered as confirmed.
     pub(crate) fn acknowledged(&mut self, serial: u64, ranges_max: usize) -> Vec<u64> {
         let Some(known) = self.sent.get(&serial) else { return Vec::new() };
         let (lower, upper) = (known.lower, known.upper);
@@ -130,18 +130,19 @@ impl Reports {
         over
     }
 
-    /// Whether the sender knows that all up to `end` is here.
+    /// Whether the sender knows that everything up to `end` has arrived.
     pub(crate) fn is_confirmed(&self, end: u64) -> bool {
         self.confirmed.gaps(0, end).next().is_none()
     }
 
-    /// Whether as many claims are kept as may be.
+    /// Whether the maximum number of claims is kept.
     pub(crate) const fn is_full(&self, claims_max: usize) -> bool {
         self.claims > claims_max
     }
 
-    /// Makes room for more, at the cost of the oldest: serial numbers of checkpoints count up, so the
-    /// first is that. A sender that has not heard its reports asks again. Whether any were forgotten.
+    /// Makes room by forgetting the oldest: serial numbers of checkpoints count up, so the first is
+    /// oldest. A sender that did not receive its reports asks again. Returns whether any were
+    /// forgotten.
     pub(crate) fn make_room(&mut self, claims_max: usize) -> bool {
         let before = self.sent.len();
         while self.by_checkpoint.len() >= CHECKPOINTS_KEPT || self.is_full(claims_max) {
@@ -157,13 +158,13 @@ impl Reports {
         self.sent.len() < before
     }
 
-    /// A report on this is to be made with the next.
+    /// Includes this range in the next report.
     pub(crate) fn owe(&mut self, lower: u64, upper: u64) {
         let (least, most) = self.owed.unwrap_or((lower, upper));
         self.owed = Some((least.min(lower), most.max(upper)));
     }
 
-    /// The scopes of what is to be reported, one of which was asked about.
+    /// Scopes to report on, for a request of `lower..upper`.
     pub(crate) fn scopes(&mut self, lower: u64, upper: u64) -> Vec<(u64, u64)> {
         match self.owed.take() {
             Some((from, to)) if from < lower || to > upper => vec![(lower, upper), (from, to)],
@@ -183,8 +184,8 @@ impl Reports {
     }
 }
 
-/// Splits what is `here` of `lower..upper` into reports whose claims fit into `room` bytes, at most
-/// `max` of them; from where on the rest was left out.
+/// Splits the received ranges of `lower..upper` into at most `max` reports whose claims fit into
+/// `room` bytes. Returns also the offset from which the rest was left out.
 pub(crate) fn split(
     checkpoint: u64,
     (lower, upper): (u64, u64),

@@ -2,26 +2,26 @@
 
 use engine::FileName;
 
-/// Part of a block that is sent until it arrives.
+/// Red part of a block, which is retransmitted until it arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Red {
-    /// All of it.
+    /// The whole block.
     #[default]
     All,
-    /// Its first bytes; all of it if there are fewer.
+    /// The first bytes; the whole block if it is shorter.
     Prefix(u64),
-    /// Nothing: it is sent once, and nobody says whether it arrived.
+    /// Nothing: the block is sent once, without confirmation.
     None,
 }
 
-/// A file to send.
+/// Request to send a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendRequest {
-    /// The engine that shall have it.
+    /// Destination engine.
     pub destination: u64,
-    /// The file.
+    /// File to send.
     pub source: FileName,
-    /// Its name there.
+    /// Name of the file at the destination.
     pub name: String,
     /// Part of it that must arrive.
     pub red: Red,

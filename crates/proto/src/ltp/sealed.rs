@@ -1,4 +1,4 @@
-//! Segments with their extensions, as they are sent.
+//! Segments with their extensions, ready to send.
 
 use wire::EncodeError;
 use wire::ltp::{Body, Extension, Extensions, Segment, SessionId};
@@ -7,7 +7,7 @@ use super::cookies::{self, Cookies};
 use super::core::extensions;
 use crate::authentication::{Authentication, TAG, VALUE_MAX};
 
-/// Most extensions of LTP-T in a segment.
+/// Maximum number of LTP-T extensions in a segment.
 const TRANSPORT_MAX: usize = 7;
 
 /// Segment to be sent with its extensions.
@@ -16,7 +16,7 @@ pub(crate) struct Sealed<'a> {
     pub(crate) body: Body<'a>,
     pub(crate) authentication: Option<&'a Authentication>,
     pub(crate) cookies: &'a Cookies,
-    /// Tags and values of extensions of LTP-T, at most seven.
+    /// Tags and values of LTP-T extensions, at most seven.
     pub(crate) transport: &'a [(u8, Vec<u8>)],
 }
 

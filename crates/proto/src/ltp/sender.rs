@@ -1,7 +1,7 @@
-//! A session at the engine that sends the block (RFC 5326 §6, §8.1).
+//! Session at the engine that sends the block (RFC 5326 §6, §8.1).
 //!
-//! [`Layout`] is the block, [`Checkpoints`] are those that await a report, [`Reports`] are what
-//! the receiver claims, [`Filling`] repeats data while reports are delayed.
+//! [`Layout`] describes the block, [`Checkpoints`] holds those that await a report, [`Reports`] the
+//! receiver's claims, and [`Filling`] retransmits data while reports are delayed.
 
 mod checkpoints;
 mod ending;
@@ -43,16 +43,16 @@ const SERIALS: usize = 6;
 /// Transmissions of a cancellation after which it backs off.
 const STEADY_CANCELS: u32 = 2;
 
-/// A session that sends.
+/// Session that sends.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) base: Base<Alarm>,
     pub(crate) peer: Peer,
     destination: u64,
-    /// The file's name there; empty if it is none.
+    /// Name of the file at the receiver; empty if it is no file.
     name: String,
     color: Red,
-    /// Bytes of the block, if it is one of units.
+    /// Bytes of a block of units, otherwise 0.
     units: usize,
     service: u64,
     /// The transfer of LTP-T of which this session is a hop.
@@ -62,22 +62,22 @@ pub(crate) struct Sender {
     reports: Reports,
     checkpoints: Checkpoints,
     filling: Filling,
-    /// Without a rate, how far it runs ahead of the receiver.
+    /// Limit of an unpaced sender on data ahead of the receiver's reports.
     window: Option<Window>,
-    /// What the receiver said it had not enough of when it ended the session.
+    /// Congestion reported by the receiver when it ended the session.
     congestion: Option<Congestion>,
     cancel_ack_due: bool,
     phase: Phase,
 }
 
-/// Why a segment is sent.
+/// Reason for sending a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    /// For the first time.
+    /// First transmission.
     First,
-    /// For the first time, and behind it all of the red part was sent, though not in its order.
+    /// First transmission, after which all of the red part was sent, though out of order.
     Completing,
-    /// It was asked for again.
+    /// Retransmission.
     Again,
 }
 
@@ -85,9 +85,9 @@ enum Pass {
 enum Phase {
     Opening,
     Sending,
-    /// All is well, or the receiver ended it: the last answers are on their way.
+    /// Finished, or ended by the receiver: the last replies are queued.
     Closing,
-    /// Cancelled here; waits for the answer.
+    /// Cancelled here; waits for the acknowledgement.
     Cancelling {
         reason: CancelReason,
         due: bool,
@@ -121,7 +121,7 @@ impl Sender {
         }
     }
 
-    /// Begins to send a file.
+    /// Starts a session that sends a file.
     pub(crate) fn of_file(
         base: Base<Alarm>,
         peer: Peer,
@@ -134,7 +134,7 @@ impl Sender {
         sender
     }
 
-    /// Begins to send a block of units.
+    /// Starts a session that sends a block of units.
     pub(crate) fn of_units(
         base: Base<Alarm>,
         peer: Peer,
@@ -150,7 +150,7 @@ impl Sender {
         sender
     }
 
-    /// Begins to send bytes to a client service of an engine.
+    /// Starts a session that sends bytes to a client service of an engine.
     pub(crate) fn of_bytes(
         base: Base<Alarm>,
         peer: Peer,
@@ -189,7 +189,7 @@ impl Sender {
             + self.source.as_ref().map_or(0, Supply::memory)
     }
 
-    /// An effect of this session was carried out.
+    /// Processes the result of an effect of this session.
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
@@ -254,8 +254,8 @@ impl Sender {
         self.start(core);
     }
 
-    /// Cause that keeps the block from being sent, known before any of it is. Its description has
-    /// so many bytes.
+    /// Cause that prevents sending the block, known before any of it is sent. Its description has
+    /// `description` bytes.
     fn obstacle(&self, core: &Core, description: u64) -> Option<Cause> {
         if self.layout.total == 0 {
             return Some(Cause::Empty);
@@ -287,24 +287,25 @@ impl Sender {
         }
     }
 
-    /// Bytes of the block in a full segment.
+    /// Bytes of block data in a full segment.
     fn segment(&self, core: &Core) -> usize {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         self.room(path.map_or(0, Path::mtu).max(64), 0, None).unwrap_or(1)
     }
 
-    /// Most bytes of the block in a segment at `offset`; `None` if not even one fits.
+    /// Maximum bytes of block data in a segment at `offset`; `None` if not even one fits.
     fn room(&self, mtu: usize, offset: u64, checkpoint: Option<Checkpoint>) -> Option<usize> {
         let max = self.peer.segment_max(mtu);
         let head = Data::overhead(self.peer.session, self.service, offset, max as u64, checkpoint);
-        // A repair of one segment is a checkpoint, too, and shall not need a second one for that.
+        // A repair of one segment is a checkpoint, too, and must not need a second segment for
+        // that.
         let spare = if self.peer.remote.report_gaps && checkpoint.is_none() { SERIALS } else { 0 };
         let room = max.saturating_sub(head + spare);
         let most = self.peer.remote.segment_max.map_or(room, |most| most.min(room));
         (most > 0).then_some(most.min(65_000))
     }
 
-    /// Sends what it has of one class.
+    /// Sends queued segments of one class.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         let is_sending = self.phase == Phase::Sending;
         let turn = match class {
@@ -350,7 +351,7 @@ impl Sender {
         Turn::Over
     }
 
-    /// Whether `len` new red bytes that leave at `at` are to be a checkpoint (§6.2: discretionary).
+    /// Whether `len` new red bytes sent at `at` become a checkpoint (§6.2: discretionary).
     fn is_checkpoint_due(&self, len: u64, at: Time) -> bool {
         let Remote { checkpoint_every, checkpoint_interval, .. } = self.peer.remote;
         let window_every = self.window.as_ref().map(Window::every);
@@ -358,8 +359,8 @@ impl Sender {
         self.checkpoints.is_due(len, at, (every, checkpoint_interval))
     }
 
-    /// What a segment `offset..end` of the block is that leaves at `at`, and its serial numbers if it
-    /// is a checkpoint.
+    /// Kind of a segment `offset..end` of the block sent at `at`, and its serial numbers if it is a
+    /// checkpoint.
     fn kind(
         &mut self,
         offset: u64,
@@ -389,7 +390,7 @@ impl Sender {
         (kind, Some(Checkpoint { serial, report: self.checkpoints.report(serial) }))
     }
 
-    /// Writes a data segment; what it took of `data`, or `None` if the batch is full.
+    /// Writes a data segment. Returns the bytes taken of `data`, or `None` if the batch is full.
     fn push_data(
         &mut self,
         core: &mut Core,
@@ -404,7 +405,7 @@ impl Sender {
         let mut data = data;
         let room = self.room(burst.mtu(), offset, checkpoint).unwrap_or(0);
         if checkpoint.is_some() && data.len() > room && room > 0 {
-            // With its serial numbers it does not fit; the rest follows and is the checkpoint.
+            // It does not fit with serial numbers; the rest follows and is the checkpoint.
             (kind, checkpoint) = (DataKind::Red, None);
             data = &data[..room];
         }
@@ -424,7 +425,8 @@ impl Sender {
         Some(data.len())
     }
 
-    /// Most bytes of the next segment, which needs room for serial numbers if it is a checkpoint.
+    /// Maximum bytes of the next segment, which needs room for serial numbers if it is a
+    /// checkpoint.
     fn room_of_checkpoint(&self, burst: &Burst<'_>, offset: u64, room: usize) -> usize {
         if offset >= self.layout.red || !self.is_checkpoint_due(room as u64, burst.departure()) {
             return room;
@@ -445,7 +447,7 @@ impl Sender {
             let room = room.min(self.layout.of_one_color(offset));
             let room = self.room_of_checkpoint(burst, offset, room);
             if self.window.as_ref().is_some_and(|window| window.room(offset) < room as u64) {
-                // The report on a checkpoint makes room; that is asked for again if need be.
+                // The report on a checkpoint opens the window; it is requested again if necessary.
                 self.source = Some(source);
                 break Turn::Over;
             }
@@ -479,7 +481,7 @@ impl Sender {
         self.emit_description(core, burst)
     }
 
-    /// Sends the description behind the content: once, and again when it is requested.
+    /// Sends the description after the content: once, and again when requested.
     fn emit_description(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let Some(source) = self.source.as_ref().filter(|source| source.at_end()) else {
             return Turn::Over;
@@ -492,14 +494,15 @@ impl Sender {
             let pass = if first { Pass::First } else { Pass::Again };
             let sent = self.push_data(core, burst, self.layout.content, &description, pass);
             let len = description.len();
-            // It counts as sent only when it is.
+            // It counts as sent only when it was.
             if sent.is_some() || !first {
                 self.layout.set_description(description);
             }
             match sent {
                 None => return Turn::More,
                 Some(sent) if sent < len => {
-                    // The description is one segment; a path that does not take it takes no file.
+                    // The description is one segment; a path too narrow for it cannot carry the
+                    // file.
                     self.cancel(core, CancelReason::System);
                     return Turn::Over;
                 }
@@ -536,7 +539,7 @@ impl Sender {
         turn
     }
 
-    /// The receiver says what it has (§8.1).
+    /// Processes a report of the receiver (§8.1).
     pub(crate) fn on_report(&mut self, core: &mut Core, now: Time, report: &wire::ltp::Report<'_>) {
         self.base.last_received = now;
         self.reports.acknowledge(report.serial);
@@ -544,8 +547,8 @@ impl Sender {
         if self.phase != Phase::Sending {
             return;
         }
-        // A receiver that was restarted may count through the same numbers, but not in answer to
-        // something that the one before it answered.
+        // A restarted receiver may reuse the numbers, but not in reply to a checkpoint that the
+        // previous one replied to.
         let is_repeated = self.reports.is_repeated(report);
         if !is_repeated || self.checkpoints.contains(report.checkpoint) {
             self.take_report(core, now, report);
@@ -558,7 +561,8 @@ impl Sender {
         if report.upper > self.layout.red {
             let error = PeerError::ReportBeyondEnd;
             core.user.indicate(Indication::PeerError { id: self.peer.session, error });
-            // The two know different ends, which no repair changes, and each replies to the other.
+            // The two sides know different ends, which no repair changes, and would reply to each
+            // other for ever.
             self.reports.cycles += 1;
             if self.reports.cycles > self.peer.remote.cycle_limit {
                 self.cancel(core, CancelReason::CycleLimit);
@@ -597,12 +601,12 @@ impl Sender {
     fn red_is_there(&mut self, core: &mut Core) {
         let is_over = self.source.as_ref().is_some_and(Supply::at_end);
         if self.layout.is_red_known && is_over && self.layout.is_description_sent() {
-            // Nobody says what became of green data.
+            // Green data is never confirmed.
             self.succeed(core, self.layout.red > 0 && self.layout.is_red());
         }
     }
 
-    /// Sends again what is missing between two bounds, and asks for a report on it.
+    /// Retransmits missing data between two offsets, with a checkpoint.
     fn repair(&mut self, core: &mut Core, lower: u64, upper: u64, report: u64) {
         let max = core.config.limits.gaps;
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
@@ -620,8 +624,8 @@ impl Sender {
             self.layout.description_due |= end > content;
             last = Some(end);
         }
-        // Copies bring the end sooner. While new data takes longer than two round trips, the end is
-        // not waiting for repairs: one that is lost comes again before.
+        // Copies bring the end sooner. While new data takes longer than two round trips, the end
+        // does not wait for repairs: a lost one is repeated before.
         let new = self.layout.total.saturating_sub(source.sent());
         let busy = times.is_some_and(|(packet, round_trip)| {
             let packets = new as f64 / segment.unwrap_or(1) as f64;
@@ -636,7 +640,7 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Repair);
     }
 
-    /// A timer went off.
+    /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
             (Alarm::Checkpoint(serial), Phase::Sending) => self.is_overdue(core, now, serial),
@@ -668,7 +672,7 @@ impl Sender {
         }
     }
 
-    /// The path or its return came up: it is used at once.
+    /// Resumes at once when the path or its return link comes up.
     pub(crate) fn resume(&mut self, core: &mut Core) {
         match &mut self.phase {
             Phase::Sending => self.resume_checkpoints(core),
@@ -678,7 +682,7 @@ impl Sender {
         self.want_all(core);
     }
 
-    /// Asks for a turn for all that waits to be sent.
+    /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         for class in [Class::Control, Class::Repair, Class::Bulk] {
             self.base.want(&mut core.shared, class);
@@ -689,7 +693,7 @@ impl Sender {
         self.peer.session
     }
 
-    /// Bytes of a block of units, which the bound on those counts.
+    /// Bytes of a block of units, which count towards the limit on those.
     pub(crate) fn units(&self) -> usize {
         self.units
     }

@@ -1,4 +1,4 @@
-//! A session under way, at either end.
+//! Session under way, at either side.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::receiver::Receiver;
 use super::sender::Sender;
 use crate::session::Base;
 
-/// Least silence of a peer after which it may go on from another address.
+/// Minimum silence of a peer after which it may move to another address.
 const MOVE_AFTER: Duration = Duration::from_secs(1);
 
-/// A session under way.
+/// Session under way.
 #[derive(Debug)]
 pub(crate) enum Session {
     Sender(Box<Sender>),
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// The engine at the other end.
+    /// Peer engine.
     pub(super) fn engine(&self) -> u64 {
         match self {
             Self::Sender(sender) => sender.destination(),
@@ -78,8 +78,8 @@ impl Session {
         }
     }
 
-    /// Whether the peer may go on by another path than the one it used: not while segments arrive
-    /// on that, because anybody can write the number of a session into a segment.
+    /// Whether the peer may move to another path: not while segments arrive on the current one,
+    /// because anyone can write the number of a session into a segment.
     pub(super) fn may_move(&self, core: &Core, now: Time) -> bool {
         let remote = &self.peer().remote;
         let patience = core.answer_time(self.base_of(), remote).max(MOVE_AFTER);
@@ -88,7 +88,7 @@ impl Session {
         path.is_none_or(|path| !path.is_up()) || now.since(base.last_received) >= patience
     }
 
-    /// The path or its return came up: it is used at once.
+    /// Resumes at once when the path or its return link comes up.
     pub(super) fn resume(&mut self, core: &mut Core, now: Time) {
         match self {
             Self::Sender(sender) => sender.resume(core),
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         match self {
             Self::Sender(sender) => size_of::<Sender>() + sender.memory(),

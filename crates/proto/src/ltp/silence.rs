@@ -1,25 +1,25 @@
-//! Time between two transmissions of a segment whose reply is missing.
+//! Intervals between retransmissions of a segment whose reply is missing.
 //!
-//! A single loss is the likely cause while the peer replies to other segments of the session, so a
+//! While the peer replies to other segments of the session, a single loss is the likely cause: a
 //! segment is retransmitted after each reply time. A peer that has been silent for several reply
-//! times is probably out of reach. Then one segment of the session is retransmitted for all, at
-//! short intervals: it finds out soon that an outage is over, and takes a small share of the path.
+//! times is probably unreachable. Then one segment of the session is retransmitted for all, at
+//! short intervals: it soon detects the end of an outage, and takes a small share of the path.
 
 use std::time::Duration;
 
 use crate::timer::Timer;
 
-/// Reply times of silence after which the peer is probably out of reach.
+/// Reply times of silence after which the peer is probably unreachable.
 const SILENT_AFTER: u32 = 4;
 
-/// Time between two retransmissions to a peer that is out of reach, of all sessions together.
+/// Interval between retransmissions to an unreachable peer, over all sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// Retransmission of a checkpoint, on which the receiver repeats its reports: four in a reply
-    /// time, each 500 ms at most.
+    /// Retransmission of a checkpoint, to which the receiver repeats its reports: four per reply
+    /// time, at most one every 500 ms.
     Checkpoint,
-    /// Retransmission of a report, whose sender asks as well: one in a reply time, each second at
-    /// most.
+    /// Retransmission of a report, whose sender retransmits as well: one per reply time, at least
+    /// one per second.
     Report,
 }
 
@@ -32,10 +32,10 @@ impl Probe {
     }
 }
 
-/// Share of a path that they take at most, of all sessions together: one part of this many.
+/// Maximum share of a path used by probes of all sessions together: 1 / `PROBE_SHARE`.
 const PROBE_SHARE: u32 = 8;
 
-/// Greatest time between two retransmissions of a cancellation.
+/// Maximum interval between retransmissions of a cancellation.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 /// Silence of a peer from which replies are expected.
@@ -43,18 +43,18 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Silence {
     /// Time within which a reply is expected.
     pub(crate) reply: Duration,
-    /// Time since the last one.
+    /// Time since the last reply.
     pub(crate) lasts: Duration,
 }
 
 impl Silence {
-    /// Whether the peer is probably out of reach.
+    /// Whether the peer is probably unreachable.
     pub(crate) fn is_long(self) -> bool {
         self.lasts >= self.reply.saturating_mul(SILENT_AFTER)
     }
 
-    /// Time until the next retransmission, of each of `sessions`. `packet` is the time that one of
-    /// the longest takes.
+    /// Time until the next retransmission of each of `sessions`. `packet` is the transmission time
+    /// of a packet of maximum size.
     pub(crate) fn wait(
         self,
         timer: Timer,
@@ -75,8 +75,8 @@ impl Silence {
     }
 }
 
-/// Time until the next retransmission of what nobody may be there to reply to. It doubles from the
-/// `steady`th on.
+/// Time until the next retransmission to a peer that may be gone. It doubles from the `steady`th
+/// on.
 pub(crate) fn backed_off(timer: Timer, reply: Duration, attempts: u32, steady: u32) -> Duration {
     let once = timer.duration(reply, 0);
     match timer {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn probes_take_a_share_of_the_path() {
-        // 64 sessions: two probes a second of all, or with packets of 120 ms one in eight.
+        // 64 sessions: two probes per second in total, or with packets of 120 ms one in eight.
         assert_eq!(wait_ms(540, 18_000_000, 12, 64), 32_000);
         assert_eq!(wait_ms(540, 18_000_000, 120, 64), 61_440);
     }

@@ -1,5 +1,4 @@
-//! Segments of sessions that are not under way: which of them begin one, and how the others are
-//! replied to.
+//! Segments of no session under way: those that start one, and the replies to others.
 
 use engine::{PathId, Time};
 use wire::ltp::{
@@ -18,11 +17,11 @@ use super::{Closed, Left, Node, REFUSE_EVERY, Session};
 use crate::path::{Handle, Path};
 use crate::session::{self, Base, Place, Turns as _};
 
-/// Engines that sent from another address than theirs of which the user is informed.
+/// Maximum number of engines with an unexpected address that are indicated.
 const ELSEWHERE_MAX: usize = 256;
 
-/// Whether a segment may come by this path, though the settings may name another. Some engines
-/// send from another port than the one that they listen on: an engine is known by its number.
+/// Whether a segment may arrive on this path, though another is configured. Some engines send from
+/// another port than they listen on: an engine is identified by its number.
 pub(super) fn may_speak(core: &Core, remote: &Remote, from: PathId) -> bool {
     let Some(path) = remote.path.filter(|path| *path != from) else { return true };
     let host = |path: &PathId| core.shared.paths.get(path).and_then(Path::host);
@@ -34,8 +33,8 @@ pub(super) fn may_speak(core: &Core, remote: &Remote, from: PathId) -> bool {
 }
 
 impl Node {
-    /// Whether segments of an engine may come by this path; informs the user once of one that sends
-    /// from elsewhere.
+    /// Whether segments of an engine are accepted on this path. Indicates once that an engine sends
+    /// from an unexpected address.
     pub(super) fn hears(&mut self, engine: u64, remote: &Remote, from: PathId) -> bool {
         let may = may_speak(&self.core, remote, from);
         let is_elsewhere = remote.path.is_some_and(|path| path != from);
@@ -47,7 +46,7 @@ impl Node {
         may
     }
 
-    /// Settings for the engine at the other end of a session.
+    /// Settings for the peer engine of a session.
     pub(super) fn peer(&self, from: PathId, id: SessionId) -> &Remote {
         let handle = self.by_id.get(&id);
         if let Some(session) = handle.and_then(|handle| self.slots.get(*handle)) {
@@ -60,12 +59,12 @@ impl Node {
         if let Some(closed) = self.closed.get(&id) {
             return config.remote(closed.peer);
         }
-        // A session of an earlier run, perhaps: the engine that is there must have sent it.
+        // Perhaps a session of an earlier run: then the engine there must have sent it.
         let there = config.remotes.values().find(|remote| remote.path == Some(from));
         there.unwrap_or(&config.default_remote)
     }
 
-    /// Begins a reception, if this segment may begin one.
+    /// Starts a reception, if this segment may start one.
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -99,8 +98,8 @@ impl Node {
         None
     }
 
-    /// Makes room for a reception by this path, at the cost of those that are half open, or else of
-    /// the one that was silent longest after a segment or two.
+    /// Makes room for a reception on this path, by dropping a half-open one, or the one silent for
+    /// the longest time after one or two segments.
     fn make_room(&mut self, now: Time, from: PathId) -> bool {
         let limits = self.core.config.limits.clone();
         let admission = session::Admission::of(limits.sessions)
@@ -124,7 +123,7 @@ impl Node {
             || self.drop_weak(now, None) && self.by_id.len() < admission.all
     }
 
-    /// The sessions that receive, of one path or of all.
+    /// Receiving sessions of one path or of all.
     fn receivers(&self, of: Option<PathId>) -> impl Iterator<Item = &Receiver> {
         let receivers = self.slots.iter().filter_map(|session| match session {
             Session::Receiver(receiver) => Some(&**receiver),
@@ -133,8 +132,8 @@ impl Node {
         receivers.filter(move |receiver| of.is_none() || receiver.base.seat.path == of)
     }
 
-    /// Ends the session that was silent longest after a segment or two, of one path or of all;
-    /// whether there was one.
+    /// Ends the session silent for the longest time after one or two segments, of one path or of
+    /// all. Returns whether there was one.
     fn drop_weak(&mut self, now: Time, of: Option<PathId>) -> bool {
         let silent = self.receivers(of).filter_map(|it| Some((it.weak_for(now)?, it)));
         let Some((silence, weak)) = silent.max_by_key(|(silence, _)| *silence) else {
@@ -152,7 +151,7 @@ impl Node {
         true
     }
 
-    /// Forgets the oldest session that is half open; whether there was one.
+    /// Forgets the oldest half-open session. Returns whether there was one.
     fn drop_half_open(&mut self) -> bool {
         let Some(oldest) = self.half_open.oldest() else { return false };
         let Some(handle) = self.by_id.get(&oldest).copied() else {
@@ -167,7 +166,7 @@ impl Node {
         true
     }
 
-    /// Begins a reception that was admitted.
+    /// Starts a reception that was admitted.
     fn receive_new(
         &mut self,
         now: Time,
@@ -182,7 +181,7 @@ impl Node {
         }
         let handle = self.slots.reserve();
         let core = &mut self.core;
-        // Replies go to the address that the settings name, whichever port the engine sends from.
+        // Replies go to the configured address, whichever port the engine sends from.
         let to = peer.remote.path.unwrap_or(from);
         let base = Base::new(&core.shared.paths, handle, Some(to), now);
         let (receiver, flow) = match intake {
@@ -209,11 +208,11 @@ impl Node {
         handle
     }
 
-    /// Answers a segment of a session that is not under way, so that the peer can end it.
+    /// Replies to a segment of no session under way, so that the peer can end it.
     pub(super) fn answer_stranger(&mut self, now: Time, from: PathId, segment: &Segment<'_>) {
         self.core.stats.stray += 1;
         if !self.lost.is_known {
-            // It will come again, when it is known what to say.
+            // It will be retransmitted once the reply is known.
             return;
         }
         if matches!(
@@ -225,7 +224,7 @@ impl Node {
         let claims;
         let mut congestion = None;
         let body = match segment.body {
-            // Its receiver would repeat it for ever (§8.1).
+            // Its receiver would retransmit it for ever (§8.1).
             Body::Report(report) => Body::ReportAck { serial: report.serial },
             Body::Cancel { by, .. } => Body::CancelAck { by },
             Body::Data(data) => {
@@ -254,7 +253,7 @@ impl Node {
                         congestion = short;
                         Body::Cancel { by: End::Receiver, reason }
                     }
-                    // It was refused for want of room, or a part of it is lost.
+                    // It was refused for lack of room, or part of it is lost.
                     (None, None, Some(_)) => {
                         Body::Cancel { by: End::Receiver, reason: CancelReason::System }
                     }
@@ -266,7 +265,7 @@ impl Node {
         self.reply(now, from, segment, body, congestion);
     }
 
-    /// Queues a reply that belongs to no session, where the segment may come from there.
+    /// Queues a reply that belongs to no session, if the segment's origin is acceptable.
     fn reply(
         &mut self,
         now: Time,
@@ -288,7 +287,7 @@ impl Node {
             return;
         }
         let authentication = self.peer(from, session).authentication.as_ref();
-        // A peer that counts on its cookies would not hear an answer without them.
+        // A peer that relies on its cookies would drop a reply without them.
         let cookies = &Cookies::echo(segment);
         let transport = Transport { congestion, ..Transport::default() };
         let sealed =

@@ -1,4 +1,4 @@
-//! Where a session that sends has its block from: a file that is there, or a reception that goes on.
+//! Source of a sending session's block: an existing file, or a reception under way.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::path::Handle;
 use crate::repairs::Segment;
 use crate::source::Source;
 
-/// A block to send.
+/// Block to send.
 #[derive(Debug)]
 pub(crate) enum Supply {
-    /// A file, or bytes in memory.
+    /// File, or bytes in memory.
     Source(Source),
-    /// What arrives from another engine, as it comes.
+    /// Data of another engine as it arrives.
     Passage(Passage),
 }
 
 impl Supply {
-    /// Lets what it reads go.
+    /// Closes the underlying file.
     pub(crate) fn close(&self, core: &mut Core) {
         match self {
             Self::Source(source) => source.close(&mut core.shared),
@@ -28,7 +28,7 @@ impl Supply {
         }
     }
 
-    /// Behind the highest byte that was sent.
+    /// Offset after the highest byte sent.
     pub(crate) fn sent(&self) -> u64 {
         match self {
             Self::Source(source) => source.sent(),
@@ -36,7 +36,7 @@ impl Supply {
         }
     }
 
-    /// Where what is sent next begins.
+    /// Offset of the next new data.
     pub(crate) fn next_offset(&self) -> u64 {
         match self {
             Self::Source(source) => source.sent(),
@@ -44,7 +44,7 @@ impl Supply {
         }
     }
 
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Source(source) => source.memory(),
@@ -60,16 +60,16 @@ impl Supply {
         }
     }
 
-    /// Whether with `start..end` all of the first `red` bytes will have been sent, out of their order.
+    /// Whether sending `start..end` completes the first `red` bytes out of order.
     pub(crate) fn completes(&self, start: u64, end: u64, red: u64) -> bool {
         match self {
-            // In order the last bytes are the end, which asks anyway.
+            // In order, the last bytes are the end, which is a checkpoint anyway.
             Self::Source(_) => false,
             Self::Passage(passage) => passage.completes(start, end, red),
         }
     }
 
-    /// The checksum of what was sent so far. What only passes through is not summed up.
+    /// Checksum of the data sent so far. Forwarded data is not included.
     pub(crate) fn checksum(&self) -> u32 {
         match self {
             Self::Source(source) => source.checksum(),
@@ -77,7 +77,7 @@ impl Supply {
         }
     }
 
-    /// Asks for as much of it as may be held.
+    /// Reads ahead as much as the buffers allow.
     pub(crate) fn read_ahead(&mut self, core: &mut Core, handle: Handle, segment: usize) {
         match self {
             Self::Source(source) => source.read_ahead(&mut core.shared, handle, segment),
@@ -87,7 +87,7 @@ impl Supply {
         }
     }
 
-    /// Takes what a read gave. An error if the file is shorter than it was.
+    /// Takes the result of a read. An error if the file was truncated.
     pub(crate) fn read_done(
         &mut self,
         offset: u64,
@@ -100,7 +100,7 @@ impl Supply {
         }
     }
 
-    /// The next new data to send, at most `len` bytes.
+    /// Next new data to send, at most `len` bytes.
     pub(crate) fn next_new(&self, len: usize) -> Option<Segment<'_>> {
         match self {
             Self::Source(source) => source.next_new(len),
@@ -108,7 +108,7 @@ impl Supply {
         }
     }
 
-    /// The first `len` bytes of what [`Supply::next_new`] gave were sent.
+    /// Notes that the first `len` bytes of [`Supply::next_new`] were sent.
     pub(crate) fn new_sent(&mut self, len: usize) {
         match self {
             Self::Source(source) => source.new_sent(len),
@@ -116,7 +116,7 @@ impl Supply {
         }
     }
 
-    /// Queues what of `start..end` was sent before; whether the queue had room.
+    /// Queues the parts of `start..end` that were sent before. Returns whether the queue had room.
     pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
         match self {
             Self::Source(source) => source.request(start, end, max),
@@ -124,8 +124,8 @@ impl Supply {
         }
     }
 
-    /// Queues what of `start..end` was sent before, although nobody requested it. What only passes
-    /// through is not.
+    /// Queues the parts of `start..end` that were sent before, without a request. Forwarded data is
+    /// not queued.
     pub(crate) fn repeat(&mut self, start: u64, end: u64, max: usize) {
         match self {
             Self::Source(source) => source.repeat(start, end, max),
@@ -133,7 +133,7 @@ impl Supply {
         }
     }
 
-    /// What of `start..end` was sent.
+    /// Parts of `start..end` that were sent.
     pub(crate) fn sent_of(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         match self {
             Self::Source(_) => vec![(start, end)],
@@ -154,7 +154,7 @@ impl Supply {
         }
     }
 
-    /// Whether anything waits to be sent again.
+    /// Whether anything waits to be retransmitted.
     pub(crate) fn has_repairs(&self) -> bool {
         match self {
             Self::Source(source) => source.has_repairs(),
@@ -162,7 +162,7 @@ impl Supply {
         }
     }
 
-    /// Reads the parts to send again, within the bound on what is held.
+    /// Reads the parts to retransmit, within the memory limit.
     pub(crate) fn read_repairs(&mut self, core: &mut Core, handle: Handle) {
         match self {
             Self::Source(source) => source.read_repairs(&mut core.shared, handle),
@@ -172,7 +172,7 @@ impl Supply {
         }
     }
 
-    /// Takes a part that was read again. An error if the file is shorter than it was.
+    /// Takes the result of a read for a repair. An error if the file was truncated.
     pub(crate) fn repair_done(&mut self, offset: u64, bytes: Bytes) -> Result<(), ()> {
         match self {
             Self::Source(source) => source.repair_done(offset, bytes),
@@ -180,7 +180,7 @@ impl Supply {
         }
     }
 
-    /// The next data to send again, at most `len` bytes.
+    /// Next data to retransmit, at most `len` bytes.
     pub(crate) fn next_repair(&self, len: usize) -> Option<Segment<'_>> {
         match self {
             Self::Source(source) => source.next_repair(len),
@@ -188,7 +188,7 @@ impl Supply {
         }
     }
 
-    /// The first `len` bytes of what [`Supply::next_repair`] gave were sent.
+    /// Notes that the first `len` bytes of [`Supply::next_repair`] were sent.
     pub(crate) fn repair_sent(&mut self, len: usize) {
         match self {
             Self::Source(source) => source.repair_sent(len),

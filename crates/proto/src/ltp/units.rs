@@ -1,4 +1,4 @@
-//! Units of client data that are gathered into blocks (CCSDS 734.1-B, service data aggregation).
+//! Aggregation of client data units into blocks (CCSDS 734.1-B, service data aggregation).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,27 +15,26 @@ use crate::path::Handle;
 use crate::session::Alarm as _;
 use crate::timer::TICK;
 
-/// Time after which units are tried again that no session could begin for.
+/// Time after which queued units are retried if no session could start.
 const UNITS_RETRY: Duration = Duration::from_millis(100);
 
-/// Units of client data that wait for others, by the engine they are for.
+/// Queued units of client data, by destination engine.
 #[derive(Debug, Default)]
 pub(super) struct Gathered(BTreeMap<u64, Vec<u8>>);
 
 impl Gathered {
-    /// Bytes that wait.
+    /// Bytes queued.
     pub(super) fn len(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }
 }
 
 impl Node {
-    /// Gathers a small unit of client data into a block with others for the same engine, which is sent
-    /// as [`super::Config::aggregation`] says, all of it red. What is gathered is lost with this
-    /// engine.
+    /// Adds a small unit of client data to a block for the same engine, which is sent according to
+    /// [`super::Config::aggregation`], all red. Queued units are lost if the engine stops.
     ///
     /// # Errors
-    /// The request cannot be carried out; the unit was not taken.
+    /// The request is refused; the unit was not accepted.
     pub fn send_data(
         &mut self,
         now: Time,
@@ -74,20 +73,20 @@ impl Node {
         unit.encode(&mut block[at..]).expect("the unit has the length it said");
         self.core.units += len;
         if block.len() >= size {
-            // If no session can begin now, the timer tries again.
+            // If no session can start now, the timer retries.
             self.send_units(now, destination);
         }
         Ok(())
     }
 
-    /// Sends what was gathered for an engine; `false` if no session can begin.
+    /// Sends the units queued for an engine. Returns `false` if no session can start.
     fn send_units(&mut self, now: Time, destination: u64) -> bool {
         if !self.has_room() {
             return false;
         }
         let Some(block) = self.gathered.0.remove(&destination) else { return true };
         self.core.shared.timers.cancel((Handle::NOBODY, Alarm::Units(destination)));
-        // From now on the session counts them.
+        // From now on the session accounts for them.
         self.core.units -= block.len();
         let (base, peer) = self.new_session(now, destination);
         let sender = Sender::of_units(base, peer, destination, block.into(), &mut self.core);
@@ -95,7 +94,7 @@ impl Node {
         true
     }
 
-    /// The first of the units gathered for an engine has waited long enough.
+    /// Sends units whose maximum wait is over.
     pub(super) fn units_are_due(&mut self, now: Time, destination: u64) {
         if !self.send_units(now, destination) {
             let alarm = Alarm::Units(destination);

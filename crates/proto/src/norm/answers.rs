@@ -87,7 +87,7 @@ impl Answers {
     }
 
     /// Records a question.
-    pub(crate) fn ask(&mut self, kind: u8, id: u8) -> QuestionState {
+    pub(crate) fn question(&mut self, kind: u8, id: u8) -> QuestionState {
         let mut questions = self.questions.iter_mut();
         if let Some(question) =
             questions.find(|question| (question.kind, question.id) == (kind, id))
@@ -181,14 +181,14 @@ mod tests {
     fn an_answer_is_repeated_when_it_is_asked_for() {
         let mut answers = Answers::default();
         assert!(!answers.answer(16, 1, Bytes::new()));
-        assert_eq!(answers.ask(16, 1), QuestionState::New);
-        assert_eq!((answers.ask(16, 1), answers.due()), (QuestionState::Waiting, None));
+        assert_eq!(answers.question(16, 1), QuestionState::New);
+        assert_eq!((answers.question(16, 1), answers.due()), (QuestionState::Waiting, None));
         let bytes = Bytes::from_static(b"here");
         assert!(answers.answer(16, 1, bytes.clone()));
         assert_eq!(answers.due(), Some((16, 1, bytes.clone())));
         answers.went(16, 1);
         assert_eq!(answers.due(), None);
-        assert_eq!(answers.ask(16, 1), QuestionState::Answered);
+        assert_eq!(answers.question(16, 1), QuestionState::Answered);
         assert_eq!(answers.due(), Some((16, 1, bytes)));
     }
 }

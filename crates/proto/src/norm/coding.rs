@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn parity_is_in_proportion_to_the_block() {
         let mut config = crate::norm::Config::default();
-        config.send_parity_unasked();
+        config.use_proactive_parity();
         let coding = Coding::new(&config.sender).expect("there is such a code");
         let parity = [1, 5, 21, 69, 104, 204, 205, 206].map(|len| coding.auto_parity_of(len));
         assert_eq!(parity, [3, 5, 11, 23, 30, 49, 49, 49]);

@@ -102,7 +102,7 @@ impl Commands {
     }
 
     /// Queues a command for all receivers, sent `times` times. Returns its number.
-    pub(crate) fn say(
+    pub(crate) fn queue(
         &mut self,
         core: &Core,
         now: Time,
@@ -119,14 +119,14 @@ impl Commands {
     }
 
     /// Stops repeating a command.
-    pub(crate) fn hush(&mut self, number: u64) -> bool {
+    pub(crate) fn stop_command(&mut self, number: u64) -> bool {
         let before = self.commands.len();
         self.commands.retain(|command| command.number != number);
         self.commands.len() < before
     }
 
     /// Queues a question for receivers. Returns its number.
-    pub(crate) fn ask(
+    pub(crate) fn question(
         &mut self,
         core: &Core,
         now: Time,
@@ -242,7 +242,7 @@ impl Commands {
                 others: Extensions::new(&number),
                 payload: &command.bytes,
             });
-            went = transmission.say(core, burst, body);
+            went = transmission.push(core, burst, body);
             if !went {
                 break;
             }
@@ -283,7 +283,7 @@ impl Commands {
             others: Extensions::NONE,
             ackers: NodeList::new(&nodes),
         });
-        if !transmission.say(core, burst, body) {
+        if !transmission.push(core, burst, body) {
             return false;
         }
         for node in nodes {
@@ -305,7 +305,7 @@ impl Commands {
         }
         let sender = transmission.header();
         let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
-        if !transmission.say(core, burst, body) {
+        if !transmission.push(core, burst, body) {
             return false;
         }
         let next = burst.departure() + transmission.twice();

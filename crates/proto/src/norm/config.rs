@@ -63,7 +63,7 @@ impl Config {
 
     /// Uses full-length GF(2^8) blocks, and sends enough proactive parity to survive a loss of
     /// 10 %: of 206 + 49 segments, 49 are lost once in a million blocks.
-    pub fn send_parity_unasked(&mut self) {
+    pub fn use_proactive_parity(&mut self) {
         self.sender.block_len = 206;
         self.sender.parity = 49;
         self.sender.auto_parity = 49;

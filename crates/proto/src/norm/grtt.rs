@@ -39,7 +39,7 @@ impl Grtt {
         let (measured, believed) = (initial, most);
         let mut grtt = Self { measured, peak: None, smaller: 0, believed, least, most, announced };
         grtt.round_begins();
-        grtt.tell();
+        grtt.update_announced();
         grtt
     }
 
@@ -53,7 +53,7 @@ impl Grtt {
     pub(crate) fn set_least(&mut self, least: Duration) {
         if self.least != least {
             self.least = least;
-            self.tell();
+            self.update_announced();
         }
     }
 
@@ -63,7 +63,7 @@ impl Grtt {
     }
 
     /// Updates the quantised estimate.
-    fn tell(&mut self) {
+    fn update_announced(&mut self) {
         let code = norm::quantise_rtt(self.measured.max(self.least).min(self.most));
         self.announced = (code, norm::rtt(code));
     }
@@ -86,7 +86,7 @@ impl Grtt {
         if took > self.measured {
             self.measured = self.measured / 4 + took * 3 / 4;
             self.smaller = 0;
-            self.tell();
+            self.update_announced();
         }
         took
     }
@@ -94,7 +94,7 @@ impl Grtt {
     /// Sets the estimate to the sample of the only receiver.
     pub(crate) fn believe(&mut self, took: Duration) {
         self.measured = self.measured / 4 + took.min(self.believed) * 3 / 4;
-        self.tell();
+        self.update_announced();
     }
 
     /// Decreases the estimate step by step (RFC 4654 §3.2), once a greatest round trip, as often as
@@ -104,7 +104,7 @@ impl Grtt {
             self.measured = self.measured.min(peak.max(self.measured * 9 / 10));
         }
         self.round_begins();
-        self.tell();
+        self.update_announced();
     }
 
     /// Ends a round of probes. The estimate decreases slowly, as the farthest receivers may just
@@ -112,7 +112,7 @@ impl Grtt {
     pub(crate) fn round_over(&mut self) {
         self.learn_smaller();
         self.round_begins();
-        self.tell();
+        self.update_announced();
     }
 
     fn learn_smaller(&mut self) {

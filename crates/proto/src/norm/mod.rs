@@ -210,7 +210,7 @@ impl Node {
 
     /// Sends a command to all receivers on a path, ahead of data (RFC 5740 §4.2.3.7). It is sent
     /// `times` times, by default `robust_factor` times, at intervals of twice the greatest round
-    /// trip. The returned number identifies it in [`Indication::CommandSent`] and [`Node::hush`].
+    /// trip. The returned number identifies it in [`Indication::CommandSent`] and [`Node::stop_command`].
     /// Receivers of this implementation indicate it once.
     ///
     /// # Errors
@@ -231,18 +231,18 @@ impl Node {
             return Err(RequestError::CommandTooLong { len: bytes.len(), max });
         }
         let times = times.unwrap_or(self.core.config.sender.robust_factor);
-        self.on_path(now, peer, |commands, _, core| commands.say(core, now, bytes, times))?
+        self.on_path(now, peer, |commands, _, core| commands.queue(core, now, bytes, times))?
     }
 
     /// Stops repeating a command.
     ///
     /// # Errors
     /// No command with this number is being repeated.
-    pub fn hush(&mut self, peer: PathId, number: u64) -> Result<(), RequestError> {
+    pub fn stop_command(&mut self, peer: PathId, number: u64) -> Result<(), RequestError> {
         let handle = self.senders.get(&peer).copied();
         let session = handle.and_then(|handle| self.slots.get_mut(handle));
         let Some(Session::Sender(sender)) = session else { return Err(RequestError::NoQuestion) };
-        let found = sender.command(&mut self.core, |commands, _, _| commands.hush(number));
+        let found = sender.command(&mut self.core, |commands, _, _| commands.stop_command(number));
         if found { Ok(()) } else { Err(RequestError::NoQuestion) }
     }
 
@@ -253,7 +253,7 @@ impl Node {
     ///
     /// # Errors
     /// The question is refused; nothing was started.
-    pub fn ask(
+    pub fn question(
         &mut self,
         now: Time,
         peer: PathId,
@@ -266,7 +266,7 @@ impl Node {
         self.on_path(now, peer, |commands, members, core| {
             let given = nodes.iter().copied().map(NodeId);
             let received = members.iter().filter(|_| nodes.is_empty());
-            commands.ask(core, now, kind, given.chain(received))
+            commands.question(core, now, kind, given.chain(received))
         })?
     }
 

@@ -16,7 +16,7 @@ use wire::checksum::ChecksumType;
 use wire::norm::{Body, Data, Extensions, Flags, Fti, Info, PayloadId};
 
 use self::marks::{Mark, Marks};
-use self::parity::{RepairParity, UnaskedParity};
+use self::parity::{RepairParity, ProactiveParity};
 use self::requests::Requests;
 use self::ring::Ring;
 use self::shape::Shape;
@@ -49,7 +49,7 @@ pub(crate) struct Outgoing {
     state: State,
     /// Next segment to be sent for the first time.
     at: Position,
-    unasked: UnaskedParity,
+    proactive: ProactiveParity,
     /// Number of segments sent in the time of a round of repairs, if this is the last object.
     pub(crate) tail: u64,
     info_turn: InfoTurn,
@@ -140,7 +140,7 @@ impl Outgoing {
             ring: None,
             state: State::Opening,
             at: Position::default(),
-            unasked: UnaskedParity::default(),
+            proactive: ProactiveParity::default(),
             tail: 0,
             info_turn: InfoTurn::default(),
             has_begun: false,
@@ -293,7 +293,7 @@ impl Outgoing {
         self.source.as_ref().map_or(0, Source::memory)
             + ring
             + self.parity.memory()
-            + self.unasked.room() * segment
+            + self.proactive.room() * segment
             + marks * 96
             + self.info.len()
     }
@@ -345,7 +345,7 @@ impl Outgoing {
             payload: &self.info,
         });
         let is_first = !self.has_begun;
-        if !transmission.say(core, burst, body) {
+        if !transmission.push(core, burst, body) {
             return Turn::More;
         }
         self.info_turn.end();
@@ -418,7 +418,7 @@ impl Outgoing {
     ) -> Option<Turn> {
         let at = self.at;
         if at.symbol == 0 {
-            self.unasked.begin(self.parity_unasked(transmission, shape));
+            self.proactive.begin(self.proactive_parity(transmission, shape));
         }
         let len = usize::from(shape.partition.segment_len(at.block, at.symbol));
         let id = shape.id(at.block, at.symbol);
@@ -429,13 +429,13 @@ impl Outgoing {
         };
         let data = next.data;
         let body = data_body(transmission, shape, (flags, number), id, data);
-        if !transmission.say(core, burst, body) {
+        if !transmission.push(core, burst, body) {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
-            self.unasked.number(transmission.losses.block_begins());
+            self.proactive.number(transmission.losses.block_begins());
         }
-        self.unasked.add(shape, at.symbol, data);
+        self.proactive.add(shape, at.symbol, data);
         let sent = data.len();
         if let Some(source) = self.source.as_mut() {
             source.new_sent(sent);
@@ -462,12 +462,12 @@ impl Outgoing {
         let row = at.symbol - shape.partition.block_len(at.block);
         let id = shape.id(at.block, at.symbol);
         let object = (self.flags(), self.number());
-        let Some(parity) = self.unasked.segment(row) else {
+        let Some(parity) = self.proactive.segment(row) else {
             self.block_went(core, shape);
             return None;
         };
         let body = data_body(transmission, shape, object, id, parity);
-        if !transmission.say(core, burst, body) {
+        if !transmission.push(core, burst, body) {
             return Some(Turn::More);
         }
         core.stats.auto_parity += 1;
@@ -478,7 +478,7 @@ impl Outgoing {
     fn block_went(&mut self, core: &Core, shape: &Shape) {
         let most = core.config.limits.repairs;
         let usual = shape.coding.auto_parity_of(shape.partition.block_len(self.at.block));
-        let auto = self.unasked.count();
+        let auto = self.proactive.count();
         if auto != usual && self.repaired.len() < most {
             self.repaired.entry(self.at.block).or_insert_with(|| Repaired::new(auto));
         }
@@ -576,7 +576,7 @@ impl Outgoing {
         let grtt = transmission.round_trip();
         while let Some((id, parity)) = self.parity.front() {
             let body = data_body(transmission, shape, (flags, number), id, parity);
-            if !transmission.say(core, burst, body) {
+            if !transmission.push(core, burst, body) {
                 return Turn::More;
             }
             core.stats.parity_repairs += 1;
@@ -595,7 +595,7 @@ impl Outgoing {
             let id = shape.id(at.sbn, at.esi);
             let body = data_body(transmission, shape, (flags, number), id, next.data);
             let len = next.data.len();
-            if !transmission.say(core, burst, body) {
+            if !transmission.push(core, burst, body) {
                 return Turn::More;
             }
             core.stats.explicit_repairs += 1;

@@ -478,7 +478,7 @@ impl Receiver {
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Nack => match self.nack.round {
-                Round::Backoff => self.ask(core),
+                Round::Backoff => self.want_requests(core),
                 Round::Holdoff { since } => {
                     self.nack.round = Round::Idle;
                     // A silent sender does not receive either: its next message starts a round.
@@ -532,7 +532,7 @@ impl Receiver {
             if !config.silent && config.nacking != Nacking::None {
                 self.nack.round = Round::Idle;
                 self.nack.since = now - TICK;
-                self.ask(core);
+                self.want_requests(core);
             }
         }
         self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
@@ -570,7 +570,7 @@ impl Receiver {
         Turn::Over
     }
 
-    fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+    fn push(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let went = core.push(burst, self.sequence, body);
         self.sequence = self.sequence.wrapping_add(u16::from(went));
         went

@@ -49,7 +49,7 @@ impl Repaired {
     }
 
     /// Number of parity segments sent before any request.
-    pub(crate) fn unasked(&self) -> u16 {
+    pub(crate) fn proactive(&self) -> u16 {
         if self.has_begun { 0 } else { self.used }
     }
 
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(lacking(&block, &[66], 1), 0);
         assert_eq!(lacking(&block, &[66, 67, 68], 3), 1, "it misses one more");
         assert_eq!(lacking(&block, &[67, 68], 2), 1, "it has heard one of two");
-        assert_eq!(lacking(&block, &[64, 66, 67], 3), 1, "one that went unasked was lost");
+        assert_eq!(lacking(&block, &[64, 66, 67], 3), 1, "one that went proactive was lost");
         assert_eq!(block.take(1, 0, 8), 4..5);
         // One round trip later, missing repairs were lost.
         assert!(!block.requested(now + ROUND_TRIP, ROUND_TRIP), "it is not the first round");

@@ -27,7 +27,7 @@ impl Requested {
         self.blocks.capacity() * size_of::<(u32, u32, Time)>() + self.blocks_by_others.len() * 32
     }
 
-    pub(crate) fn ask_info(&mut self, at: Time) {
+    pub(crate) fn note_info(&mut self, at: Time) {
         self.info_at = Some(at);
     }
 
@@ -36,7 +36,7 @@ impl Requested {
         self.info_at.is_some_and(|at| at > since)
     }
 
-    pub(crate) fn ask_blocks(&mut self, (first, end): (u32, u32), at: Time) {
+    pub(crate) fn note_blocks(&mut self, (first, end): (u32, u32), at: Time) {
         self.blocks.push((first, end, at));
     }
 
@@ -73,15 +73,15 @@ impl Requested {
         ranges
     }
 
-    pub(crate) fn hear_info(&mut self) {
+    pub(crate) fn note_info_by_others(&mut self) {
         self.info_by_others = true;
     }
 
-    pub(crate) fn hear_all(&mut self) {
+    pub(crate) fn note_all_by_others(&mut self) {
         (self.info_by_others, self.all_by_others) = (true, true);
     }
 
-    pub(crate) fn hear_blocks(&mut self, first: u32, last: u32) {
+    pub(crate) fn note_blocks_by_others(&mut self, first: u32, last: u32) {
         let (start, end) = (u64::from(first), u64::from(last) + 1);
         if self.blocks_by_others.len() < OTHERS_MAX
             || !self.blocks_by_others.would_add_range(start, end)
@@ -117,9 +117,9 @@ mod tests {
     fn what_was_asked_before_does_not_count() {
         let mut requested = Requested::default();
         let [start, early, late] = [0, 1, 2].map(Time::from_secs);
-        requested.ask_info(early);
-        requested.ask_blocks((3, 5), early);
-        requested.ask_blocks((5, 9), late);
+        requested.note_info(early);
+        requested.note_blocks((3, 5), early);
+        requested.note_blocks((5, 9), late);
         assert!(requested.has_info(start) && !requested.has_info(early));
         assert_eq!(requested.blocks(start).iter().collect::<Vec<_>>(), [(3, 9)]);
         assert_eq!(requested.blocks(early).iter().collect::<Vec<_>>(), [(5, 9)]);
@@ -131,13 +131,13 @@ mod tests {
     #[test]
     fn what_others_asked_for_is_forgotten_with_the_round() {
         let mut requested = Requested::default();
-        requested.hear_blocks(4, 6);
+        requested.note_blocks_by_others(4, 6);
         assert!(requested.is_block_requested(6) && !requested.is_block_requested(7));
         assert_eq!(requested.covered(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 7)]);
         requested.count_others((0, 6), Time::from_secs(1));
         requested.count_others((8, 9), Time::from_secs(1));
         assert_eq!(requested.blocks(Time::ZERO).iter().collect::<Vec<_>>(), [(4, 6)]);
-        requested.hear_all();
+        requested.note_all_by_others();
         assert!(requested.is_all_requested() && requested.is_info_requested());
         requested.forget_others();
         assert!(

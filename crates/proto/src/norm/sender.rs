@@ -1,11 +1,11 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
 mod flush;
-mod heed;
+mod probing;
 mod repairs;
 mod requests;
 mod stream;
-mod talk;
+mod commands;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -167,7 +167,7 @@ impl Sender {
         if self.members.is_empty() {
             self.transmission.grtt = Grtt::new(initial, self.segment_time(core), config.grtt_max);
         }
-        self.begin_to_heed(core);
+        self.start_congestion_control(core);
         self.probe.interval = Duration::ZERO;
         self.probe.due = true;
         self.base.want(&mut core.shared, Class::Control);

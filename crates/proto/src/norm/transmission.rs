@@ -61,7 +61,7 @@ impl Transmission {
 
     /// Writes a message into the batch. Returns `false` if it must wait for the next one; the rate
     /// control may delay data.
-    pub(crate) fn say(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
+    pub(crate) fn push(&mut self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let is_data = matches!(body, Body::Data(_));
         let (at, round_trip) = (burst.departure(), self.round_trip());
         if let Some(congestion) = self.congestion.as_mut().filter(|_| is_data) {

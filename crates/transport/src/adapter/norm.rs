@@ -42,7 +42,7 @@ pub fn norm_config(protocol: &Protocol) -> Result<norm::Config, SpecError> {
     let config = norm::profile(name);
     let mut config = config.ok_or_else(|| no_profile(protocol.kind.name(), name, NORM_PROFILES))?;
     if protocol.kind.is_coded() {
-        config.send_parity_unasked();
+        config.use_proactive_parity();
     }
     Ok(config)
 }

@@ -1,4 +1,5 @@
-//! A session whose block is handed to the user as it is, for an engine [of blocks](crate::ltp::Node::of_blocks).
+//! Session whose block is handed to the user as it is, for an engine [of
+//! blocks](crate::ltp::Node::of_blocks).
 
 use engine::{OpenMode, Time};
 use wire::ltp::AGGREGATION_SERVICE;
@@ -10,14 +11,14 @@ use super::{Phase, Receiver};
 use crate::ranges::Ranges;
 
 impl Receiver {
-    /// Whether a block that is handed over grows too long to be held in memory up to `end`.
+    /// Whether a block for hand-over is too long to be held in memory up to `end`.
     pub(super) fn is_beyond_memory(&self, core: &Core, end: u64) -> bool {
         matches!(self.sink, Sink::Block(_))
             && self.service != AGGREGATION_SERVICE
             && self.lacks_room(core, end).is_some()
     }
 
-    /// Goes on in a working file with what was held in memory. What it has no room for is asked for again.
+    /// Moves a block from memory to a working file. Data without room is requested again.
     pub(super) fn spill(&mut self, core: &mut Core) {
         let Sink::Block(block) = &mut self.sink else { return };
         let block = std::mem::take(block);
@@ -35,7 +36,7 @@ impl Receiver {
         self.sink = Sink::File(filing);
     }
 
-    /// Hands over a block that is whole, and in memory.
+    /// Hands over a complete block in memory.
     pub(super) fn hand_over_memory(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.shared, Alarm::Inactivity);
         let Sink::Block(block) = &mut self.sink else { return };
@@ -44,7 +45,7 @@ impl Receiver {
         self.hand_over(core, BlockContent::Bytes(block.into()));
     }
 
-    /// Hands over a block that is whole, in the working file, and synced.
+    /// Hands over a complete block in a synced working file.
     pub(super) fn hand_over_file(&mut self, core: &mut Core) {
         let Sink::File(filing) = &mut self.sink else { return };
         filing.spool.close(&mut core.shared);
@@ -61,7 +62,7 @@ impl Receiver {
         }
     }
 
-    /// The user has the block.
+    /// Processes the user's acceptance of the block.
     pub(crate) fn accepted(&mut self, core: &mut Core, now: Time) {
         if core.blocks.is_some() && self.phase == Phase::Installing {
             self.installed(core, now);

@@ -1,4 +1,4 @@
-//! The end of a session that receives: by silence, by either engine, or as all is well.
+//! End of a receiving session: by silence, by either engine, or by success.
 
 use std::time::Duration;
 
@@ -13,13 +13,14 @@ use super::sink::Sink;
 use super::{Phase, Receiver};
 use crate::path::Class;
 
-/// Silence after which a session with a single segment is forgotten, beside two reply times.
+/// Silence after which a session with a single segment is forgotten, in addition to two reply
+/// times.
 const HALF_OPEN_MAX: Duration = Duration::from_secs(60);
 
 impl Receiver {
     pub(super) fn finished(&mut self, core: &mut Core, result: Result<(), Failure>) {
         if self.is_half_open {
-            // The user knows nothing of it.
+            // The user does not know it.
             return;
         }
         if let Some(flow) = self.flow {
@@ -78,7 +79,7 @@ impl Receiver {
         }
         let is_kept = self.sink.relay().is_some() && (self.is_safe || self.extent.red == Some(0));
         match self.phase {
-            // The rest is green and will not come; what came is on its way.
+            // The rest is green and will not come; the data so far is being delivered.
             Phase::Receiving if self.is_half_open => self.give_way(core),
             Phase::Receiving if is_kept && self.sink.open_file().is_some() => self.keep_all(core),
             Phase::Receiving => {
@@ -95,7 +96,7 @@ impl Receiver {
         }
     }
 
-    /// The sender ends the session.
+    /// Processes the sender's cancellation.
     pub(crate) fn on_cancel(&mut self, core: &mut Core, reason: CancelReason) {
         self.cancel_ack_due = true;
         self.base.want(&mut core.shared, Class::Control);
@@ -105,7 +106,7 @@ impl Receiver {
                 self.discard(core);
                 self.phase = Phase::Closing;
             }
-            // Nobody took the block yet.
+            // The block was not accepted yet.
             Phase::Installing if core.blocks.is_some() => {
                 self.finished(core, Err(Failure::new(End::Sender, reason)));
                 self.discard(core);
@@ -117,14 +118,14 @@ impl Receiver {
         }
     }
 
-    /// The sender has heard of the cancellation.
+    /// Processes the acknowledgement of the cancellation.
     pub(crate) fn on_cancel_ack(&mut self, core: &mut Core) {
         if matches!(self.phase, Phase::Cancelling { .. }) {
             self.close(core);
         }
     }
 
-    /// Ends the session, and tells the sender.
+    /// Cancels the session and notifies the sender.
     pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
         self.fail(core, Failure::new(End::Receiver, reason));
     }
@@ -146,7 +147,7 @@ impl Receiver {
         }
     }
 
-    /// Forgets what was received.
+    /// Discards received data.
     pub(super) fn discard(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
         self.reporting.clear();
@@ -170,7 +171,7 @@ impl Receiver {
         self.phase = Phase::Done;
     }
 
-    /// Closes the working file, and forgets what was not handed to the store.
+    /// Closes the working file and discards data not handed to the store.
     pub(super) fn abandon_spool(&mut self, core: &mut Core) {
         if let Some(spool) = self.sink.spool_mut() {
             spool.abandon(&mut core.shared);

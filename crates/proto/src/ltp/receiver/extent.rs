@@ -1,33 +1,32 @@
-//! The parts of a block: its red part, its green part and its end, as far as they are known
-//! (RFC 5326 §3.1.1).
+//! Known extent of a block: its red part, its green part and its end (RFC 5326 §3.1.1).
 
 use wire::ltp::DataKind;
 
-/// The parts of a block.
+/// Known extent of a block.
 #[derive(Debug)]
 pub(super) struct Extent {
-    /// Where the red part ends.
+    /// End of the red part.
     pub(super) red: Option<u64>,
-    /// Where the block ends.
+    /// End of the block.
     pub(super) end: Option<u64>,
-    /// Where green data begins, as far as it is known.
+    /// Known start of green data.
     pub(super) green: u64,
-    /// End of the highest red data that arrived.
+    /// End of the highest red data received.
     red_front: u64,
 }
 
-/// Contradiction of a segment and those before.
+/// Contradiction between a segment and earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misfit {
-    /// It has data of one colour where the other is.
+    /// Its colour differs from known data at the same place.
     Miscolored,
-    /// It lies behind the end.
+    /// It lies beyond the end.
     Beyond,
-    /// It ends a part or the block elsewhere.
+    /// It ends a part or the block at another place.
     ConflictingEnd,
 }
 
-/// Whether the block ends with a segment.
+/// Whether a segment ends the block.
 pub(super) fn ends_block(kind: DataKind) -> bool {
     matches!(kind, DataKind::EndOfRedBlock | DataKind::EndOfGreenBlock)
 }
@@ -37,7 +36,7 @@ impl Extent {
         Self { red: None, end: None, green: u64::MAX, red_front: 0 }
     }
 
-    /// The contradiction of a segment and those before, which brought data up to `front`.
+    /// Contradiction between a segment and earlier ones, whose data extends to `front`.
     pub(super) fn misfit(
         &self,
         kind: DataKind,
@@ -57,13 +56,13 @@ impl Extent {
         }
         let conflict = |known: Option<u64>| known.is_some_and(|known| known != end);
         let (ends_red, is_last) = (kind.ends_red(), ends_block(kind));
-        // Nor does anything end before what is here.
+        // Nothing ends before received data either.
         let is_low = ends_red && end < self.red_front || is_last && end < front;
         let conflicts = is_low || ends_red && conflict(self.red) || is_last && conflict(self.end);
         conflicts.then_some(Misfit::ConflictingEnd)
     }
 
-    /// Learns from a segment that was taken.
+    /// Learns from an accepted segment.
     pub(super) fn learn(&mut self, kind: DataKind, (start, end): (u64, u64)) {
         if kind.is_red() {
             self.red_front = self.red_front.max(end);
@@ -73,7 +72,7 @@ impl Extent {
         }
         if ends_block(kind) {
             self.end = Some(end);
-            // A block without a red part ends with this.
+            // This ends a block without a red part.
             if !kind.is_red() && self.red.is_none() && self.green == 0 {
                 self.red = Some(0);
             }
@@ -86,18 +85,19 @@ impl Extent {
         }
     }
 
-    /// Whether green data follows the red part: else its last segment would have ended the block.
+    /// Whether green data follows the red part: otherwise its last segment would have ended the
+    /// block.
     pub(super) fn is_mixed(&self) -> bool {
         self.red.is_some_and(|red| red > 0 && self.end.is_none_or(|end| end > red))
     }
 
-    /// Where the red part ends, or at least where green data begins, and whether the former.
+    /// End of the red part, or the known start of green data, and whether it is the former.
     pub(super) fn colors(&self) -> (u64, bool) {
         (self.red.unwrap_or(self.green), self.red.is_some())
     }
 
-    /// No more arrives. If it is not known where the red part ends, it ends where the green one
-    /// begins: there is no gap between them.
+    /// Fixes the extent when no more data arrives. A red part without a known end then ends where
+    /// green data starts: there is no gap between them.
     pub(super) fn is_over(&mut self) {
         self.red = self.red.or(Some(self.green));
     }

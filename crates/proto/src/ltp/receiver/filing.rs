@@ -1,4 +1,4 @@
-//! A session that receives into a working file: its checks, and the steps until it is safe.
+//! Session that receives into a working file: its checks, and the steps until it is safely stored.
 
 use engine::{FileId, FileName, FilestoreRequest, Time};
 use wire::ltp::CancelReason;
@@ -11,7 +11,7 @@ use super::{Phase, Receiver};
 use crate::storage::Storage as _;
 
 impl Receiver {
-    /// Goes on to the end if everything is here.
+    /// Finishes the session if everything has arrived.
     pub(super) fn check_complete(&mut self, core: &mut Core) {
         if self.phase != Phase::Receiving {
             return;
@@ -32,7 +32,7 @@ impl Receiver {
             let is_recorded = self.sink.relay().is_some_and(|relay| relay.is_recorded);
             let is_new = !self.is_safe && self.syncs == 0 && !is_recorded;
             if self.red_is_here() && self.extent.is_mixed() && is_new {
-                // Green data takes its time, or never comes; the red part is safe without it.
+                // Green data may come late or never; the red part is stored without it.
                 self.flush_spool(core);
                 self.sync(core);
             }
@@ -51,7 +51,7 @@ impl Receiver {
         self.summed_up(core);
     }
 
-    /// The working file is open.
+    /// Notes that the working file is open.
     pub(super) fn opened(&mut self, core: &mut Core, file: FileId, len: u64) {
         let handle = self.base.seat.handle;
         let described = match &self.sink {
@@ -74,7 +74,7 @@ impl Receiver {
         }
     }
 
-    /// Sums up the working file, up to `most` bytes of it.
+    /// Computes the checksum of the working file, up to `most` bytes of it.
     fn sum_up(&mut self, core: &mut Core, most: u64) {
         let until = self.ranges.prefix().min(most);
         if let Some(spool) = self.sink.spool_mut() {
@@ -91,7 +91,7 @@ impl Receiver {
         core.shared.sync(self.base.seat.handle, file);
     }
 
-    /// More of the file was summed up.
+    /// Continues after a part of the checksum was computed.
     pub(super) fn summed_up(&mut self, core: &mut Core) {
         let content = match &self.sink {
             Sink::File(filing) => filing.content(self.extent.end),
@@ -162,7 +162,7 @@ impl Receiver {
         core.shared.filestore(self.base.seat.handle, Job::Install, request);
     }
 
-    /// The red part will not be lost: what was asked about it is answered.
+    /// Notes that the red part is safely stored, and replies to waiting checkpoints.
     pub(super) fn safe(&mut self, core: &mut Core) {
         self.is_safe = true;
         let red = self.extent.red.unwrap_or_default();
@@ -176,7 +176,7 @@ impl Receiver {
     }
 
     pub(super) fn installed(&mut self, core: &mut Core, now: Time) {
-        // From now on it does no harm if a later run hears of it again.
+        // From now on a later run may receive segments of it again without harm.
         self.mark.clear(core, self.peer.session);
         if self.sink.file().is_some() {
             marks::record_done(core, self.peer.session, self.extent.red.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Receptions that came no further than a segment or two, and give way to others.
+//! Receptions of one or two segments, which are dropped to make room for others.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use super::sink::Sink;
 use super::{Phase, Receiver};
 use crate::ranges::Ranges;
 
-/// Segments of a session that may give way to others.
+/// Maximum segments of a session that may be dropped for others.
 const WEAK_SEGMENTS: u32 = 2;
 
-/// Greatest silence after which such a session gives way: over long links, a few datagrams would
-/// otherwise keep others out for as long as light takes.
+/// Maximum silence after which such a session may be dropped: over long links, a few datagrams
+/// would otherwise keep others out for a light time.
 const PATIENCE_MAX: Duration = Duration::from_secs(10);
 
 impl Receiver {
-    /// Whether one segment of it came that nobody need reply to. Anybody can send such a one: its
-    /// session has no file, and gives way to others.
+    /// Whether a single segment arrived that requires no reply. Anyone can send one: such a session
+    /// has no file, and is dropped for others.
     pub(crate) fn is_half_open(&self) -> bool {
         self.is_half_open
     }
 
-    /// The session is more than a segment that nobody need reply to.
+    /// Marks the session as more than half-open.
     pub(crate) fn establish(&mut self, core: &mut Core) {
         self.is_half_open = false;
         let (id, service) = (self.peer.session, self.service);
@@ -35,7 +35,7 @@ impl Receiver {
     }
 
     /// Opens the file with the second segment, or with a first one that is all of the red part: a
-    /// checkpoint by itself costs nothing but memory.
+    /// lone checkpoint costs only memory.
     pub(super) fn open_file(&mut self, core: &mut Core) {
         let is_worth = self.segments > 1 || self.red_is_here();
         if self.phase != Phase::Receiving || self.is_half_open || !is_worth {
@@ -50,8 +50,8 @@ impl Receiver {
         filing.spool.open(&mut core.shared, handle, ChecksumType::Crc32c, mode, &nothing);
     }
 
-    /// Silence of a session that came no further than two segments, and to whose reports nobody
-    /// replied; `None` for others.
+    /// Silence of a session of at most two segments whose reports were not acknowledged; `None` for
+    /// others.
     pub(crate) fn weak_for(&self, now: Time) -> Option<Duration> {
         let is_weak = self.phase == Phase::Receiving
             && !self.is_half_open
@@ -61,14 +61,14 @@ impl Receiver {
         is_weak.then(|| now.since(self.base.last_received))
     }
 
-    /// Silence after which a session that came no further than two segments gives way to others:
-    /// two reply times, as its sender repeats what is not replied to.
+    /// Silence after which a session of at most two segments may be dropped: two reply times, as
+    /// its sender retransmits.
     pub(crate) fn patience(&self, core: &Core) -> Duration {
         (core.answer_time(&self.base, &self.peer.remote) * 2).min(PATIENCE_MAX)
     }
 
-    /// Ends a session to make room for another. What it reported is lost with it, so that more of
-    /// its segments are refused.
+    /// Ends a session to make room for another. What it reported is lost, so its further segments
+    /// are refused.
     pub(crate) fn evict(&mut self, core: &mut Core) {
         let reason = CancelReason::System;
         self.finished(core, Err(Failure::new(End::Receiver, reason)));
@@ -77,8 +77,7 @@ impl Receiver {
         self.close(core);
     }
 
-    /// Forgets a session that is half open, without a word: what its peer sends next begins it
-    /// again.
+    /// Forgets a half-open session silently: the peer's next segment starts it again.
     pub(crate) fn give_way(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
         self.abandon_spool(core);

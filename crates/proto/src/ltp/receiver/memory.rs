@@ -1,4 +1,4 @@
-//! A session that receives into memory: a block of units, or a short one that is handed over.
+//! Session that receives into memory: a block of units, or a short block for hand-over.
 
 use bytes::Bytes;
 use wire::ltp::Unit;
@@ -8,12 +8,12 @@ use super::super::indication::{Indication, Limit, PeerError};
 use super::Receiver;
 use super::sink::Sink;
 
-/// What a block that is held in memory lacks.
+/// Missing room for a block in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lacks {
-    /// None may be so long.
+    /// Limit on a single block.
     Leave,
-    /// What all may hold is used up.
+    /// Limit on all blocks together.
     Memory,
 }
 
@@ -42,7 +42,7 @@ impl Receiver {
         true
     }
 
-    /// What keeps the block from being held in memory up to `end`, if anything does.
+    /// Reason why the block cannot be held in memory up to `end`, if any.
     pub(super) fn lacks_room(&self, core: &Core, end: u64) -> Option<Lacks> {
         let limits = &core.config.limits;
         let more = end.saturating_sub(self.sink.in_memory() as u64);
@@ -52,11 +52,11 @@ impl Receiver {
         (more > limits.units_total.saturating_sub(core.units) as u64).then_some(Lacks::Memory)
     }
 
-    /// Goes on to the end if the block is whole.
+    /// Finishes the session if the block is complete.
     pub(super) fn check_memory(&mut self, core: &mut Core) {
         if self.extent.end.is_none_or(|end| self.ranges.gaps(0, end).next().is_some()) {
             if self.red_is_here() && self.extent.red > Some(0) && !self.is_safe {
-                // Green data may never come.
+                // Green data may never arrive.
                 self.safe(core);
             }
             return;
@@ -71,7 +71,7 @@ impl Receiver {
         }
     }
 
-    /// Indicates the units of a block that is whole.
+    /// Indicates the units of a complete block.
     fn indicate_units(&mut self, core: &mut Core, block: &Bytes) {
         let Ok(units) = Unit::decode_all(block) else {
             self.refuse(core, PeerError::NotUnits);

@@ -1,4 +1,4 @@
-//! A session that receives a block for another engine (LTP-T): it is kept, and goes on meanwhile.
+//! Session that receives a block for another engine (LTP-T): it is stored, and forwarded meanwhile.
 
 use engine::{IndexRequest, OpenMode, Time};
 use wire::ltp::CancelReason;
@@ -15,7 +15,7 @@ use crate::session::Base;
 use crate::spool::Spool;
 
 impl Receiver {
-    /// A session whose block is for another engine; what the block is does not matter here.
+    /// Session whose block is for another engine, whatever its format.
     pub(crate) fn of_relay(
         base: Base<Alarm>,
         peer: Peer,
@@ -33,18 +33,18 @@ impl Receiver {
         receiver.begin(core, now)
     }
 
-    /// The transfer of which this is a hop, if the block is for another engine.
+    /// Transfer of which this is a hop, if the block is for another engine.
     pub(crate) fn relays(&self) -> Option<Seq> {
         self.flow.filter(|_| self.sink.relay().is_some())
     }
 
-    /// All that has arrived.
+    /// All data received.
     pub(crate) fn arrived(&self) -> &Ranges {
         &self.ranges
     }
 
-    /// What came since the last time, for the sender behind this: where the red part ends, or at least
-    /// where green data begins, and whether the former.
+    /// Data received since the last call, for the onward sender. Returns the end of the red part,
+    /// or the known start of green data, and whether it is the former.
     pub(crate) fn news(&mut self) -> ((u64, bool), News) {
         let total = self.extent.end;
         let news = match &mut self.sink {
@@ -62,7 +62,8 @@ impl Receiver {
         (self.extent.colors(), news)
     }
 
-    /// Hands collected data to the store, because too much waits in this engine; whether there was any.
+    /// Hands collected data to the store, because too much waits in this engine. Returns whether
+    /// there was any.
     pub(crate) fn flush(&mut self, core: &mut Core) -> bool {
         let (start, end) = self.sink.spool().map_or((0, 0), Spool::unwritten);
         if self.phase != Phase::Receiving || start == end {
@@ -72,7 +73,7 @@ impl Receiver {
         true
     }
 
-    /// All of a block for another engine is here that will be: makes it safe.
+    /// Stores a block for another engine once it has arrived as far as it will.
     pub(super) fn keep_all(&mut self, core: &mut Core) {
         self.base.disarm(&mut core.shared, Alarm::Inactivity);
         self.extent.is_over();
@@ -81,18 +82,18 @@ impl Receiver {
         self.sync(core);
     }
 
-    /// What is synced of a block for another engine is written down, so that a later run knows whereto
-    /// it goes.
+    /// Records the route of a synced block for another engine, so that a restarted engine can
+    /// forward it.
     pub(super) fn write_down(&mut self, core: &mut Core) {
         let Some(relay) = self.sink.relay_mut() else { return };
-        // Nobody counts on green data.
+        // Green data is not promised to anyone.
         if !core.config.journal || self.extent.red == Some(0) {
             self.written_down(core);
             return;
         }
         relay.is_recorded = true;
         let shape = Shape {
-            // What came since is not safe yet.
+            // Later data is not stored safely yet.
             parts: std::mem::take(&mut relay.synced),
             end: self.extent.end,
             red: self.extent.red.unwrap_or_default(),
@@ -116,13 +117,13 @@ impl Receiver {
         }
     }
 
-    /// Ends the session for want of room, and tells the sender when there may be some.
+    /// Ends the session for lack of room, and notifies the sender when to retry.
     pub(crate) fn refuse_more(&mut self, core: &mut Core, congestion: Congestion) {
         self.peer.set_congestion(congestion);
         self.cancel(core, CancelReason::System);
     }
 
-    /// The sender begins anew: forgets the session, without a word about it.
+    /// Forgets the session silently, because the sender restarted the transfer.
     pub(crate) fn supersede(&mut self, core: &mut Core) {
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing | Phase::Installing => {

@@ -1,5 +1,5 @@
-//! The reports of a session that receives (RFC 5326 §6.11): when they are made, what they claim,
-//! when they are repeated.
+//! Reports of a receiving session (RFC 5326 §6.11): when they are made, their claims, and their
+//! retransmission.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,61 +16,61 @@ use super::{Phase, Receiver};
 use crate::path::{Class, Path};
 use crate::thin_return::{self, ArrivalRate};
 
-/// Reports that wait to be sent, beyond which no more are made: who asks will ask again.
+/// Queued reports above which no more are made: the sender will retransmit its checkpoint.
 const DUE_MAX: usize = 1024;
 
-/// Bytes of a report, about.
+/// Approximate bytes of a report.
 const COPY_LEN: usize = 80;
 
 /// Bytes that a claim adds to a report: two numbers below 2^21.
 const CLAIM_LEN: usize = 6;
 
-/// A return link is thin if as many bytes arrive in the time of a claim: about 2,700 times less
-/// crosses it. Such a link carries four reports a second.
+/// Bytes arriving in the time of one claim above which a return link is thin: its rate is about
+/// 2,700 times lower. Such a link carries four reports per second.
 const THIN: u64 = 16 << 10;
 
-/// Reports that are sent at once when a path comes back, the newest.
+/// Number of reports, the newest, sent at once when a path comes back.
 const RESUMED_MAX: usize = 16;
 
-/// Transmissions of the last report before the session ends without its acknowledgement, where no
+/// Transmissions of the last report after which the session ends without its acknowledgement, if no
 /// limit is set.
 const TELLING_MAX: u32 = 30;
 
-/// Transmissions of the last report before the time between them grows.
+/// Transmissions of the last report after which the interval between them grows.
 const STEADY_REPORTS: u32 = 24;
 
-/// A copy of a report is sent if this many of them fit between two reports.
+/// A copy of a report is sent if this many copies fit in the time between two reports.
 const COPY_SHARE: u32 = 1000;
 
-/// Where a path loses many packets, a copy is sent if this many of them fit in a round trip.
+/// On a path with heavy loss, a copy is sent if this many copies fit in a round trip.
 const LOSSY_SHARE: u32 = 100;
 
-/// A path loses many packets if one byte in this many is missing of a scope of this length: some
-/// segments more say nothing of a path.
+/// A path has heavy loss if one byte in this many is missing of a scope of this length: fewer
+/// segments say little about a path.
 const LOSSY: u64 = 8;
 const LOSSY_LEN: u64 = 64 << 10;
 
-/// The reports of a session, and their reasons.
+/// Reports of a session and their reasons.
 #[derive(Debug)]
 pub(super) struct Reporting {
-    /// The serial number of the next report.
+    /// Serial number of the next report.
     serial: u64,
-    /// The first serial number of reports.
+    /// First serial number of reports.
     first_serial: u64,
-    /// Up to here the checkpoints that answer nothing were reported on.
+    /// Offset up to which checkpoints that are no replies were reported on.
     reported: u64,
     pub(super) reports: Reports,
-    /// When the sender last acknowledged a report, or had a reason to.
+    /// Time of the last acknowledgement of a report, or of the first reason for one.
     acked_at: Time,
-    /// Whether the sender acknowledged a report.
+    /// Whether the sender has acknowledged a report.
     pub(super) is_answered: bool,
-    /// Reports that wait to be sent.
+    /// Queued reports.
     pub(super) due: VecDeque<u64>,
     pub(super) gaps: GapWatch,
     repeats: Repeats,
-    /// Checkpoints that came when all is there, but not safe yet.
+    /// Checkpoints that arrived while the complete block was not stored yet.
     pub(super) waiting: Vec<Checkpoint>,
-    /// The rate at which data arrives.
+    /// Rate at which data arrives.
     pub(super) arrivals: ArrivalRate,
 }
 
@@ -92,7 +92,7 @@ impl Reporting {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.reports.memory()
             + self.waiting.len() * size_of::<Checkpoint>()
@@ -100,7 +100,7 @@ impl Reporting {
             + self.gaps.memory()
     }
 
-    /// Forgets what was reported, and what was to be.
+    /// Forgets all reports, sent and queued.
     pub(super) fn clear(&mut self) {
         self.due.clear();
         self.reports.clear();
@@ -109,8 +109,8 @@ impl Reporting {
 }
 
 impl Receiver {
-    /// Answers a checkpoint (§6.11) whose segment ends at `end`. The report covers everything from
-    /// `start` on, even if earlier reports did.
+    /// Replies to a checkpoint (§6.11) whose segment ends at `end`. The report covers everything
+    /// from `start` on, even if earlier reports did.
     pub(super) fn on_checkpoint(
         &mut self,
         core: &mut Core,
@@ -122,8 +122,8 @@ impl Receiver {
             return;
         }
         if let Some(serials) = self.reporting.reports.on(checkpoint.serial) {
-            // A report that left within a round trip crossed this on its way. Over a thin return
-            // link, it may not even have left.
+            // A report sent within the last round trip crossed this checkpoint. Over a thin return
+            // link, it may not even have been sent.
             let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
             let light = path.and_then(Path::light).unwrap_or_default();
             let is_crossing = |serial: &u64| {
@@ -150,13 +150,13 @@ impl Receiver {
         }
         let (lower, upper) = match self.reporting.reports.get(checkpoint.report) {
             Some(before) => (before.lower, before.upper),
-            // It is one that was made here and forgotten.
+            // It was made here and forgotten.
             None if (self.reporting.first_serial..self.reporting.serial)
                 .contains(&checkpoint.report) =>
             {
                 (0, end)
             }
-            // An earlier run of this engine said something that this one knows nothing of, and the
+            // An earlier run of this engine sent a report that this one does not know, and the
             // sender counts on it.
             None if checkpoint.report != 0 => {
                 self.cancel(core, CancelReason::System);
@@ -165,12 +165,13 @@ impl Receiver {
             None if self.reporting.reported < end => {
                 (std::mem::replace(&mut self.reporting.reported, end), end)
             }
-            // Of what went again before this run, reports were made. A sender that asks once more
-            // needs all.
+            // Data retransmitted before this run was reported on. A sender that asks once more
+            // needs everything.
             None if start == 0 && self.reporting.repeats.is_long(1) => {
                 (self.reporting.repeats.take().map_or(0, |(from, _)| from), end)
             }
-            // Another report overtook it. What brought it is here, and the sender gets its answer.
+            // Another report overtook it. The data that triggered it has arrived, and the sender
+            // gets its reply.
             None => (start, end),
         };
         if self.reporting.reported >= self.reporting.gaps.front() {
@@ -180,8 +181,8 @@ impl Receiver {
         self.make_reports(core, checkpoint.serial, lower, upper);
     }
 
-    /// Makes the reports on a checkpoint, or on none if it is 0: more than one if the claims do not
-    /// fit (§6.11). Their serial numbers.
+    /// Makes the reports on a checkpoint, 0 for none: several if the claims do not fit (§6.11).
+    /// Returns their serial numbers.
     pub(super) fn make_reports(
         &mut self,
         core: &mut Core,
@@ -198,7 +199,7 @@ impl Receiver {
         for (lower, upper) in self.reporting.reports.scopes(lower, upper) {
             let here = self.here(core, lower, upper);
             if here.is_empty() {
-                // It would claim nothing; the checkpoint will come again.
+                // It would claim nothing; the checkpoint will be retransmitted.
                 self.reporting.reports.owe(lower, upper);
                 continue;
             }
@@ -229,7 +230,7 @@ impl Receiver {
         serials
     }
 
-    /// Bytes that the claims of one report may take.
+    /// Bytes available for the claims of one report.
     fn room_for_claims(&self, core: &Core) -> usize {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let max = self.peer.segment_max(path.map_or(1024, Path::mtu));
@@ -239,7 +240,7 @@ impl Receiver {
         max.saturating_sub(fixed)
     }
 
-    /// Reports that wait for a thin return link give way to later ones on the same, `serials`.
+    /// Drops reports queued for a thin return link that the later `serials` supersede.
     fn drop_superseded(&mut self, core: &Core, (lower, upper): (u64, u64), serials: &[u64]) {
         if self.reporting.due.is_empty() || !self.is_thin(core) {
             return;
@@ -251,8 +252,8 @@ impl Receiver {
         });
     }
 
-    /// A report that waited for a thin return link claims what has arrived meanwhile. The one that
-    /// claims all of the red part is made when that is safe.
+    /// Updates a report queued for a thin return link with data received meanwhile. The one that
+    /// claims all of the red part is made when that is safely stored.
     pub(super) fn refresh(&mut self, core: &Core, serial: u64) {
         let Some(sent) = self.reporting.reports.get(serial).filter(|sent| sent.attempts == 0)
         else {
@@ -270,7 +271,7 @@ impl Receiver {
         }
     }
 
-    /// Most bytes between gaps that it is faster to receive again than to claim.
+    /// Maximum bytes between gaps that are faster to receive again than to claim.
     fn bridge(&self, core: &Core) -> u64 {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         thin_return::bridge(CLAIM_LEN, self.reporting.arrivals.bps(), path.and_then(Path::rate_bps))
@@ -281,8 +282,8 @@ impl Receiver {
         self.bridge(core) >= THIN
     }
 
-    /// Red data came, perhaps behind a new gap. Over a thin return link, gaps are reported before
-    /// a checkpoint asks in any case, and so is what is missing of parts that went again: the
+    /// Processes red data, perhaps after a new gap. Over a thin return link, gaps are always
+    /// reported before a checkpoint requests it, as are missing parts of retransmitted ranges. The
     /// sender learns how long reports take, and has the news when it is at the end.
     pub(super) fn look_for_gaps(&mut self, core: &mut Core, start: u64, end: u64) {
         let is_again = end <= self.reporting.gaps.front();
@@ -305,12 +306,12 @@ impl Receiver {
         }
     }
 
-    /// Least bytes that go again for a report of them: its head takes the time of some claims.
+    /// Minimum retransmitted bytes for a report on them: its header takes the time of some claims.
     fn run_least(&self, core: &Core) -> u64 {
         self.bridge(core).saturating_mul(8)
     }
 
-    /// Reports on what went again, if the thin return link has nothing else to carry.
+    /// Reports on retransmitted data if the thin return link is idle.
     pub(super) fn report_repeats(&mut self, core: &mut Core) {
         let is_idle = self.reporting.due.is_empty() && self.phase == Phase::Receiving;
         let is_long = self.reporting.repeats.is_long(self.run_least(core).max(1));
@@ -327,8 +328,8 @@ impl Receiver {
         }
     }
 
-    /// Forgets reports that no checkpoint asked for, once nobody will ask about their scopes
-    /// again, as all of it came.
+    /// Forgets asynchronous reports whose scopes have arrived completely and will not be requested
+    /// again.
     fn forget_moot(&mut self) {
         let Self { reporting: Reporting { reports, gaps, .. }, ranges, .. } = self;
         gaps.serials.retain(|serial| {
@@ -342,7 +343,7 @@ impl Receiver {
         });
     }
 
-    /// Whether as many reports that no checkpoint asked for are kept as may be.
+    /// Whether the maximum number of asynchronous reports is kept.
     fn must_wait(&self, core: &Core) -> bool {
         let unacknowledged =
             |serial: &&u64| self.reporting.reports.get(**serial).is_some_and(|s| !s.acknowledged);
@@ -351,50 +352,50 @@ impl Receiver {
             || self.reporting.gaps.serials.iter().filter(unacknowledged).count() >= OUTSTANDING_MAX
     }
 
-    /// Whether a second copy of each report is next to nothing beside the round trip that one lost
-    /// report costs.
+    /// Whether a second copy of each report is negligible beside the round trip that a lost report
+    /// costs.
     fn copy_is_cheap(&self, core: &Core, is_lossy: bool) -> bool {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let times = path.and_then(|path| path.times(COPY_LEN));
-        // 80 bytes at 10 Mbit/s are 0.06 ms with headers: from 0.5 s of round trip on.
+        // 80 bytes at 10 Mbit/s take 0.06 ms with headers: from a round trip of 0.5 s on.
         times.is_some_and(|(packet, round_trip)| match is_lossy {
             true => packet * LOSSY_SHARE < round_trip,
             false => packet * COPY_SHARE < GapWatch::pause(round_trip),
         })
     }
 
-    /// Whether so much is missing in a scope that the report is probably lost, too.
+    /// Whether so much of a scope is missing that the report is probably lost, too.
     fn is_lossy(&self, lower: u64, upper: u64) -> bool {
         let is_auto = self.peer.remote.retransmission_limit.is_none();
         let missing: u64 = self.ranges.gaps(lower, upper).map(|(start, end)| end - start).sum();
         is_auto && upper - lower >= LOSSY_LEN && missing > (upper - lower) / LOSSY
     }
 
-    /// The ranges of `lower..upper` to claim: what has arrived, but for short parts between gaps
-    /// that cost more time to claim on the return link than to receive a second time.
+    /// Ranges of `lower..upper` to claim: received data, except short parts between gaps that are
+    /// faster to receive again than to claim on the return link.
     fn here(&self, core: &Core, lower: u64, upper: u64) -> Vec<(u64, u64)> {
         let mut gaps = self.ranges.gaps(lower, upper).peekable();
         if gaps.peek().is_none() {
             return outside([], (lower, upper));
         }
         let bridge = self.bridge(core);
-        // A part before the first gap or behind the last costs a claim, too.
+        // A part before the first gap or after the last costs a claim, too.
         let ends = std::iter::once((lower, lower)).chain(gaps).chain([(upper, upper)]);
         let here = outside(thin_return::join(ends, bridge), (lower, upper));
         if !here.is_empty() {
             return here;
         }
-        // A report claims something.
+        // A report must claim something.
         let all = outside(self.ranges.gaps(lower, upper), (lower, upper));
         all.into_iter().max_by_key(|(start, end)| end - start).into_iter().collect()
     }
 
-    /// Reports the gaps up to where red data came, without being asked (§6.11).
+    /// Reports gaps up to the red data received, without a request (§6.11).
     pub(super) fn report_gaps(&mut self, core: &mut Core, now: Time) {
         if !self.reporting.gaps.is_due() || !self.peer.remote.report_gaps && !self.is_thin(core) {
             return;
         }
-        // Once the red part's end is known, the checkpoint there asks.
+        // Once the end of the red part is known, the checkpoint there requests the report.
         if self.phase != Phase::Receiving || self.extent.red.is_some() {
             self.reporting.gaps.reported();
             return;
@@ -415,7 +416,7 @@ impl Receiver {
         self.base.alarm(&mut core.shared, Alarm::Gaps, now, GapWatch::pause(round_trip));
     }
 
-    /// Whether claims are safe on the medium; requests the mark if it is what is missing.
+    /// Whether claims survive a restart. Requests the mark if that is missing.
     pub(super) fn may_report(&mut self, core: &mut Core) -> bool {
         let (id, handle) = (self.peer.session, self.base.seat.handle);
         self.is_safe || self.mark.allows(core, handle, id)
@@ -423,7 +424,7 @@ impl Receiver {
 
     pub(super) fn report_left(&mut self, core: &mut Core, at: Time, serial: u64) {
         if self.reporting.reports.awaited().next().is_none() {
-            // Nobody had a reason to reply before.
+            // Nothing required a reply before.
             self.reporting.acked_at = self.reporting.acked_at.max(at);
         }
         let silence = self.silence(core, at);
@@ -437,7 +438,7 @@ impl Receiver {
         let attempts = sent.attempts;
         let timer = self.peer.remote.report_timer;
         let wait = match self.phase {
-            // All is well here, and the sender may be gone.
+            // The block is complete, and the sender may be gone.
             Phase::Telling => backed_off(timer, silence.reply, attempts, STEADY_REPORTS),
             Phase::Receiving
             | Phase::Verifying
@@ -452,8 +453,8 @@ impl Receiver {
         self.base.alarm(&mut core.shared, Alarm::Report(serial), at, wait);
     }
 
-    /// The silence of the sender, since a report first awaited its acknowledgement. Data that
-    /// arrives is no sign that reports do.
+    /// Silence of the sender since a report first awaited its acknowledgement. Arriving data does
+    /// not show that reports arrive.
     fn silence(&self, core: &Core, now: Time) -> Silence {
         let reply = core.answer_time(&self.base, &self.peer.remote);
         let of_path = self.base.seat.path.and_then(|path| core.acked.get(&path)).copied();
@@ -461,7 +462,7 @@ impl Receiver {
         Silence { reply, lasts: now.since(acked) }
     }
 
-    /// No acknowledgement of a report came in time (§6.8).
+    /// Handles a missing acknowledgement of a report (§6.8).
     pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
         let silence = self.silence(core, now);
         let newest = self.reporting.reports.awaited().next_back();
@@ -474,7 +475,7 @@ impl Receiver {
             return;
         }
         if self.phase == Phase::Telling && attempts > limit.unwrap_or(TELLING_MAX) {
-            // All is well here; the sender asks if it is still there.
+            // The block is complete; a sender that is still alive will ask.
             self.close(core);
             return;
         }
@@ -493,8 +494,8 @@ impl Receiver {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// The path or its return came up: reports that are not acknowledged are sent at once, as they
-    /// or their acknowledgements may have been lost. Where their number is limited, they count on.
+    /// Resends unacknowledged reports at once when the path or its return link comes up: they or
+    /// their acknowledgements may have been lost. A retransmission limit keeps counting.
     pub(super) fn resume_reports(&mut self, core: &mut Core, now: Time) {
         if self.peer.remote.retransmission_limit.is_some() {
             return;
@@ -506,7 +507,7 @@ impl Receiver {
         self.report_before_outage(core);
     }
 
-    /// Reports gaps in what arrived before an outage (§6.11, asynchronous reports): a contact may
+    /// Reports gaps of data received before an outage (§6.11, asynchronous reports): a contact may
     /// be too short for a checkpoint, its report and the repairs.
     fn report_before_outage(&mut self, core: &mut Core) {
         let upper = self.reporting.gaps.front();
@@ -522,7 +523,7 @@ impl Receiver {
         self.make_reports(core, 0, lower, upper);
     }
 
-    /// A report has arrived.
+    /// Processes a report acknowledgement.
     pub(crate) fn on_report_ack(&mut self, core: &mut Core, now: Time, serial: u64) {
         self.base.last_received = now;
         self.reporting.acked_at = now;
@@ -550,7 +551,7 @@ impl Receiver {
         self.close_if_reported(core);
     }
 
-    /// Ends the session once the sender knows that all is well.
+    /// Ends the session once the sender has acknowledged the complete delivery.
     pub(super) fn close_if_reported(&mut self, core: &mut Core) {
         if self.phase != Phase::Telling {
             return;
@@ -565,7 +566,7 @@ impl Receiver {
     }
 }
 
-/// Returns the parts of `lower..upper` that no gap covers.
+/// Parts of `lower..upper` that no gap covers.
 fn outside(
     gaps: impl IntoIterator<Item = (u64, u64)>,
     (lower, upper): (u64, u64),

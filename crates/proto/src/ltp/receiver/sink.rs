@@ -1,4 +1,4 @@
-//! Where a session puts the block that it receives.
+//! Destination of a received block.
 
 use engine::FileId;
 use wire::ltp::SessionId;
@@ -10,29 +10,29 @@ use super::super::marks;
 use super::super::transport::flow::Relay;
 use crate::spool::Spool;
 
-/// Where a session puts the block that it receives.
+/// Destination of a received block.
 #[derive(Debug)]
 pub(super) enum Sink {
-    /// Into a working file, which gets its name or is handed over.
+    /// Working file that gets a name or is handed over.
     File(Box<Filing>),
-    /// Into memory, as units that are indicated one by one.
+    /// Memory, as units that are indicated one by one.
     Units(Vec<u8>),
-    /// Into memory, as a block that is handed over. It goes on in a file if it grows too long.
+    /// Memory, as a block that is handed over. It moves to a file if it grows too long.
     Block(Vec<u8>),
-    /// Into a working file, which is kept until another engine has the block.
+    /// Working file that is kept until another engine has the block.
     Relay(Box<Transit>),
 }
 
-/// A file that arrives.
+/// File being received.
 #[derive(Debug)]
 pub(super) struct Filing {
     pub(super) spool: Spool,
-    /// The description of the file, and where it stands.
+    /// Description of the file, and its offset.
     description: Option<(u64, Vec<u8>)>,
     file: Option<Description>,
 }
 
-/// A block for another engine.
+/// Block for another engine.
 #[derive(Debug)]
 pub(super) struct Transit {
     pub(super) spool: Spool,
@@ -40,7 +40,7 @@ pub(super) struct Transit {
 }
 
 impl Sink {
-    /// The working file.
+    /// Working file.
     pub(super) fn spool(&self) -> Option<&Spool> {
         match self {
             Self::File(filing) => Some(&filing.spool),
@@ -49,7 +49,7 @@ impl Sink {
         }
     }
 
-    /// The working file, to write to it.
+    /// Working file, for writing.
     pub(super) fn spool_mut(&mut self) -> Option<&mut Spool> {
         match self {
             Self::File(filing) => Some(&mut filing.spool),
@@ -58,12 +58,12 @@ impl Sink {
         }
     }
 
-    /// The working file, once it is open.
+    /// Working file, once open.
     pub(super) fn open_file(&self) -> Option<FileId> {
         self.spool().and_then(Spool::file)
     }
 
-    /// The file, once all of it is here.
+    /// Description of the file, once complete.
     pub(super) fn file(&self) -> Option<&Description> {
         match self {
             Self::File(filing) => filing.file.as_ref(),
@@ -71,7 +71,7 @@ impl Sink {
         }
     }
 
-    /// The block for another engine.
+    /// Block for another engine.
     pub(super) fn relay(&self) -> Option<&Relay> {
         match self {
             Self::Relay(transit) => Some(&transit.relay),
@@ -79,7 +79,7 @@ impl Sink {
         }
     }
 
-    /// The block for another engine, to change it.
+    /// Block for another engine, mutable.
     pub(super) fn relay_mut(&mut self) -> Option<&mut Relay> {
         match self {
             Self::Relay(transit) => Some(&mut transit.relay),
@@ -95,7 +95,7 @@ impl Sink {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         match self {
             Self::File(filing) => size_of::<Filing>() + filing.memory(),
@@ -114,27 +114,27 @@ impl Filing {
         self.description.as_ref().map_or(0, |(_, bytes)| bytes.len())
     }
 
-    /// Takes the description, which stands at `at`.
+    /// Stores a part of the description at offset `at`.
     pub(super) fn describe(&mut self, at: u64, bytes: &[u8]) {
         self.description = Some((at, bytes.to_vec()));
     }
 
-    /// The file, once all of it is here.
+    /// Description of the file, once complete.
     pub(super) fn file(&self) -> Option<&Description> {
         self.file.as_ref()
     }
 
-    /// Where the description stands.
+    /// Range of the description in the block.
     pub(super) fn described(&self) -> Option<(u64, u64)> {
         self.description.as_ref().map(|(at, bytes)| (*at, at + bytes.len() as u64))
     }
 
-    /// Bytes of the file in a block that ends at `end`, as far as that is known.
+    /// Bytes of the file in a block that ends at `end`, if known.
     pub(super) fn content(&self, end: Option<u64>) -> Option<u64> {
         self.description.as_ref().map(|(at, _)| *at).or(end)
     }
 
-    /// Checks a file of `content` bytes by its description, once it is summed up.
+    /// Checks a file of `content` bytes against its description, once its checksum is computed.
     pub(super) fn check(&mut self, format: &Format, content: u64) -> Option<Result<(), PeerError>> {
         let checksum = self.spool.checksum(content)?;
         let file = match format {

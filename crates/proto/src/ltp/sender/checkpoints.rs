@@ -1,5 +1,5 @@
-//! The checkpoints of a session that sends: which of them await a report, and when they are
-//! retransmitted (RFC 5326 §6.2, §6.7).
+//! Checkpoints of a sending session: those that await a report, and their retransmission (RFC 5326
+//! §6.2, §6.7).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use super::super::supply::Supply;
 use super::{Phase, Sender};
 use crate::path::Class;
 
-/// Checkpoints that are retransmitted at once when a path comes back, the newest.
+/// Number of checkpoints, the newest, retransmitted at once when a path comes back.
 const RESUMED_MAX: usize = 16;
 
-/// A checkpoint without a report.
+/// Checkpoint without a report.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     start: u64,
     end: u64,
-    /// The bounds of the report that it answers.
+    /// Scope of the report it replies to.
     scope: Option<(u64, u64)>,
-    /// The report it answers; 0 if none.
+    /// Serial number of the report it replies to; 0 if none.
     report: u64,
     attempts: u32,
-    /// Whether the next segment that carries it is another attempt, and not a copy.
+    /// Whether the next segment that carries it is another attempt rather than a copy.
     is_due: bool,
-    /// Whether it waits for a sign of life, and another checkpoint is retransmitted meanwhile.
+    /// Whether it waits for a reply while another checkpoint is retransmitted.
     is_held: bool,
     left: Time,
     first_left: Time,
 }
 
-/// Late replies in a row.
+/// Consecutive late replies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Late {
     replies: u32,
@@ -44,11 +44,11 @@ struct Late {
 }
 
 impl Late {
-    /// Late replies in a row that show that the round trip has grown. Of one, a report may have
-    /// been lost.
+    /// Number of consecutive late replies that show a longer round trip. After a single one, a
+    /// report may have been lost.
     const GROWTH: u32 = 3;
 
-    /// Returns what to add to the estimate after a reply that took `took`.
+    /// Records a reply that took `took`. Returns the time to add to the estimate.
     fn sample(&mut self, took: Duration, is_late: bool) -> Option<Duration> {
         if !is_late {
             *self = Self::default();
@@ -75,7 +75,7 @@ impl Outstanding {
         }
     }
 
-    /// Whether a report on these bounds covers all that it asks about.
+    /// Whether a report on this scope covers the checkpoint's scope.
     fn is_within(&self, lower: u64, upper: u64) -> bool {
         let (start, end) = self.scope.unwrap_or((self.start, self.end));
         lower <= start && end <= upper
@@ -87,13 +87,13 @@ impl Outstanding {
 pub(super) struct Checkpoints {
     /// Checkpoints without a report.
     open: BTreeMap<u64, Outstanding>,
-    /// Where a checkpoint ends, and its serial number.
+    /// Serial number of the checkpoint at each end offset.
     ends: BTreeMap<u64, u64>,
     /// Serial number of the next one.
     serial: u64,
     late: Late,
-    /// New red bytes since the last checkpoint among them, and when that left; before the first,
-    /// when the first segment did.
+    /// New red bytes since the last checkpoint among them, and its time; before the first, the time
+    /// of the first segment.
     unchecked: u64,
     checked_at: Option<Time>,
 }
@@ -104,7 +104,7 @@ impl Checkpoints {
         Self { open, ends, serial, late, unchecked: 0, checked_at: None }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.open.len() * (size_of::<Outstanding>() + 32)
     }
@@ -119,18 +119,18 @@ impl Checkpoints {
         self.ends.get(&end).copied()
     }
 
-    /// The report to which one replies; 0 if none.
+    /// Serial number of the report it replies to; 0 if none.
     pub(super) fn report(&self, serial: u64) -> u64 {
         self.open.get(&serial).map_or(0, |checkpoint| checkpoint.report)
     }
 
-    /// Whether one has no report.
+    /// Whether this one awaits a report.
     pub(super) fn contains(&self, serial: u64) -> bool {
         self.open.contains_key(&serial)
     }
 
-    /// Whether `len` new red bytes that leave at `at` are to be one, of which one is due after so
-    /// many bytes or so much time.
+    /// Whether `len` new red bytes sent at `at` become a checkpoint, if one is due after `every`
+    /// bytes or `interval`.
     pub(super) fn is_due(
         &self,
         len: u64,
@@ -142,18 +142,18 @@ impl Checkpoints {
             || interval.zip(waited).is_some_and(|(most, waited)| waited >= most)
     }
 
-    /// Notes new red data that left.
+    /// Counts new red data that was sent.
     pub(super) fn data_left(&mut self, len: u64, at: Time) {
         self.unchecked += len;
         self.checked_at.get_or_insert(at);
     }
 
-    /// Notes that new data left with one.
+    /// Notes that new data was sent as a checkpoint.
     pub(super) fn new_left(&mut self, at: Time) {
         (self.unchecked, self.checked_at) = (0, Some(at));
     }
 
-    /// Sets a checkpoint at `end`, in reply to a report with these bounds or to none; returns its
+    /// Sets a checkpoint at `end`, in reply to a report with this scope or to none. Returns its
     /// serial number.
     pub(super) fn set(&mut self, end: u64, report: u64, scope: Option<(u64, u64)>) -> u64 {
         let serial = self.serial;
@@ -166,7 +166,7 @@ impl Checkpoints {
         serial
     }
 
-    /// Checkpoints that left, by their serial numbers.
+    /// Checkpoints sent, by serial number.
     fn sent(&self) -> impl DoubleEndedIterator<Item = (&u64, &Outstanding)> {
         self.open.iter().filter(|(_, checkpoint)| checkpoint.attempts > 0)
     }
@@ -188,10 +188,10 @@ impl Checkpoints {
 }
 
 impl Sender {
-    /// A segment with a checkpoint has left.
+    /// Notes that a segment with a checkpoint was sent.
     pub(super) fn checkpoint_left(&mut self, core: &mut Core, at: Time, serial: u64, start: u64) {
         if self.checkpoints.sent().next().is_none() {
-            // Nobody had a reason to reply before.
+            // Nothing required a reply before.
             self.base.last_received = self.base.last_received.max(at);
         }
         let silence = self.silence(core, at);
@@ -208,7 +208,7 @@ impl Sender {
         self.base.alarm(&mut core.shared, Alarm::Checkpoint(serial), at, wait);
     }
 
-    /// The silence of the receiver, since a checkpoint first awaited a report. Segments of other
+    /// Silence of the receiver since a checkpoint first awaited a report. Segments of other
     /// sessions end it.
     fn silence(&self, core: &Core, now: Time) -> Silence {
         let reply = core.answer_time(&self.base, &self.peer.remote);
@@ -218,7 +218,7 @@ impl Sender {
         Silence { reply, lasts: now.since(last_sign) }
     }
 
-    /// No report on a checkpoint came in time (§6.7).
+    /// Handles a missing report on a checkpoint (§6.7).
     pub(super) fn is_overdue(&mut self, core: &mut Core, now: Time, serial: u64) {
         let Some(checkpoint) = self.checkpoints.open.get_mut(&serial) else { return };
         let attempts = checkpoint.attempts;
@@ -247,7 +247,7 @@ impl Sender {
         self.retransmit(core, serial);
     }
 
-    /// Queues the segment of a checkpoint.
+    /// Queues the segment of a checkpoint for retransmission.
     fn retransmit(&mut self, core: &mut Core, serial: u64) {
         let Some(checkpoint) = self.checkpoints.open.get(&serial) else { return };
         let (start, end, content) = (checkpoint.start, checkpoint.end, self.layout.content);
@@ -261,7 +261,7 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Repair);
     }
 
-    /// The receiver replies: what waited for that is retransmitted.
+    /// Retransmits held checkpoints once the receiver replies.
     pub(super) fn release_held(&mut self, core: &mut Core) {
         if self.phase != Phase::Sending {
             return;
@@ -275,8 +275,8 @@ impl Sender {
         }
     }
 
-    /// The path or its return came up: what awaits a report is retransmitted at once, as it or its
-    /// report may have been lost. Where their number is limited, they count on.
+    /// Retransmits checkpoints that await a report at once when the path or its return link comes
+    /// up: they or their reports may have been lost. A retransmission limit keeps counting.
     pub(super) fn resume_checkpoints(&mut self, core: &mut Core) {
         if self.peer.remote.retransmission_limit.is_some() {
             return;
@@ -290,8 +290,7 @@ impl Sender {
         }
     }
 
-    /// A report has arrived: its checkpoint is done with, and so are those before it of which the
-    /// report says all.
+    /// Processes the report on a checkpoint, which also settles earlier checkpoints that it covers.
     pub(super) fn checkpoint_answered(&mut self, core: &mut Core, now: Time, report: &Report<'_>) {
         let Some(answered) = self.checkpoints.open.get(&report.checkpoint).copied() else { return };
         if answered.attempts == 1
@@ -300,7 +299,7 @@ impl Sender {
         {
             self.base.seat.sample(&mut core.shared.paths, took);
         }
-        // A receiver learns the end of a block that is passed on from its last segment alone.
+        // A receiver learns the end of a forwarded block only from its last segment.
         let keeps_end = matches!(self.source, Some(Supply::Passage(_)));
         let red = self.layout.red;
         let is_moot = |checkpoint: &Outstanding| {
@@ -319,16 +318,16 @@ impl Sender {
         }
     }
 
-    /// Takes care that something is waited for until all of the red part is there.
+    /// Makes sure that some reply is awaited until all of the red part is confirmed.
     pub(super) fn expect_more(&mut self, core: &mut Core, now: Time) {
         let timer = self.peer.remote.checkpoint_timer;
         let once = self.silence(core, now).wait(timer, Probe::Checkpoint, Duration::ZERO, 1);
-        // By then a receiver that waits as long has repeated a report that was lost.
+        // By then a receiver with the same timer has retransmitted a lost report.
         self.base.alarm(&mut core.shared, Alarm::Inactivity, now, once * 2);
     }
 
-    /// No report came for some time. If none is asked for, one was lost that nobody may repeat,
-    /// because its receiver was restarted: asks what is there.
+    /// Requests a report after a time without one. If none is outstanding, a report was lost that
+    /// may never be retransmitted, because its receiver was restarted.
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
         let Some(source) = self.source.as_mut() else { return };
         let layout = &self.layout;
@@ -341,7 +340,7 @@ impl Sender {
         let is_requested = self.checkpoints.open.values().any(|cp| cp.attempts > 0 && !cp.is_due);
         let is_busy = source.has_repairs() || layout.description_due;
         if may_go_on && !is_requested && !is_busy {
-            // What comes next asks, and is answered.
+            // A later checkpoint will request it.
             return;
         }
         let end = sent.min(layout.red);
@@ -355,12 +354,12 @@ impl Sender {
         self.expect_more(core, now);
     }
 
-    /// Queues a checkpoint at `end`, behind which nothing was sent.
+    /// Queues a checkpoint at `end`, after which nothing was sent.
     pub(super) fn ask_at(&mut self, core: &mut Core, source: &mut Supply, end: u64) {
         if end > self.layout.content {
             self.layout.description_due = true;
         } else {
-            // One byte is enough to ask.
+            // One byte suffices for a request.
             source.request(end - 1, end, usize::MAX);
             source.read_repairs(core, self.base.seat.handle);
         }

@@ -1,4 +1,4 @@
-//! The end of a session that sends: by either engine, or as all is well.
+//! End of a sending session: by either engine, or by success.
 
 use wire::ltp::{CancelReason, End};
 use wire::ltpt::Congestion;
@@ -10,7 +10,7 @@ use crate::ltp::transport::flow::Outcome;
 use crate::path::Class;
 
 impl Sender {
-    /// The receiver ends the session.
+    /// Processes the receiver's cancellation.
     pub(crate) fn on_cancel(
         &mut self,
         core: &mut Core,
@@ -26,14 +26,14 @@ impl Sender {
         }
     }
 
-    /// The receiver acknowledges the cancellation.
+    /// Processes the receiver's acknowledgement of the cancellation.
     pub(crate) fn on_cancel_ack(&mut self, core: &mut Core) {
         if matches!(self.phase, Phase::Cancelling { .. }) {
             self.close(core);
         }
     }
 
-    /// Ends the session, and informs the receiver.
+    /// Cancels the session and notifies the receiver.
     pub(crate) fn cancel(&mut self, core: &mut Core, reason: CancelReason) {
         self.fail(core, Failure::new(End::Sender, reason));
     }
@@ -48,7 +48,7 @@ impl Sender {
         self.finished(core, Err(failure), false);
         self.end(core);
         if silent {
-            // The receiver knows nothing of it.
+            // The receiver does not know it.
             self.close(core);
             return;
         }
@@ -57,7 +57,7 @@ impl Sender {
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// All of the red part is there, as far as there is any.
+    /// Finishes the session once the whole red part, if any, is confirmed.
     pub(super) fn succeed(&mut self, core: &mut Core, is_confirmed: bool) {
         self.finished(core, Ok(()), is_confirmed);
         self.end(core);
@@ -79,7 +79,7 @@ impl Sender {
         }));
     }
 
-    /// Nothing more of the block is sent; replies that are due still go.
+    /// Stops sending data; queued replies are still sent.
     fn end(&mut self, core: &mut Core) {
         self.base.disarm_all(&mut core.shared);
         self.checkpoints.clear();

@@ -1,4 +1,4 @@
-//! Data that goes again while a thin return link delays the reports (see
+//! Retransmission of data while a thin return link delays the reports (see
 //! [`thin_return::fill`](crate::thin_return::fill)).
 
 use std::time::Duration;
@@ -10,10 +10,11 @@ use crate::path::{Class, Path};
 use crate::storage::Storage as _;
 use crate::thin_return::fill::{Fill, Replies};
 
-/// Light takes most of the time of a reply if it takes so many times as long as the return link.
+/// Ratio of the light time to the return link's transmission time above which a reply's delay is
+/// mostly light time.
 const LIGHT_MOST: u32 = 8;
 
-/// Passes over what no report claimed.
+/// Passes over unclaimed data.
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     passes: Fill,
@@ -22,22 +23,22 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Notes a report with news.
+    /// Notes a report with new claims.
     pub(super) fn news(&mut self) {
         self.passes.news();
     }
 }
 
 impl Sender {
-    /// Whether parts may go again unrequested: of a file, by a path that the session has for
-    /// itself.
+    /// Whether unrequested parts may be retransmitted: for a file on a path used by this session
+    /// alone.
     fn may_fill(&self, core: &Core) -> bool {
         let is_alone = core.sessions == 1 && self.flow.is_none() && self.window.is_none();
         is_alone && self.phase == Phase::Sending && matches!(self.source, Some(Supply::Source(_)))
     }
 
-    /// Whether the return link is thin, as far as it is known. Where light takes most of the time
-    /// of a reply, copies of what it requests are worth more.
+    /// Whether the return link is known to be thin. Where a reply's delay is mostly light time,
+    /// copies of requested data are worth more.
     fn has_thin_return(&self, path: &Path) -> bool {
         let Some(back) = path.thin_return() else { return false };
         let light = path.light().unwrap_or_default();
@@ -58,8 +59,7 @@ impl Sender {
         }
     }
 
-    /// Begins a pass over what no report claimed, if reports are delayed and nothing else is to
-    /// be sent.
+    /// Starts a pass over unclaimed data, if reports are delayed and nothing else is to be sent.
     pub(super) fn begin_fill(&mut self, core: &mut Core) {
         let Some(source) = self.source.as_ref().filter(|source| source.at_end()) else { return };
         let is_busy =
@@ -81,7 +81,8 @@ impl Sender {
         }
     }
 
-    /// Queues the next part of a pass. Behind the last one, the end asks for a report on all.
+    /// Queues the next part of a pass. After the last one, a checkpoint at the end requests a
+    /// report on everything.
     pub(super) fn go_on_filling(&mut self, core: &mut Core, source: &mut Supply) {
         if !self.filling.is_under_way {
             return;
@@ -100,8 +101,8 @@ impl Sender {
         source.read_repairs(core, self.base.seat.handle);
     }
 
-    /// Whether what reports lack goes again without a repair: in the pass that follows the first
-    /// transmission, or in one under way.
+    /// Whether missing data is retransmitted without a repair: in the pass after the first
+    /// transmission, or in the current one.
     pub(super) fn fills(&mut self, core: &mut Core) -> bool {
         let path = self.path(core).filter(|path| self.has_thin_return(path));
         let (Some(path), Some(source)) = (path, self.source.as_ref()) else { return false };
@@ -112,7 +113,7 @@ impl Sender {
             return true;
         }
         let (replies, sent) = (self.replies(path), source.sent().min(self.layout.red));
-        // A pass under way continues, and ends with a checkpoint.
+        // A current pass continues, and ends with a checkpoint.
         if !self.filling.is_under_way && self.filling.passes.take_over(&replies, sent) {
             self.filling.is_under_way = true;
             self.base.want(&mut core.shared, Class::Repair);

@@ -1,4 +1,4 @@
-//! The layout of a block: its content, the description behind that, and where its red part ends.
+//! Layout of a block: its content, the description after it, and the end of its red part.
 
 use wire::ltp::{Checkpoint, Data, SessionId};
 
@@ -6,11 +6,11 @@ use crate::ltp::file::Description;
 use crate::ltp::request::Red;
 use crate::ltp::transport::flow::Last;
 
-/// Greatest serial number of three bytes; few sessions count beyond it.
+/// Largest serial number of three bytes; few sessions count beyond it.
 const SERIAL_MAX: u64 = (1 << 21) - 1;
 
-/// Bytes of the longest segment that a block of `content` bytes and a description cannot do
-/// without: the description is one segment, of other data one byte at least must fit.
+/// Bytes of the largest segment that a block of `content` bytes and a description needs: the
+/// description is one segment, and of other data at least one byte must fit.
 pub(in crate::ltp) fn least_segment(
     session: SessionId,
     service: u64,
@@ -22,27 +22,26 @@ pub(in crate::ltp) fn least_segment(
     Data::overhead(session, service, content, len, Some(checkpoint)) as u64 + len
 }
 
-/// The layout of a block.
+/// Layout of a block.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// Bytes of the file.
     pub(super) content: u64,
-    /// Bytes of the block: the file, and its description.
+    /// Bytes of the block: the file and its description.
     pub(super) total: u64,
-    /// Bytes of the red part, or an upper bound on it.
+    /// Bytes of the red part, or an upper bound.
     pub(super) red: u64,
-    /// Whether it is known where the red part ends; a block that still arrives does not say so at
-    /// first.
+    /// Whether the end of the red part is known; a block being received does not show it at first.
     pub(super) is_red_known: bool,
-    /// Whether it is known where a block of another engine ends.
+    /// Whether the end of another engine's block is known.
     pub(super) is_end_known: bool,
-    /// The last segment of a block of another engine.
+    /// Last segment of another engine's block.
     last: Option<Last>,
     /// Whether a description follows the content.
     is_described: bool,
-    /// The description, once all of the content was sent; it is a segment of its own.
+    /// Description, once all content was sent; it is a segment of its own.
     description: Vec<u8>,
-    /// Whether the description is to be sent again.
+    /// Whether the description must be sent again.
     pub(super) description_due: bool,
 }
 
@@ -61,13 +60,13 @@ impl Layout {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.last.as_ref().map_or(0, |last| last.bytes.len()) + self.description.len()
     }
 
-    /// Takes up the length of the content, which has this name, and the color of the block. Returns
-    /// the length of the description.
+    /// Sets the length of the content with this name, and the red part. Returns the length of the
+    /// description.
     pub(super) fn measure(&mut self, len: u64, name: &str, color: Red) -> u64 {
         let description = if self.is_described { Description::len(name) } else { 0 };
         (self.content, self.total) = (len, len + description);
@@ -86,17 +85,17 @@ impl Layout {
         self.is_described
     }
 
-    /// Leaves the description out.
+    /// Omits the description.
     pub(super) fn set_bare(&mut self) {
         self.is_described = false;
     }
 
-    /// Takes nothing for known of a block of another engine whose red part ends at `red`.
+    /// Marks the ends of another engine's block, whose red part ends at `red`, as unknown.
     pub(super) fn set_open(&mut self, red: u64) {
         (self.content, self.total, self.red) = (u64::MAX, u64::MAX, red);
     }
 
-    /// Takes up where a block of another engine ends, and its last segment, if that stays one.
+    /// Sets the end of another engine's block, and its last segment if that stays one.
     pub(super) fn end_at(&mut self, total: u64, last: Option<Last>) {
         self.is_end_known = true;
         self.is_described = last.is_some();
@@ -110,19 +109,19 @@ impl Layout {
         self.red == self.total
     }
 
-    /// Most bytes of a segment that begins at `offset`: it is red or green, not both.
+    /// Maximum bytes of a segment at `offset`: it is red or green, not both.
     pub(super) fn of_one_color(&self, offset: u64) -> usize {
         let left = if offset < self.red { self.red - offset } else { u64::MAX };
         usize::try_from(left).unwrap_or(usize::MAX)
     }
 
-    /// Whether what is behind the content was sent.
+    /// Whether everything after the content was sent.
     pub(super) fn is_description_sent(&self) -> bool {
         !self.is_described || !self.description.is_empty()
     }
 
-    /// Takes the description out, to send it; `make` makes it the first time, when it is not that
-    /// of another engine.
+    /// Takes the description to send it. `make` creates it the first time, unless it is another
+    /// engine's.
     pub(super) fn take_description(&mut self, make: impl FnOnce(u64) -> Description) -> Vec<u8> {
         if self.description.is_empty() {
             return match &self.last {

@@ -1,4 +1,4 @@
-//! A session that sends a block of another engine (LTP-T), which is kept here or still arrives.
+//! Session that sends a block of another engine (LTP-T), which is stored here or still arriving.
 
 use engine::{FileId, OpenMode};
 use wire::ltp::Checkpoint;
@@ -14,7 +14,8 @@ use crate::session::Base;
 use crate::storage::Storage as _;
 
 impl Sender {
-    /// Begins to send a block that another engine sent, of which all that ever comes is in a working file.
+    /// Starts a session that sends another engine's block, of which everything that ever arrives is
+    /// in a working file.
     pub(crate) fn of_stored(
         base: Base<Alarm>,
         peer: Peer,
@@ -35,7 +36,7 @@ impl Sender {
         sender
     }
 
-    /// Begins to send a block that still arrives, of which these parts are there.
+    /// Starts a session that sends a block still arriving, of which these parts have arrived.
     pub(crate) fn of_passage(
         base: Base<Alarm>,
         peer: Peer,
@@ -53,13 +54,13 @@ impl Sender {
         sender
     }
 
-    /// This session is a hop of a transfer: what becomes of it is told to that.
+    /// Makes this session a hop of a transfer, which receives its result.
     pub(crate) fn set_flow(&mut self, flow: Seq) {
         self.flow = Some(flow);
     }
 
-    /// More of the block has arrived; `red` is where its red part ends, or at least where green data
-    /// begins.
+    /// Forwards more data of the block; `red` is the end of its red part, or the known start of
+    /// green data.
     pub(crate) fn pass_on(&mut self, core: &mut Core, (red, is_known): (u64, bool), news: News) {
         if self.phase != Phase::Sending {
             return;
@@ -71,7 +72,7 @@ impl Sender {
         let Some(Supply::Passage(passage)) = self.source.as_mut() else { return };
         passage.take(news, core.shared.read_ahead());
         if is_known && !std::mem::replace(&mut self.layout.is_red_known, true) && red > 0 {
-            // Its last byte is on its way as one of many: it is sent again, as the end.
+            // Its last byte was sent as an ordinary one: it is sent again as the end.
             if !passage.sent_of(red - 1, red).is_empty()
                 && passage.request(red - 1, red, usize::MAX)
             {
@@ -81,7 +82,7 @@ impl Sender {
         self.read_on(core);
     }
 
-    /// It is known where the block ends, and how.
+    /// Notes the end of the block and its last segment.
     fn ends_at(&mut self, core: &Core, total: u64, last: Option<Last>) {
         let last = last.filter(|last| self.fits(core, last));
         self.layout.end_at(total, last);
@@ -100,7 +101,7 @@ impl Sender {
         !last.bytes.is_empty() && room.is_some_and(|room| last.bytes.len() <= room)
     }
 
-    /// All has arrived that will: the working file is this session's.
+    /// Takes over the working file after the reception has ended.
     pub(crate) fn own(&mut self, core: &mut Core, file: FileId) {
         match self.source.as_mut() {
             Some(Supply::Passage(passage)) if self.phase == Phase::Sending => passage.own(file),
@@ -112,7 +113,7 @@ impl Sender {
         self.read_on(core);
     }
 
-    /// Goes on with what can be read now.
+    /// Continues with data that can be read now.
     fn read_on(&mut self, core: &mut Core) {
         self.read_ahead(core);
         let handle = self.base.seat.handle;

@@ -1,5 +1,4 @@
-//! Reports of the receiver: what they claim, which of them came before, and the acknowledgements
-//! that they get.
+//! Reports of the receiver: their claims, repetitions, and acknowledgements.
 
 use std::collections::VecDeque;
 
@@ -7,21 +6,21 @@ use wire::ltp::Report;
 
 use crate::ranges::Ranges;
 
-/// Runs of reports' serial numbers that are remembered, to see one that comes again.
+/// Number of remembered runs of report serial numbers, for recognising repeated reports.
 const REPORTS_KEPT: usize = 256;
 
-/// Acknowledgements that wait to be sent. Reports beyond it come again.
+/// Maximum number of queued acknowledgements. Reports beyond it are retransmitted by the peer.
 const ACKS_MAX: usize = 1024;
 
 /// Reports of the receiver.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// Parts of the red part that the receiver has.
+    /// Claimed parts of the red part.
     claimed: Ranges,
-    /// Serial numbers of reports. They count up, so that however many they are, few runs hold them.
+    /// Serial numbers of reports received. They count up, so that few runs cover many.
     seen: Ranges,
     acks_due: VecDeque<u64>,
-    /// Reports in a row that brought nothing.
+    /// Consecutive reports without news.
     pub(super) cycles: u32,
 }
 
@@ -30,14 +29,14 @@ impl Reports {
         Self { claimed: Ranges::new(), seen: Ranges::new(), acks_due: VecDeque::new(), cycles: 0 }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         let ranges = (self.claimed.len() + self.seen.len()) * 2 * size_of::<u64>();
         let reports = self.seen.len() * 2 + self.acks_due.len();
         ranges + reports * size_of::<u64>()
     }
 
-    /// Parts of the red part that the receiver has.
+    /// Claimed parts of the red part.
     pub(super) fn claimed(&self) -> &Ranges {
         &self.claimed
     }
@@ -59,12 +58,12 @@ impl Reports {
         self.acks_due.front().copied()
     }
 
-    /// Notes that this acknowledgement left.
+    /// Notes that this acknowledgement was sent.
     pub(super) fn acknowledged(&mut self) {
         self.acks_due.pop_front();
     }
 
-    /// Notes a report. Returns whether it came before.
+    /// Notes a report. Returns whether it was received before.
     pub(super) fn is_repeated(&mut self, report: &Report<'_>) -> bool {
         let (start, end) = (report.serial, report.serial.saturating_add(1));
         let is_seen = self.seen.gaps(start, end).next().is_none();
@@ -76,17 +75,17 @@ impl Reports {
         is_seen
     }
 
-    /// Notes what a report claims, in at most `max` gaps. Returns whether that is news, and whether
-    /// something was left out.
+    /// Notes the claims of a report, in at most `max` gaps. Returns whether they are new, and
+    /// whether something was left out.
     ///
-    /// A claim is a promise, which a report that is older or claims less does not take back. A
-    /// receiver that lost what it claimed cancels the session.
+    /// A claim is a promise, which an older or smaller report does not withdraw. A receiver that
+    /// lost claimed data cancels the session.
     pub(super) fn claim(&mut self, report: &Report<'_>, max: usize) -> (bool, bool) {
         let before = self.claimed.covered();
         let mut is_cut = false;
         for (start, end) in report.received() {
             if self.claimed.len() > max && self.claimed.would_add_range(start, end) {
-                // It is sent again, and gone once what is between is there.
+                // It is retransmitted, and the gap closes once the data in between has arrived.
                 is_cut = true;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The settings of an engine that speaks LTP-T.
+//! Settings of an engine that speaks LTP-T.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::settings;
 use crate::settings::Wrong;
 
 settings! {
-    /// Settings of one engine.
+    /// Settings of LTP-T.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Config [check: Self::order_retries] {
-        /// The next engine on the way to others.
+        /// Route to other engines.
         pub routing: Routing =
             Routing::Static { to: BTreeMap::new(), otherwise: Otherwise::Itself },
-        /// Engines that may forward a block from here; one that comes without such a number may pass
-        /// so many more.
+        /// Maximum number of engines that may forward a block from here. A block that arrives
+        /// without a hop limit gets this one.
         pub hops: u8 as Number = 16,
-        /// Time for which a block from here is of use.
+        /// Lifetime of a block from here.
         pub lifetime: Duration as Span [Interval] = Duration::from_secs(24 * 3600),
         /// Milliseconds from the beginning of 2000 to [`engine::Time::ZERO`], for lifetimes in
         /// segments.
         pub clock: u64 = 0,
-        /// Whether a block is forwarded while it arrives, and not only when all of it is here.
+        /// Whether a block is forwarded while it arrives, instead of only when complete.
         pub cut_through: bool as Flag = true,
-        /// Time after which a failed hop is tried again; twice as long after each further failure.
+        /// Time after which a failed hop is retried; it doubles with each further failure.
         pub retry: Duration as Span [Interval] = Duration::from_secs(1),
-        /// The longest of these times.
+        /// Maximum time between retries.
         pub retry_max: Duration as Span [Interval] = Duration::from_secs(600),
-        /// Time after which a peer that is refused for want of room may try again; whole seconds.
+        /// Time after which a peer refused for lack of room may retry, in whole seconds.
         pub retry_after: Duration as Span [Seconds] = Duration::from_secs(10),
-        /// Bounds on what the engine keeps for others.
+        /// Limits on blocks stored for others.
         pub limits: Limits as Table = Limits::default(),
     }
 }
@@ -43,32 +43,32 @@ impl Config {
     }
 }
 
-/// How the next engine on the way is found.
+/// Choice of the next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Routing {
-    /// As it is written here.
+    /// Static routes.
     Static {
-        /// The next engine, by the last one.
+        /// Next hop by destination.
         to: BTreeMap<u64, u64>,
-        /// The way to all others.
+        /// Route to all other destinations.
         otherwise: Otherwise,
     },
-    /// By the times of contacts: the way by which the block is there first.
+    /// Contact plan: the route with the earliest arrival.
     Contacts(Plan),
 }
 
-/// The way to an engine that no way is written down to.
+/// Route to a destination without a static route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// It is next itself.
+    /// Direct: the destination is the next hop.
     Itself,
-    /// By this engine.
+    /// Default route by this engine.
     By(u64),
-    /// There is none: blocks for it are refused.
+    /// No route: blocks are refused.
     Nowhere,
 }
 
-/// A contact plan. Two are equal if they are the same one.
+/// Contact plan. Two are equal if they are the same object.
 #[derive(Clone, Debug)]
 pub struct Plan(pub Arc<ContactPlan>);
 
@@ -81,16 +81,16 @@ impl PartialEq for Plan {
 impl Eq for Plan {}
 
 settings! {
-    /// Bounds on what an engine keeps for others, with what happens at each.
+    /// Limits on blocks stored for others, and the effect of each.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Transfers under way: from here, through here and to here. More are refused for want of
+        /// Transfers under way: from, through and to this engine. More are refused for lack of
         /// room.
         pub transfers: usize as Number [Least(1)] = 1000,
-        /// Bytes of blocks for others that arrive or are kept. More are refused for want of room.
+        /// Bytes of blocks for others that arrive or are stored. More are refused for lack of room.
         pub storage: u64 as Size = 16 << 30,
-        /// Transfers that are over and remembered, so that a hop that is tried again brings nothing
-        /// twice. The oldest is forgotten.
+        /// Finished transfers remembered, so that a retried hop delivers nothing twice. The oldest
+        /// is forgotten.
         pub finished: usize as Number = 4096,
     }
 }

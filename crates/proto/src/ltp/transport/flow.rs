@@ -1,4 +1,4 @@
-//! Transfers of LTP-T: what an engine knows of each while it sends, passes on or receives it.
+//! LTP-T transfers: state of each while the engine sends, forwards or receives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,14 +17,14 @@ use crate::ranges::Ranges;
 use crate::recent::Recent;
 use crate::routing::routes::{Limits, Router};
 
-/// A transfer, as this engine counts them.
+/// Local number of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seq(pub(crate) u64);
 
-/// What became of a hop of a transfer.
+/// Result of a hop of a transfer.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// The session to the next engine is over.
+    /// The session to the next engine ended.
     Sent {
         flow: Seq,
         result: Result<(), Failure>,
@@ -32,27 +32,27 @@ pub(crate) enum Outcome {
         size: u64,
         congestion: Option<Congestion>,
     },
-    /// All of the block is here, and safe.
+    /// The block is complete and stored.
     Kept { flow: Seq, file: Option<FileId>, shape: Shape },
-    /// The block was for this engine, and is here.
+    /// The block was for this engine, and is complete.
     Delivered { flow: Seq },
     /// The session that brought the block ended early.
     Broken { flow: Seq, failure: Failure },
 }
 
-/// What a reception knows of a block for another engine.
+/// State at a reception of a block for another engine.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) service: u64,
-    /// The extensions with which it goes on.
+    /// Extensions with which it is forwarded.
     pub(crate) onward: Transport,
-    /// What came since the sender behind was last told.
+    /// Data received since the onward sender was last updated.
     pub(crate) fresh: Vec<(u64, Bytes)>,
-    /// Whether it was written down whereto it goes.
+    /// Whether its route was recorded.
     pub(crate) is_recorded: bool,
-    /// The last segment of the block, once that came.
+    /// Last segment of the block, once received.
     pub(crate) last: Option<Last>,
-    /// What was in the working file when it was last to be synced.
+    /// Ranges in the working file at the last sync.
     pub(crate) synced: Ranges,
 }
 
@@ -69,7 +69,7 @@ impl Relay {
     }
 }
 
-/// A block in a working file.
+/// Block in a working file.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     pub(crate) file: FileName,
@@ -77,60 +77,60 @@ pub(crate) struct Stored {
     pub(crate) shape: Shape,
 }
 
-/// How a block is made up.
+/// Structure of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Where its bytes are that came. What is missing between them is green.
+    /// Ranges received. What is missing between them is green.
     pub(crate) parts: Ranges,
-    /// How many it has, if that was told: the end of a green block may be lost.
+    /// Total bytes, if known: the end of a green block may be lost.
     pub(crate) end: Option<u64>,
-    /// Those of its red part.
+    /// Bytes of its red part.
     pub(crate) red: u64,
-    /// Its last segment.
+    /// Last segment.
     pub(crate) last: Option<Last>,
 }
 
-/// The last segment of a block, as it came: where it begins, and its bytes. It goes on as a segment of its
-/// own, because some client services tell from it what the block is.
+/// Last segment of a block as received: its offset and its bytes. It is forwarded as a segment of
+/// its own, because some client services infer the kind of block from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Last {
     pub(crate) offset: u64,
     pub(crate) bytes: Bytes,
 }
 
-/// Where a block comes from.
+/// Origin of a block.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
-    /// From a file of this engine, as a transfer that its user knows by this session.
+    /// A file of this engine, as a transfer known to the user by this session.
     Here { request: SendRequest, id: SessionId },
-    /// From the engine that began this session.
+    /// The engine that started this session.
     Before(SessionId),
 }
 
-/// A transfer.
+/// LTP-T transfer.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) id: FlowId,
     pub(crate) destination: u64,
     pub(crate) service: u64,
-    /// The extensions with which it goes on.
+    /// Extensions with which it is forwarded.
     pub(crate) onward: Transport,
     pub(crate) origin: Origin,
-    /// Whether this engine is the last.
+    /// Whether this engine is the destination.
     pub(crate) is_last: bool,
-    /// The session that brings it, until all is safe.
+    /// Session that brings it, until all is stored.
     pub(crate) incoming: Option<Handle>,
-    /// The session to the next engine.
+    /// Session to the next engine.
     pub(crate) outgoing: Option<Handle>,
-    /// All of it, once that is safe.
+    /// Complete block, once stored.
     pub(crate) kept: Option<Stored>,
     /// Whether the next engine has it.
     pub(crate) is_forwarded: bool,
-    /// Sessions to the next engine that began.
+    /// Number of sessions started to the next engine.
     pub(crate) sessions: u32,
-    /// Those that failed for another reason than want of room.
+    /// Number of those that failed for another reason than lack of room.
     pub(crate) failures: u32,
-    /// Bytes of the storage that it counts for.
+    /// Bytes of storage reserved for it.
     pub(crate) reserved: u64,
 }
 
@@ -157,7 +157,7 @@ impl Flow {
         Transfer { flow: self.id, destination: self.destination }
     }
 
-    /// The engine that it came from, if it is another.
+    /// Previous engine, if any.
     pub(crate) const fn before(&self) -> Option<u64> {
         match self.origin {
             Origin::Here { .. } => None,
@@ -165,12 +165,12 @@ impl Flow {
         }
     }
 
-    /// Ranges tracked of what is kept.
+    /// Number of ranges tracked of the stored block.
     pub(crate) fn ranges(&self) -> usize {
         self.kept.as_ref().map_or(0, |kept| kept.shape.parts.len())
     }
 
-    /// Time to wait after a hop failed once more.
+    /// Time to wait after another failure of a hop.
     pub(crate) fn back_off(&mut self, config: &Config, congestion: Option<Congestion>) -> Duration {
         if let Some(congestion) = congestion {
             let retry_after =
@@ -184,7 +184,7 @@ impl Flow {
     }
 }
 
-/// Whether a transfer ends with a hop that ended so, or that is tried again.
+/// Whether a hop's failure ends the transfer, instead of causing a retry.
 pub(crate) const fn is_final(failure: Failure, is_from_here: bool) -> bool {
     match failure.reason {
         CancelReason::User | CancelReason::Unreachable | CancelReason::Miscolored => true,
@@ -200,22 +200,23 @@ pub(crate) const fn is_final(failure: Failure, is_from_here: bool) -> bool {
 #[derive(Debug)]
 pub(crate) struct Flows {
     all: BTreeMap<Seq, Flow>,
-    /// Those of each id, of which a last engine may have several: one from each engine before it.
+    /// Transfers by identifier. The destination may have several of one: one from each previous
+    /// engine.
     by_id: BTreeSet<(FlowId, Seq)>,
-    /// Those that are over, and the engine they came from.
+    /// Finished transfers, and their previous engines.
     pub(crate) finished: Recent<FlowId, Finished>,
     next: u64,
-    /// Bytes of storage that are taken.
+    /// Bytes of storage in use.
     pub(crate) stored: u64,
     pub(crate) router: Option<Box<Router>>,
 }
 
-/// What is remembered of a transfer that is over.
+/// State remembered of a finished transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
-    /// The engine it came from, if it is another.
+    /// Previous engine, if any.
     pub(crate) before: Option<u64>,
-    /// Whether this engine was the last.
+    /// Whether this engine was the destination.
     pub(crate) is_last: bool,
 }
 
@@ -259,13 +260,13 @@ impl Flows {
         self.all.iter().map(|(seq, flow)| (*seq, flow))
     }
 
-    /// Whether a block is kept that came by this session.
+    /// Whether a block of this session is stored.
     pub(crate) fn keeps(&self, session: SessionId) -> bool {
         let is_it = |origin: &Origin| matches!(origin, Origin::Before(other) if *other == session);
         self.all.values().any(|flow| flow.kept.is_some() && is_it(&flow.origin))
     }
 
-    /// Those of an id, which are few.
+    /// Transfers with an identifier, which are few.
     pub(crate) fn of(&self, id: FlowId) -> impl Iterator<Item = (Seq, &Flow)> {
         let range = (id, Seq(0))..=(id, Seq(u64::MAX));
         self.by_id.range(range).filter_map(|(_, seq)| Some((*seq, self.all.get(seq)?)))
@@ -287,7 +288,7 @@ impl Flows {
         Some(flow)
     }
 
-    /// Counts `bytes` of storage for a transfer; `false` if there is no room for them.
+    /// Reserves `bytes` of storage for a transfer. Returns `false` if there is no room.
     pub(crate) fn reserve(&mut self, seq: Seq, bytes: u64, max: u64) -> bool {
         let Some(flow) = self.all.get_mut(&seq) else { return true };
         let more = bytes.saturating_sub(flow.reserved);

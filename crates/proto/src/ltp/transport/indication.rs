@@ -1,4 +1,4 @@
-//! What an engine tells its user of blocks that it passes on.
+//! Indications about forwarded blocks.
 
 use std::time::Duration;
 
@@ -6,69 +6,69 @@ use thiserror::Error;
 use wire::ltp::CancelReason;
 use wire::ltpt::End;
 
-/// A transfer, whatever hop it is on: who began it, and the number it has there.
+/// Identity of a transfer on every hop: its origin and number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowId {
-    /// Where the block comes from.
+    /// Origin of the block.
     pub source: End,
-    /// The number of the first session there.
+    /// Number of the first session there.
     pub number: u64,
 }
 
-/// A notice to the user.
+/// Indication to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A block for another engine began to arrive.
+    /// A block for another engine started to arrive.
     Relaying(Transfer),
-    /// All of its red part is safe here, and whoever sent it may forget it.
+    /// Its red part is completely stored here, and the previous engine may forget it.
     Kept(Transfer),
-    /// The next engine has it; it is not kept any more.
+    /// The next engine has it; it is no longer stored here.
     Forwarded(Transfer),
-    /// It was kept and is given up.
+    /// A stored block is given up.
     Undeliverable {
         /// The block.
         transfer: Transfer,
-        /// Why.
+        /// Reason.
         reason: Undeliverable,
     },
-    /// The next engine has no room: it is asked again after this time.
+    /// The next engine has no room, and is retried later.
     Congested {
         /// The block.
         transfer: Transfer,
-        /// How long.
+        /// Time until the retry.
         retry_after: Duration,
     },
-    /// There was no room for a block here.
+    /// A block was refused for lack of room.
     Refused {
         /// The block.
         transfer: Transfer,
     },
-    /// Blocks that an earlier run kept go on.
+    /// Blocks stored by an earlier run are forwarded.
     Restored {
-        /// How many.
+        /// Number of blocks.
         blocks: usize,
     },
 }
 
-/// A block on its way.
+/// Block being forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which.
+    /// Its transfer.
     pub flow: FlowId,
-    /// The engine that shall have it.
+    /// Destination engine.
     pub destination: u64,
 }
 
-/// Why a block that was kept is given up.
+/// Reason why a stored block is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Undeliverable {
-    /// Nobody needs it any more.
+    /// Its lifetime is over.
     #[error("its lifetime is over")]
     Expired,
-    /// There is no way to where it goes.
+    /// There is no route to its destination.
     #[error("no way leads there")]
     NoRoute,
-    /// An engine behind this one ended it.
+    /// A later engine cancelled it.
     #[error("an engine on the way ended it: {0}")]
     Cancelled(CancelReason),
 }

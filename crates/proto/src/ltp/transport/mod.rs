@@ -1,7 +1,7 @@
-//! Transfers of LTP-T: their settings, their states, and what is kept of them.
+//! LTP-T transfers: settings, states, and records.
 //!
-//! This knows no node: which sessions a transfer has, and how they take each other along, is in
-//! [`super::hops`]; how a session begins that is a hop of one, in [`super::intake`].
+//! Independent of the node: the sessions of a transfer and their interaction are in
+//! [`super::hops`], the admission of a session that is a hop in [`super::intake`].
 
 mod config;
 pub(crate) mod flow;

@@ -1,8 +1,8 @@
-//! A block that goes on while it arrives.
+//! Block that is forwarded while it arrives.
 //!
-//! What arrives is kept in memory until it has left, within the bound on what a sender reads ahead. What
-//! does not fit is read back from the working file that the reception writes, as is what was lost on the
-//! way on. Segments leave in the order in which they came, so a gap on one hop holds nothing up on the next.
+//! Data is kept in memory until it was sent, within the sender's read-ahead limit. Data beyond that
+//! is read back from the reception's working file, as is data lost on the onward hop. Segments are
+//! sent in the order of their arrival, so a gap on one hop does not delay the next.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::ranges::Ranges;
 use crate::repairs::{Repairs, Segment};
 use crate::storage::Storage;
 
-/// The block, as its next sender sees it.
+/// Block as its onward sender sees it.
 #[derive(Debug)]
 pub(crate) struct Passage {
-    /// The working file, once it is open.
+    /// Working file, once open.
     file: Option<FileId>,
-    /// Whether the reception is over and has left the file here.
+    /// Whether the reception has ended and handed over the file.
     owns: bool,
-    /// What the reception has not handed to the store yet, so that it cannot be read.
+    /// Range that the reception has not handed to the store yet, and that cannot be read.
     unwritten: (u64, u64),
     arrived: Ranges,
     sent: Ranges,
-    /// What has not been sent and is in memory, in the order in which it came.
+    /// Unsent data in memory, in order of arrival.
     fresh: VecDeque<(u64, Bytes)>,
     /// Bytes in `fresh`, and bytes being read.
     held: usize,
-    /// What has not been sent and is only in the file.
+    /// Unsent data that is only in the file.
     stored: Ranges,
     reads: usize,
     repairs: Repairs,
@@ -40,21 +40,21 @@ pub(crate) struct Passage {
     is_over: bool,
 }
 
-/// What a reception has to say to the sender behind it.
+/// Update of a reception for its onward sender.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// What came since the last time, in its order.
+    /// Data received since the last update, in order.
     pub(crate) fresh: Vec<(u64, Bytes)>,
     pub(crate) file: Option<FileId>,
     pub(crate) unwritten: (u64, u64),
-    /// Where the block ends, if that is known.
+    /// End of the block, if known.
     pub(crate) total: Option<u64>,
-    /// Its last segment, if that came.
+    /// Last segment, if received.
     pub(crate) last: Option<Last>,
 }
 
 impl Passage {
-    /// A block of which these parts have arrived before.
+    /// Block of which these parts have arrived before.
     pub(crate) fn new(arrived: Ranges) -> Self {
         Self {
             file: None,
@@ -72,15 +72,15 @@ impl Passage {
         }
     }
 
-    /// The block ends there; what is behind is sent by other means. `is_green` if nobody waits for what is
-    /// missing before.
+    /// Sets the end of the block; data after it is sent by other means. `is_green` if missing data
+    /// before it is not waited for.
     pub(crate) fn end_at(&mut self, total: u64, is_green: bool) {
         self.total = Some(total);
         self.is_over |= is_green;
         self.stored.remove(total, u64::MAX);
     }
 
-    /// Takes in what arrived; what `ahead` has no room for stays in the file.
+    /// Takes new data; what exceeds `ahead` stays in the file.
     pub(crate) fn take(&mut self, news: News, ahead: usize) {
         self.file = self.file.or(news.file);
         self.unwritten = news.unwritten;
@@ -100,7 +100,7 @@ impl Passage {
         }
     }
 
-    /// The reception is over; from now on the file is closed with this.
+    /// Takes over the file after the reception has ended.
     pub(crate) fn own(&mut self, file: FileId) {
         (self.file, self.owns) = (Some(file), true);
         self.unwritten = (0, 0);
@@ -109,30 +109,30 @@ impl Passage {
         self.total = self.total.or(Some(self.arrived.end()));
     }
 
-    /// Lets the file go, if it was left here.
+    /// Closes the file, if it was handed over.
     pub(crate) fn close(&self, storage: &mut impl Storage) {
         if let Some(file) = self.file.filter(|_| self.owns) {
             storage.close(file);
         }
     }
 
-    /// Behind the highest byte that was sent.
+    /// Offset after the highest byte sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.end()
     }
 
-    /// Where what is sent next begins.
+    /// Offset of the next new data.
     pub(crate) fn next_offset(&self) -> u64 {
         self.fresh.front().map_or(self.sent.end(), |(offset, _)| *offset)
     }
 
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         let ranges = self.arrived.len() + self.sent.len() + self.stored.len();
         self.held + self.repairs.memory() + ranges * 2 * size_of::<u64>()
     }
 
-    /// Whether all that there is of the block was sent once.
+    /// Whether everything that exists of the block was sent once.
     pub(crate) fn at_end(&self) -> bool {
         let nothing_waits = self.fresh.is_empty() && self.stored.len() == 0 && self.reads == 0;
         nothing_waits && self.total.is_some_and(|total| self.is_over || self.has_sent(0, total))
@@ -142,13 +142,13 @@ impl Passage {
         self.sent.gaps(start, end).next().is_none()
     }
 
-    /// Whether `start..end` is the last of the first `red` bytes that was not sent before.
+    /// Whether `start..end` is the last unsent part of the first `red` bytes.
     pub(crate) fn completes(&self, start: u64, end: u64, red: u64) -> bool {
         start < red && self.sent.gaps(0, red).all(|(from, to)| from >= start && to <= end)
     }
 
-    /// Reads back what memory had no room for; `false` if that needs what
-    /// the reception has not handed to the store.
+    /// Reads back data that did not fit in memory. Returns `false` if that needs data not handed to
+    /// the store yet.
     pub(crate) fn read_ahead(
         &mut self,
         storage: &mut impl Storage,
@@ -177,7 +177,7 @@ impl Passage {
         start < to && end > from
     }
 
-    /// Takes what a read gave. An error if the file is shorter than what was written.
+    /// Takes the result of a read. An error if the file is shorter than what was written.
     pub(crate) fn read_done(
         &mut self,
         offset: u64,
@@ -188,7 +188,7 @@ impl Passage {
         if bytes.len() < requested {
             return Err(());
         }
-        // What all of is there goes on in its order, whichever read ends first.
+        // A complete block is sent in order, whichever read ends first.
         let place = match self.owns {
             true => self.fresh.partition_point(|(other, _)| *other < offset),
             false => self.fresh.len(),
@@ -197,13 +197,13 @@ impl Passage {
         Ok(())
     }
 
-    /// The next new data to send, at most `len` bytes.
+    /// Next new data to send, at most `len` bytes.
     pub(crate) fn next_new(&self, len: usize) -> Option<Segment<'_>> {
         let (offset, bytes) = self.fresh.front()?;
         Some(Segment { offset: *offset, data: &bytes[..len.min(bytes.len())] })
     }
 
-    /// The first `len` bytes of what [`Passage::next_new`] gave were sent.
+    /// Notes that the first `len` bytes of [`Passage::next_new`] were sent.
     pub(crate) fn new_sent(&mut self, len: usize) {
         let Some((offset, bytes)) = self.fresh.front_mut() else { return };
         let end = *offset + len as u64;
@@ -216,12 +216,12 @@ impl Passage {
         }
     }
 
-    /// Queues what of `start..end` was sent before; whether the queue had room.
+    /// Queues the parts of `start..end` that were sent before. Returns whether the queue had room.
     pub(crate) fn request(&mut self, start: u64, end: u64, max: usize) -> bool {
         self.sent_of(start, end).into_iter().all(|(from, to)| self.repairs.request(from, to, max))
     }
 
-    /// What of `start..end` was sent.
+    /// Parts of `start..end` that were sent.
     pub(crate) fn sent_of(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut sent = Vec::new();
         let mut at = start;
@@ -247,8 +247,8 @@ impl Passage {
         !self.repairs.is_empty()
     }
 
-    /// Reads the parts to send again; `false` if that needs what the reception has not handed to the
-    /// store.
+    /// Reads the parts to retransmit. Returns `false` if that needs data not handed to the store
+    /// yet.
     pub(crate) fn read_repairs(&mut self, storage: &mut impl Storage, handle: Handle) -> bool {
         let (from, to) = self.unwritten;
         if from < to && self.repairs.wants_any_of(from, to) {

@@ -1,18 +1,18 @@
-//! Records of blocks that are kept for other engines.
+//! Records of blocks stored for other engines.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 1 | version: 2 |
 //! | 8 | client service |
-//! | 8 | bytes of the block; all ones if it is not known where it ends |
+//! | 8 | bytes of the block; all ones if its end is unknown |
 //! | 8 | bytes of its red part |
-//! | 8 | where its last segment begins |
-//! | 4, … | its bytes, and how many they are |
-//! | 4 | number of parts that came |
-//! | each: 8, 8 | where it begins and ends |
+//! | 8 | offset of its last segment |
+//! | 4, … | length and bytes of the last segment |
+//! | 4 | number of received parts |
+//! | each: 8, 8 | start and end offset |
 //! | 1 | number of extensions |
-//! | each: 1, 1, … | tag, bytes of the value, value |
-//! | 4 | CRC-32C of all that |
+//! | each: 1, 1, … | tag, length of the value, value |
+//! | 4 | CRC-32C of everything before |
 
 use bytes::Bytes;
 use engine::{FileName, IndexRequest};
@@ -27,13 +27,13 @@ use crate::ranges::Ranges;
 
 const VERSION: u8 = 2;
 
-/// In place of the end of a block that is not known.
+/// Value for an unknown end of a block.
 const ENDLESS: u64 = u64::MAX;
 
-/// Beginning of the keys of records and of the names of working files.
+/// Prefix of the keys of records and of the names of working files.
 pub const SPOOL_PREFIX: &str = "ltpt-";
 
-/// The record of a block that goes on with these extensions.
+/// Record of a block that is forwarded with these extensions.
 pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
     let mut out = vec![VERSION];
     let (offset, bytes) = match &shape.last {
@@ -63,7 +63,7 @@ pub(crate) fn encode(onward: &Transport, service: u64, shape: &Shape) -> Bytes {
     out.into()
 }
 
-/// What a record says, by the key it has; `None` if it is none, or damaged.
+/// Decodes a record, given its key; `None` if it is invalid or damaged.
 pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, Stored)> {
     let (originator, number) = key.strip_prefix(SPOOL_PREFIX)?.split_once('-')?;
     let session = SessionId { originator: originator.parse().ok()?, number: number.parse().ok()? };
@@ -80,7 +80,7 @@ pub(crate) fn decode(key: &str, record: &[u8]) -> Option<(SessionId, Transport, 
     let (bytes, rest) = rest.split_at_checked(u32::from_be_bytes(*last) as usize)?;
     let last = Last { offset, bytes: Bytes::copy_from_slice(bytes) };
     let (parts, rest) = parts(rest)?;
-    // Of the red part all is kept, or nothing was promised.
+    // The red part is complete, or nothing was promised.
     if parts.prefix() < red {
         return None;
     }
@@ -111,7 +111,7 @@ fn uint(rest: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_be_bytes(*number), rest))
 }
 
-/// The parts that came: in order, with gaps between them.
+/// Received parts: in order, with gaps between them.
 fn parts(rest: &[u8]) -> Option<(Ranges, &[u8])> {
     let (count, mut rest) = rest.split_first_chunk()?;
     let mut parts = Ranges::new();
@@ -127,18 +127,18 @@ fn parts(rest: &[u8]) -> Option<(Ranges, &[u8])> {
     Some((parts, rest))
 }
 
-/// The key of the record of what a session brought.
+/// Key of the record of a session's block.
 pub(crate) fn key(session: SessionId) -> String {
     format!("{SPOOL_PREFIX}{}-{}", session.originator, session.number)
 }
 
-/// The working file of what a session brings; it has the name of its record, so that one without a record
-/// is known to be of no use.
+/// Working file of a session's block. It is named like its record, so that a file without a record
+/// is known to be useless.
 pub(crate) fn file(session: SessionId) -> FileName {
     FileName::spool(&key(session)).expect("letters, digits and dashes are a name")
 }
 
-/// Forgets the record of what a session brought.
+/// Removes the record of a session's block.
 pub(crate) fn remove(core: &mut Core, session: SessionId) {
     let request = IndexRequest::Remove { key: key(session) };
     core.shared.index(Handle::NOBODY, Job::Forget, request);

@@ -97,7 +97,7 @@ impl Incoming {
                 if writer.item(flags, item).is_err() {
                     return false;
                 }
-                self.requested.ask_info(now);
+                self.requested.note_info(now);
             }
             return true;
         };
@@ -107,7 +107,7 @@ impl Incoming {
             if !is_requested && writer.item(RequestFlags::INFO, item).is_err() {
                 return false;
             }
-            self.requested.ask_info(now);
+            self.requested.note_info(now);
         }
         if self.is_info_only {
             return true;
@@ -162,7 +162,7 @@ impl Incoming {
             if !went {
                 return false;
             }
-            self.requested.ask_blocks((from, to), now);
+            self.requested.note_blocks((from, to), now);
         }
         self.requested.count_others((first, end), now);
         true
@@ -170,8 +170,8 @@ impl Incoming {
 
     /// Notes that another receiver requested the whole object.
     fn all_requested(&mut self, now: Time) {
-        self.requested.ask_info(now);
-        self.requested.ask_blocks((0, u32::MAX), now);
+        self.requested.note_info(now);
+        self.requested.note_blocks((0, u32::MAX), now);
         for block in self.blocks.values_mut() {
             block.requested_at = Some(now);
         }
@@ -232,18 +232,18 @@ impl Incoming {
     pub(crate) fn suppress(&mut self, request: &Request<'_>, first: Position, last: Position) {
         let flags = request.flags;
         if flags.contains(RequestFlags::OBJECT) {
-            self.requested.hear_all();
+            self.requested.note_all_by_others();
             return;
         }
         if flags.contains(RequestFlags::INFO) {
-            self.requested.hear_info();
+            self.requested.note_info_by_others();
         }
         if let Some(stream) = self.stream.as_mut() {
             stream.on_others(request, first, last);
             return;
         }
         if flags.contains(RequestFlags::BLOCK) {
-            self.requested.hear_blocks(first.id.block, last.id.block.max(first.id.block));
+            self.requested.note_blocks_by_others(first.id.block, last.id.block.max(first.id.block));
             return;
         }
         let Some(shape) = self.shape.as_ref().filter(|_| flags.contains(RequestFlags::SEGMENT))

@@ -122,7 +122,7 @@ impl Stream {
     }
 
     /// Notes a received block number; the first one decides where the stream begins here.
-    fn hear(&mut self, block: u32, join: Option<Join>) -> u64 {
+    fn note_block(&mut self, block: u32, join: Option<Join>) -> u64 {
         if self.next.is_none() {
             // Numbers before the first must be representable.
             let origin = u64::from(self.mask) + 1;
@@ -465,7 +465,7 @@ impl Incoming {
         let Some(stream) = self.stream.as_mut().filter(|stream| !stream.pieces.has_ended()) else {
             return;
         };
-        let block = stream.hear(id.block, core.config.receiver.streams);
+        let block = stream.note_block(id.block, core.config.receiver.streams);
         let symbol = id.symbol.saturating_add(1);
         let place = if symbol >= stream.block_len {
             Place { block: block + 1, symbol: 0 }
@@ -511,7 +511,7 @@ impl Incoming {
             core.user.limit_reached(Limit::WriteBuffer);
             return true;
         }
-        let number = stream.hear(data.id.block, core.config.receiver.streams);
+        let number = stream.note_block(data.id.block, core.config.receiver.streams);
         stream.through = stream.through.max(Place { block: number, symbol: 0 });
         let Some(next) = stream.next else { return true };
         if number < next.block || stream.pieces.has_ended() {

@@ -14,7 +14,7 @@ const BLOCKS_AHEAD: usize = 8;
 
 /// Proactive parity of the current block.
 #[derive(Debug, Default)]
-pub(super) struct UnaskedParity {
+pub(super) struct ProactiveParity {
     encoder: Option<Encoder>,
     /// Number of proactive parity segments of this block.
     count: u16,
@@ -22,7 +22,7 @@ pub(super) struct UnaskedParity {
     first_block: Option<u64>,
 }
 
-impl UnaskedParity {
+impl ProactiveParity {
     pub(super) fn count(&self) -> u16 {
         self.count
     }

@@ -31,7 +31,7 @@ impl Outgoing {
     /// Number of proactive parity segments for the block that begins: the configured number, and
     /// near the end as many as receivers lacked before, because nothing else is sent during a
     /// repair round.
-    pub(super) fn parity_unasked(&self, transmission: &Transmission, shape: &Shape) -> u16 {
+    pub(super) fn proactive_parity(&self, transmission: &Transmission, shape: &Shape) -> u16 {
         let block_len = shape.partition.block_len(self.at.block);
         let always = shape.coding.auto_parity_of(block_len);
         if !self.is_tail(shape, 1) {
@@ -117,8 +117,8 @@ impl Outgoing {
             // Only the record of sent parity is lost.
             self.repaired.pop_first();
         }
-        let unasked = shape.coding.auto_parity_of(shape.block_len(block));
-        self.repaired.entry(block).or_insert_with(|| Repaired::new(unasked))
+        let proactive = shape.coding.auto_parity_of(shape.block_len(block));
+        self.repaired.entry(block).or_insert_with(|| Repaired::new(proactive))
     }
 
     fn commit_block(
@@ -136,9 +136,9 @@ impl Outgoing {
             return;
         }
         let is_complete = self.ring.is_some() || block < self.at.block;
-        let first_block = self.unasked.first_block();
+        let first_block = self.proactive.first_block();
         let repaired = self.repaired(core, block, shape);
-        let unasked = repaired.unasked();
+        let proactive = repaired.proactive();
         let is_first = repaired.requested(now, round_trip);
         let block_len = shape.block_len(block);
         let left = repaired.left(parity);
@@ -146,7 +146,7 @@ impl Outgoing {
         if let Some(first) = first_block.filter(|_| is_first && !mark.is_whole) {
             let last =
                 mark.symbols.iter().last().map_or(0, |last| (last + 1).saturating_sub(block_len));
-            let lacked = last.max(unasked.saturating_add(missing)).min(parity);
+            let lacked = last.max(proactive.saturating_add(missing)).min(parity);
             transmission.losses.lacked(first + u64::from(block), lacked);
         }
         // A receiver that names a source segment has all of the sent parity and still lacks more.
@@ -198,7 +198,7 @@ impl Outgoing {
         let symbols = all.chain(named.filter(|_| !mark.is_whole));
         let symbols: Vec<_> = symbols.filter(|symbol| repaired.again(*symbol)).collect();
         if self.ring.is_some() {
-            self.ask_again(block, symbols);
+            self.retransmit(block, symbols);
             return;
         }
         let Some(source) = self.source.as_mut() else { return };

@@ -400,7 +400,7 @@ impl Ring {
     }
 
     /// Queues a segment for retransmission, if it was sent before.
-    pub(super) fn ask(&mut self, place: Place) {
+    pub(super) fn retransmit(&mut self, place: Place) {
         if place < self.next && self.segment(place).is_some() {
             self.again.insert(place);
         }

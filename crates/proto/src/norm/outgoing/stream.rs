@@ -192,13 +192,13 @@ impl Outgoing {
         let at = ring.next();
         let Some(payload) = ring.segment(at) else { return Some(Turn::Over) };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        if !transmission.say(core, burst, data_body(transmission, shape, object, id, payload)) {
+        if !transmission.push(core, burst, data_body(transmission, shape, object, id, payload)) {
             return Some(Turn::More);
         }
         if at.symbol == 0 {
-            self.unasked.begin(shape.coding.auto_parity());
+            self.proactive.begin(shape.coding.auto_parity());
         }
-        self.unasked.add(shape, at.symbol, payload);
+        self.proactive.add(shape, at.symbol, payload);
         ring.new_sent(burst.departure());
         self.has_begun = true;
         None
@@ -216,13 +216,13 @@ impl Outgoing {
         let Some(ring) = self.ring.as_mut() else { return Some(Turn::Over) };
         let at = ring.next();
         let row = at.symbol - shape.coding.block_len();
-        let Some(payload) = self.unasked.segment(row) else {
+        let Some(payload) = self.proactive.segment(row) else {
             ring.block_sent();
             self.stream_block_went(core, at.block + 1);
             return None;
         };
         let id = shape.id(ring.wire(at.block), at.symbol);
-        if !transmission.say(core, burst, data_body(transmission, shape, object, id, payload)) {
+        if !transmission.push(core, burst, data_body(transmission, shape, object, id, payload)) {
             return Some(Turn::More);
         }
         core.stats.auto_parity += 1;
@@ -281,16 +281,16 @@ impl Outgoing {
         let is_requested = |symbol: &u16| is_whole || mark.symbols.contains(*symbol);
         let symbols = (0..block_len).filter(is_requested).filter(|symbol| repaired.again(*symbol));
         let symbols: Vec<_> = symbols.collect();
-        self.ask_again(block, symbols);
+        self.retransmit(block, symbols);
         true
     }
 
     /// Queues segments of a block for retransmission.
-    pub(super) fn ask_again(&mut self, block: u32, symbols: Vec<u16>) {
+    pub(super) fn retransmit(&mut self, block: u32, symbols: Vec<u16>) {
         let Some(ring) = self.ring.as_mut() else { return };
         let Some(block) = ring.find(block) else { return };
         for symbol in symbols {
-            ring.ask(Place { block, symbol });
+            ring.retransmit(Place { block, symbol });
         }
     }
 
@@ -322,7 +322,7 @@ impl Outgoing {
                 continue;
             };
             let id = shape.id(block, place.symbol);
-            if !transmission.say(
+            if !transmission.push(
                 core,
                 burst,
                 data_body(transmission, shape, (flags, number), id, payload),

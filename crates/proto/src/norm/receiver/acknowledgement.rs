@@ -147,7 +147,7 @@ impl Receiver {
         let began = [Extension { kind: EXT_BEGAN, value: &[0, high, low] }];
         let ack = self.ack(Ack::FLUSH, burst.departure(), &payload[..len]);
         let body = Body::Ack(Ack { others: Extensions::new(&began), ..ack });
-        let went = self.say(core, burst, body);
+        let went = self.push(core, burst, body);
         if went {
             self.acknowledgement.confirmed = Confirmed::Nothing;
             self.feedback_left(core, burst.departure());

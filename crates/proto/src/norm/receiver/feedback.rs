@@ -165,7 +165,7 @@ impl Receiver {
 
     pub(super) fn emit_feedback(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         let body = Body::Ack(self.ack(Ack::CC, burst.departure(), &[]));
-        let went = self.say(core, burst, body);
+        let went = self.push(core, burst, body);
         if went {
             self.feedback.is_due = false;
             self.feedback_left(core, burst.departure());

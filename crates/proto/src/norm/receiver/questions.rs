@@ -36,7 +36,7 @@ impl Receiver {
         if core.config.receiver.silent || !is_listed(core.node, ackers) {
             return;
         }
-        match self.answers.ask(kind, id) {
+        match self.answers.question(kind, id) {
             QuestionState::New => {
                 let SenderId { path: peer, node: NodeId(node) } = self.sender;
                 core.user.indicate(Indication::Question { peer, node, kind, id });
@@ -77,7 +77,7 @@ impl Receiver {
     pub(super) fn emit_answers(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> bool {
         while let Some((kind, id, bytes)) = self.answers.due() {
             let ack = Ack { id, ..self.ack(kind, burst.departure(), &bytes) };
-            if !self.say(core, burst, Body::Ack(ack)) {
+            if !self.push(core, burst, Body::Ack(ack)) {
                 return false;
             }
             self.answers.went(kind, id);

@@ -158,7 +158,7 @@ impl Receiver {
         }
         self.nack.since = now - wait;
         if self.is_alone() {
-            self.ask(core);
+            self.want_requests(core);
             return;
         }
         self.nack.round = Round::Backoff;
@@ -170,7 +170,7 @@ impl Receiver {
         self.base.alarm(&mut core.shared, Alarm::Nack, now, wait);
     }
 
-    pub(super) fn ask(&mut self, core: &mut Core) {
+    pub(super) fn want_requests(&mut self, core: &mut Core) {
         self.nack.due = true;
         self.nack.sent = 0;
         self.base.want(&mut core.shared, Class::Control);
@@ -218,7 +218,7 @@ impl Receiver {
                 others: Extensions::new(others),
                 requests,
             });
-            self.say(core, burst, body);
+            self.push(core, burst, body);
             self.feedback_left(core, now);
             self.nack.unanswered =
                 self.nack.unanswered.saturating_add(u32::from(self.nack.sent == 1));

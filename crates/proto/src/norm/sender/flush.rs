@@ -227,7 +227,7 @@ impl Sender {
                 ackers: NodeList::new(&nodes),
                 others: Extensions::NONE,
             });
-            if !self.transmission.say(core, burst, body) {
+            if !self.transmission.push(core, burst, body) {
                 return false;
             }
             self.members.requested(&nodes, burst.departure());

@@ -125,7 +125,7 @@ impl Sender {
             invalid: ObjectList::new(invalid),
             others: Extensions::NONE,
         });
-        if !self.transmission.say(core, burst, body) {
+        if !self.transmission.push(core, burst, body) {
             return false;
         }
         self.repairs.squelch = None;
@@ -149,7 +149,7 @@ impl Sender {
             requests: writer.finish(),
             others: Extensions::NONE,
         });
-        if !self.transmission.say(core, burst, body) {
+        if !self.transmission.push(core, burst, body) {
             return false;
         }
         self.repairs.adv_due = false;

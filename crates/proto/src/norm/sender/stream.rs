@@ -300,7 +300,7 @@ impl Sender {
                 ackers: NodeList::new(&nodes),
                 others: Extensions::NONE,
             });
-            if !self.transmission.say(core, burst, body) {
+            if !self.transmission.push(core, burst, body) {
                 return false;
             }
             flow.members.requested(&nodes, now);

@@ -94,15 +94,15 @@ fn the_end_is_sent_with_the_parity_that_others_lacked() {
         group.send(0, &file, "copy");
         group.run();
         (1..=2).for_each(|host| group.assert_has(host, "copy", &file));
-        let unasked = group.hosts[0].node.stats().auto_parity;
+        let proactive = group.hosts[0].node.stats().auto_parity;
         let last = times(&group, 0, |body| matches!(body, Body::Data(_)));
-        (unasked, last.last().copied().expect("data"), group.nacks())
+        (proactive, last.last().copied().expect("data"), group.nacks())
     };
-    let (unasked, end, nacks) = run(true);
+    let (proactive, end, nacks) = run(true);
     let (none, later, more) = run(false);
     // 2 × 61.8 ms at 10 Mbit/s are 150 segments: two blocks of 64, and the last ones.
     assert_eq!(none, 0);
-    assert!((2 * 3..=4 * 5).contains(&unasked), "{unasked}");
+    assert!((2 * 3..=4 * 5).contains(&proactive), "{proactive}");
     assert!(nacks < more, "{nacks} {more}");
     // One round trip, and the rest of a repair round.
     assert!(later.since(end) > Duration::from_millis(50), "{:?}", later.since(end));

@@ -97,9 +97,9 @@ fn commands_have_bounds_and_can_be_stopped() {
     let error = node.command(now, GROUP, Bytes::new(), None);
     assert_eq!(error, Err(RequestError::TooManyCommands));
     for number in &numbers[1..] {
-        node.hush(GROUP, *number).expect("it is being said");
+        node.stop_command(GROUP, *number).expect("it is being said");
     }
-    assert_eq!(node.hush(GROUP, numbers[1]), Err(RequestError::NoQuestion));
+    assert_eq!(node.stop_command(GROUP, numbers[1]), Err(RequestError::NoQuestion));
     group.drain(0);
     group.run();
     assert_eq!(group.count(0, is_command), 20);
@@ -119,7 +119,7 @@ fn foreign(sequence: u16, bytes: &[u8]) -> Message<'_> {
 fn repetitions_of_others_are_told_and_copies_are_not() {
     let mut group = Group::of(1, &Config::default());
     for sequence in [7, 7, 8, 9, 8] {
-        group.hear(1, GROUP, path_to(9), &foreign(sequence, b"again"));
+        group.deliver(1, GROUP, path_to(9), &foreign(sequence, b"again"));
     }
     assert_eq!(received(&group, 1), [b"again"; 3]);
 }
@@ -162,7 +162,7 @@ fn questions_are_answered_by_applications() {
         body => is_question(body) && (number + to) % 2 == 0,
     });
     let now = group.now;
-    let id = group.hosts[0].node.ask(now, GROUP, 20, &[2, 3, 4, 9]).expect("it is sound");
+    let id = group.hosts[0].node.question(now, GROUP, 20, &[2, 3, 4, 9]).expect("it is sound");
     group.drain(0);
     for _ in 0..100 {
         group.run_for(Duration::from_millis(20));
@@ -188,14 +188,14 @@ fn questions_are_answered_by_applications() {
 fn all_that_were_heard_of_are_asked_one_question_after_the_other() {
     let mut group = Group::of(3, &Config::default());
     let now = group.now;
-    let error = group.hosts[0].node.ask(now, GROUP, 16, &[]);
+    let error = group.hosts[0].node.question(now, GROUP, 16, &[]);
     assert_eq!(error, Err(RequestError::NobodyToAsk));
-    assert_eq!(group.hosts[0].node.ask(now, GROUP, 2, &[1]), Err(RequestError::NoKind(2)));
+    assert_eq!(group.hosts[0].node.question(now, GROUP, 2, &[1]), Err(RequestError::NoKind(2)));
     group.send(0, &content(20_000), "copy");
     group.run();
     let now = group.now;
     for kind in [16, 255] {
-        group.hosts[0].node.ask(now, GROUP, kind, &[]).expect("three were heard of");
+        group.hosts[0].node.question(now, GROUP, kind, &[]).expect("three were heard of");
     }
     group.drain(0);
     for _ in 0..40 {
@@ -217,7 +217,7 @@ fn questions_that_are_no_application_s_are_passed_over() {
         let sender = Header { instance: 5, grtt: 0x94, backoff: 4, group_size: 2 };
         let (others, ackers) = (Extensions::NONE, NodeList::new(&nodes));
         let body = Body::Command(Command::AckReq { sender, kind, id: 1, others, ackers });
-        group.hear(1, GROUP, path_to(9), &Message { sequence: 0, source: NodeId(99), body });
+        group.deliver(1, GROUP, path_to(9), &Message { sequence: 0, source: NodeId(99), body });
     }
     group.run();
     assert_eq!(group.count(1, |_| true), 0);
@@ -292,7 +292,7 @@ fn what_is_here_survives_the_end() {
     // An end of session starts no session.
     let sender = Header { instance: 5, grtt: 0x94, backoff: 4, group_size: 2 };
     let body = Body::Command(Command::Eot { sender, others: Extensions::NONE });
-    group.hear(1, GROUP, path_to(9), &Message { sequence: 0, source: NodeId(99), body });
+    group.deliver(1, GROUP, path_to(9), &Message { sequence: 0, source: NodeId(99), body });
     let met = Indication::SenderDiscovered { peer: GROUP, node: 99 };
     assert!(!group.hosts[1].indications.contains(&met));
 }

@@ -66,7 +66,7 @@ fn ask_on(
         requests: writer.finish(),
     };
     let message = Message { sequence: 0, source: NodeId(node), body: Body::Nack(nack) };
-    group.hear(0, path, path_to(1), &message);
+    group.deliver(0, path, path_to(1), &message);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn one_odd_answer_to_a_probe_stalls_nobody() {
             payload: &[],
         };
         let message = Message { sequence: 0, source: NodeId(2), body: Body::Ack(ack) };
-        group.hear(0, GROUP, path_to(1), &message);
+        group.deliver(0, GROUP, path_to(1), &message);
         group.run();
         (1..=2).for_each(|host| group.assert_has(host, "copy", &file));
         let told = group.log.iter().filter_map(|(_, _, bytes)| {
@@ -124,7 +124,7 @@ fn those_who_only_began_to_send_keep_nobody_out() {
         if let Body::Data(data) = &mut message.body {
             data.sender.grtt = 255;
         }
-        group.hear(1, GROUP, path_to(0), &message);
+        group.deliver(1, GROUP, path_to(0), &message);
     }
     group.run_for(20 * SECOND);
     let other = content(50_000);
@@ -192,7 +192,7 @@ fn who_asks_for_what_there_never_was_gives_up() {
     let (ackers, others) = (NodeList::NONE, Extensions::NONE);
     let body = Command::Flush { sender, fec, object: object + 9, id, ackers, others };
     let message = Message { sequence: 9000, source: NodeId(1), body: Body::Command(body) };
-    group.hear(1, GROUP, path_to(0), &message);
+    group.deliver(1, GROUP, path_to(0), &message);
     let said = group.log.len();
     group.run();
     let said: Vec<_> = group.log[said..].iter().map(|(_, from, _)| *from).collect();

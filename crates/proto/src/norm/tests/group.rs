@@ -122,7 +122,7 @@ impl Group {
     }
 
     /// Delivers a message that no host sent.
-    pub(super) fn hear(&mut self, to: usize, path: PathId, from: PathId, message: &Message<'_>) {
+    pub(super) fn deliver(&mut self, to: usize, path: PathId, from: PathId, message: &Message<'_>) {
         let bytes = message.to_vec().expect("a message");
         self.arrive(to, path, from, &bytes);
     }

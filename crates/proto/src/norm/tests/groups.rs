@@ -284,7 +284,7 @@ fn requests_to_an_earlier_life_are_not_heeded() {
         requests: writer.finish(),
     };
     let message = Message { sequence: 0, source: NodeId(9), body: Body::Nack(nack) };
-    group.hear(0, GROUP, path_to(1), &message);
+    group.deliver(0, GROUP, path_to(1), &message);
     assert_eq!(group.hosts[0].node.stats().stray, 1);
     group.run();
     assert_eq!(group.finished(0)[0].acknowledged, 1);
@@ -329,7 +329,7 @@ fn as_many_acknowledge_as_there_are() {
             let message = Message { sequence: 0, source, body: Body::Nack(nack) };
             let bytes = message.to_vec().expect("a message");
             let message = Message::decode(&bytes).expect("a message");
-            group.hear(0, GROUP, path_to(host), &message);
+            group.deliver(0, GROUP, path_to(host), &message);
         }
         (1..=dead).for_each(|host| group.hosts[host].is_on = false);
         group.run();

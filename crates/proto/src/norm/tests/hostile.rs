@@ -67,7 +67,7 @@ impl Prey {
         }
     }
 
-    fn hear(&mut self, body: Body<'_>) {
+    fn deliver(&mut self, body: Body<'_>) {
         let message = Message { sequence: self.sequence, source: NodeId(99), body };
         self.sequence = self.sequence.wrapping_add(1);
         let mut datagram = vec![0; message.encoded_len()];
@@ -76,7 +76,7 @@ impl Prey {
     }
 
     fn data(&mut self, object: u16, (block, symbol): (u32, u16), payload: &[u8]) {
-        self.hear(Body::Data(wire::norm::Data {
+        self.deliver(Body::Data(wire::norm::Data {
             sender: self.sender,
             flags: self.flags,
             fec: self.scheme,
@@ -89,7 +89,7 @@ impl Prey {
     }
 
     fn flush(&mut self, object: u16, (block, symbol): (u32, u16)) {
-        self.hear(Body::Command(Command::Flush {
+        self.deliver(Body::Command(Command::Flush {
             sender: self.sender,
             fec: self.scheme,
             object,

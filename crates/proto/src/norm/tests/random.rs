@@ -197,7 +197,7 @@ impl Play {
             }
             Op::Ask(side) => {
                 let other = 8472 - side as u32;
-                let _ = world.sides[side].engine.ask(world.now, PATH, 77, &[other]);
+                let _ = world.sides[side].engine.question(world.now, PATH, 77, &[other]);
                 world.drain(side);
             }
             Op::Answer(side) => {

@@ -24,7 +24,7 @@ const SILENT_MIN: Duration = Duration::from_secs(1);
 
 impl Sender {
     /// Starts congestion control, if configured.
-    pub(super) fn begin_to_heed(&mut self, core: &Core) {
+    pub(super) fn start_congestion_control(&mut self, core: &Core) {
         if !core.config.sender.congestion_control || self.transmission.congestion.is_some() {
             return;
         }
@@ -80,7 +80,7 @@ impl Sender {
             others: Extensions::NONE,
             reserved: 0,
         });
-        if !self.transmission.say(core, burst, body) {
+        if !self.transmission.push(core, burst, body) {
             return false;
         }
         self.probe.due = false;
@@ -177,7 +177,7 @@ impl Sender {
             let took = self.transmission.grtt.answered(took);
             self.base.seat.sample(&mut core.shared.paths, took);
         }
-        self.heed(core, now, node, (cc, took, is_private));
+        self.follow(core, now, node, (cc, took, is_private));
         if self.members.received(node, now) {
             return;
         }
@@ -201,7 +201,7 @@ impl Sender {
 
     /// Processes a receiver's congestion control feedback. `took` is the round trip, if measured;
     /// `is_private` if the other receivers did not hear it.
-    pub(super) fn heed(
+    pub(super) fn follow(
         &mut self,
         core: &mut Core,
         now: Time,
