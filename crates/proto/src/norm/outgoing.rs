@@ -16,7 +16,7 @@ use wire::checksum::ChecksumType;
 use wire::norm::{Body, Data, Extensions, Flags, Fti, Info, PayloadId};
 
 use self::marks::{Mark, Marks};
-use self::parity::{RepairParity, ProactiveParity};
+use self::parity::{ProactiveParity, RepairParity};
 use self::requests::Requests;
 use self::ring::Ring;
 use self::shape::Shape;

@@ -1,11 +1,11 @@
 //! A sender on one path (RFC 5740 §5.1, §5.4, §5.5).
 
+mod commands;
 mod flush;
 mod probing;
 mod repairs;
 mod requests;
 mod stream;
-mod commands;
 
 use std::collections::VecDeque;
 use std::time::Duration;
