@@ -171,7 +171,8 @@ fn options(kernel: &KernelTcp) -> StreamOptions {
 
 /// What streams are awaited where, and how those are set that go on for them: by the other side.
 fn listening(gateway: &Gateway) -> Vec<Listening> {
-    let [lan, wan] = [options(&gateway.lan.kernel), options(&gateway.wan.kernel)];
+    let wan = gateway.wan.kernel.clone().unwrap_or_default();
+    let [lan, wan] = [options(&gateway.lan.kernel), options(&wan)];
     let [at_lan, at_wan] = gateway.rules.ports();
     let mut all = Vec::new();
     let mut sides = vec![(at_lan, &lan, &wan)];

@@ -61,9 +61,9 @@ pub struct Lan {
 pub struct Wan {
     /// The network interfaces.
     pub interfaces: Vec<String>,
-    /// How the kernel's TCP is set.
-    #[serde(default, skip_serializing_if = "KernelTcp::is_untouched")]
-    pub kernel: KernelTcp,
+    /// Settings of the kernel's TCP, if that is this side's and they are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelTcp>,
     /// That this side's TCP is slowlight's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnTcp>,
@@ -307,10 +307,16 @@ impl Gateway {
         }
         self.check_interfaces()?;
         self.lan.kernel.check("lan.kernel")?;
-        self.wan.kernel.check("wan.kernel")?;
+        if let Some(kernel) = &self.wan.kernel {
+            kernel.check("wan.kernel")?;
+        }
         if let Some(own) = &self.wan.own {
-            if !self.wan.kernel.is_untouched() {
-                return invalid("wan has `kernel` and `own`; its TCP is one of them".to_owned());
+            if self.wan.kernel.is_some() {
+                return invalid(
+                    "wan.kernel has no effect beside wan.own, whose settings are in wan.own.tcp; \
+                     remove one of the two tables"
+                        .to_owned(),
+                );
             }
             is_interface("wan.own.device", &own.device)?;
             self.own_options()?;
@@ -387,10 +393,6 @@ impl Default for KernelTcp {
 }
 
 impl KernelTcp {
-    fn is_untouched(&self) -> bool {
-        *self == Self::default()
-    }
-
     fn check(&self, table: &str) -> Result<(), SpecError> {
         let invalid = |message: String| Err(SpecError::invalid(message));
         let sizes = [

@@ -16,7 +16,7 @@ fn the_least_that_is_said_is_the_interfaces() {
     let pep = gateway.proxy();
     let default = proto::pep::Config::default();
     assert_eq!((pep.connections, pep.buffer), (default.connections, default.buffer));
-    for kernel in [&gateway.lan.kernel, &gateway.wan.kernel] {
+    for kernel in [&gateway.lan.kernel, &gateway.wan.kernel.clone().unwrap_or_default()] {
         assert_eq!(kernel.keep_alive, Some(Duration::from_secs(60)));
     }
     let own: Vec<_> = gateway.listening().collect();
@@ -27,7 +27,7 @@ fn the_least_that_is_said_is_the_interfaces() {
 fn idle_peers_are_asked_unless_that_is_off() {
     let kernel = |said: &str| {
         let text = format!("{LEAST}[wan.kernel]\nkeep_alive = \"{said}\"");
-        Gateway::parse(&text, "g.toml").unwrap().wan.kernel.keep_alive
+        Gateway::parse(&text, "g.toml").unwrap().wan.kernel.unwrap().keep_alive
     };
     assert_eq!(kernel("5 s"), Some(Duration::from_secs(5)));
     assert_eq!(kernel("off"), None);
@@ -156,7 +156,8 @@ fn what_is_wrong_is_named_with_its_remedy() {
         ("[wan.own]\ntcp = { rto = { min = \"2 s\", max = \"1 s\" } }", "tcp.rto.min is 2 s"),
         ("[wan.own]\nrate = \"8 Mbit/s\"", "scps-rate"),
         ("[wan.own]\ndevice = \"a b\"", "wan.own.device"),
-        ("[wan.own]\n[wan.kernel]\nmss = 1000", "`kernel` and `own`"),
+        ("[wan.own]\n[wan.kernel]\nmss = 1000", "wan.kernel has no effect beside wan.own"),
+        ("[wan.own]\n[wan.kernel]\nkeep_alive = \"60 s\"", "remove one of the two tables"),
         ("[intercept]\nports = []", "no port is left"),
         ("[intercept]\nports = 80\nexcept = \"1-100\"", "no port is left"),
         ("[intercept]\nports = [0]", "is no port"),
