@@ -32,7 +32,13 @@ notebook: python ## the notebook of the guides in a browser, as a copy, notebook
 	@test -e notebook.ipynb || cp docs/guides/notebook.ipynb notebook.ipynb
 	@.venv/bin/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebook.ipynb
 
-demo: build ## a 10 MB file over a GEO link at three error levels, in the simulator
+# Builds only the commands that compute, without SQLite, HTTP, TLS and Parquet; a whole program that
+# exists is updated instead.
+demo: ## a 10 MB file over a GEO link at three error levels, in the simulator
+	@.ci/setup build
+	@features="--no-default-features --features compute"; \
+	if $(SLOWLIGHT) send --help >/dev/null 2>&1; then features=; fi; \
+	cargo build --profile $(PROFILE) --locked --package slowlight $$features
 	@mkdir -p demo-out
 	@test -e demo-out/file.bin || { head -c 10000000 /dev/urandom > demo-out/file.tmp; mv demo-out/file.tmp demo-out/file.bin; }
 	@for per in 0 1e-3 1e-1; do \

@@ -6,32 +6,27 @@
 
 #![forbid(unsafe_code)]
 
-mod ask;
-mod bp;
-mod cfdp_over_node;
+#[cfg(feature = "compute")]
+mod compute;
+#[cfg(feature = "emulate")]
+mod emulate;
+mod features;
 mod generate;
-#[cfg(feature = "lab")]
-mod laboratory;
-mod node;
-mod operations;
-mod outcome;
-mod peers;
-mod pep;
-mod punctuality;
-mod recv;
-mod scope;
-mod screen;
-mod send;
-mod session;
 mod show;
+#[cfg(feature = "sockets")]
+mod sockets;
+#[cfg(any(feature = "emulate", feature = "sockets"))]
+mod state;
+mod stop;
 mod switch;
-mod tcp;
-mod transfer;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 use transport::SpecError;
 
 #[derive(Debug, Parser)]
@@ -43,31 +38,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "compute")]
     #[command(flatten)]
-    Laboratory(laboratory::Command),
-    /// Receive files over UDP, or by CFDP in bundles
-    Recv(recv::Args),
-    /// Send a file over UDP, or by CFDP in bundles
-    Send(Box<send::Args>),
-    /// Fetch a file that another end serves
-    Get(ask::GetArgs),
-    /// List a directory of another end
-    Ls(ask::LsArgs),
-    /// Delete a file at another end
-    Rm(ask::RmArgs),
-    /// List who says by Saratoga's beacons that it is there
-    Peers(peers::Args),
-    /// Ask a CFDP entity for something: a listing, a status, one of its files
-    Cfdp(operations::Args),
-    /// Our TCP on a TUN device, against the kernel's
-    Tcp(Box<tcp::Args>),
-    /// Split TCP connections that pass this router, as a gateway at a long link does
-    Pep(pep::Args),
-    /// Run a bundle node: it keeps bundles and passes them on, over every convergence layer that it is given
-    Node(node::Args),
-    /// Send and receive bundles, ask and measure, by a node that runs
-    Bp(bp::Args),
+    Compute(compute::Command),
+    #[cfg(feature = "emulate")]
+    #[command(flatten)]
+    Emulate(emulate::Command),
+    #[cfg(feature = "sockets")]
+    #[command(flatten)]
+    Sockets(Box<sockets::Command>),
     /// Print a script that completes slowlight's commands in a shell
     Completions(generate::CompletionsArgs),
     /// Write manual pages
@@ -86,43 +65,43 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// The command that the user wrote, if its options are for its protocol.
+/// The command that the user wrote, if it is built and its options are for its protocol.
 fn parsed() -> Result<Command, Usage> {
     let mut command = Cli::command();
-    let matches = command.get_matches_mut();
-    scope::check(&command, &matches)?;
+    let matches = match command.try_get_matches_from_mut(std::env::args_os()) {
+        Ok(matches) => matches,
+        Err(error) => return Err(features::refusal(&error).unwrap_or_else(|| error.exit())),
+    };
+    #[cfg(feature = "sockets")]
+    sockets::check(&command, &matches)?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command));
     Ok(cli.unwrap_or_else(|error| error.exit()).command)
 }
 
+/// Levels of the log, as `RUST_LOG` gives them: `debug`, or `rt=trace,warn` for each crate.
+fn log_filter() -> Targets {
+    let given = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))
+}
+
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
-        )
+    let format = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .with_target(false)
-        .without_time()
-        .init();
+        .without_time();
+    tracing_subscriber::registry().with(log_filter()).with(format).init();
     let command = match parsed() {
         Ok(command) => command,
         Err(error) => return report(&error.into()),
     };
     let result = match command {
-        #[cfg(feature = "lab")]
-        Command::Laboratory(command) => laboratory::run(&command),
-        Command::Recv(args) => recv::run(args),
-        Command::Send(args) => send::run(*args),
-        Command::Get(args) => ask::get(args),
-        Command::Ls(args) => ask::ls(args),
-        Command::Rm(args) => ask::rm(args),
-        Command::Peers(args) => peers::run(&args),
-        Command::Cfdp(args) => operations::run(args),
-        Command::Tcp(args) => tcp::run(*args),
-        Command::Pep(args) => pep::run(&args),
-        Command::Node(args) => node::run(&args),
-        Command::Bp(args) => bp::run(&args),
+        #[cfg(feature = "compute")]
+        Command::Compute(command) => compute::run(&command),
+        #[cfg(feature = "emulate")]
+        Command::Emulate(command) => emulate::run(&command),
+        #[cfg(feature = "sockets")]
+        Command::Sockets(command) => sockets::run(*command),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man(&args),
     };
@@ -153,7 +132,9 @@ fn report(error: &anyhow::Error) -> ExitCode {
     // Nothing can be done about a standard error that is closed.
     let _ = writeln!(io::stderr(), "error: {error:#}");
     let is_usage = |e: &(dyn std::error::Error + 'static)| e.is::<Usage>() || e.is::<SpecError>();
-    #[cfg(feature = "lab")]
-    let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || laboratory::is_usage(e);
+    #[cfg(feature = "compute")]
+    let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || compute::is_usage(e);
+    #[cfg(feature = "emulate")]
+    let is_usage = |e: &(dyn std::error::Error + 'static)| is_usage(e) || emulate::is_usage(e);
     ExitCode::from(if error.chain().any(is_usage) { 2 } else { 1 })
 }

@@ -17,8 +17,6 @@ const ECHO: Duration = Duration::from_millis(500);
 /// Signals that ask for the end, and those of children, from the moment on that this is made.
 pub struct Requests {
     signals: SignalsInfo<WithRawSiginfo>,
-    /// Whether a terminal's interrupt is such a request.
-    terminal: bool,
     /// What was asked last, and when: its echoes do not count.
     last: Option<(Signal, Instant)>,
 }
@@ -31,18 +29,7 @@ impl Requests {
     /// The system refused.
     pub fn of_others() -> io::Result<Self> {
         let signals = SignalsInfo::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])?;
-        Ok(Self { signals, terminal: false, last: None })
-    }
-
-    /// Begins to listen, for somebody who does the work. Who was started to go on when the terminal
-    /// goes, as `nohup` does, does so.
-    ///
-    /// # Errors
-    /// The system refused.
-    pub fn of_all() -> io::Result<Self> {
-        let requests = [SIGHUP, SIGINT, SIGTERM];
-        let requests = if is_ignored(SIGHUP)? { &requests[1..] } else { &requests };
-        Ok(Self { signals: SignalsInfo::new(requests)?, terminal: true, last: None })
+        Ok(Self { signals, last: None })
     }
 
     /// Waits for signals: what is asked for. That may be nothing: a child has ended, or the same was
@@ -66,7 +53,7 @@ impl Requests {
             let signal = match info.si_signo {
                 SIGHUP => Signal::HUP,
                 SIGTERM => Signal::TERM,
-                SIGINT if self.terminal || !from_terminal => Signal::INT,
+                SIGINT if !from_terminal => Signal::INT,
                 _ => continue,
             };
             let echo = |(last, at): (Signal, Instant)| last == signal && now - at < ECHO;
@@ -154,21 +141,6 @@ fn mask(how: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether the calling process was told to ignore a signal.
-#[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
-fn is_ignored(signal: libc::c_int) -> io::Result<bool> {
-    // SAFETY: plain data, which is written before it is read.
-    let (result, action) = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        (libc::sigaction(signal, std::ptr::null(), &raw mut action), action)
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(action.sa_sigaction == libc::SIG_IGN)
-    }
-}
-
 #[cfg(test)]
 #[expect(unsafe_code, reason = "what signals are told with is made up here")]
 mod tests {
@@ -195,17 +167,15 @@ mod tests {
         assert_eq!(requests_of(&twice), []);
         assert_eq!(requests_of(&[info(SIGTERM, SENT)]), [Signal::TERM]);
         assert_eq!(requests_of(&[info(SIGHUP, KERNEL)]), [Signal::HUP]);
-        let mut all = Requests::of_all().unwrap();
-        assert_eq!(all.requests_of(&[info(SIGINT, KERNEL)], now), [Signal::INT]);
     }
 
     #[test]
     fn who_asks_faster_than_echoes_fade_is_heard_again() {
-        let mut requests = Requests::of_all().unwrap();
+        let mut requests = Requests::of_others().unwrap();
         let begun = Instant::now();
         let mut requests = |after: u64| {
             let now = begun + Duration::from_millis(after);
-            requests.requests_of(&[info(SIGINT, 0x80)], now).len()
+            requests.requests_of(&[info(SIGINT, 0)], now).len()
         };
         let received = [0, 200, 400, 600, 800, 1_000, 1_200].map(&mut requests);
         assert_eq!(received, [1, 0, 0, 1, 0, 0, 1]);

@@ -26,8 +26,8 @@ const HOMES: [&str; 6] = [
 /// the binary.
 const OTHER_NAMES: [(&str, &str); 3] = [
     ("crates/lab/src/adapter.rs", "names of files in adapters/"),
-    ("crates/cli/src/laboratory/emulate/compare.rs", "names of files in adapters/"),
-    ("crates/cli/src/main.rs", "commands"),
+    ("crates/cli/src/emulate/compare.rs", "names of files in adapters/"),
+    ("crates/cli/src/sockets/mod.rs", "commands"),
 ];
 
 /// Layers whose names are words of other things as well: a file, the kernel's TCP.

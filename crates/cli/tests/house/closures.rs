@@ -33,6 +33,23 @@ const OF_THE_LABORATORY: [&str; 7] = [
     "slowlight-sim",
     "slowlight-testbed",
 ];
+/// Crates of sockets, databases and tables, which simulations and comparisons do without.
+const OF_TRANSPORTS: [&str; 14] = [
+    "axum",
+    "hyper",
+    "libsqlite3-sys",
+    "parquet",
+    "ring",
+    "rusqlite",
+    "rustls",
+    "slowlight-control",
+    "slowlight-emu",
+    "slowlight-rt",
+    "slowlight-service",
+    "slowlight-testbed",
+    "tokio",
+    "utoipa",
+];
 /// Names of the standard library that need files, processes, threads, clocks or sockets.
 const NEEDS_A_MACHINE: [&str; 13] = [
     "std::fs",
@@ -70,9 +87,16 @@ fn assert_without(linked: &BTreeSet<String>, excluded: &[&str]) {
 
 #[test]
 fn programs_that_transport_link_no_laboratory() {
-    let linked = linked(&["--package", "slowlight", "--no-default-features"]);
+    let linked = linked(&["--package", "slowlight", "--no-default-features", "-F", "sockets"]);
     assert!(linked.contains("slowlight-service"), "{linked:?}");
     assert_without(&linked, &OF_THE_LABORATORY);
+}
+
+#[test]
+fn programs_that_compute_link_no_transport() {
+    let linked = linked(&["--package", "slowlight", "--no-default-features", "-F", "compute"]);
+    assert!(linked.contains("slowlight-lab"), "{linked:?}");
+    assert_without(&linked, &OF_TRANSPORTS);
 }
 
 #[test]

@@ -1,0 +1,199 @@
+//! The commands that run a recommended transport between real hosts.
+
+use lab::advise::{self, Advice, Basis, Candidate, Deployment, Question};
+use lab::link_spec::LinkSpec;
+use transport::protocol::Protocol;
+use transport::quantity::{Rate, Span};
+
+use crate::compute::show;
+
+/// Rates are given with so many digits, rounded down.
+const DIGITS: u32 = 3;
+/// A light time worth naming.
+const DELAY_MIN_S: f64 = 0.01;
+
+/// Commands to type on both sides, or the reason why there are none.
+pub(super) fn lines(question: &Question, advice: &Advice, best: &Candidate) -> Vec<String> {
+    if best.success == Some(0.0) && question.deadline.is_none() {
+        return Vec::new();
+    }
+    let has_commands = |candidate: &Candidate| {
+        advise::deployment(&candidate.protocol, question.relay) != Deployment::Simulator
+    };
+    if has_commands(best) {
+        return commands(question, advice, &best.protocol);
+    }
+    let mut lines = vec![simulator_only(best)];
+    let runs = |other: &&Candidate| has_commands(other) && other.success != Some(0.0);
+    match advice.ranking.iter().find(runs) {
+        Some(other) => {
+            let about = if other.basis == Basis::Simulated { "" } else { "an estimated " };
+            let time = other.mean_s.map(|mean| format!(", {about}{}", show::seconds(mean)));
+            let time = time.unwrap_or_default();
+            lines.push(format!(
+                "The best that slowlight runs between hosts is {}{time}:",
+                other.protocol
+            ));
+            lines.extend(commands(question, advice, &other.protocol));
+        }
+        None => lines.push("No other transport delivers the file.".to_owned()),
+    }
+    lines
+}
+
+fn simulator_only(best: &Candidate) -> String {
+    let name = &best.protocol;
+    let profile = name.profile.as_deref().unwrap_or("cubic");
+    if let Some(command) = name.kind.command() {
+        return format!("{name} is simulated as a model of the program: {command}");
+    }
+    if !name.kind.runs_over_tcp() || name.kind.has_nodes() {
+        return format!("{name} runs in the simulator only.");
+    }
+    format!(
+        "{name} runs in the simulator only. A TCP program with the kernel's {profile} \
+         (sysctl net.ipv4.tcp_congestion_control={profile}) does alike."
+    )
+}
+
+fn commands(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
+    let pace = || pace(question, advice, protocol);
+    let kind = protocol.kind;
+    if kind.has_nodes() {
+        return nodes(advice, protocol);
+    }
+    if kind.has_relays() && question.relay {
+        return relayed(question, advice, protocol);
+    }
+    if kind.is_fetched() && kind.has_directories() {
+        return vec![
+            format!(
+                "  sender:   slowlight recv --protocol {protocol} --listen :2500 --root DIR \
+                 --serve{}",
+                pace()
+            ),
+            format!(
+                "  receiver: slowlight get --protocol {protocol} SENDER:2500 FILE{}",
+                replies(advice)
+            ),
+        ];
+    }
+    if kind.has_groups() && question.receivers > 1 {
+        return vec![
+            format!(
+                "  receivers: slowlight recv --protocol {protocol} --listen :0 --root inbox \
+                 --group 224.1.2.3"
+            ),
+            format!(
+                "  sender:    slowlight send --protocol {protocol} FILE --group 224.1.2.3{}",
+                pace()
+            ),
+        ];
+    }
+    vec![
+        format!(
+            "  receiver: slowlight recv --protocol {protocol} --listen :2500 --root inbox{}",
+            replies(advice)
+        ),
+        format!("  sender:   slowlight send --protocol {protocol} FILE RECEIVER:2500{}", pace()),
+    ]
+}
+
+/// Commands of LTP-T: engine 1 sends to engine 2 over those between the hops, from 3 on.
+fn relayed(question: &Question, advice: &Advice, protocol: &Protocol) -> Vec<String> {
+    let hops = &question.link.hops;
+    let light = |hop: Option<&LinkSpec>| {
+        let known = hop.and_then(|hop| hop.delay);
+        known.map_or(String::new(), |span| delay(span.duration().as_secs_f64()))
+    };
+    let rate = rate_option(advice, 1);
+    let mut lines = vec![format!(
+        "  receiver: slowlight recv --protocol {protocol} --entity 2 --listen :2500 --root inbox{}",
+        light(hops.last())
+    )];
+    let relays = hops.len().saturating_sub(1);
+    for relay in (1..=relays).rev() {
+        let number = relay + 2;
+        let name = |relay| if relays == 1 { "RELAY".to_owned() } else { format!("RELAY{relay}") };
+        let next = if relay == relays {
+            "--peer 2=RECEIVER:2500".to_owned()
+        } else {
+            let (next, address) = (number + 1, name(relay + 1));
+            format!("--peer {next}={address}:2500 --route 2={next}")
+        };
+        lines.push(format!(
+            "  {}: slowlight recv --protocol {protocol} --entity {number} --listen :2500 \
+             --root spool {next}{rate}{}",
+            name(relay).to_lowercase(),
+            light(hops.get(relay))
+        ));
+    }
+    let first = if relays == 1 { "RELAY" } else { "RELAY1" };
+    lines.push(format!(
+        "  sender:   slowlight send --protocol {protocol} FILE {first}:2500 --via 3 \
+         --remote-entity 2{rate}{}",
+        light(hops.first())
+    ));
+    lines
+}
+
+/// Commands of bundle nodes.
+fn nodes(advice: &Advice, protocol: &Protocol) -> Vec<String> {
+    let layer = protocol.kind.node_layer().unwrap_or("tcpcl4");
+    let rate = match (advise::is_controlled(protocol), rate(advice, 1)) {
+        (false, Some(rate)) => format!(", rate = \"{rate}\""),
+        (true | false, _) => String::new(),
+    };
+    let mut lines = vec![
+        "  each host: slowlight node NODE.toml".to_owned(),
+        format!("  NODE.toml: [[layer]] kind = \"{layer}\"{rate}; see docs/guides/run-a-node.md"),
+    ];
+    if protocol.kind.is_entity_in_bundles() {
+        lines.push("  receiver:  slowlight recv --node NODE.sock --root inbox".to_owned());
+        lines
+            .push("  sender:    slowlight send --node NODE.sock FILE --remote-entity 2".to_owned());
+    } else {
+        lines.push("  receiver:  slowlight bp recv 1 inbox --node NODE.sock".to_owned());
+        lines.push("  sender:    slowlight bp send ipn:2.1 FILE --node NODE.sock".to_owned());
+    }
+    lines
+}
+
+/// Options of a sender: rate, unless a congestion control finds it, and light time.
+fn pace(question: &Question, advice: &Advice, protocol: &Protocol) -> String {
+    let share = if protocol.kind.is_multicast() { 1 } else { question.receivers.max(1) };
+    let rate = match advise::is_controlled(protocol) {
+        false => rate_option(advice, share) + &return_rate(advice, "--return-rate"),
+        true => String::new(),
+    };
+    rate + &delay(advice.delay_s)
+}
+
+/// Options of a receiver: rate of its replies, if it matters, and light time.
+fn replies(advice: &Advice) -> String {
+    return_rate(advice, "--rate") + &delay(advice.delay_s)
+}
+
+/// An option with the rate of a thin return link.
+fn return_rate(advice: &Advice, option: &str) -> String {
+    advice.return_bps.map_or(String::new(), |bps| format!(" {option} \"{}\"", Rate(bps)))
+}
+
+fn rate_option(advice: &Advice, share: u32) -> String {
+    rate(advice, share).map_or(String::new(), |rate| format!(" --rate \"{rate}\""))
+}
+
+fn delay(seconds: f64) -> String {
+    if seconds < DELAY_MIN_S {
+        return String::new();
+    }
+    let micros = (seconds * 1e6).round() as u64;
+    format!(" --delay \"{}\"", Span(std::time::Duration::from_micros(micros)))
+}
+
+/// The rate of the path as senders count it, shared by so many transfers.
+fn rate(advice: &Advice, share: u32) -> Option<Rate> {
+    let bps = (advice.rate_bps? as f64 / f64::from(share)).floor() as u64;
+    let step = 10_u64.pow((bps.max(1).ilog10() + 1).saturating_sub(DIGITS));
+    Some(Rate(bps / step * step))
+}

@@ -1,0 +1,204 @@
+//! `slowlight advise`.
+
+mod commands;
+mod words;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use comfy_table::Table;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use lab::advise::{self, Advice, Basis, Candidate, Question};
+use lab::preset::Sharing;
+use serde::Serialize;
+use transport::quantity::{Size, Span};
+
+use crate::compute::link_options::LinkOptions;
+use crate::compute::show;
+use crate::stop::stop_flag;
+
+/// Options of `advise`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Size of the file, like "10MB"
+    #[arg(long, value_name = "SIZE", default_value = "10MB", allow_hyphen_values = true)]
+    size: Size,
+
+    /// There is no return link
+    #[arg(long)]
+    no_return: bool,
+
+    /// Number of receivers
+    #[arg(long, value_name = "N", default_value = "1", allow_hyphen_values = true, value_parser = clap::value_parser!(u32).range(1..=i64::from(lab::groups::MEMBERS_MAX)))]
+    receivers: u32,
+
+    /// The receiver reads the bytes in order while they arrive
+    #[arg(long)]
+    in_order: bool,
+
+    /// The hosts between the hops of the link store and forward
+    #[arg(long)]
+    relay: bool,
+
+    /// Time within which the file must be delivered, like "8 min" of a pass
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    deadline: Option<Span>,
+
+    /// Others use the path too: recommend only transports with congestion control [default: what
+    /// the link's file says, or shared]
+    #[arg(long, conflicts_with = "dedicated")]
+    shared: bool,
+
+    /// The path's rate is yours alone: recommend transports without congestion control too
+    #[arg(long)]
+    dedicated: bool,
+
+    /// Processor time for simulations, like "1 min", counted as 250,000 packets a second
+    #[arg(long, value_name = "TIME", default_value = "15 s", value_parser = budget)]
+    budget: Span,
+
+    /// First seed
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
+    seed: u64,
+
+    /// Threads [default: one a core]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+
+    /// Rows of the ranking to print
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..))]
+    top: u16,
+
+    /// Print a paragraph for a mission's documents in place of a table
+    #[arg(long, conflicts_with = "json")]
+    text: bool,
+
+    /// Print everything as JSON, with the world in which the first was simulated
+    #[arg(long)]
+    json: bool,
+
+    // Flattened groups come last: their headings hold for every option after them.
+    #[command(flatten)]
+    link: LinkOptions,
+}
+
+/// A budget for which anything can be simulated.
+fn budget(text: &str) -> Result<Span, String> {
+    let budget: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if budget.duration().is_zero() {
+        return Err("nothing can be simulated in no time; give at least 1 s".to_owned());
+    }
+    Ok(budget)
+}
+
+impl Args {
+    fn question(&self) -> anyhow::Result<Question> {
+        let given = [(self.shared, Sharing::Shared), (self.dedicated, Sharing::Dedicated)];
+        Ok(Question {
+            link: self.link.preset()?,
+            size: self.size,
+            has_return: !self.no_return,
+            receivers: self.receivers,
+            relay: self.relay,
+            deadline: self.deadline,
+            sharing: given.into_iter().find_map(|(is_given, sharing)| is_given.then_some(sharing)),
+            budget: self.budget,
+            seed: self.seed,
+            jobs: self.jobs.map(usize::from),
+        })
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let question = args.question()?;
+    let cancelled = stop_flag()?;
+    let Some(advice) = advise::advise(&question, &cancelled)? else {
+        writeln!(io::stderr(), "stopped")?;
+        return Ok(ExitCode::from(130));
+    };
+    let serves = advice.ranking.first().is_some_and(|best| serves(&question, best));
+    crate::exit_code(print(args, &question, &advice), serves)
+}
+
+/// Whether a transport is known to deliver the file, in time if there is a deadline. Without one,
+/// an estimate from shorter files counts.
+fn serves(question: &Question, best: &Candidate) -> bool {
+    match (best.success, best.basis) {
+        (Some(success), _) => success > 0.0,
+        (None, Basis::Estimated) => question.deadline.is_none(),
+        (None, Basis::Simulated | Basis::Unknown) => false,
+    }
+}
+
+/// Everything, for other programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    slowlight: &'static str,
+    seed: u64,
+    advice: &'a Advice,
+    /// The world of the first, with every setting.
+    scenario: String,
+}
+
+fn print(args: &Args, question: &Question, advice: &Advice) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let Some(best) = advice.ranking.first() else { return Ok(()) };
+    if args.json {
+        let scenario = question.scenario(&best.protocol)?.to_toml()?;
+        let (slowlight, seed) = (env!("CARGO_PKG_VERSION"), question.seed);
+        let report = Report { slowlight, seed, advice, scenario };
+        serde_json::to_writer_pretty(&mut out, &report)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    if !args.text {
+        writeln!(out, "{}", table(advice, usize::from(args.top)))?;
+    }
+    writeln!(out, "{}", words::paragraph(question, advice, best, args.in_order))?;
+    for line in commands::lines(question, advice, best) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+fn table(advice: &Advice, top: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "",
+        "protocol",
+        "delivered",
+        "5 to 95 of 100",
+        "of the bound",
+        "success",
+        "runs",
+    ]);
+    let dash = || "-".to_owned();
+    for (rank, candidate) in advice.ranking.iter().take(top).enumerate() {
+        let mark = if candidate.basis == Basis::Simulated { "" } else { "~" };
+        let success = |share| format!("{mark}{}", show::percent(share));
+        let share = candidate.bound_s.zip(candidate.mean_s).map(|(bound, mean)| bound / mean);
+        table.add_row([
+            (rank + 1).to_string(),
+            candidate.protocol.to_string(),
+            candidate.mean_s.map_or_else(dash, |mean| format!("{mark}{}", show::seconds(mean))),
+            candidate.interval_s.map_or_else(dash, |interval| format!("{mark}{}", span(interval))),
+            share.map_or_else(dash, |share| format!("{mark}{}", show::percent(share))),
+            candidate.success.map_or_else(dash, success),
+            candidate.runs.to_string(),
+        ]);
+    }
+    table
+}
+
+/// An interval, which may have no upper limit.
+fn span((low, high): (f64, Option<f64>)) -> String {
+    match high {
+        Some(high) => format!("{} to {}", show::seconds(low), show::seconds(high)),
+        None => format!("at least {}", show::seconds(low)),
+    }
+}
+
+#[cfg(all(test, feature = "sockets"))]
+mod tests;

@@ -1,0 +1,246 @@
+use clap::Parser as _;
+use lab::advise::Deployment;
+use lab::link_spec::LinkSpec;
+use lab::preset::Preset;
+use transport::protocol::Protocol;
+
+use super::commands::lines;
+use super::*;
+use crate::{Cli, Command, sockets};
+
+fn question(link: Preset) -> Question {
+    Question {
+        link,
+        size: Size(1_000_000),
+        has_return: true,
+        receivers: 1,
+        relay: false,
+        deadline: None,
+        sharing: Some(Sharing::Dedicated),
+        budget: Span(std::time::Duration::from_secs(1)),
+        seed: 1,
+        jobs: None,
+    }
+}
+
+/// Questions with different needs.
+fn questions() -> Vec<Question> {
+    let geo = Preset::find("geo").expect("a preset");
+    let relayed = Preset::find("moon-farside").expect("a preset");
+    let mut two_relays = relayed.clone();
+    two_relays.hops.push(LinkSpec::default());
+    let plain = question(geo);
+    let relay = Question { relay: true, ..question(relayed) };
+    vec![
+        Question { has_return: false, ..plain.clone() },
+        Question { receivers: 3, ..plain.clone() },
+        Question { sharing: Some(Sharing::Shared), ..plain.clone() },
+        plain,
+        Question { link: two_relays, ..relay.clone() },
+        relay,
+    ]
+}
+
+fn candidate(protocol: Protocol, basis: Basis) -> Candidate {
+    Candidate {
+        protocol,
+        basis,
+        runs: 1,
+        success: Some(1.0),
+        mean_s: Some(1.0),
+        interval_s: None,
+        bound_s: None,
+        ready_s: None,
+        packets_ratio: None,
+        failures: std::collections::BTreeMap::new(),
+    }
+}
+
+fn advice(ranking: Vec<Candidate>) -> Advice {
+    Advice {
+        ranking,
+        tied: 1,
+        dedicated: None,
+        controlled: false,
+        run_s: None,
+        rate_bps: Some(10_000_000),
+        return_bps: None,
+        delay_s: 0.25,
+        runs: 1,
+    }
+}
+
+fn printed(question: &Question, protocol: &Protocol) -> Vec<String> {
+    let best = candidate(protocol.clone(), Basis::Simulated);
+    lines(question, &advice(vec![best.clone()]), &best)
+}
+
+/// The words of a command as a shell splits them.
+fn words(command: &str) -> Vec<String> {
+    let unquoted = |part: &str| part.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let parts = command.split('"').enumerate();
+    parts
+        .flat_map(|(n, part)| if n % 2 == 1 { vec![part.to_owned()] } else { unquoted(part) })
+        .collect()
+}
+
+/// The commands among the lines, each after the host that it is for.
+fn parsed(lines: &[String]) -> Vec<(&str, Cli)> {
+    let command = |line: &'_ String| line.starts_with("  ") && line.contains(" slowlight ");
+    let parse = |line: &'_ String| {
+        let host = line.trim_start().split(':').next().expect("a host");
+        let typed = &line[line.find("slowlight ").expect("a command")..];
+        let cli =
+            Cli::try_parse_from(words(typed)).unwrap_or_else(|error| panic!("{line}\n{error}"));
+        (host.len(), cli)
+    };
+    let commands = lines.iter().filter(|line| command(line));
+    commands
+        .map(|line| {
+            let (len, cli) = parse(line);
+            (&line.trim_start()[..len], cli)
+        })
+        .collect()
+}
+
+#[test]
+fn every_printed_command_is_one_that_slowlight_takes() {
+    let mut commands = 0;
+    for question in questions() {
+        for protocol in advise::candidates(&question).expect("candidates") {
+            let deployment = advise::deployment(&protocol, question.relay);
+            let lines = printed(&question, &protocol);
+            let found = parsed(&lines);
+            match deployment {
+                Deployment::Commands | Deployment::Nodes => {
+                    assert!(found.len() >= 2, "{protocol}: {lines:?}");
+                    let begins = |what: &str| found.iter().any(|(host, _)| host.starts_with(what));
+                    assert!(begins("sender") && begins("receiver"), "{protocol}: {lines:?}");
+                }
+                Deployment::Simulator => assert!(found.is_empty(), "{protocol}: {lines:?}"),
+            }
+            commands += found.len();
+        }
+    }
+    assert!(commands > 100, "{commands}");
+}
+
+#[test]
+fn printed_settings_of_nodes_are_valid() {
+    for question in questions() {
+        for protocol in advise::candidates(&question).expect("candidates") {
+            let lines = printed(&question, &protocol);
+            let Some(line) = lines.iter().find(|line| line.contains("[[layer]]")) else { continue };
+            let (_, keys) = line.split_once("[[layer]] ").expect("a layer");
+            let (keys, _) = keys.split_once(';').expect("a reference");
+            let layer = keys.replace(", ", "\n");
+            let listen = if layer.contains("tcp") || layer.contains("\"stcp") {
+                "listen = [\"127.0.0.1:4556\"]"
+            } else {
+                "listen = \"127.0.0.1:4556\""
+            };
+            let toml = format!(
+                "id = \"ipn:1.0\"\nsocket = \"a.sock\"\nstore.directory = \"a\"\n[[layer]]\n{layer}\n{listen}\n"
+            );
+            let read = service::node::NodeSpec::parse(&toml, "NODE.toml");
+            assert!(read.is_ok(), "{toml}\n{read:?}");
+        }
+    }
+}
+
+#[test]
+fn ltp_t_has_commands_for_each_relay() {
+    let ltp_t = "ltp-t".parse::<Protocol>().unwrap();
+    let questions = questions();
+    let [two, one] = &questions[questions.len() - 2..] else { panic!("two questions") };
+    assert_eq!(
+        printed(one, &ltp_t),
+        [
+            "  receiver: slowlight recv --protocol ltp-t --entity 2 --listen :2500 --root inbox \
+             --delay \"1.5 s\"",
+            "  relay: slowlight recv --protocol ltp-t --entity 3 --listen :2500 --root spool \
+             --peer 2=RECEIVER:2500 --rate \"10 Mbit/s\" --delay \"1.5 s\"",
+            "  sender:   slowlight send --protocol ltp-t FILE RELAY:2500 --via 3 --remote-entity 2 \
+             --rate \"10 Mbit/s\" --delay \"230 ms\"",
+        ]
+    );
+    let lines = printed(two, &ltp_t);
+    assert!(lines[1].contains("relay2: ") && lines[1].contains("--entity 4"), "{lines:?}");
+    assert!(lines[2].contains("--peer 4=RELAY2:2500 --route 2=4"), "{lines:?}");
+    assert!(lines[3].contains("RELAY1:2500 --via 3"), "{lines:?}");
+    let commands = parsed(&lines);
+    let transports = |at: usize| match &commands[at].1.command {
+        Command::Sockets(command) => &**command,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(transports(2), sockets::Command::Recv(_)));
+    assert!(matches!(transports(3), sockets::Command::Send(_)));
+}
+
+#[test]
+fn both_ends_are_told_of_a_thin_return_link() {
+    let geo = question(Preset::find("geo").expect("a preset"));
+    let best = candidate(Protocol::default(), Basis::Simulated);
+    let thin = Advice { return_bps: Some(2_000), ..advice(vec![best.clone()]) };
+    assert_eq!(
+        lines(&geo, &thin, &best),
+        [
+            "  receiver: slowlight recv --protocol cfdp --listen :2500 --root inbox \
+             --rate \"2 kbit/s\" --delay \"250 ms\"",
+            "  sender:   slowlight send --protocol cfdp FILE RECEIVER:2500 --rate \"10 Mbit/s\" \
+             --return-rate \"2 kbit/s\" --delay \"250 ms\"",
+        ]
+    );
+}
+
+#[test]
+fn the_simulator_alone_is_named_with_the_best_that_has_commands() {
+    let question = question(Preset::find("geo").expect("a preset"));
+    let of = |name: &str, basis| candidate(name.parse().expect("a protocol"), basis);
+    let best = of("ftp/bbr", Basis::Simulated);
+    let ranking =
+        vec![best.clone(), of("ftp/cubic", Basis::Simulated), of("norm/cc", Basis::Estimated)];
+    let text = lines(&question, &advice(ranking), &best);
+    assert!(text[0].starts_with("ftp/bbr runs in the simulator only."), "{text:?}");
+    assert!(text[0].contains("tcp_congestion_control=bbr"), "{text:?}");
+    let next = "The best that slowlight runs between hosts is norm/cc, an estimated 1.000 s:";
+    assert_eq!(text[1], next);
+    assert_eq!(parsed(&text).len(), 2);
+    let failed = Candidate { success: Some(0.0), ..of("norm/cc", Basis::Simulated) };
+    let text = lines(&question, &advice(vec![best.clone(), failed]), &best);
+    assert_eq!(text[1], "No other transport delivers the file.");
+    let scp = of("scp", Basis::Simulated);
+    let text = lines(&question, &advice(vec![scp.clone()]), &scp);
+    assert_eq!(text[0], "scp is simulated as a model of the program: scp FILE RECEIVER:");
+}
+
+#[test]
+fn what_was_not_simulated_is_neither_recommended_nor_certain() {
+    let question = question(Preset::find("geo").expect("a preset"));
+    let unknown = Candidate {
+        success: None,
+        mean_s: None,
+        interval_s: Some((30.0, None)),
+        ..candidate("ltp".parse().unwrap(), Basis::Unknown)
+    };
+    let found = advice(vec![unknown.clone()]);
+    let text = words::paragraph(&question, &found, &unknown, false);
+    assert!(text.starts_with("It is not known which transport is best."), "{text}");
+    assert!(text.contains("by shorter files, is ltp"), "{text}");
+    assert!(!serves(&question, &unknown));
+
+    let estimated = Candidate { success: None, ..candidate(unknown.protocol, Basis::Estimated) };
+    assert!(serves(&question, &estimated));
+    let next = Candidate { mean_s: Some(2.0), ..estimated.clone() };
+    let found = advice(vec![estimated.clone(), next]);
+    let text = words::paragraph(&question, &found, &estimated, false);
+    assert!(text.contains("ltp is next, with an estimated 2.000 s (2.0 times as long)"), "{text}");
+    let printed = table(&found, 1).to_string();
+    assert!(printed.contains("~1.000 s") && !printed.contains("100.0 %"), "{printed}");
+
+    let late = Question { deadline: Some(Span(std::time::Duration::from_secs(1))), ..question };
+    assert!(!serves(&late, &estimated), "nothing shows that it meets the deadline");
+    let in_time = Candidate { success: Some(1.0), ..estimated };
+    assert!(serves(&late, &in_time));
+    assert!(table(&advice(vec![in_time]), 1).to_string().contains("~100.0 %"));
+}

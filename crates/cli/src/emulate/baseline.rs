@@ -1,0 +1,219 @@
+//! `slowlight emu baseline`: what this machine can carry.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use comfy_table::{CellAlignment, Table};
+use emu::measure::{self, Load, Pace};
+use emu::{Capacity, Host, Isolation, World};
+use link::{Config, Delay, Queue, Rate};
+use serde::{Deserialize, Serialize};
+use transport::quantity::Span;
+
+use super::ended;
+use crate::compute::show;
+use crate::state::state_home;
+
+/// Where it is kept, below the user's directory for such things.
+const FILE: &str = "emulator.json";
+/// Bytes of a datagram, and of its headers.
+const DATAGRAM: usize = 1_024;
+const HEADERS: usize = 28;
+/// The link: so long a delay that packets are held, and not so long that they fill the memory.
+const DELAY: Duration = Duration::from_millis(10);
+const MEMORY: u64 = 1 << 30;
+/// What lateness is measured with: 1,000 bytes each 400 us on a line of 100 Mbit/s.
+const PACKET: usize = 1_000;
+const LINE_BPS: u64 = 100_000_000;
+const GAP: Duration = Duration::from_micros(400);
+
+/// Options of `emu baseline`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How long each of the measurements takes
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    time: Span,
+
+    /// Print what was measured as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What this machine can carry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Baseline {
+    /// The kernel that it was measured with.
+    kernel: String,
+    /// How many processors there were.
+    processors: usize,
+    /// Whether the emulator had a priority above all programs'.
+    real_time: bool,
+    /// Two hosts with a wire of the kernel's between them.
+    wire: Figures,
+    /// The same with a link of the emulator's.
+    link: Figures,
+    /// How late packets came over a link, in microseconds.
+    late: Late,
+}
+
+/// What two hosts can send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Figures {
+    /// Datagrams of 1,024 bytes a second, handed to the kernel in batches.
+    batched_datagrams_s: f64,
+    /// The same, one by one.
+    single_datagrams_s: f64,
+    /// What TCP gets.
+    tcp_bps: f64,
+}
+
+/// By when so many came.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Late {
+    half_us: f64,
+    of_100_us_99: f64,
+    of_1000_us_999: f64,
+}
+
+/// Runs `emu baseline`.
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match emu::isolate()? {
+        Isolation::Over(code) => return Ok(ended(code)),
+        Isolation::Inside => {}
+    }
+    let baseline = Baseline::measure(args.time.duration())?;
+    let text = serde_json::to_string_pretty(&baseline)?;
+    let path = path()?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::write(&path, text.clone() + "\n").with_context(|| path.display().to_string())?;
+    if args.json {
+        writeln!(io::stdout(), "{text}")?;
+    } else {
+        writeln!(io::stdout(), "{}", baseline.table())?;
+        let late = baseline.late;
+        writeln!(
+            io::stdout(),
+            "late by {:.0} us (half), {:.0} us (99 of 100), {:.0} us (999 of 1000){}",
+            late.half_us,
+            late.of_100_us_99,
+            late.of_1000_us_999,
+            if baseline.real_time { "" } else { "; without a real-time priority" },
+        )?;
+    }
+    writeln!(io::stderr(), "kept in {}", path.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn path() -> anyhow::Result<PathBuf> {
+    Ok(state_home()?.join(FILE))
+}
+
+fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Baseline {
+    /// What was measured on this machine, if it was, with this kernel and as many processors.
+    pub(super) fn read() -> Option<Self> {
+        let text = fs::read_to_string(path().ok()?).ok()?;
+        let baseline: Self = serde_json::from_str(&text).ok()?;
+        let holds = baseline.kernel == kernel() && baseline.processors == processors();
+        holds.then_some(baseline)
+    }
+
+    /// What a world may ask for.
+    pub(super) fn capacity(&self) -> Capacity {
+        let Figures { batched_datagrams_s, single_datagrams_s, tcp_bps } = self.link;
+        let bytes = batched_datagrams_s * (DATAGRAM + HEADERS) as f64;
+        Capacity { packets: single_datagrams_s, bytes: bytes.max(tcp_bps / 8.0) }
+    }
+
+    fn measure(time: Duration) -> anyhow::Result<Self> {
+        let [near, far] = measure::wire().context("a wire between two hosts")?;
+        let wire = Figures::measure("a wire", &near, &far, time)?;
+        let config = Config {
+            delay: Delay::Constant(DELAY),
+            queue: Queue { packets: None, bytes: None },
+            ..Config::default()
+        };
+        let world = World::start(&measure::pair(config.clone(), config.clone(), 1, MEMORY))?;
+        let [near, far] = ends(&world)?;
+        let link = Figures::measure("a link", near, far, time)?;
+        let real_time = world.is_real_time();
+        world.stop()?;
+        say("times of packets over a link")?;
+        let there = Config { rate: Rate::Constant(LINE_BPS), ..config.clone() };
+        let world = World::start(&measure::pair(there, config, 1, MEMORY))?;
+        let [near, far] = ends(&world)?;
+        let count = (time.as_nanos() / GAP.as_nanos()).max(1) as u32;
+        let patience = Duration::from_millis(200);
+        let pace = Pace { len: PACKET, gap: GAP, count, at_once: 1, patience };
+        let (crossings, _) = measure::cross(near, far, &pace)?;
+        let errors = measure::errors(&crossings, PACKET, Some(LINE_BPS), DELAY);
+        let micros = |share| errors.quantile(share) as f64 / 1e3;
+        let late = Late {
+            half_us: micros(0.5),
+            of_100_us_99: micros(0.99),
+            of_1000_us_999: micros(0.999),
+        };
+        world.stop()?;
+        Ok(Self { kernel: kernel(), processors: processors(), real_time, wire, link, late })
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        table.set_header(["", "wire", "link", "link / wire"]);
+        let row = |what: &str, of: fn(&Figures) -> f64, show: fn(f64) -> String| {
+            let (wire, link) = (of(&self.wire), of(&self.link));
+            [what.to_owned(), show(wire), show(link), format!("{:.2}", link / wire)]
+        };
+        let count: fn(f64) -> String = |count| format!("{count:.0} /s");
+        table.add_row(row("UDP, batches", |figures| figures.batched_datagrams_s, count));
+        table.add_row(row("UDP, one by one", |figures| figures.single_datagrams_s, count));
+        table.add_row(row("TCP", |figures| figures.tcp_bps, show::rate));
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+impl Figures {
+    fn measure(between: &str, near: &Host, far: &Host, time: Duration) -> anyhow::Result<Self> {
+        let flood = |batches: bool| -> anyhow::Result<f64> {
+            let how = if batches { "in batches" } else { "one by one" };
+            say(&format!("datagrams {how} over {between}"))?;
+            let load = Load { datagram: DATAGRAM, batches, time };
+            Ok(measure::flood(near, far, &load)?.per_second())
+        };
+        let (batched_datagrams_s, single_datagrams_s) = (flood(true)?, flood(false)?);
+        say(&format!("TCP over {between}"))?;
+        let stream = measure::stream(near, far, time, None)?;
+        if !stream.intact {
+            return Err(anyhow!("{between} did not carry what was sent"));
+        }
+        Ok(Self { batched_datagrams_s, single_datagrams_s, tcp_bps: stream.bps() })
+    }
+}
+
+fn ends(world: &World) -> anyhow::Result<[&Host; 2]> {
+    match world.hosts() {
+        [near, far] => Ok([near, far]),
+        _ => Err(anyhow!("a pair has two hosts")),
+    }
+}
+
+fn say(what: &str) -> io::Result<()> {
+    writeln!(io::stderr(), "measuring: {what}")
+}

@@ -1,0 +1,548 @@
+//! Worlds that stay: `slowlight emu up`, and what is done with them meanwhile.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow};
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use control::folder::{self, Folder, FolderError};
+use control::model;
+use control::{Places, Server};
+use emu::{EnterError, World};
+use lab::scenario::Scenario;
+use serde_json::{Map, Value, json};
+use service::http::{Client, ClientError, Method, segment};
+use testbed::emulation;
+use transport::settings::tcp::TcpBuffers;
+use transport::text;
+
+use super::demands::Demands;
+use super::outside::{Entered, Joined, Outside};
+use super::user::AsUser;
+use super::{PEER, Recording, ended, first_host, limit_tcp_buffers, not_started, transfer};
+use crate::compute::link_options::LinkOptions;
+use crate::compute::simulate;
+use crate::{Usage, switch};
+
+/// What a world is called, unless said otherwise.
+const NAME: &str = "default";
+/// What a world that runs in the background says when it is there.
+const READY: &str = "ready";
+/// The program as it runs, even where its file was replaced.
+const SELF: &str = "/proc/self/exe";
+
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Action {
+    /// Make a world that stays, in the background, while programs come and go
+    Up(Box<UpArgs>),
+    /// Run a program on a host of a world that stays
+    Exec(ExecArgs),
+    /// Carry a file from one host of a world to another, by a protocol or a program of others
+    Transfer(transfer::Args),
+    /// Change what links of a world do
+    Set(SetArgs),
+    /// Show the hosts, links and counters of a world
+    Status(StatusArgs),
+    /// List the worlds that stay
+    List,
+    /// End a world, and all programs in it
+    Down(DownArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct UpArgs {
+    /// The world, as TOML; two hosts and a link between them if left out
+    #[arg(value_name = "SCENARIO.toml", conflicts_with_all = ["LinkOptions", "Forward", "Back"])]
+    scenario: Option<PathBuf>,
+
+    /// What to call it
+    #[arg(long, value_name = "NAME", default_value = NAME)]
+    name: String,
+
+    /// Seed of the links' errors, in place of the scenario's
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::compute::seed)]
+    seed: Option<u64>,
+
+    /// Stay in the foreground, until ctrl-C
+    #[arg(long)]
+    foreground: bool,
+
+    /// Let the interface listen on this address, too, for those who have the token
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+
+    /// Allow --listen on an address that others can reach: who has the token runs programs here
+    #[arg(long, requires = "listen")]
+    listen_anywhere: bool,
+
+    #[command(flatten)]
+    recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
+
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them [default: what the
+    /// scenario says, or unlimited]
+    #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
+    tcp_buffers: Option<TcpBuffers>,
+
+    #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
+    link: LinkOptions,
+}
+
+/// Which world.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
+    /// Which world; the only one if left out
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ExecArgs {
+    #[command(flatten)]
+    which: Which,
+
+    /// The host to run it on
+    #[arg(value_name = "HOST")]
+    host: String,
+
+    #[command(flatten)]
+    user: AsUser,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SetArgs {
+    #[command(flatten)]
+    which: Which,
+
+    /// Change both directions of each link
+    #[arg(long)]
+    both: bool,
+
+    /// Links as FROM:TO, and what to change: KEY=VALUE as in a scenario's table of a link, like
+    /// delay=2s or per=1e-4; KEY=null takes a key away; outage="10 s+30 s" adds an outage that begins
+    /// 10 s from now and lasts for 30 s
+    #[arg(required = true, value_name = "FROM:TO|KEY=VALUE")]
+    what: Vec<String>,
+}
+
+/// What `set` is asked for.
+#[derive(Debug, Default)]
+struct Parts {
+    links: Vec<String>,
+    keys: Map<String, Value>,
+    outages: Vec<Value>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    which: Which,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct DownArgs {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Runs the command.
+pub(super) fn run(action: &Action) -> anyhow::Result<ExitCode> {
+    match action {
+        Action::Up(args) => args.run(),
+        Action::Exec(args) => args.run(),
+        Action::Transfer(args) => args.run(),
+        Action::Set(args) => args.run(),
+        Action::Status(args) => args.run(),
+        Action::List => list(),
+        Action::Down(args) => {
+            let world = args.which.world()?;
+            folder::end(&world)?;
+            writeln!(io::stderr(), "world {:?} has ended", world.name)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Removes what worlds and runs left that were killed; what cannot be removed hinders nobody.
+pub(super) fn remove_dead() {
+    // Within a world, those outside belong to others.
+    if !emu::is_outer() || emu::enclosing_world().is_some() {
+        return;
+    }
+    if let Err(error) = folder::remove_dead() {
+        tracing::warn!("{error}");
+    }
+    if let Err(error) = emu::restore_forwarding() {
+        tracing::warn!("the machine still forwards packets: {error}");
+    }
+    if let Err(error) = testbed::scratch::remove_dead() {
+        tracing::warn!("temporary files of a run that was killed: {error}");
+    }
+}
+
+/// What another command line would mend is wrong usage.
+pub(super) fn client_error(error: ClientError) -> anyhow::Error {
+    match error {
+        ClientError::Refused { status: 400..500, error } => Usage(error).into(),
+        ClientError::Refused { .. } | ClientError::Unreachable { .. } | ClientError::Answer(_) => {
+            error.into()
+        }
+    }
+}
+
+fn which(error: FolderError) -> anyhow::Error {
+    match error {
+        FolderError::Name(_)
+        | FolderError::Taken(_)
+        | FolderError::Unknown { .. }
+        | FolderError::None
+        | FolderError::Several(_) => Usage(error.to_string()).into(),
+        FolderError::Foreign(_) | FolderError::System { .. } => error.into(),
+    }
+}
+
+impl Which {
+    fn world(&self) -> anyhow::Result<folder::Running> {
+        folder::find(self.name.as_deref()).map_err(which)
+    }
+
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
+        Ok(Client::new(&folder::socket(&self.world()?.path)))
+    }
+}
+
+impl UpArgs {
+    fn scenario(&self) -> anyhow::Result<Scenario> {
+        let Some(path) = &self.scenario else {
+            return Ok(emulation::between_two(&self.link.preset()?, self.seed.unwrap_or(1))?);
+        };
+        simulate::scenario(path, self.seed, self.tcp_buffers)
+    }
+
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let mut scenario = self.scenario()?;
+        let mut plan = emulation::plan(&scenario)?;
+        let host = first_host(&scenario)?;
+        self.demands.check()?;
+        self.outside.check(&scenario, &host)?;
+        if let Some(address) = self.listen.filter(|address| !address.ip().is_loopback())
+            && !self.listen_anywhere
+        {
+            let message = format!(
+                "--listen {address}: others can reach that address; take 127.0.0.1, or allow it with \
+                 --listen-anywhere"
+            );
+            return Err(Usage(message).into());
+        }
+        let Some(folder) = std::env::var_os(folder::VARIABLE) else {
+            if !self.foreground {
+                // What is said later is not heard.
+                self.demands.settle(&scenario, &mut plan)?;
+            }
+            return self.launch();
+        };
+        let folder = PathBuf::from(folder);
+        let _claimed = if emu::is_outer() {
+            if !self.foreground {
+                folder::leave_session()?;
+            }
+            Some(Folder::claim(&folder).map_err(which)?)
+        } else {
+            None
+        };
+        match self.outside.isolate(&scenario, &host)? {
+            Entered::Over(code) => Ok(ended(code)),
+            Entered::Inside(joined) => {
+                let mut plan = joined.plan(&mut scenario)?;
+                self.demands.settle(&scenario, &mut plan)?;
+                self.stay(&folder, &scenario, &plan, joined)
+            }
+        }
+    }
+
+    /// Starts this program again as the world.
+    fn launch(&self) -> anyhow::Result<ExitCode> {
+        let folder = Folder::free(&self.name).map_err(which)?;
+        let mut arguments = std::env::args_os();
+        let mut command = Command::new(SELF);
+        command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
+        command.args(arguments).env(folder::VARIABLE, &folder);
+        if self.foreground {
+            return Err(command.exec()).context("starting the world");
+        }
+        // What it says before it is ready is told here; this has no name that could be left behind.
+        let mut messages = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages.try_clone()?);
+        let mut child = command.spawn().context("starting the world")?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        if line.trim_end() == READY {
+            let world: model::World =
+                Client::new(&folder::socket(&folder)).get("/world").map_err(client_error)?;
+            let token = || fs::read_to_string(folder.join("token"));
+            let listen = world.listen.map(|listen| token().map(|token| (listen, token)));
+            self.print_start(&folder, listen.transpose()?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let status = child.wait()?;
+        let mut text = String::new();
+        messages.rewind()?;
+        messages.read_to_string(&mut text)?;
+        io::stderr().write_all(text.as_bytes())?;
+        Ok(ended(emu::exit_code(status).max(1)))
+    }
+
+    /// The world, until somebody ends it.
+    fn stay(
+        &self,
+        folder: &Path,
+        scenario: &Scenario,
+        plan: &emu::Plan,
+        joined: Joined,
+    ) -> anyhow::Result<ExitCode> {
+        // Where the port is taken, that is told before there is anything.
+        let server = Server::bind(&Places { socket: folder::socket(folder), listen: self.listen })?;
+        if let Some((_, token)) = server.address() {
+            folder::write_private(&folder.join("token"), &format!("{token}\n"))?;
+        }
+        joined.name(plan, false)?;
+        let world = Arc::new(World::start(plan)?);
+        limit_tcp_buffers(&world, scenario, self.tcp_buffers)?;
+        joined.open(&world, plan)?;
+        let capture = self.capture(&world)?;
+        let listen =
+            server.address().map(|(address, token)| (address.to_string(), token.to_owned()));
+        let bounds = self.demands.bounds(scenario);
+        server.run(&self.name, scenario, (bounds, capture), &world, || {
+            if self.foreground {
+                // It goes on where nobody listens.
+                let _ = self.print_start(folder, listen);
+                return Ok(());
+            }
+            writeln!(io::stdout(), "{READY}")?;
+            folder::log_into(folder)
+        })?;
+        let world = Arc::into_inner(world).ok_or_else(|| anyhow!("the interface has not ended"))?;
+        // It ends a capture, too.
+        let account = self.demands.account(scenario, &world.stop()?)?;
+        Ok(if self.demands.accept(&account) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// Begins to capture, if that is asked for; what the interface would have been asked for.
+    fn capture(&self, world: &World) -> anyhow::Result<Option<model::CaptureRequest>> {
+        let Some(folder) = &self.recording.pcap else { return Ok(None) };
+        world.links().capture(None, folder, self.recording.limits())?;
+        let folder = std::path::absolute(folder)?.to_string_lossy().into_owned();
+        let file_size = Some(self.recording.pcap_size.to_string());
+        let files = Some(self.recording.pcap_files);
+        Ok(Some(model::CaptureRequest { folder, hosts: None, file_size, files }))
+    }
+
+    /// Says how the world is used.
+    fn print_start(&self, folder: &Path, listen: Option<(String, String)>) -> io::Result<()> {
+        let socket = folder::socket(folder);
+        let name = &self.name;
+        let option = if name == NAME { String::new() } else { format!(" --name {name}") };
+        let mut err = io::stderr().lock();
+        writeln!(err, "world {name:?} is up")?;
+        writeln!(err, "  slowlight emu exec{option} HOST -- CMD    a program on a host")?;
+        writeln!(
+            err,
+            "  slowlight emu transfer{option} --from HOST --to HOST    a file between hosts"
+        )?;
+        writeln!(err, "  slowlight emu set{option} FROM:TO delay=2s   another delay from now on")?;
+        writeln!(err, "  slowlight emu status{option}, slowlight emu down{option}")?;
+        writeln!(err, "interface: {}", socket.display())?;
+        if let Some((address, token)) = listen {
+            let token = token.trim_end();
+            writeln!(err, "interface: http://{address}, Authorization: Bearer {token}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecArgs {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let user = self.user.find()?;
+        let client = self.which.client()?;
+        let hosts: Vec<model::Host> = client.get("/hosts").map_err(client_error)?;
+        let names = || hosts.iter().map(|host| host.name.as_str());
+        let host = hosts.iter().find(|host| host.name == self.host).ok_or_else(|| {
+            let near = text::did_you_mean(&self.host, names());
+            let known = names().collect::<Vec<_>>().join(", ");
+            Usage(format!("there is no host {:?}{near} (hosts: {known})", self.host))
+        })?;
+        let pid = client.pid().map_err(client_error)?;
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err(Usage("which program?".to_owned()).into());
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        if let Some(user) = &user {
+            user.command(&mut command);
+        }
+        let ends = [emulation::ENDS.0, emulation::ENDS.1];
+        let peer = hosts.iter().find(|other| other.name != host.name);
+        if let Some(peer) = peer.filter(|_| ends.iter().all(|end| names().any(|name| name == *end)))
+        {
+            command.env(PEER, &peer.address);
+        }
+        match emu::run_inside(pid, host.descriptor, &mut command) {
+            Ok(status) => Ok(ended(emu::exit_code(status))),
+            Err(EnterError::Program(error)) => not_started(program, error),
+            Err(error @ EnterError::World(_)) => Err(error.into()),
+        }
+    }
+}
+
+impl SetArgs {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let Parts { links, keys, outages } = self.parts()?;
+        let client = self.which.client()?;
+        for link in links {
+            let path = format!("/links/{}", segment(&link));
+            if !keys.is_empty() {
+                let keys = Value::from(keys.clone());
+                client.ask(Method::PATCH, &path, Some(&keys)).map_err(client_error)?;
+            }
+            for outage in &outages {
+                let path = format!("{path}/outages");
+                client.ask(Method::POST, &path, Some(outage)).map_err(client_error)?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Which links, which keys to change, and which outages to add.
+    fn parts(&self) -> anyhow::Result<Parts> {
+        let Parts { mut links, mut keys, mut outages } = Parts::default();
+        for part in &self.what {
+            match part.split_once('=') {
+                Some(("outage", window)) => {
+                    let (at, lasts) = window.split_once('+').ok_or_else(|| {
+                        let example = "outage=\"10 s+30 s\": 10 s from now, for 30 s";
+                        Usage(format!("{part}: is written like {example}"))
+                    })?;
+                    outages.push(json!({ "at": at, "for": lasts }));
+                }
+                Some((key, text)) => {
+                    keys.insert(key.to_owned(), value(key, text)?);
+                }
+                None => {
+                    let (from, to) = part.split_once(':').ok_or_else(|| {
+                        let message = "is neither a link (FROM:TO) nor a change (KEY=VALUE)";
+                        Usage(format!("{part}: {message}"))
+                    })?;
+                    links.push(part.clone());
+                    if self.both {
+                        links.push(format!("{to}:{from}"));
+                    }
+                }
+            }
+        }
+        if links.is_empty() {
+            return Err(Usage("which link? FROM:TO (see slowlight emu status)".to_owned()).into());
+        }
+        if keys.is_empty() && outages.is_empty() {
+            return Err(Usage("what shall change? KEY=VALUE, like delay=2s".to_owned()).into());
+        }
+        Ok(Parts { links, keys, outages })
+    }
+}
+
+/// A value as people write it: text, or a table or list of TOML.
+fn value(key: &str, text: &str) -> anyhow::Result<Value> {
+    if text == "null" {
+        return Ok(Value::Null);
+    }
+    if !text.starts_with(['[', '{', '"']) {
+        return Ok(Value::from(text));
+    }
+    let line = format!("{key} = {text}");
+    let mut table: toml::Table = text::parse(&line, key)?;
+    let value = table.remove(key).ok_or_else(|| Usage(format!("{key}: is no name of a key")))?;
+    Ok(serde_json::to_value(value)?)
+}
+
+impl StatusArgs {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        let world = self.which.client()?.ask(Method::GET, "/world", None).map_err(client_error)?;
+        let mut out = io::stdout().lock();
+        if self.json {
+            writeln!(out, "{}", serde_json::to_string_pretty(&world)?)?;
+        } else {
+            write!(out, "{}", shown(&serde_json::from_value(world)?))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn table<const N: usize>(heads: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(heads);
+    table
+}
+
+/// A world as people read it.
+fn shown(world: &model::World) -> String {
+    let mut hosts = table(["host", "address", ""]);
+    for host in &world.hosts {
+        hosts.add_row([&host.name, &host.address, &host.address6]);
+    }
+    let heads = ["link", "", "rate", "delay", "delivered", "lost", "on its way", "late (99 %)"];
+    let mut links = table(heads);
+    for link in &world.links {
+        let setting = |key: &str| link.settings.get(key).and_then(Value::as_str).unwrap_or("-");
+        let lost: u64 = link.counters.lost.values().map(|count| count.packets).sum();
+        links.add_row([
+            link.name.clone(),
+            if link.up { "up" } else { "down" }.to_owned(),
+            setting("rate").to_owned(),
+            setting("delay").to_owned(),
+            link.counters.delivered.packets.to_string(),
+            lost.to_string(),
+            link.counters.queued.packets.to_string(),
+            format!("{:.0} us", link.lateness.p99_us),
+        ]);
+    }
+    let mut text =
+        format!("world {:?}, up for {:.0} s\n\n{hosts}\n\n{links}\n", world.name, world.now);
+    if let Some(listen) = &world.listen {
+        text += &format!("\ninterface: http://{listen}\n");
+    }
+    for doubt in &world.doubts {
+        text += &format!("\nnot trustworthy: {doubt}");
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    let mut out = io::stdout().lock();
+    for world in folder::running().map_err(which)? {
+        let pid = world.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        writeln!(out, "{:<16}{pid:<10}{}", world.name, world.path.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,450 @@
+//! Commands that need the machine: emulated worlds, and studies, whose results are tables in Parquet.
+
+mod baseline;
+mod compare;
+mod control;
+mod demands;
+mod outside;
+mod servers;
+mod study;
+mod tools;
+mod transfer;
+mod transfers;
+mod user;
+
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::{self, ExitCode};
+
+use anyhow::{Context as _, anyhow};
+use emu::{CaptureLimits, Requests, User, World};
+use lab::run::RunError;
+use lab::scenario::Scenario;
+use testbed::emulation::{self, transfers::TransfersError};
+use testbed::study::StudyError;
+use transport::quantity::Size;
+use transport::settings::tcp::TcpBuffers;
+
+use crate::compute::link_options::LinkOptions;
+use crate::compute::simulate;
+use crate::{Usage, switch};
+
+use self::demands::Demands;
+use self::outside::{Entered, Outside};
+use self::servers::{Servers, Started};
+use self::user::AsUser;
+
+/// The variable in which a program finds the address of the other end.
+const PEER: &str = "SLOWLIGHT_PEER";
+/// What a shell reports for a program that is not there, and of one that signal 0 would end.
+const NOT_FOUND: u8 = 127;
+const SIGNALLED: i32 = 128;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run many worlds of one kind, and tell what came of them
+    Study(study::Args),
+    /// Run a program at one end of an emulated link
+    Link(Box<LinkArgs>),
+    /// Run programs over emulated links, in real time
+    Emu(Args),
+}
+
+/// Options of `emu`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Make the hosts and links of a scenario and run its transfers, or a program on one of them
+    Run(RunArgs),
+    /// Open a shell at one end of a link
+    Shell(Box<ShellArgs>),
+    /// Measure what this machine can carry, for later runs to be judged by
+    Baseline(baseline::Args),
+    /// List the programs of others that can be compared, and what this machine lacks
+    Tools(tools::Args),
+    /// Compare programs of others and slowlight's own protocols over the same links, in real time
+    Compare(Box<compare::Args>),
+    #[command(flatten)]
+    Control(control::Action),
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, clap::Args)]
+struct Recording {
+    /// Capture what every host sends and receives, a pcapng a host, below this folder
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+
+    /// Begin a new file after so much
+    #[arg(long, value_name = "SIZE", default_value = "256 MiB", requires = "pcap")]
+    pcap_size: Size,
+
+    /// Keep so many files a host, the newest
+    #[arg(long, value_name = "N", default_value = "8", requires = "pcap", value_parser = clap::value_parser!(u16).range(1..))]
+    pcap_files: u16,
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// The world, as TOML
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+
+    /// Seed, in place of the scenario's
+    #[arg(long, allow_hyphen_values = true, value_parser = crate::compute::seed)]
+    seed: Option<u64>,
+
+    /// The host to run the program on; the first transfer's sender, or the first link's, if left out
+    #[arg(long, value_name = "HOST", requires = "program")]
+    on: Option<String>,
+
+    #[command(flatten)]
+    recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
+
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them [default: what the
+    /// scenario says, or unlimited]
+    #[arg(long, value_name = "SIZE", value_parser = switch::buffers())]
+    tcp_buffers: Option<TcpBuffers>,
+
+    /// Keep the scenario as given and resolved, a manifest and the metrics of its transfers in this
+    /// folder
+    #[arg(long, value_name = "DIR", conflicts_with = "program")]
+    out: Option<PathBuf>,
+
+    /// Print the metrics of the transfers as JSON
+    #[arg(long, conflicts_with = "program")]
+    json: bool,
+
+    #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
+    user: AsUser,
+
+    /// The program and its arguments; without one, the transfers of the scenario are run
+    #[arg(last = true, value_name = "CMD")]
+    program: Vec<OsString>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShellArgs {
+    /// Seed of the link's errors
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
+    seed: u64,
+
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
+    tcp_buffers: TcpBuffers,
+
+    #[command(flatten)]
+    recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
+
+    #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
+    user: AsUser,
+
+    #[command(flatten)]
+    link: LinkOptions,
+}
+
+/// Options of `link`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LinkArgs {
+    /// Seed of the link's errors
+    #[arg(long, default_value = "1", allow_hyphen_values = true, value_parser = crate::compute::seed)]
+    seed: u64,
+
+    /// A program to run at the far end meanwhile, in a shell; the other one starts when it listens
+    #[arg(long, value_name = "CMD")]
+    server: Vec<OsString>,
+
+    /// Start the program when the server listens on this port, of TCP or UDP, and wait for that up to
+    /// a minute [default: on any port, and up to 3 s]
+    #[arg(long, value_name = "PORT", requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
+    wait_for: Option<u16>,
+
+    /// Growth limit of TCP's buffers on the hosts, unless a program sets them
+    #[arg(long, value_name = "SIZE", default_value = "unlimited", value_parser = switch::buffers())]
+    tcp_buffers: TcpBuffers,
+
+    #[command(flatten)]
+    recording: Recording,
+
+    #[command(flatten)]
+    demands: Demands,
+
+    #[command(flatten)]
+    outside: Outside,
+
+    #[command(flatten)]
+    user: AsUser,
+
+    /// The program and its arguments; the other end is called `far`, and its address is in
+    /// $SLOWLIGHT_PEER
+    #[arg(last = true, required = true, value_name = "CMD")]
+    program: Vec<OsString>,
+
+    #[command(flatten)]
+    link: LinkOptions,
+}
+
+/// What runs in a world.
+struct Work {
+    scenario: Scenario,
+    host: String,
+    peer: Option<String>,
+    servers: Vec<OsString>,
+    /// The port that they are to listen on.
+    wait_for: Option<u16>,
+    program: Vec<OsString>,
+    recording: Recording,
+    demands: Demands,
+    /// Growth limit of TCP's buffers, in place of the scenario's.
+    tcp_buffers: Option<TcpBuffers>,
+    outside: Outside,
+    user: AsUser,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: &Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Study(args) => study::run(args),
+        Command::Link(args) => link(args),
+        Command::Emu(args) => emu(args),
+    }
+}
+
+/// Whether an error of studies or emulated worlds is wrong usage.
+pub(crate) fn is_usage(error: &(dyn Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(StudyError::Run(RunError::Spec(_))))
+        || matches!(error.downcast_ref(), Some(TransfersError::Spec(_)))
+}
+
+/// Runs `emu`.
+fn emu(args: &Args) -> anyhow::Result<ExitCode> {
+    control::remove_dead();
+    match &args.command {
+        Action::Run(args) if args.program.is_empty() => transfers::run(args),
+        Action::Run(args) => args.work()?.run(),
+        Action::Shell(args) => args.work()?.run(),
+        Action::Control(action) => control::run(action),
+        Action::Baseline(args) => baseline::run(args),
+        Action::Tools(args) => tools::run(args),
+        Action::Compare(args) => compare::run(args),
+    }
+}
+
+/// Runs `link`.
+fn link(args: &LinkArgs) -> anyhow::Result<ExitCode> {
+    control::remove_dead();
+    let work = Work::between_two(
+        &args.link,
+        args.seed,
+        (&args.recording, &args.demands),
+        args.program.clone(),
+    )?;
+    let (servers, wait_for) = (args.server.clone(), args.wait_for);
+    let (outside, user) = (args.outside.clone(), args.user.clone());
+    let tcp_buffers = Some(args.tcp_buffers);
+    Work { servers, wait_for, tcp_buffers, outside, user, ..work }.run()
+}
+
+impl Recording {
+    fn limits(&self) -> CaptureLimits {
+        CaptureLimits { file: self.pcap_size.bytes(), files: usize::from(self.pcap_files) }
+    }
+}
+
+impl RunArgs {
+    /// The scenario, resolved.
+    fn scenario(&self) -> anyhow::Result<Scenario> {
+        simulate::scenario(&self.scenario, self.seed, self.tcp_buffers)
+    }
+
+    fn work(&self) -> anyhow::Result<Work> {
+        let scenario = self.scenario()?;
+        let host = self.on.clone().map_or_else(|| first_host(&scenario), Ok)?;
+        let transfer = scenario.transfers.first();
+        if !scenario.nodes.contains_key(&host) {
+            let known: Vec<_> = scenario.nodes.keys().map(String::as_str).collect();
+            let message = format!("--on {host}: no such host (hosts: {})", known.join(", "));
+            return Err(Usage(message).into());
+        }
+        let peer = transfer.filter(|transfer| transfer.from == host);
+        let peer = peer.and_then(|transfer| transfer.to.names().next()).map(str::to_owned);
+        let program = self.program.clone();
+        let recording = self.recording.clone();
+        let demands = self.demands.clone();
+        let servers = Vec::new();
+        let wait_for = None;
+        let tcp_buffers = self.tcp_buffers;
+        let (outside, user) = (self.outside.clone(), self.user.clone());
+        Ok(Work {
+            host,
+            peer,
+            servers,
+            wait_for,
+            program,
+            recording,
+            demands,
+            outside,
+            user,
+            scenario,
+            tcp_buffers,
+        })
+    }
+}
+
+impl ShellArgs {
+    fn work(&self) -> anyhow::Result<Work> {
+        let shell = std::env::var_os("SHELL").unwrap_or_else(|| OsString::from("/bin/sh"));
+        let further = (&self.recording, &self.demands);
+        let work = Work::between_two(&self.link, self.seed, further, vec![shell])?;
+        let (outside, user) = (self.outside.clone(), self.user.clone());
+        Ok(Work { tcp_buffers: Some(self.tcp_buffers), outside, user, ..work })
+    }
+}
+
+impl Work {
+    /// A program at the near end of a link.
+    fn between_two(
+        link: &LinkOptions,
+        seed: u64,
+        (recording, demands): (&Recording, &Demands),
+        program: Vec<OsString>,
+    ) -> anyhow::Result<Self> {
+        let (near, far) = emulation::ENDS;
+        Ok(Self {
+            scenario: emulation::between_two(&link.preset()?, seed)?,
+            host: near.to_owned(),
+            peer: Some(far.to_owned()),
+            servers: Vec::new(),
+            wait_for: None,
+            program,
+            recording: recording.clone(),
+            demands: demands.clone(),
+            tcp_buffers: None,
+            outside: Outside::default(),
+            user: AsUser::default(),
+        })
+    }
+
+    fn run(mut self) -> anyhow::Result<ExitCode> {
+        emulation::plan(&self.scenario)?;
+        self.demands.check()?;
+        self.outside.check(&self.scenario, &self.host)?;
+        let user = self.user.find()?;
+        let joined = match self.outside.isolate(&self.scenario, &self.host)? {
+            Entered::Over(code) => return Ok(ended(code)),
+            Entered::Inside(joined) => joined,
+        };
+        let mut plan = joined.plan(&mut self.scenario)?;
+        self.demands.settle(&self.scenario, &mut plan)?;
+        // In an enclosing world its far end is the peer, unless something runs at the own one.
+        let leads_on = joined.is_nested() && self.servers.is_empty();
+        joined.name(&plan, leads_on)?;
+        let world = World::start(&plan)?;
+        limit_tcp_buffers(&world, &self.scenario, self.tcp_buffers)?;
+        joined.open(&world, &plan)?;
+        if let Some(folder) = &self.recording.pcap {
+            world.links().capture(None, folder, self.recording.limits())?;
+        }
+        let status = self.carry_out(&world, user.as_ref(), leads_on);
+        let captured = if self.recording.pcap.is_some() { end_capture(&world) } else { Ok(()) };
+        let account = self.demands.account(&self.scenario, &world.stop()?)?;
+        let status = status?;
+        captured?;
+        Ok(if self.demands.accept(&account) { status } else { ExitCode::FAILURE })
+    }
+
+    /// Runs the servers and the program. If the world leads on into another, the peer is that one's.
+    fn carry_out(
+        &self,
+        world: &World,
+        user: Option<&User>,
+        leads_on: bool,
+    ) -> anyhow::Result<ExitCode> {
+        let peer = self.peer.as_deref().and_then(|name| world.host(name));
+        let mut requests = Requests::of_others().context("taking signals")?;
+        let mut servers = Servers::default();
+        if let Some(peer) = peer
+            && let Started::Over(signal) =
+                servers.start((peer, user), &self.servers, self.wait_for, &mut requests)?
+        {
+            return Ok(ended(SIGNALLED + signal));
+        }
+        let near =
+            world.host(&self.host).ok_or_else(|| anyhow!("there is no host {}", self.host))?;
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err(Usage("which program?".to_owned()).into());
+        };
+        let mut command = process::Command::new(program);
+        near.command(command.args(arguments));
+        if let Some(user) = user {
+            user.command(&mut command);
+        }
+        if let Some(peer) = peer.filter(|_| !leads_on) {
+            command.env(PEER, peer.plan().address.to_string());
+        }
+        // What asks for the end asks the program, and what there is to tell is told afterwards.
+        match emu::carry_out(emu::unmarked(&mut command), &mut requests) {
+            Ok(status) => Ok(ended(emu::exit_code(status))),
+            Err(error) => not_started(program, error),
+        }
+    }
+}
+
+/// Host that programs run on by default: the first transfer's sender, or the first link's.
+fn first_host(scenario: &Scenario) -> Result<String, Usage> {
+    let sender = scenario.transfers.first().map(|transfer| transfer.from.clone());
+    let first = || scenario.links.first().and_then(|link| link.from.clone());
+    sender.or_else(first).ok_or_else(|| Usage("the scenario has no link".to_owned()))
+}
+
+/// Limits the buffers of TCP on the hosts of a world.
+fn limit_tcp_buffers(
+    world: &World,
+    scenario: &Scenario,
+    limit: Option<TcpBuffers>,
+) -> anyhow::Result<()> {
+    emulation::limit_tcp_buffers(world, scenario, limit).context("limiting TCP's buffers")
+}
+
+/// Ends the capture, and tells what it has not got.
+fn end_capture(world: &World) -> anyhow::Result<()> {
+    let missed = world.links().end_capture()?.missed;
+    if missed > 0 {
+        writeln!(io::stderr(), "{missed} packets are not in the capture: the disk is too slow")?;
+    }
+    Ok(())
+}
+
+/// What a shell would report of a program that did not start.
+fn not_started(program: &OsStr, error: io::Error) -> anyhow::Result<ExitCode> {
+    let program = program.to_string_lossy();
+    if error.kind() != io::ErrorKind::NotFound {
+        return Err(error).context(program.into_owned());
+    }
+    writeln!(io::stderr(), "error: {program}: no such program")?;
+    Ok(ExitCode::from(NOT_FOUND))
+}
+
+/// The exit code of a process, which is a byte.
+pub(crate) fn ended(code: i32) -> ExitCode {
+    ExitCode::from(code.clamp(0, 255) as u8)
+}

@@ -1,0 +1,102 @@
+//! `slowlight get`, `ls` and `rm`: what another end has, by CFDP or Saratoga.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+
+use crate::sockets::operations::{self, Common, Operation};
+use crate::sockets::scope;
+use crate::sockets::session::{self, Ends, Job, Wish};
+use crate::sockets::transfer;
+
+/// Fetch a file
+#[derive(Debug, clap::Args)]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    common: Common,
+
+    /// The file there, below its root
+    file: String,
+
+    /// Name the file shall have here [default: the last part of its own]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Directory here that receives the file
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+
+    /// Delete it there once it is here
+    #[arg(long, help_heading = scope::SARATOGA)]
+    take: bool,
+}
+
+/// List a directory of another end
+#[derive(Debug, clap::Args)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    common: Common,
+
+    /// Directory below its root
+    #[arg(default_value = "")]
+    directory: String,
+}
+
+/// Delete a file at another end
+#[derive(Debug, clap::Args)]
+pub(crate) struct RmArgs {
+    #[command(flatten)]
+    common: Common,
+
+    /// The file there, below its root
+    file: String,
+}
+
+/// Fetches a file.
+pub(crate) fn get(args: GetArgs) -> Result<ExitCode> {
+    let GetArgs { common, file, name, root, take } = args;
+    let last = Path::new(&file).file_name().and_then(|name| name.to_str());
+    let name = name.or(last.map(str::to_owned));
+    let name = name.ok_or_else(|| crate::Usage(format!("{file:?} has no name")))?;
+    if common.options.protocol.kind.is_entity() {
+        let (name, to_entity) = (Some(name), None);
+        return operations::carry_out(Operation::PutFrom { common, file, name, root, to_entity });
+    }
+    request(common, Wish::Get { remote: file, root, name, takes: take })
+}
+
+/// Lists a directory.
+pub(crate) fn ls(args: LsArgs) -> Result<ExitCode> {
+    let LsArgs { common, directory } = args;
+    if common.options.protocol.kind.is_entity() {
+        return operations::carry_out(Operation::Ls { common, directory });
+    }
+    request(common, Wish::List(directory))
+}
+
+/// Deletes a file.
+pub(crate) fn rm(args: RmArgs) -> Result<ExitCode> {
+    let RmArgs { common, file } = args;
+    if common.options.protocol.kind.is_entity() {
+        return operations::carry_out(Operation::Rm { common, file });
+    }
+    request(common, Wish::Delete(file))
+}
+
+/// Sends a request to a peer that serves its directory.
+fn request(common: Common, wish: Wish) -> Result<ExitCode> {
+    let ends = ends(&common).map_err(transfer::usage)?;
+    let (options, timeout) = (common.options, common.timeout);
+    session::run(Job { options, ends, wish, timeout, node: None })
+}
+
+fn ends(common: &Common) -> Result<Ends> {
+    let protocol = &common.options.protocol;
+    ensure!(
+        protocol.kind.has_directories(),
+        "{protocol} can only send; ask by --protocol saratoga or cfdp"
+    );
+    let (to, listen) = common.addresses()?;
+    Ok(Ends { to, group: None, listen, entity: None, remote_entity: 2, via: None })
+}

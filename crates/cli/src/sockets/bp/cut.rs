@@ -1,0 +1,227 @@
+//! Files that are too long for one bundle, on their way out: cut into parts that say where they belong, so that the same
+//! command goes on where an earlier one ended.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, anyhow};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use service::api::NodeClient;
+use service::api::model::Node;
+use service::http::ClientError;
+use wire::file_part::{FilePart, crc_append};
+
+use super::kept;
+use super::send::SendArgs;
+use crate::sockets::screen::Screen;
+use crate::sockets::session::hash;
+use crate::state::state_home;
+
+/// Bytes that are read at one time.
+const PIECE: usize = 256 << 10;
+/// How long to wait for room in the node's store, at first and at most.
+const WAIT: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+/// What the interface answers where the store has no room.
+const NO_ROOM: u16 = 507;
+
+/// What is known of a file that is being sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Transfer {
+    what: What,
+    /// The number that all parts carry.
+    number: u64,
+    /// Seconds since 1970 when its first part was made.
+    begun: u64,
+    /// The node's process, where its store ends with it.
+    memory_of: Option<u32>,
+    /// Bytes that the node has.
+    kept: u64,
+}
+
+/// What makes a transfer the same as an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct What {
+    file: PathBuf,
+    bytes: u64,
+    modified_ns: u128,
+    to: String,
+    from: Option<String>,
+    part: u64,
+    lifetime_ms: u128,
+}
+
+/// Sends a file in parts; returns in how many.
+pub(super) fn send(
+    args: &SendArgs,
+    client: &mut NodeClient,
+    path: &Path,
+    file: File,
+    screen: &Screen,
+) -> Result<u64> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| anyhow!("the file's name is not UTF-8; give it another"))?;
+    let found = file.metadata()?;
+    let what = What {
+        file: path.canonicalize()?,
+        bytes: found.len(),
+        modified_ns: found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos(),
+        to: args.to.clone(),
+        from: args.from.clone(),
+        part: args.part.bytes(),
+        lifetime_ms: args.lifetime.duration().as_millis(),
+    };
+    let base = match &args.state {
+        Some(base) => base.clone(),
+        None => state_home()?,
+    };
+    std::fs::create_dir_all(&base).with_context(|| base.display().to_string())?;
+    let key = format!("{}\n{}\n{}", what.file.display(), what.to, args.place.node.display());
+    let record = base.join(format!("bp-send-{:016x}.json", hash(key.as_bytes())));
+    let mut transfer = begin(&record, what, client)?;
+    let bar = screen.bar(name, Some(transfer.what.bytes));
+    bar.set_position(transfer.kept);
+    let file = Arc::new(file);
+    while transfer.kept < transfer.what.bytes {
+        let len = transfer.what.part.min(transfer.what.bytes - transfer.kept);
+        let part = FilePart {
+            transfer: transfer.number,
+            total: transfer.what.bytes,
+            offset: transfer.kept,
+            name,
+        };
+        let (begun, crc) = check(&file, &part, len)?;
+        let header = part.encode(crc)?;
+        hand_in(args, client, &bar, || Part {
+            header: io::Cursor::new(header.clone()),
+            file: Arc::clone(&file),
+            at: transfer.kept,
+            left: len,
+            crc: (begun, crc),
+            bar: bar.clone(),
+        })?;
+        transfer.kept += len;
+        kept::write(&record, &transfer)?;
+    }
+    bar.finish_and_clear();
+    std::fs::remove_file(&record).with_context(|| record.display().to_string())?;
+    Ok(transfer.what.bytes.div_ceil(transfer.what.part))
+}
+
+/// What an earlier command left of this transfer, or a new one.
+fn begin(record: &Path, what: What, client: &mut NodeClient) -> Result<Transfer> {
+    let node: Node = client.get("/node", &[])?;
+    let memory_of = (!node.is_persistent).then_some(node.pid);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let earlier: Option<Transfer> = kept::read(record)?;
+    // The first parts of one that began too long ago have expired.
+    let is_alive = |earlier: &Transfer| {
+        let age_ms = u128::from(now.saturating_sub(earlier.begun)) * 1000;
+        earlier.what == what && age_ms < what.lifetime_ms && earlier.begun <= now
+    };
+    if let Some(mut earlier) = earlier.filter(is_alive) {
+        if earlier.memory_of != memory_of {
+            // Whoever has some of it already takes these for the same.
+            earlier.kept = 0;
+            earlier.memory_of = memory_of;
+        }
+        return Ok(earlier);
+    }
+    let number = rt::entropy()?.next_u64();
+    let transfer = Transfer { what, number, begun: now, memory_of, kept: 0 };
+    kept::write(record, &transfer)?;
+    Ok(transfer)
+}
+
+/// The check over a part: over its header, and over that and its bytes.
+fn check(file: &File, part: &FilePart<'_>, len: u64) -> Result<(u32, u32)> {
+    let begun = part.crc()?;
+    let mut crc = begun;
+    let mut piece = vec![0; PIECE];
+    let (mut at, end) = (part.offset, part.offset + len);
+    while at < end {
+        let most = usize::try_from(end - at).unwrap_or(PIECE).min(PIECE);
+        match file.read_at(&mut piece[..most], at) {
+            Ok(0) => return Err(changed().into()),
+            Ok(read) => {
+                crc = crc_append(crc, &piece[..read]);
+                at += read as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((begun, crc))
+}
+
+fn changed() -> io::Error {
+    io::Error::other("the file was changed while it was sent; send it again when it is complete")
+}
+
+/// Hands a part to the node, and waits while the node has no room.
+fn hand_in(
+    args: &SendArgs,
+    client: &mut NodeClient,
+    bar: &ProgressBar,
+    part: impl Fn() -> Part,
+) -> Result<()> {
+    let [mut wait, most] = WAIT;
+    let begun = Instant::now();
+    let before = bar.position();
+    loop {
+        match args.hand_in(client, part()) {
+            Ok(_) => {
+                bar.set_message("");
+                return Ok(());
+            }
+            Err(ClientError::Refused { status: NO_ROOM, error })
+                if begun.elapsed() < args.lifetime.duration() =>
+            {
+                bar.set_position(before);
+                bar.set_message(format!("the node has no room, waiting: {error}"));
+                std::thread::sleep(wait);
+                wait = (wait * 2).min(most);
+            }
+            // What is wrong with the command itself is so the next time, too.
+            Err(error @ ClientError::Refused { status: 400..=499, .. }) => return Err(error.into()),
+            Err(error) => {
+                return Err(anyhow!(error).context("the same command goes on where this one ends"));
+            }
+        }
+    }
+}
+
+/// The payload of a bundle with a part.
+struct Part {
+    header: io::Cursor<Vec<u8>>,
+    file: Arc<File>,
+    at: u64,
+    left: u64,
+    /// The check over what was read, and over what is promised.
+    crc: (u32, u32),
+    bar: ProgressBar,
+}
+
+impl Read for Part {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.header.read(into)?;
+        if read > 0 || self.left == 0 {
+            return Ok(read);
+        }
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(into.len());
+        let read = self.file.read_at(&mut into[..most], self.at)?;
+        self.at += read as u64;
+        self.left -= read as u64;
+        self.crc.0 = crc_append(self.crc.0, &into[..read]);
+        // An error here, and the node does not take the bundle.
+        if read == 0 || self.left == 0 && self.crc.0 != self.crc.1 {
+            return Err(changed());
+        }
+        self.bar.inc(read as u64);
+        Ok(read)
+    }
+}

@@ -1,0 +1,295 @@
+//! Files that come in several bundles: parts are put where they belong, and the file gets its name when all are there.
+//!
+//! A part is confirmed when it is synced and recorded, so that a receiver that is killed goes on with what it has.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use engine::FileName;
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use service::api::model::Delivery;
+use tempfile::TempPath;
+use wire::file_part::{FilePart, HEADER_MAX, crc_append};
+
+use super::kept;
+use super::recv::Payload;
+use crate::sockets::screen::Screen;
+
+/// Stretches of a file that came without what is between them.
+const STRETCHES_MAX: usize = 65_536;
+/// Files that are remembered after they were whole, because a part may come again.
+const WHOLE_KEPT: usize = 1024;
+
+/// What became of a payload.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is no part of a file.
+    Other,
+    /// It was a part of a file of which more is to come, or that is there already.
+    Part,
+    /// The file is whole: its place, and its bytes.
+    Whole(PathBuf, u64),
+}
+
+/// Files below a folder of which parts came.
+pub(super) struct Joins<'a> {
+    into: &'a Path,
+    /// Where parts and records are.
+    parts: PathBuf,
+    screen: &'a Screen,
+    bars: BTreeMap<PathBuf, ProgressBar>,
+}
+
+/// What is there of a file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    name: String,
+    total: u64,
+    /// Where stretches that are there begin and end, in order, with gaps between.
+    there: Vec<(u64, u64)>,
+    /// The name that it gets, or has.
+    named: Option<String>,
+}
+
+impl<'a> Joins<'a> {
+    pub(super) fn new(into: &'a Path, screen: &'a Screen) -> Self {
+        let parts = into.join(FileName::SPOOL_DIRECTORY).join("parts");
+        Self { into, parts, screen, bars: BTreeMap::new() }
+    }
+
+    /// Takes a payload, if it is a part of a file. It may be confirmed when this returns something else than
+    /// [`Outcome::Other`]; what was read of one that is none is put back.
+    pub(super) fn take(
+        &mut self,
+        delivery: &Delivery,
+        payload: &mut Payload<'_>,
+    ) -> Result<Outcome> {
+        let beginning = payload.peek(HEADER_MAX)?;
+        let Ok((part, crc)) = FilePart::decode(&beginning) else { return Ok(Outcome::Other) };
+        let Some(len) = delivery.bytes.checked_sub(part.header_len() as u64) else {
+            return Ok(Outcome::Other);
+        };
+        let Some(end) = part.offset.checked_add(len).filter(|end| *end <= part.total) else {
+            return Ok(Outcome::Other);
+        };
+        let source = crate::sockets::session::hash(delivery.source.as_bytes());
+        let stem = self.parts.join(format!("{:016x}-{source:016x}", part.transfer));
+        let (paper, data) = (stem.with_extension("json"), stem.with_extension("data"));
+        let found: Option<Record> = kept::read(&paper)?;
+        let is_new = found.is_none();
+        let mut record = found.unwrap_or_else(|| Record::of(&part));
+        if record.named.is_some() && data.exists() {
+            // It was about to be named.
+            record.named = None;
+        }
+        if record.name != part.name || record.total != part.total {
+            return Ok(Outcome::Other);
+        }
+        if record.named.is_none() && !record.has(part.offset, end) {
+            if !record.takes(part.offset, end) {
+                return Ok(Outcome::Other);
+            }
+            let Some(file) = self.room_for(&data, &part)? else { return Ok(Outcome::Other) };
+            if is_new {
+                kept::write(&paper, &record)?;
+            }
+            let bar = self.bar(&stem, &record);
+            if !write((&data, file), &bar, (&part, crc), payload)? {
+                if record.there.is_empty() {
+                    std::fs::remove_file(&data)?;
+                    std::fs::remove_file(&paper)?;
+                }
+                return Ok(Outcome::Other);
+            }
+            record.add(part.offset, end);
+            kept::write(&paper, &record)?;
+        } else {
+            payload.skip()?;
+        }
+        if record.named.is_some() || !record.is_whole() {
+            return Ok(Outcome::Part);
+        }
+        let place = self.name(&paper, &data, &mut record, part.transfer)?;
+        if let Some(bar) = self.bars.remove(&stem) {
+            bar.finish_and_clear();
+        }
+        self.forget_old()?;
+        Ok(Outcome::Whole(place, record.total))
+    }
+
+    fn bar(&mut self, stem: &Path, record: &Record) -> ProgressBar {
+        let bar = self.bars.entry(stem.to_owned());
+        let bar = bar.or_insert_with(|| self.screen.bar(&record.name, Some(record.total)));
+        bar.set_position(record.there.iter().map(|(start, end)| end - start).sum());
+        bar.clone()
+    }
+
+    /// A file as long as the part says, if there can be one.
+    fn room_for(&self, data: &Path, part: &FilePart<'_>) -> Result<Option<File>> {
+        std::fs::create_dir_all(&self.parts).with_context(|| self.parts.display().to_string())?;
+        let open = || -> io::Result<File> {
+            let mut how = File::options();
+            let file = how.read(true).write(true).create(true).truncate(false).open(data)?;
+            // Empty blocks only: what this file system cannot have is known before anything is written.
+            if file.metadata()?.len() != part.total {
+                file.set_len(part.total)?;
+            }
+            Ok(file)
+        };
+        match open() {
+            Ok(file) => Ok(Some(file)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput
+                ) =>
+            {
+                std::fs::remove_file(data)?;
+                Ok(None)
+            }
+            Err(error) => Err(error).with_context(|| data.display().to_string()),
+        }
+    }
+
+    /// Gives a file that is whole its name: never one that another file has.
+    fn name(
+        &self,
+        paper: &Path,
+        data: &Path,
+        record: &mut Record,
+        transfer: u64,
+    ) -> Result<PathBuf> {
+        let last = record.name.rsplit('/').next().unwrap_or_default();
+        let wanted = match FileName::file(last) {
+            Ok(name) if !last.starts_with(".bundle-") => name.path().to_owned(),
+            Ok(_) | Err(_) => format!("file-{transfer:016x}"),
+        };
+        for name in [wanted.clone(), format!("{wanted}.{transfer:016x}")] {
+            record.named = Some(name.clone());
+            kept::write(paper, record)?;
+            let place = self.into.join(&name);
+            match TempPath::try_from_path(data)?.persist_noclobber(&place) {
+                Ok(()) => {
+                    kept::sync_folder_of(&place)?;
+                    record.there.clear();
+                    kept::write(paper, record)?;
+                    return Ok(place);
+                }
+                Err(failed) => {
+                    // It is not temporary.
+                    failed.path.keep()?;
+                    if failed.error.kind() != io::ErrorKind::AlreadyExists {
+                        return Err(failed.error).with_context(|| place.display().to_string());
+                    }
+                }
+            }
+        }
+        let place = self.into.join(&wanted);
+        Err(io::Error::from(io::ErrorKind::AlreadyExists))
+            .with_context(|| format!("{}; move it away", place.display()))
+    }
+
+    /// Forgets files that became whole long ago.
+    fn forget_old(&self) -> Result<()> {
+        let mut papers = Vec::new();
+        for entry in std::fs::read_dir(&self.parts)? {
+            let path = entry?.path();
+            let is_paper = path.extension().is_some_and(|extension| extension == "json");
+            if is_paper && !path.with_extension("data").exists() {
+                papers.push((path.metadata()?.modified()?, path));
+            }
+        }
+        papers.sort_unstable();
+        for (_, path) in papers.iter().rev().skip(WHOLE_KEPT) {
+            std::fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes a part to its place, and says whether it is sound. One that is not is put back.
+fn write(
+    (data, file): (&Path, File),
+    bar: &ProgressBar,
+    (part, crc): (&FilePart<'_>, u32),
+    payload: &mut Payload<'_>,
+) -> Result<bool> {
+    let header = payload.take(part.header_len());
+    let (mut found, mut at) = (part.crc()?, part.offset);
+    while let Some(piece) = payload.piece()? {
+        file.write_all_at(&piece, at).with_context(|| data.display().to_string())?;
+        found = crc_append(found, &piece);
+        at += piece.len() as u64;
+        bar.inc(piece.len() as u64);
+    }
+    if found != crc {
+        tracing::warn!(%part, "what looks like a part of a file is damaged, or something else");
+        payload.put_back(header, file, (part.offset, at));
+        return Ok(false);
+    }
+    file.sync_data().with_context(|| data.display().to_string())?;
+    Ok(true)
+}
+
+impl Record {
+    fn of(part: &FilePart<'_>) -> Self {
+        Self { name: part.name.to_owned(), total: part.total, there: Vec::new(), named: None }
+    }
+
+    /// Whether all of a stretch is there. An empty file has one part that is nowhere.
+    fn has(&self, start: u64, end: u64) -> bool {
+        start < end && self.there.iter().any(|(from, to)| *from <= start && end <= *to)
+    }
+
+    /// Whether nothing of a stretch is there, and it can be recorded.
+    fn takes(&self, start: u64, end: u64) -> bool {
+        let is_apart = |(from, to): &(u64, u64)| end <= *from || *to <= start;
+        self.there.iter().all(is_apart) && self.there.len() < STRETCHES_MAX
+    }
+
+    /// Records a stretch that was not there.
+    fn add(&mut self, start: u64, end: u64) {
+        let at = self.there.partition_point(|(from, _)| *from < start);
+        self.there.insert(at, (start, end));
+        self.there.dedup_by(|later, earlier| {
+            let touches = earlier.1 == later.0;
+            if touches {
+                earlier.1 = later.1;
+            }
+            touches
+        });
+    }
+
+    fn is_whole(&self) -> bool {
+        self.there == [(0, self.total)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_that_touch_are_one() {
+        let part = FilePart { transfer: 1, total: 40, offset: 0, name: "log" };
+        let mut record = Record::of(&part);
+        for (start, end) in [(10, 20), (30, 40), (0, 10)] {
+            assert!(record.takes(start, end) && !record.has(start, end));
+            record.add(start, end);
+        }
+        assert_eq!(record.there, [(0, 20), (30, 40)]);
+        assert!(record.has(5, 15) && !record.has(15, 25));
+        assert!(!record.takes(15, 25) && record.takes(20, 30) && !record.is_whole());
+        record.add(20, 30);
+        assert!(record.is_whole());
+        let mut empty = Record::of(&FilePart { total: 0, ..part });
+        assert!(!empty.has(0, 0) && empty.takes(0, 0));
+        empty.add(0, 0);
+        assert!(empty.is_whole());
+    }
+}

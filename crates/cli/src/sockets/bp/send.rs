@@ -1,0 +1,113 @@
+//! Payloads on their way out.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use service::api::NodeClient;
+use service::http::ClientError;
+use transport::quantity::{Size, Span};
+
+use super::{Place, cut, print};
+use crate::sockets::screen::Screen;
+
+/// Bytes of the shortest part: its header is no more than a third of it.
+const PART_MIN: u64 = 4096;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct SendArgs {
+    /// The endpoint for which it is, as ipn:2.1
+    pub(super) to: String,
+
+    /// Files; - is the standard input, as the payload of one bundle
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+
+    /// The endpoint from which it comes: whole, or its service; the node itself if it is not said
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(super) from: Option<String>,
+
+    /// How long it is of use
+    #[arg(long, value_name = "TIME", default_value = "1 d")]
+    pub(super) lifetime: Span,
+
+    /// A longer file goes in several bundles with so much each, which `slowlight bp recv` puts together
+    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    pub(super) part: Size,
+
+    /// bulk, normal or expedited, in this node's own queues
+    #[arg(long, default_value = "normal")]
+    priority: String,
+
+    /// The version of the bundles, 6 or 7
+    #[arg(long, value_name = "VERSION", default_value_t = 7)]
+    bundle_version: u8,
+
+    /// Have the nodes on the way take custody of it, which is of version 6
+    #[arg(long)]
+    custody: bool,
+
+    /// Where to remember what the node has of files in parts, so that the same command goes on
+    #[arg(long, value_name = "FOLDER")]
+    pub(super) state: Option<PathBuf>,
+
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+pub(super) fn run(args: &SendArgs) -> Result<ExitCode> {
+    if args.part.bytes() < PART_MIN {
+        return Err(crate::Usage(format!("--part: a part has {PART_MIN} B at least")).into());
+    }
+    let mut client = args.place.connect()?;
+    let screen = Screen::new(args.quiet);
+    for file in &args.files {
+        let line = if file == Path::new("-") {
+            args.hand_in(&mut client, io::stdin())?
+        } else {
+            let in_file = || file.display().to_string();
+            let opened = File::open(file).with_context(in_file)?;
+            let found = opened.metadata().with_context(in_file)?;
+            if found.is_file() && found.len() > args.part.bytes() {
+                let parts =
+                    cut::send(args, &mut client, file, opened, &screen).with_context(in_file)?;
+                format!("{}: {} bytes in {parts} bundles", file.display(), found.len())
+            } else {
+                args.hand_in(&mut client, opened)?
+            }
+        };
+        if !args.quiet {
+            screen.above(|| print(&line))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl SendArgs {
+    /// Hands a bundle in; returns what it is called.
+    pub(super) fn hand_in(
+        &self,
+        client: &mut NodeClient,
+        payload: impl Read + Send + 'static,
+    ) -> Result<String, ClientError> {
+        let lifetime = self.lifetime.duration().as_millis().to_string();
+        let version = self.bundle_version.to_string();
+        let mut query = vec![
+            ("to", self.to.as_str()),
+            ("lifetime_ms", lifetime.as_str()),
+            ("priority", self.priority.as_str()),
+            ("version", version.as_str()),
+        ];
+        if self.custody {
+            query.push(("custody", "true"));
+        }
+        query.extend(self.from.as_deref().map(|from| ("from", from)));
+        Ok(client.send(&query, payload)?.id)
+    }
+}

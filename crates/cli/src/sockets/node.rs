@@ -1,0 +1,123 @@
+//! `slowlight node`: a bundle node that runs until it is stopped.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, anyhow};
+use engine::FileName;
+use rt::node::{Node, NodeError};
+use rt::{FileStore, RecordsIn, StoreConfig, Waker};
+use service::api::{Hub, Limits, NodeServer, Shared, model};
+use service::node::{NodeSpec, Store};
+use transport::protocol::Kind;
+
+use crate::sockets::session;
+use crate::stop::stop_flag;
+
+/// Options of `node`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The node's settings, in TOML
+    config: PathBuf,
+
+    /// Read the settings, say what is wrong with them, and do nothing
+    #[arg(long)]
+    check: bool,
+
+    /// Say nothing but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Bytes under way to the disk at which the store counts as full: a few pieces of all bundles that come.
+const UNDER_WAY: usize = 64 << 20;
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let spec = NodeSpec::read(&args.config)?;
+    let seed = rt::entropy()?.next_u64();
+    let config = spec.config(SystemTime::now(), seed)?;
+    if args.check {
+        let printed = writeln!(io::stdout(), "{} is a node's configuration", args.config.display());
+        return crate::exit_code(printed.map_err(Into::into), true);
+    }
+    let stop = stop_flag()?;
+    let waker = Waker::new()?;
+    let mut store = open(&spec.store, &waker)?;
+    session::sweep(&mut store, Kind::node_spools())?;
+    // Before the node: a socket that another node has is told at once.
+    let server = NodeServer::bind(&spec.socket)?;
+    let hub = Arc::new(Hub::new(spec.echo_endpoint()?));
+    let hears = Arc::clone(&hub);
+    let agent_limits = config.agent.limits;
+    let node = Node::start(config, store, waker, move |now, agent, indication| {
+        hears.hear(now, agent, indication);
+    })
+    .map_err(|error| not_started(&error))?;
+    let begins = Arc::clone(&hub);
+    node.handle().ask(move |_, agent| begins.begin(agent));
+    let layers: Vec<model::Layer> = node
+        .listening()
+        .map(|(name, at)| model::Layer { name: name.to_owned(), listening: at.to_vec() })
+        .collect();
+    if !args.quiet {
+        say(&spec, &layers);
+    }
+    let memory = spec.store.memory.map(|size| size.bytes());
+    let limits = Limits {
+        inline: agent_limits.inline,
+        payload: memory.unwrap_or(agent_limits.bytes).min(spec.limits.bundle.bytes()),
+    };
+    let directory = spec.store.directory.as_ref();
+    let spool = directory.map(|path| path.join(FileName::SPOOL_DIRECTORY).join("spool"));
+    let (name, handle) = (spec.node()?, node.handle());
+    let shared = Shared { node: name, handle, hub, spool, limits, layers };
+    let ends = || stop.load(Ordering::Relaxed) || node.has_failed();
+    server.run(shared, ends);
+    let has_failed = node.has_failed();
+    node.stop(if has_failed { Duration::ZERO } else { spec.drain.duration() });
+    Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn open(store: &Store, waker: &Waker) -> Result<FileStore> {
+    match (&store.directory, store.memory) {
+        (Some(directory), _) => {
+            std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+            let index = RecordsIn::Database;
+            let config = StoreConfig { bytes_max: UNDER_WAY, index, ..StoreConfig::new(directory) };
+            Ok(FileStore::open(config, waker)?)
+        }
+        (None, memory) => Ok(FileStore::in_memory(memory.map_or(0, |size| size.bytes()), waker)),
+    }
+}
+
+fn not_started(error: &NodeError) -> anyhow::Error {
+    let hint = match error {
+        NodeError::Socket { error, .. } => match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                "; another program has the port: choose another by `listen`"
+            }
+            io::ErrorKind::AddrNotAvailable => "; this machine does not have that address",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
+            _ => "",
+        },
+        NodeError::Thread(_) => "",
+    };
+    anyhow!("{error}{hint}")
+}
+
+fn say(spec: &NodeSpec, layers: &[model::Layer]) {
+    let mut text =
+        format!("node {} is ready; applications ask at {}\n", spec.id, spec.socket.display());
+    for layer in layers {
+        let at: Vec<String> = layer.listening.iter().map(ToString::to_string).collect();
+        let at = if at.is_empty() { "nowhere".to_owned() } else { at.join(", ") };
+        text += &format!("layer {}: listens at {at}\n", layer.name);
+    }
+    // Nothing can be done about a standard error that is closed.
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,552 @@
+//! `slowlight cfdp`: asks a CFDP entity for something (CCSDS 727.0-B-5 §6).
+//!
+//! Each command is an entity of its own for as long as it takes: it sends the request, receives
+//! the answer, and stays until the other side knows that the answer came.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use engine::{FileName, PathId, Time};
+use proto::cfdp::{
+    Entity, FilestoreRequest, Indication, OperationIndication, ProxyPutRequest, PutRequest,
+    RequestError, Role, TransactionFinished,
+};
+use serde_json::{Value, json};
+use transport::quantity::Span;
+use transport::{Event, Transport};
+use wire::cfdp::{
+    ConditionCode, DeliveryCode, EntityId, FilestoreAction, TransactionId, TransactionStatus,
+    TransmissionMode,
+};
+
+use crate::sockets::screen::Screen;
+use crate::sockets::session::{self, Driver};
+use crate::sockets::transfer::{self, Options, resolve};
+use crate::stop::stop_flag;
+
+/// Ask a CFDP entity for something
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    operation: Operation,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Operation {
+    /// List a directory of the entity at ADDR
+    Ls {
+        #[command(flatten)]
+        common: Common,
+
+        /// Directory below its root
+        #[arg(default_value = "")]
+        directory: String,
+    },
+    /// Delete a file of the entity at ADDR
+    Rm {
+        #[command(flatten)]
+        common: Common,
+
+        /// The file there, below its root
+        file: String,
+    },
+    /// Ask the entity at ADDR how far a transaction is
+    Status {
+        #[command(flatten)]
+        common: Common,
+
+        /// The transaction, as 1_4711: source entity and sequence number
+        transaction: Id,
+    },
+    /// Have the entity at ADDR suspend a transaction
+    Suspend {
+        #[command(flatten)]
+        common: Common,
+
+        /// The transaction, as 1_4711: source entity and sequence number
+        transaction: Id,
+    },
+    /// Have the entity at ADDR go on with a suspended transaction
+    Resume {
+        #[command(flatten)]
+        common: Common,
+
+        /// The transaction, as 1_4711: source entity and sequence number
+        transaction: Id,
+    },
+    /// Have the entity at ADDR send one of its files, here or to a third entity
+    PutFrom {
+        #[command(flatten)]
+        common: Common,
+
+        /// The file there, below its root
+        file: String,
+
+        /// Name the file shall have where it goes [default: the same]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+
+        /// Directory here that receives the file
+        #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "to_entity")]
+        root: PathBuf,
+
+        /// Entity to send it to, in place of this end; the entity at ADDR must know the way
+        #[arg(long, value_name = "ID")]
+        to_entity: Option<u64>,
+    },
+}
+
+/// What all operations need.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Common {
+    /// The entity's address, as 192.0.2.1:7542 or host:7542
+    #[arg(value_name = "ADDR")]
+    address: String,
+
+    /// Address to ask from [default: any]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+
+    /// Entity number of this end [default: the MIB's, or 1]
+    #[arg(long, value_name = "ID")]
+    entity: Option<u64>,
+
+    /// Entity number of the one at ADDR
+    #[arg(long, value_name = "ID", default_value_t = 2)]
+    remote_entity: u64,
+
+    /// Give up after this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+impl Common {
+    /// The address to ask, and the one to ask from.
+    pub(crate) fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
+        let to = resolve(&self.address)?;
+        Ok((to, transfer::from_address(self.listen.as_deref(), to)?))
+    }
+}
+
+/// A transaction as people write it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Id(TransactionId);
+
+impl FromStr for Id {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text
+            .split_once('_')
+            .and_then(|(source, sequence)| Some((source.parse().ok()?, sequence.parse().ok()?)));
+        let (source, sequence) = parsed.ok_or_else(|| {
+            format!("{text:?} is no transaction; write it like 1_4711: source entity, sequence")
+        })?;
+        Ok(Self(TransactionId { source: EntityId(source), sequence }))
+    }
+}
+
+impl Operation {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ls { .. } => "ls",
+            Self::Rm { .. } => "rm",
+            Self::Status { .. } => "status",
+            Self::Suspend { .. } => "suspend",
+            Self::Resume { .. } => "resume",
+            Self::PutFrom { .. } => "put-from",
+        }
+    }
+
+    fn common(&self) -> &Common {
+        match self {
+            Self::Ls { common, .. }
+            | Self::Rm { common, .. }
+            | Self::Status { common, .. }
+            | Self::Suspend { common, .. }
+            | Self::Resume { common, .. }
+            | Self::PutFrom { common, .. } => common,
+        }
+    }
+
+    /// Where the answer arrives: `place`, unless it is a file to keep.
+    fn root<'a>(&'a self, place: &'a Path) -> &'a Path {
+        match self {
+            Self::PutFrom { root, to_entity: None, .. } => root,
+            Self::PutFrom { .. }
+            | Self::Ls { .. }
+            | Self::Rm { .. }
+            | Self::Status { .. }
+            | Self::Suspend { .. }
+            | Self::Resume { .. } => place,
+        }
+    }
+
+    /// Sends the request.
+    fn request(&self, now: Time, entity: &mut Entity) -> Result<TransactionId, RequestError> {
+        let remote = self.common().remote_entity;
+        match self {
+            Self::Ls { directory, .. } => entity.list_directory(now, remote, directory, ANSWER),
+            Self::Rm { file, .. } => {
+                let request = FilestoreRequest {
+                    action: FilestoreAction::DeleteFile,
+                    first: file.clone(),
+                    second: String::new(),
+                };
+                let put = PutRequest {
+                    destination: remote,
+                    mode: Some(TransmissionMode::Acknowledged),
+                    filestore_requests: vec![request],
+                    ..PutRequest::default()
+                };
+                entity.put(now, put)
+            }
+            Self::Status { transaction, .. } => {
+                entity.remote_status_report(now, remote, transaction.0, ANSWER)
+            }
+            Self::Suspend { transaction, .. } => entity.remote_suspend(now, remote, transaction.0),
+            Self::Resume { transaction, .. } => entity.remote_resume(now, remote, transaction.0),
+            Self::PutFrom { common, file, name, to_entity, .. } => {
+                let request = ProxyPutRequest {
+                    destination: to_entity.unwrap_or(entity.config().entity),
+                    source_name: file.clone(),
+                    destination_name: name.clone().unwrap_or_else(|| file.clone()),
+                    mode: Some(session::mode(
+                        common.options.protocol.kind,
+                        entity.config(),
+                        remote,
+                    )),
+                    ..ProxyPutRequest::default()
+                };
+                entity.proxy_put(now, remote, &request)
+            }
+        }
+    }
+}
+
+/// The name under which a listing or report arrives.
+const ANSWER: &str = "answer";
+
+/// How long an operation takes that has no time limit and one light time of zero. Timers of an
+/// entity would try for hours.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the other side may take to learn that its answer came.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Asks, waits for the answer and prints it.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    carry_out(args.operation)
+}
+
+/// The same for one operation.
+pub(crate) fn carry_out(operation: Operation) -> Result<ExitCode> {
+    // Listings and reports are files; nobody wants to keep them.
+    let place = tempfile::tempdir().context("cannot make a working directory")?;
+    let spool = operation.root(place.path()).join(FileName::SPOOL_DIRECTORY);
+    let is_ours = !spool.exists();
+    let (mut driver, mut pending) = prepare(operation, place.path()).map_err(transfer::usage)?;
+    let stop = stop_flag()?;
+    driver.run(&stop, |now, transport, event| pending.on(now, transport.as_mut(), event))?;
+    drop(driver);
+    if is_ours && let Err(error) = std::fs::remove_dir_all(&spool) {
+        tracing::warn!(directory = %spool.display(), %error, "cannot be removed");
+    }
+    pending.end(place.path())
+}
+
+/// Checks everything that can be wrong with the command.
+fn prepare(operation: Operation, place: &Path) -> Result<(Driver, Pending)> {
+    let common = operation.common();
+    let (to, listen) = common.addresses()?;
+    let (remote, numbers) = (common.remote_entity, (common.entity, 1));
+    let role = transport::Role::Client { keeps: false };
+    let (mut configuration, path) =
+        session::configured(&common.options, to, numbers, Some(remote), role)?;
+    configuration.set_path(remote, PathId(0));
+    let config = configuration.cfdp_mut();
+    let config = config.with_context(|| format!("{} is not CFDP", common.options.protocol))?;
+    // A command that was stopped makes a new request rather than resuming the old one.
+    config.journal.enabled = false;
+    let waker = rt::Waker::new().context("cannot start")?;
+    let store = rt::FileStore::open(rt::StoreConfig::new(operation.root(place)), &waker)?;
+    let settings = rt::Config {
+        peers_max: configuration.peer_ports(),
+        tick: Duration::from_millis(10),
+        ..rt::Config::new(listen, path)
+    };
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
+    let mut driver = session::open(settings, transport, store, waker)?;
+    driver.add_peer(to);
+    let pending = Pending::new(operation, driver.now());
+    Ok((driver, pending))
+}
+
+/// One request and its answer.
+struct Pending {
+    operation: Operation,
+    screen: Screen,
+    phase: Phase,
+    /// When the answer is not waited for any longer.
+    until: Time,
+}
+
+/// Where the command is.
+enum Phase {
+    Beginning,
+    Requested(TransactionId),
+    Answered(Answer, Time),
+    Failed(String),
+}
+
+/// What came of a request.
+enum Answer {
+    Listing { success: bool },
+    Status { status: TransactionStatus, report: bool },
+    Suspended { suspended: bool, status: TransactionStatus },
+    Put { condition: ConditionCode, delivery: DeliveryCode },
+    Deleted { status: u8, message: String },
+}
+
+impl Pending {
+    fn new(operation: Operation, now: Time) -> Self {
+        let common = operation.common();
+        let patience = common.timeout.map_or(PATIENCE + 20 * common.options.light_time(), |t| t.0);
+        Self {
+            screen: Screen::new(common.options.json),
+            until: now + patience,
+            operation,
+            phase: Phase::Beginning,
+        }
+    }
+
+    fn on(
+        &mut self,
+        now: Time,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
+    ) -> rt::Control {
+        if matches!(self.phase, Phase::Beginning)
+            && let Some(user) = transport.cfdp_mut()
+        {
+            user.operate(now, &mut |entity| {
+                self.phase = match self.operation.request(now, entity) {
+                    Ok(id) => Phase::Requested(id),
+                    Err(error) => Phase::Failed(error.to_string()),
+                };
+            });
+        }
+        if let rt::Event::Indication(Event::Entity(indication)) = event {
+            self.indication(now, *indication);
+        }
+        match &self.phase {
+            Phase::Beginning | Phase::Requested(_) if now >= self.until => {
+                self.phase = Phase::Failed("no answer within the time given".to_owned());
+                rt::Control::Stop
+            }
+            Phase::Beginning | Phase::Requested(_) => rt::Control::Continue,
+            Phase::Answered(_, until) if now < *until && !transport.transfers().is_empty() => {
+                rt::Control::Continue
+            }
+            Phase::Answered(..) | Phase::Failed(_) => rt::Control::Stop,
+        }
+    }
+
+    fn indication(&mut self, now: Time, indication: Indication) {
+        let Phase::Requested(request) = self.phase else { return };
+        match indication {
+            Indication::UserOperation(indication) => {
+                if let Some(answer) = answer(request, &self.operation, &indication) {
+                    let light = self.operation.common().options.light_time();
+                    self.phase = Phase::Answered(answer, now + CLOSING + 4 * light);
+                }
+            }
+            Indication::TransactionFinished(finished) => self.finished(now, request, &finished),
+            Indication::Abandoned { id, condition, .. } if id == request => {
+                self.phase = Phase::Failed(condition.to_string());
+            }
+            Indication::Fault { id, condition, .. } => {
+                self.screen.say(format_args!("{id}: {condition}"));
+            }
+            Indication::PeerError { id, error, .. } => {
+                self.screen.say(format_args!("{id}: {error}"));
+            }
+            Indication::Abandoned { .. }
+            | Indication::Transaction(_)
+            | Indication::EofSent(_)
+            | Indication::MetadataReceived(_)
+            | Indication::FileSegmentReceived { .. }
+            | Indication::EofReceived(_)
+            | Indication::Suspended { .. }
+            | Indication::Misdirected { .. }
+            | Indication::Resumed { .. }
+            | Indication::Report(_)
+            | Indication::LimitReached(_)
+            | Indication::RecordRefused { .. }
+            | Indication::FinishedRepeated { .. }
+            | Indication::Restored { .. } => {}
+        }
+    }
+
+    /// The request itself must get there; the file of the answer is told of with the answer.
+    fn finished(&mut self, now: Time, request: TransactionId, finished: &TransactionFinished) {
+        let response = finished.filestore_responses.first();
+        if let Some(response) = response.filter(|_| finished.id == request) {
+            let (status, message) = (response.status.0, response.message.clone());
+            self.phase = Phase::Answered(Answer::Deleted { status, message }, now + CLOSING);
+            return;
+        }
+        let failed = finished.condition != ConditionCode::NoError;
+        if failed && finished.role == Role::Sender && finished.id == request {
+            self.phase = Phase::Failed(format!("the request failed: {}", finished.condition));
+        } else if !failed && finished.role == Role::Receiver {
+            let name = &finished.destination_name;
+            if matches!(self.operation, Operation::PutFrom { .. }) && !name.is_empty() {
+                self.screen.say(format_args!(
+                    "{}: received {name}: {}",
+                    finished.id,
+                    crate::show::bytes(finished.size as f64)
+                ));
+            }
+        }
+    }
+
+    /// Prints the answer.
+    fn end(&self, place: &Path) -> Result<ExitCode> {
+        let answer = match &self.phase {
+            Phase::Answered(answer, _) => answer,
+            Phase::Failed(why) => return self.failed(why),
+            Phase::Beginning | Phase::Requested(_) => return self.failed("stopped"),
+        };
+        let text = || {
+            let path = place.join(ANSWER);
+            std::fs::read_to_string(&path).context("the answer cannot be read")
+        };
+        match answer {
+            Answer::Listing { success: false } => self.failed("refused, or no such directory"),
+            Answer::Listing { success: true } => {
+                let text = text()?;
+                self.print(true, &json!({ "entries": text.lines().collect::<Vec<_>>() }), &text)
+            }
+            Answer::Status { status, report } => {
+                let text = if *report { text()? } else { format!("state: {}\n", word(*status)) };
+                let fields = text.lines().filter_map(|line| line.split_once(": "));
+                let fields: serde_json::Map<_, _> =
+                    fields.map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+                let known = match status {
+                    TransactionStatus::Active | TransactionStatus::Terminated => true,
+                    TransactionStatus::Undefined
+                    | TransactionStatus::Unrecognized
+                    | TransactionStatus::Other(_) => false,
+                };
+                self.print(known, &json!({ "status": word(*status), "report": fields }), &text)
+            }
+            Answer::Suspended { suspended, status } => {
+                let wanted = matches!(self.operation, Operation::Suspend { .. });
+                let active = *status == TransactionStatus::Active;
+                let state = match (active, suspended) {
+                    (true, true) => "suspended",
+                    (true, false) => "going on",
+                    (false, _) => word(*status),
+                };
+                let fields = json!({ "status": word(*status), "suspended": suspended });
+                self.print(active && *suspended == wanted, &fields, &format!("{state}\n"))
+            }
+            Answer::Deleted { status: 0, .. } => self.print(true, &json!({}), "deleted\n"),
+            Answer::Deleted { status, message } => {
+                let why = format!("refused, status {status} {message}");
+                self.failed(why.trim_end())
+            }
+            Answer::Put { condition, delivery } => {
+                let complete = *delivery == DeliveryCode::Complete;
+                let sent = *condition == ConditionCode::NoError && complete;
+                let text =
+                    if sent { "sent\n".to_owned() } else { format!("failed: {condition}\n") };
+                self.print(sent, &json!({ "condition": condition.to_string() }), &text)
+            }
+        }
+    }
+
+    fn failed(&self, why: &str) -> Result<ExitCode> {
+        self.screen.say(format_args!("failed: {why}"));
+        self.print(false, &json!({ "failure": why }), "")
+    }
+
+    /// The answer as an object or as text.
+    fn print(&self, completed: bool, fields: &Value, text: &str) -> Result<ExitCode> {
+        let common = self.operation.common();
+        let text = if common.options.json {
+            let mut object = json!({
+                "operation": self.operation.name(),
+                "entity": common.remote_entity,
+                "completed": completed,
+            });
+            if let (Some(object), Some(fields)) = (object.as_object_mut(), fields.as_object()) {
+                object.extend(fields.clone());
+            }
+            format!("{object}\n")
+        } else {
+            text.to_owned()
+        };
+        let printed = std::io::stdout().lock().write_all(text.as_bytes());
+        crate::exit_code(printed.map_err(Into::into), completed)
+    }
+}
+
+/// The answer to the request `asked`, if it is one.
+fn answer(
+    request: TransactionId,
+    operation: &Operation,
+    indication: &OperationIndication,
+) -> Option<Answer> {
+    match (operation, indication) {
+        (Operation::Ls { .. }, OperationIndication::DirectoryListing { id, success, .. }) => {
+            (*id == request).then_some(Answer::Listing { success: *success })
+        }
+        (
+            Operation::Status { .. },
+            OperationIndication::RemoteStatusReport { id, status, success, .. },
+        ) => (*id == request).then_some(Answer::Status { status: *status, report: *success }),
+        (
+            Operation::Suspend { transaction: wanted, .. },
+            OperationIndication::RemoteSuspend { transaction, suspended, status, .. },
+        )
+        | (
+            Operation::Resume { transaction: wanted, .. },
+            OperationIndication::RemoteResume { transaction, suspended, status, .. },
+        ) => (*transaction == wanted.0)
+            .then_some(Answer::Suspended { suspended: *suspended, status: *status }),
+        (
+            Operation::PutFrom { .. },
+            OperationIndication::ProxyPutResponse { id, condition, delivery, .. },
+        ) => (*id == request).then_some(Answer::Put { condition: *condition, delivery: *delivery }),
+        (
+            Operation::Ls { .. }
+            | Operation::Rm { .. }
+            | Operation::Status { .. }
+            | Operation::Suspend { .. }
+            | Operation::Resume { .. }
+            | Operation::PutFrom { .. },
+            _,
+        ) => None,
+    }
+}
+
+fn word(status: TransactionStatus) -> &'static str {
+    match status {
+        // A transaction it knows nothing of, or does not speak of to everybody.
+        TransactionStatus::Undefined => "refused",
+        TransactionStatus::Active => "active",
+        TransactionStatus::Terminated => "terminated",
+        TransactionStatus::Unrecognized => "unrecognized",
+        TransactionStatus::Other(_) => "unknown",
+    }
+}

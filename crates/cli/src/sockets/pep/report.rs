@@ -1,0 +1,196 @@
+//! What is told of a gateway that runs.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use engine::Time;
+use proto::pep::{End, Indication, Pep, Refusal, Report};
+use proto::tcp::Stack;
+use rt::TunStatistics;
+use rt::streams::StreamStatistics;
+use serde_json::{Value, json};
+
+use super::proxy::Proxy;
+use crate::Usage;
+use crate::sockets::punctuality::Account;
+
+/// Everything that is known, as JSON: times in seconds, what is held in bytes.
+pub(super) fn value(
+    now: Time,
+    engine: &impl Proxy,
+    streams: &StreamStatistics,
+    interface: Option<(&TunStatistics, &Account)>,
+) -> Value {
+    let pep = engine.pep();
+    let all = pep.statistics();
+    let connections: Vec<_> = pep.connections().map(|report| connection(now, &report)).collect();
+    json!({
+        "seconds": seconds(now.since(Time::ZERO)),
+        "open": all.open,
+        "open_peak": all.open_peak,
+        "accepted": all.accepted,
+        "connected": all.connected,
+        "turned_away": all.turned_away + streams.turned_away,
+        "completed": all.completed,
+        "reset": all.reset,
+        "not_connected": all.not_connected,
+        "idle": all.idle,
+        "aborted": all.aborted,
+        "bytes_to_servers": all.bytes[0],
+        "bytes_to_clients": all.bytes[1],
+        "buffered": all.buffered,
+        "buffered_peak": all.buffered_peak,
+        "memory": pep.memory(),
+        "sockets": {
+            "open": streams.streams,
+            "open_peak": streams.streams_peak,
+            "waiting": streams.kept,
+            "rests": streams.rests,
+        },
+        "own_tcp": interface.zip(engine.own()).map(|(interface, stack)| own(interface, stack)),
+        "connections": connections,
+    })
+}
+
+/// What our own TCP has done.
+fn own((interface, account): (&TunStatistics, &Account), stack: &Stack) -> Value {
+    let (counts, lost) = (stack.totals(), stack.statistics());
+    json!({
+        "packets_sent": interface.packets_sent,
+        "packets_received": interface.packets_received,
+        "refused": interface.refused,
+        "segments_sent": counts.segments_sent,
+        "segments_received": counts.segments_received,
+        "retransmissions": counts.retransmissions,
+        "recoveries": counts.recoveries,
+        "timeouts": counts.timeouts,
+        "path_mtu_reports": counts.path_mtu_reports,
+        "black_holes": counts.black_holes,
+        "bad_checksums": lost.bad_checksums,
+        "malformed": lost.malformed,
+        "strangers": lost.strangers,
+        "memory": stack.memory(),
+        "exactness": account.value(),
+    })
+}
+
+fn connection(now: Time, report: &Report) -> Value {
+    json!({
+        "client": report.client,
+        "server": report.server,
+        "seconds": seconds(report.closed.unwrap_or(now).since(report.opened)),
+        "connected_after": report.connected.map(|at| seconds(at.since(report.opened))),
+        "bytes_to_server": report.bytes[0],
+        "bytes_to_client": report.bytes[1],
+        "buffered_to_server": report.buffered[0],
+        "buffered_to_client": report.buffered[1],
+        "buffer_peak_to_server": report.buffer_peak[0],
+        "buffer_peak_to_client": report.buffer_peak[1],
+    })
+}
+
+/// One line on how it goes.
+pub(super) fn line(now: Time, pep: &Pep) -> String {
+    let all = pep.statistics();
+    format!(
+        "{:.0} s: {} open, {} taken, {} complete, {} reset, {} not connected, {} turned away; \
+         {} bytes to servers, {} to clients; {} held",
+        seconds(now.since(Time::ZERO)),
+        all.open,
+        all.accepted,
+        all.completed,
+        all.reset,
+        all.not_connected,
+        all.turned_away,
+        all.bytes[0],
+        all.bytes[1],
+        all.buffered,
+    )
+}
+
+/// One line on what happened to a connection.
+pub(super) fn news(indication: &Indication) -> String {
+    let whose = |ends: Option<(SocketAddr, SocketAddr)>| match ends {
+        Some((client, server)) => format!("{client} -> {server}"),
+        None => "a connection".to_owned(),
+    };
+    match indication {
+        Indication::Opened { client, server, .. } => format!("{client} -> {server}: taken"),
+        Indication::Connected { id, took } => {
+            format!("connection {}: the server has accepted after {:.3} s", id.0, seconds(*took))
+        }
+        Indication::Closed { report, end } => format!(
+            "{} -> {}: {}; {} bytes to the server, {} to the client",
+            report.client,
+            report.server,
+            how(*end),
+            report.bytes[0],
+            report.bytes[1]
+        ),
+        Indication::TurnedAway { ends, why } => {
+            let why = match why {
+                Refusal::Full => "there are as many connections as there may be",
+                Refusal::NoDestination => "nobody knows where it was to lead",
+                Refusal::Loop => "it was to lead to the gateway itself",
+                Refusal::Stopping => "the gateway is being stopped",
+            };
+            format!("{}: turned away, {why}", whose(*ends))
+        }
+    }
+}
+
+fn how(end: End) -> &'static str {
+    match end {
+        End::Complete => "complete",
+        End::ClientReset => "reset by the client",
+        End::ServerReset => "reset by the server",
+        End::NotConnected => "the server cannot be reached",
+        End::ConnectTimeout => "the server does not answer",
+        End::Idle => "reset, for nothing came for too long",
+        End::Aborted => "reset, for the gateway was stopped",
+    }
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+/// Whether a file can be written at this place: by writing beside it, as is done later.
+pub(super) fn check(path: &Path) -> Result<()> {
+    let tried = || -> io::Result<()> {
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let new = temporary(path);
+        std::fs::write(&new, "")?;
+        std::fs::remove_file(&new)
+    };
+    tried().map_err(|error| {
+        let path = path.display();
+        Usage(format!(
+            "--json: {path} cannot be written: {error}; name a file in a folder that is there and \
+             that this user may write to"
+        ))
+        .into()
+    })
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// Writes a value into a file, which has either the old content or all of the new one.
+pub(super) fn write(path: &Path, value: &Value) -> Result<()> {
+    let written = || -> io::Result<()> {
+        let new = temporary(path);
+        // In one piece: connections wait meanwhile.
+        std::fs::write(&new, format!("{value:#}\n"))?;
+        std::fs::rename(&new, path)
+    };
+    written().with_context(|| path.display().to_string())
+}

@@ -1,0 +1,164 @@
+//! `slowlight recv`: receives files over UDP, or by CFDP in bundles.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::sockets::cfdp_over_node::{Node, NodeOptions};
+use crate::sockets::peers::{self, GroupOptions};
+use crate::sockets::scope;
+use crate::sockets::session::{self, Beacons, Routes, Service};
+use crate::sockets::transfer::{self, Options, resolve};
+
+/// Receive files over UDP, or by CFDP in bundles
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address to listen on, as 192.0.2.1:7542, or :7542 for all addresses
+    #[arg(long, value_name = "ADDR", required_unless_present = "node", conflicts_with = "node")]
+    listen: Option<String>,
+
+    /// Directory that receives the files
+    #[arg(long, value_name = "DIR", required_unless_present = "stream")]
+    root: Option<PathBuf>,
+
+    /// Entity number of this end [default: the MIB's, or 2; with --node that of the node]
+    #[arg(long, value_name = "ID")]
+    entity: Option<u64>,
+
+    /// End after the first transaction, with exit code 1 if it failed
+    #[arg(long)]
+    once: bool,
+
+    /// Peers remembered at the same time
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    peers_max: usize,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// Another entity and its address, as 3=192.0.2.7:7542: replies, and files forwarded to it for
+    /// others, go there, whatever port it sends from; may be repeated
+    #[arg(long, value_name = "ID=ADDR", conflicts_with = "node", help_heading = scope::CFDP_AND_LTP)]
+    peer: Vec<String>,
+
+    #[command(flatten)]
+    node: NodeOptions,
+
+    /// An engine and the next one on the way to it, as 4=3, or any=3 for all engines without a
+    /// route of their own; may be repeated
+    #[arg(long, value_name = "ID=ID", requires = "peer", help_heading = scope::LTP_T)]
+    route: Vec<String>,
+
+    /// Receive a stream into this file, or - for standard output, and end when it ends, with exit
+    /// code 1 if part of it is missing; files are not received
+    #[arg(long, value_name = "FILE", conflicts_with = "root", help_heading = scope::NORM)]
+    stream: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = scope::NORM_AND_SARATOGA)]
+    group: GroupOptions,
+
+    #[command(flatten)]
+    saratoga: SaratogaOptions,
+}
+
+/// Options of Saratoga.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::SARATOGA)]
+struct SaratogaOptions {
+    /// Let others fetch files, and list directories
+    #[arg(long)]
+    serve: bool,
+
+    /// Let others delete files
+    #[arg(long)]
+    allow_delete: bool,
+
+    /// Send a beacon every so many seconds to a multicast group: that this end is there, and what
+    /// it does
+    #[arg(long, value_name = "SECONDS", value_parser = peers::seconds)]
+    beacon: Option<Duration>,
+
+    /// Identifier in beacons, which nobody else has [default: ipn:N.0 with --entity N, else the
+    /// settings' one, else the name of this machine]
+    #[arg(long, value_name = "TEXT")]
+    eid: Option<String>,
+}
+
+impl Args {
+    /// Address to listen on; any with a node, which has its own.
+    fn listen(&self) -> Result<SocketAddr> {
+        match &self.listen {
+            Some(listen) => resolve(listen),
+            None => Ok(([0, 0, 0, 0], 0).into()),
+        }
+    }
+
+    /// The beacons to send, if any are wanted.
+    fn beacons(&self, listen: SocketAddr) -> Result<Option<Beacons>> {
+        let SaratogaOptions { beacon, eid, .. } = &self.saratoga;
+        let Some(interval) = *beacon else {
+            let joins = self.options.protocol.kind.has_groups();
+            let is_given = eid.is_some() || !joins && self.group != GroupOptions::default();
+            ensure!(
+                !is_given,
+                "--eid, --group and --interface are for beacons; give --beacon SECONDS"
+            );
+            return Ok(None);
+        };
+        let fits = eid.as_ref().is_none_or(|eid| (1..=255).contains(&eid.len()));
+        ensure!(fits, "--eid has 1 to 255 bytes");
+        Ok(Some(Beacons { interval, group: self.group.group(listen.ip())?, eid: eid.clone() }))
+    }
+
+    fn service(&self) -> Result<(Service, Option<Node>)> {
+        let listen = self.listen()?;
+        let beacons = self.beacons(listen)?;
+        let has_group = beacons.is_none() && self.group != GroupOptions::default();
+        let service = Service {
+            listen,
+            group: has_group.then(|| self.group.of_norm()).transpose()?,
+            beacons,
+            root: self.root.clone().unwrap_or_default(),
+            entity: self.entity,
+            once: self.once,
+            routes: Routes::new(known_peers(&self.peer)?, &self.route)?,
+            peers_max: self.peers_max,
+            gets: self.saratoga.serve,
+            deletes: self.saratoga.allow_delete,
+        };
+        Ok((service, self.node.open(&self.options, self.entity)?))
+    }
+}
+
+/// Receives until a signal comes, or with `--once` the first transfer has ended.
+pub(crate) fn run(args: Args) -> Result<ExitCode> {
+    let (service, node) = args.service().map_err(transfer::usage)?;
+    match args.stream {
+        Some(to) => session::receive_stream(args.options, &service, &to),
+        None => session::serve(args.options, service, node),
+    }
+}
+
+/// Peers' entity numbers and addresses.
+fn known_peers(texts: &[String]) -> Result<Vec<(u64, SocketAddr)>> {
+    let known = |text: &String| {
+        let (id, address) = text
+            .split_once('=')
+            .and_then(|(id, address)| Some((id.parse().ok()?, address)))
+            .with_context(|| format!("peer {text:?}: write it like 3=192.0.2.7:7542"))?;
+        let address = resolve(address)?;
+        ensure!(address.port() != 0, "peer {text:?}: nobody can listen on port 0");
+        Ok((id, address))
+    };
+    let peers = texts.iter().map(known).collect::<Result<Vec<_>>>()?;
+    for (index, (id, _)) in peers.iter().enumerate() {
+        ensure!(
+            peers[..index].iter().all(|(before, _)| before != id),
+            "--peer {id} is given twice; an entity has one address"
+        );
+    }
+    Ok(peers)
+}

@@ -1,0 +1,555 @@
+//! One transfer or request with one peer: a file that is sent or fetched, a directory that is
+//! listed, a file that is deleted.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use engine::{FileName, PathId, Time};
+use indicatif::ProgressBar;
+use proto::cfdp;
+use proto::ltpt::Otherwise;
+use service::api::Receives;
+use transport::quantity::Span;
+use transport::{Configuration, Ended, Event, Progress, Role, SendRequest, TransferId, Transport};
+use wire::cfdp::{FileStatus, TransmissionMode};
+
+use super::job::{Ends, Job, SendFile, Wish};
+use super::place::Place;
+use super::{Driver, LINGER, Linger, Runner, configured, leave, listing, put, routes};
+use crate::show;
+use crate::sockets::outcome::{Measures, Outcome};
+use crate::sockets::screen::{Bar, Screen};
+use crate::sockets::transfer::{self, Options};
+use crate::stop::stop_flag;
+
+/// Time between looks at progress, and before a sender that has read its records begins.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Time for which a CFDP sender stays to reply: longer than the acknowledgement timer of most
+/// receivers.
+const CFDP_LINGER: Duration = Duration::from_millis(1500);
+
+/// Carries out the job; returns when it is done or given up.
+pub(crate) fn run(job: Job) -> Result<ExitCode> {
+    let (mut runner, mut client, place) = prepare(job).map_err(transfer::usage)?;
+    let stop = stop_flag()?;
+    runner.run(&stop, &mut |now, transport, event| client.on(now, transport, event))?;
+    if let Runner::Socket(driver) = &mut runner {
+        leave(driver, client.to_cancel().as_ref(), client.options.light_time())?;
+    }
+    drop(runner);
+    if matches!(client.phase, Phase::Over(..)) {
+        place.forget();
+    }
+    client.end()
+}
+
+/// Checks everything that can be wrong with the command.
+fn prepare(mut job: Job) -> Result<(Runner, Client, Place)> {
+    let waker = rt::Waker::new().context("cannot start")?;
+    if let Some(mut node) = job.node.take() {
+        let socket = node.socket().display().to_string();
+        plan_put(&mut job, node.cfdp())?;
+        let receives = receives(&job, node.cfdp());
+        let (store, place) = Place::open(&job, &socket, &waker)?;
+        let driver = node.run_with(store, waker, (TICK, receives))?;
+        let client = Client::new(job, driver.now(), false);
+        return Ok((Runner::Node(Box::new(driver)), client, place));
+    }
+    let (mut configuration, path) = configuration(&job)?;
+    if let Some(config) = configuration.cfdp_mut() {
+        plan_put(&mut job, config)?;
+    }
+    let (store, place) = Place::open(&job, &job.ends.to.to_string(), &waker)?;
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
+    let settings = rt::Config {
+        peers_max: configuration.peer_ports(),
+        tick: TICK,
+        udp_lite: super::udp_lite(&job.options, true),
+        ..rt::Config::new(job.ends.listen, path)
+    };
+    let mut driver = super::open(settings, transport, store, waker)?;
+    connect(&mut driver, &job.ends, configuration.peer_ports() > 0)?;
+    let client = Client::new(job, driver.now(), true);
+    Ok((Runner::Socket(Box::new(driver)), client, place))
+}
+
+/// The configuration of this end, and facts of its only path.
+fn configuration(job: &Job) -> Result<(Box<dyn Configuration>, engine::PathInfo)> {
+    let Job { options, ends, wish, .. } = job;
+    ensure!(ends.to.port() != 0, "address {}: nobody can listen on port 0", ends.to);
+    // A file that is deleted because it arrived must have arrived undamaged.
+    ensure!(!wish.moves() || !options.udp_lite, "--give and --take do not go with --udp-lite");
+    ensure!(
+        !wish.moves() || options.protocol.kind.is_reliable(),
+        "--give needs an answer, and {} has none",
+        options.protocol
+    );
+    let role = Role::Client { keeps: matches!(wish, Wish::Get { .. }) };
+    let numbers = (ends.entity, 1);
+    let (mut configuration, mut path) =
+        configured(options, ends.to, numbers, Some(ends.next()), role)?;
+    ensure!(
+        ends.via.is_none() || configuration.number() != ends.via,
+        "this end and --via are both {}; give this end another number with --entity",
+        ends.next()
+    );
+    let peer = PathId(0);
+    configuration.set_path(ends.next(), peer);
+    configuration.set_routes([(ends.remote_entity, ends.next())].into(), Otherwise::Nowhere);
+    if ends.group.is_some() {
+        configuration.add_group(peer);
+    }
+    let named = super::named_peers(configuration.as_ref(), options)?;
+    if let Some((_, name)) = named.into_iter().find(|(address, _)| *address == ends.to) {
+        let rate = configuration.use_named(&name, peer);
+        path.rate_bps = rate.or(path.rate_bps).filter(|rate| *rate > 0);
+    }
+    Ok((configuration, path))
+}
+
+/// Limits an entity to one transaction, and makes the request for it.
+fn plan_put(job: &mut Job, config: &mut cfdp::Config) -> Result<()> {
+    let remote = job.ends.remote_entity;
+    ensure!(
+        config.entity != remote,
+        "this end and --remote-entity are both {remote}; the two ends need numbers of their own"
+    );
+    config.limits.transactions = 1;
+    if let Wish::Send(file) = &mut job.wish {
+        file.put = Some(put::request(file, job.options.protocol.kind, remote, config)?);
+    }
+    Ok(())
+}
+
+/// Which bundles the entity at a node needs.
+fn receives(job: &Job, config: &cfdp::Config) -> Receives {
+    let is_answered = job.wish.put().is_some_and(|put| {
+        put.closure.unwrap_or(config.remote(put.destination).closure)
+            || put.mode == Some(TransmissionMode::Acknowledged)
+    });
+    // Without replies, another entity may have the endpoint.
+    if is_answered { Receives::Answers } else { Receives::Nothing }
+}
+
+/// Makes the peer the first path of a driver.
+pub(super) fn connect(driver: &mut Driver, ends: &Ends, has_ports: bool) -> Result<()> {
+    let path = match ends.group {
+        Some(group) => crate::sockets::peers::join(driver, group)?,
+        // It may send from other ports than the one that it listens on.
+        None if has_ports => driver.add_peer(ends.to),
+        None => driver
+            .connect_peer(ends.to)
+            .with_context(|| format!("there is no way to {}", ends.to))?,
+    };
+    ensure!(path == PathId(0), "the only peer has another number than the first");
+    Ok(())
+}
+
+/// The one transfer of this command.
+struct Client {
+    options: Options,
+    ends: Ends,
+    wish: Wish,
+    screen: Screen,
+    bar: Bar,
+    timeout: Option<Time>,
+    phase: Phase,
+    /// File bytes that this process moved.
+    moved: u64,
+    resumed: bool,
+    /// Whether the user knows that nobody listens, or that nobody replies.
+    is_warned: bool,
+    /// Whether a peer that does not reply for a while is worth a warning.
+    is_quick: bool,
+    /// Whether the peer has replied, or will not.
+    is_answered: bool,
+    /// When the progress changed last.
+    advanced: Time,
+    /// Reason why a PDU was not carried, if one was not.
+    lost: Option<&'static str>,
+}
+
+/// Phase of the command.
+enum Phase {
+    /// The records of an earlier process are being read.
+    Loading,
+    /// The transfer is under way.
+    Active(TransferId),
+    /// It is over; requests of the peer are replied to meanwhile.
+    Over(Result<bool>, Linger, Time),
+    /// It was given up here, for this reason; the peer is informed until then.
+    Stopped(Option<TransferId>, String, Time),
+    /// The request makes no sense.
+    Refused(String),
+}
+
+impl Client {
+    fn new(job: Job, now: Time, is_quick: bool) -> Self {
+        let Job { options, ends, wish, timeout, node: _ } = job;
+        let screen = Screen::new(options.json);
+        let bar = match &wish {
+            Wish::Send(_) | Wish::Get { .. } => screen.bar(wish.remote(), None),
+            Wish::List(_) | Wish::Delete(_) => ProgressBar::hidden(),
+        };
+        Self {
+            options,
+            ends,
+            wish,
+            screen,
+            bar: Bar::new(bar, now),
+            timeout: timeout.map(|timeout| now + timeout.duration()),
+            phase: Phase::Loading,
+            moved: 0,
+            resumed: false,
+            is_warned: false,
+            is_quick,
+            is_answered: false,
+            advanced: now,
+            lost: None,
+        }
+    }
+
+    fn on(
+        &mut self,
+        now: Time,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
+    ) -> rt::Control {
+        match event {
+            rt::Event::Tick => {
+                self.is_answered |= self.has_answered(transport);
+                self.progress(now, transport);
+                self.warn_of_silence(now);
+            }
+            rt::Event::Refused(address) => self.refused(address),
+            rt::Event::Indication(event) => self.event(now, transport, event),
+        }
+        if matches!(self.phase, Phase::Loading) && transport.is_ready() {
+            self.begin(now, transport);
+        }
+        if self.timeout.is_some_and(|timeout| now >= timeout) {
+            self.give_up(now, transport);
+        }
+        let stays = match &self.phase {
+            Phase::Loading | Phase::Active(_) => true,
+            Phase::Over(_, linger, since) => linger.lasts(*since, now, transport),
+            Phase::Stopped(_, _, until) => now < *until && !transport.transfers().is_empty(),
+            Phase::Refused(_) => false,
+        };
+        if stays { rt::Control::Continue } else { rt::Control::Stop }
+    }
+
+    /// The peer may be started later, so that this is no reason to end.
+    fn refused(&mut self, address: SocketAddr) {
+        if !self.is_warned && self.active().is_some() {
+            self.is_warned = true;
+            self.screen.say(format_args!("nobody listens on {address}; trying on"));
+        }
+    }
+
+    /// Begins the transfer, or resumes an interrupted one.
+    fn begin(&mut self, now: Time, transport: &mut dyn Transport) {
+        match self.request(now, transport) {
+            Ok(id) => {
+                (self.bar.began, self.advanced) = (now, now);
+                let verb = if self.resumed { "going on with" } else { self.wish.verb() };
+                let local = self.wish.put().map(|_| self.wish.local().display().to_string());
+                let title = local.as_deref().unwrap_or(self.wish.remote());
+                self.screen.say(format_args!("{id}: {verb} {title}"));
+                self.phase = Phase::Active(id);
+            }
+            Err(error) => self.phase = Phase::Refused(format!("{error:#}")),
+        }
+    }
+
+    fn request(&self, now: Time, transport: &mut dyn Transport) -> Result<TransferId> {
+        let peer = PathId(0);
+        let request = |name: &str, remote: &str| -> Result<SendRequest> {
+            let (kind, source) = (self.options.protocol.kind, FileName::file(name)?);
+            let group = self.ends.group.map(|_| peer);
+            let request = SendRequest::new(source, remote, self.ends.remote_entity, kind);
+            Ok(SendRequest { group, ..request })
+        };
+        let id = match &self.wish {
+            Wish::Send(file) => {
+                if let Some(put) = &file.put {
+                    let entity = transport.cfdp_mut().context("it has no entity")?;
+                    return Ok(entity.put(now, put.clone())?.into());
+                }
+                let messages = file.commands.iter().map(|text| text.clone().into()).collect();
+                let request = request(&file.name, &file.remote)?;
+                let request = SendRequest { asks_first: file.asks, messages, ..request };
+                transport.send(now, &request)
+            }
+            Wish::Get { remote, name, takes, .. } => {
+                let request = SendRequest { takes: *takes, ..request(name, remote)? };
+                transport.fetch(now, &request)
+            }
+            Wish::List(directory) => transport.list(now, peer, directory),
+            Wish::Delete(file) => transport.delete(now, peer, file),
+        };
+        Ok(id?)
+    }
+
+    /// Ends the transfer when its time is over.
+    fn give_up(&mut self, now: Time, transport: &mut dyn Transport) {
+        if !matches!(self.phase, Phase::Loading | Phase::Active(_)) {
+            return;
+        }
+        let (id, mut until) = (self.active().cloned(), now);
+        if let Some(id) = self.to_cancel() {
+            transport.cancel(now, &id);
+            until = now + LINGER;
+        }
+        self.phase = Phase::Stopped(id, "the time given is over".to_owned(), until);
+    }
+
+    fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
+        match event.reported(transport) {
+            Event::Ended(mut ended) if self.active() == Some(&ended.id) => {
+                // An engine on the way replies for the file, and nobody reports more of it.
+                ended.is_confirmed &= self.ends.via.is_none();
+                let linger = self.linger(transport);
+                let printed = self.print_end(now, transport, &ended);
+                self.phase = Phase::Over(printed, linger, now);
+            }
+            Event::Abandoned { why, .. } => {
+                self.phase = Phase::Stopped(self.active().cloned(), why, now);
+            }
+            Event::Restored(transfers) => self.resumed = transfers > 0,
+            Event::Receiving { resumed, size, .. } => {
+                self.moved = 0;
+                if resumed > 0 {
+                    let (have, size) = (show::bytes(resumed as f64), size.unwrap_or_default());
+                    let size = show::bytes(size as f64);
+                    self.screen.say(format_args!("going on: {have} of {size} are here"));
+                }
+            }
+            Event::Listing(entries) => {
+                if let Err(error) = listing::print(&entries, self.options.json) {
+                    self.phase = Phase::Over(Err(error), Linger::NONE, now);
+                }
+            }
+            Event::Lost(why) => self.lost = Some(why),
+            Event::Notice(text) => self.screen.say(text),
+            Event::Warning(text) => tracing::warn!("{text}"),
+            Event::Log(text) => tracing::debug!("{text}"),
+            Event::Relay(indication) => self.screen.say(routes::words(&indication)),
+            // They are for receivers.
+            Event::Ended(_)
+            | Event::Message { .. }
+            | Event::Repeated { .. }
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Entity(_)
+            | Event::Stream(_)
+            | Event::Left
+            | Event::Update => {}
+        }
+    }
+
+    /// Time for which the peer, which may not have received the last message, gets replies.
+    fn linger(&self, transport: &dyn Transport) -> Linger {
+        let light = self.options.light_time();
+        let usual = Linger { time: LINGER.max(6 * light), until_idle: true };
+        let Wish::Send(file) = &self.wish else { return usual };
+        let SendFile { put: Some(put), cfdp, .. } = &**file else { return usual };
+        let given = cfdp.linger.map(Span::duration);
+        let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
+        let time = match (is_acknowledged, transport.replies_below()) {
+            // A node carries what it has by itself.
+            _ if !self.is_quick => given.unwrap_or_default(),
+            (true, _) => given.unwrap_or(CFDP_LINGER.max(6 * light)),
+            // The last message of the layer below is to go out, and may be requested again.
+            (false, true) => given.unwrap_or(LINGER.max(6 * light)),
+            (false, false) => Duration::ZERO,
+        };
+        Linger { time, until_idle: false }
+    }
+
+    /// Prints the outcome; returns whether the wish is fulfilled.
+    fn print_end(&self, now: Time, transport: &dyn Transport, ended: &Ended) -> Result<bool> {
+        self.bar.clear();
+        let id = &ended.id;
+        let whole = ended.size.saturating_sub(ended.resumed);
+        let moved = self.moved_by_entity(transport);
+        let moved = moved.unwrap_or(if ended.is_success() { whole } else { self.moved });
+        let measures = Measures {
+            elapsed: Some(now.since(self.bar.began)),
+            moved,
+            datagrams: transport.datagrams(),
+            resumed: self.resumed,
+        };
+        let outcome = Outcome::of(&self.options.protocol, ended, self.wish.local(), measures);
+        match (&ended.result, &self.wish, self.ends.via) {
+            (Ok(()), Wish::Send(_), Some(via)) => {
+                let summary = outcome.summary();
+                self.screen
+                    .say(format_args!("{id}: engine {via} has it, to pass it on: {summary}"));
+            }
+            (Ok(()), Wish::Delete(name), _) => {
+                let name = name.escape_debug();
+                self.screen.say(format_args!("{id}: {name} is not there any more"));
+            }
+            (Ok(()), Wish::List(_), _) => return Ok(true),
+            (Ok(()), Wish::Send(_) | Wish::Get { .. }, _) | (Err(_), ..) => {
+                if let Some(why) = self.lost.filter(|_| !ended.is_success()) {
+                    self.screen.say(why);
+                }
+                self.screen.say(outcome.line(ended));
+            }
+        }
+        self.print_details(ended);
+        let is_there = ended.is_success() && ended.is_confirmed;
+        if is_there && matches!(&self.wish, Wish::Send(file) if file.gives) {
+            let path = self.wish.local();
+            std::fs::remove_file(&path)
+                .with_context(|| format!("cannot delete {}", path.display()))?;
+        }
+        if self.options.json {
+            outcome.print()?;
+        }
+        Ok(ended.is_success())
+    }
+
+    /// Prints what a CFDP entity reports along with the end.
+    fn print_details(&self, ended: &Ended) {
+        let Some(finished) = &ended.transaction else { return };
+        if finished.file_status == FileStatus::FilestoreRejection {
+            // A Finished PDU has no place for the reason.
+            self.screen.say(
+                "the receiver could not store the file: no space left, a folder that does not \
+                 exist there, or a name it refuses; its output has the reason",
+            );
+        }
+        for response in &finished.filestore_responses {
+            self.screen.say(put::described(response));
+        }
+    }
+
+    fn progress(&mut self, now: Time, transport: &dyn Transport) {
+        if self.active().is_none() {
+            return;
+        }
+        // A block may be sent by another session than the first, for instance over other engines.
+        let transfers = transport.transfers();
+        let known = transfers.iter().find(|report| self.active() == Some(&report.id));
+        let Some(report) = known.or(transfers.first()) else { return };
+        if report.bytes != self.bar.position() {
+            self.advanced = now;
+        }
+        self.moved = self.moved_by_entity(transport).unwrap_or(report.bytes);
+        let is_whole = self.wish.is_send() && report.size == Some(report.bytes);
+        let wait = report.wait.or(is_whole.then_some("waiting for the receiver"));
+        let report = Progress { wait, ..report.clone() };
+        self.bar.show(now, &report, self.moved, self.is_answered);
+    }
+
+    /// File bytes that a CFDP entity moved. An earlier process sent some of a file that is resumed;
+    /// this one sends what is requested again.
+    fn moved_by_entity(&self, transport: &dyn Transport) -> Option<u64> {
+        self.wish.put()?;
+        let stats = transport.cfdp()?.entity().stats();
+        Some(stats.data_bytes + if self.resumed { stats.repair_bytes } else { 0 })
+    }
+
+    /// Whether anything was received of the peer, or nothing will be.
+    fn has_answered(&self, transport: &dyn Transport) -> bool {
+        let expects = match (&self.wish, self.wish.put()) {
+            (_, Some(put)) => {
+                let is_acknowledged = put.mode != Some(TransmissionMode::Unacknowledged);
+                is_acknowledged || transport.replies_below()
+            }
+            // Members of a group request what they lack, and nothing else.
+            (Wish::Send(_), None) => {
+                self.options.protocol.kind.is_reliable() && self.ends.group.is_none()
+            }
+            (Wish::Get { .. } | Wish::List(_) | Wish::Delete(_), None) => true,
+        };
+        !expects || transport.datagrams().is_none_or(|(_, received)| received > 0)
+    }
+
+    /// Reports once that a peer does not reply, when nothing was sent for a while either.
+    fn warn_of_silence(&mut self, now: Time) {
+        let patience = transfer::patience(self.options.light_time());
+        // Without a rate a sender may be slow until receivers report theirs.
+        let is_slow = self.options.rate.is_none() && self.options.protocol.kind.is_multicast();
+        let since = if is_slow { self.bar.began } else { self.advanced };
+        let is_late = now.since(since) >= patience;
+        if self.is_warned
+            || self.is_answered
+            || self.active().is_none()
+            || !is_late
+            || !self.is_quick
+        {
+            return;
+        }
+        self.is_warned = true;
+        let (to, protocol) = (self.ends.to, &self.options.protocol);
+        let number = match self.wish.put() {
+            Some(put) => format!(" as entity {}", put.destination),
+            None => String::new(),
+        };
+        self.screen.say(format_args!(
+            "no answer from {to} for {}; trying on. Is `slowlight recv --protocol {protocol}` \
+             running there{number}, and does a firewall let UDP port {} through?",
+            Span(patience),
+            to.port()
+        ));
+    }
+
+    /// The transfer that is under way.
+    fn active(&self) -> Option<&TransferId> {
+        match &self.phase {
+            Phase::Active(id) => Some(id),
+            Phase::Loading | Phase::Over(..) | Phase::Stopped(..) | Phase::Refused(_) => None,
+        }
+    }
+
+    /// The transfer that the peer must forget if this process ends now: not one that the same
+    /// command resumes.
+    fn to_cancel(&self) -> Option<TransferId> {
+        self.active().filter(|_| self.wish.put().is_none()).cloned()
+    }
+
+    /// Clause on the effect of the same command after this one was stopped.
+    fn next(&self) -> &'static str {
+        match self.wish {
+            Wish::Send(_) | Wish::Get { .. } if self.options.protocol.kind.resumes() => {
+                "; the same command goes on from here"
+            }
+            Wish::Send(_) | Wish::Get { .. } => "; the same command sends all of it again",
+            Wish::List(_) | Wish::Delete(_) => "",
+        }
+    }
+
+    /// The exit code; reports a transfer that did not come to an end.
+    fn end(self) -> Result<ExitCode> {
+        self.bar.clear();
+        let next = self.next();
+        let (id, why) = match self.phase {
+            Phase::Over(printed, ..) => return printed.map(|good| ExitCode::from(u8::from(!good))),
+            Phase::Refused(why) => return Err(crate::Usage(why).into()),
+            Phase::Stopped(id, why, _) => (id, why),
+            Phase::Loading => (None, "stopped".to_owned()),
+            Phase::Active(id) => (Some(id), "stopped".to_owned()),
+        };
+        self.screen.say(format_args!("not finished: {why}{next}"));
+        if self.options.json {
+            let names = (self.wish.local(), self.wish.remote().to_owned());
+            let (protocol, is_send) = (&self.options.protocol, self.wish.is_send());
+            let file_bytes = size(&names.0);
+            let outcome = Outcome::given_up(protocol, is_send, id.as_ref(), names, &why);
+            outcome.after(Some(self.ends.remote_entity), file_bytes, self.moved).print()?;
+        }
+        Ok(ExitCode::from(1))
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    path.metadata().map_or(0, |metadata| metadata.len())
+}

@@ -1,0 +1,137 @@
+//! The one transfer or request of a command.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use proto::cfdp::PutRequest;
+use transport::quantity::Span;
+
+use super::put::CfdpOptions;
+use crate::sockets::cfdp_over_node::Node;
+use crate::sockets::transfer::Options;
+
+/// The one transfer of a command.
+pub(crate) struct Job {
+    pub(crate) options: Options,
+    pub(crate) ends: Ends,
+    pub(crate) wish: Wish,
+    pub(crate) timeout: Option<Span>,
+    /// The bundle node that carries PDUs, in place of a socket.
+    pub(crate) node: Option<Node>,
+}
+
+/// Request to the peer.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// Send a file.
+    Send(Box<SendFile>),
+    /// Fetch a file into the directory `root`, as `name`.
+    Get {
+        remote: String,
+        root: PathBuf,
+        name: String,
+        /// Whether to delete it there once it is here.
+        takes: bool,
+    },
+    /// List a directory.
+    List(String),
+    /// Delete a file.
+    Delete(String),
+}
+
+/// A file to send: `name` of the directory `root`, called `remote` at the receiver.
+#[derive(Debug)]
+pub(crate) struct SendFile {
+    pub(crate) root: PathBuf,
+    pub(crate) name: String,
+    pub(crate) remote: String,
+    /// Name of the file as the user wrote it.
+    pub(crate) called: String,
+    /// Whether to ask first.
+    pub(crate) asks: bool,
+    /// Whether to delete it here once it is there.
+    pub(crate) gives: bool,
+    /// Commands to the applications of receivers.
+    pub(crate) commands: Vec<String>,
+    pub(crate) cfdp: CfdpOptions,
+    /// The request to a CFDP entity, if there is one.
+    pub(crate) put: Option<PutRequest>,
+}
+
+impl Wish {
+    pub(super) fn verb(&self) -> &'static str {
+        match self {
+            Self::Send(_) => "sending",
+            Self::Get { .. } => "fetching",
+            Self::List(_) => "listing",
+            Self::Delete(_) => "deleting",
+        }
+    }
+
+    /// The name at the peer.
+    pub(super) fn remote(&self) -> &str {
+        match self {
+            Self::Send(file) => &file.remote,
+            Self::Get { remote, .. } => remote,
+            Self::List(name) | Self::Delete(name) => name,
+        }
+    }
+
+    /// The file here.
+    pub(super) fn local(&self) -> PathBuf {
+        match self {
+            Self::Send(file) => file.root.join(&file.name),
+            Self::Get { root, name, .. } => root.join(name),
+            Self::List(_) | Self::Delete(_) => PathBuf::new(),
+        }
+    }
+
+    pub(super) fn is_send(&self) -> bool {
+        matches!(self, Self::Send(_))
+    }
+
+    /// Whether a file is deleted at its sender once its receiver has it.
+    pub(super) fn moves(&self) -> bool {
+        match self {
+            Self::Send(file) => file.gives,
+            Self::Get { takes, .. } => *takes,
+            Self::List(_) | Self::Delete(_) => false,
+        }
+    }
+
+    /// The request to a CFDP entity, if there is one.
+    pub(super) fn put(&self) -> Option<&PutRequest> {
+        match self {
+            Self::Send(file) => file.put.as_ref(),
+            Self::Get { .. } | Self::List(_) | Self::Delete(_) => None,
+        }
+    }
+}
+
+/// Addresses and numbers of both ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) to: SocketAddr,
+    /// The multicast group at that address, if it is one.
+    pub(crate) group: Option<rt::Group>,
+    pub(crate) listen: SocketAddr,
+    /// The number given to this end, if any.
+    pub(crate) entity: Option<u64>,
+    pub(crate) remote_entity: u64,
+    /// The engine of LTP-T at that address, if it is not the one that shall have the file.
+    pub(crate) via: Option<u64>,
+}
+
+impl Ends {
+    /// Ends without addresses, at a bundle node.
+    pub(crate) fn at_node(entity: u64, remote_entity: u64) -> Self {
+        let any = ([0, 0, 0, 0], 0).into();
+        let entity = Some(entity);
+        Self { to: any, group: None, listen: any, entity, remote_entity, via: None }
+    }
+
+    /// The engine at that address.
+    pub(crate) fn next(&self) -> u64 {
+        self.via.unwrap_or(self.remote_entity)
+    }
+}

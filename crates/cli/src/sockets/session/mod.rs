@@ -1,0 +1,196 @@
+//! Transfers of files over sockets: what their commands have in common.
+
+mod client;
+mod job;
+mod listing;
+mod place;
+mod put;
+mod routes;
+mod server;
+mod stream;
+
+pub(crate) use self::client::run;
+pub(crate) use self::job::{Ends, Job, SendFile, Wish};
+pub(crate) use self::place::hash;
+pub(crate) use self::put::{CfdpOptions, mode};
+pub(crate) use self::routes::Routes;
+pub(crate) use self::server::{Beacons, Service, serve};
+pub(crate) use self::stream::{Source, receive as receive_stream, send as send_stream};
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use engine::{PathId, PathInfo, Time};
+use proto::saratoga::lite;
+use service::api::{EntityDriver, Observer};
+use transport::adapter::Spool;
+use transport::quantity::Rate;
+use transport::{Configuration, Event, Process, Role, TransferId, Transport};
+
+use crate::sockets::transfer::{self, CATCH_UP, Options, UNPACED_WINDOW, bind_error};
+
+/// Time for which an end stays to reply to peers that did not receive its last message.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Driver of a transport's socket.
+pub(crate) type Driver = rt::Driver<Box<dyn Transport>>;
+
+/// Driver of a transport in the calling thread.
+enum Runner {
+    /// Over UDP.
+    Socket(Box<Driver>),
+    /// At a bundle node.
+    Node(Box<EntityDriver>),
+}
+
+impl Runner {
+    /// Runs until `stop` is set or `on` returns [`rt::Control::Stop`].
+    fn run(&mut self, stop: &AtomicBool, on: &mut Observer<'_>) -> Result<()> {
+        match self {
+            Self::Socket(driver) => {
+                Ok(driver.run(stop, |now, transport, event| on(now, transport.as_mut(), event))?)
+            }
+            Self::Node(driver) => Ok(driver.run(stop, on)?),
+        }
+    }
+}
+
+/// Time for which an end stays after the end of a transfer.
+#[derive(Clone, Copy, Debug)]
+struct Linger {
+    time: Duration,
+    /// Whether it stays no longer than a transfer is under way.
+    until_idle: bool,
+}
+
+impl Linger {
+    const NONE: Self = Self { time: Duration::ZERO, until_idle: false };
+
+    /// Whether it lasts, when the transfer was over at `since`.
+    fn lasts(self, since: Time, now: Time, transport: &dyn Transport) -> bool {
+        now < since + self.time && !(self.until_idle && transport.transfers().is_empty())
+    }
+}
+
+/// The configuration of a transport, and facts of its paths, which lead to or begin at `address`.
+/// Options come before the file, and that before `default`, the usual number of this end. Most
+/// paths lead to `remote`.
+pub(crate) fn configured(
+    options: &Options,
+    address: SocketAddr,
+    (given, default): (Option<u64>, u64),
+    remote: Option<u64>,
+    role: Role,
+) -> Result<(Box<dyn Configuration>, PathInfo)> {
+    let protocol = options.full_protocol()?;
+    let process = Process {
+        role,
+        catch_up: CATCH_UP,
+        unpaced_window: UNPACED_WINDOW,
+        clock_ms: service::node::milliseconds_since_2000(SystemTime::now()),
+        rate_bps: options.rate.map(Rate::bps),
+        remote,
+        udp_lite: options.udp_lite,
+    };
+    let mut configuration = transport::configure(&protocol, default, None)?;
+    configuration.prepare(&process).map_err(|error| anyhow!("{protocol} {error}"))?;
+    if let Some(path) = &options.mib {
+        configuration.apply_file(path)?;
+    }
+    if let Some(given) = given {
+        configuration.set_entity(given);
+    }
+    let rate_bps = configuration.finish(&process)?;
+    let checked = configuration.check(&protocol);
+    checked.map_err(|error| within(options, error.into()))?;
+    Ok((configuration, options.path(rate_bps, address)))
+}
+
+/// The addresses of the peers that settings name, each with its name.
+fn named_peers(
+    configuration: &dyn Configuration,
+    options: &Options,
+) -> Result<Vec<(SocketAddr, String)>> {
+    let mut named: Vec<(SocketAddr, String)> = Vec::new();
+    let mut add = |name: String| {
+        let address = transfer::resolve(&name)
+            .with_context(|| format!("[remotes.{name:?}]: peers are called by their addresses"))?;
+        ensure!(named.iter().all(|(known, _)| *known != address), "[remotes] has {address} twice");
+        named.push((address, name));
+        Ok(())
+    };
+    let added = configuration.named_peers().into_iter().try_for_each(&mut add);
+    added.map_err(|error| within(options, error))?;
+    Ok(named)
+}
+
+/// `error` with the file of settings that it is about.
+fn within(options: &Options, error: anyhow::Error) -> anyhow::Error {
+    match &options.mib {
+        Some(path) => error.context(path.display().to_string()),
+        None => error,
+    }
+}
+
+/// Opens the socket of a transport.
+pub(crate) fn open(
+    settings: rt::Config,
+    transport: Box<dyn Transport>,
+    store: rt::FileStore,
+    waker: rt::Waker,
+) -> Result<Driver> {
+    let listen = settings.listen;
+    rt::Driver::new(settings, transport, store, waker).map_err(|error| bind_error(listen, error))
+}
+
+/// Removes files that an earlier process, which was killed, left of receptions that cannot be
+/// resumed.
+pub(crate) fn sweep(
+    store: &mut rt::FileStore,
+    spools: impl IntoIterator<Item = &'static Spool>,
+) -> Result<()> {
+    let mut swept = 0;
+    for spool in spools {
+        let files = store.sweep(spool.prefix, spool.record_prefix);
+        swept += files.context("cannot look through the working files")?;
+    }
+    if swept > 0 {
+        tracing::info!(swept, "working files of an earlier process were removed");
+    }
+    Ok(())
+}
+
+/// Use of UDP-Lite; `assumed` says that the peer is known to take it.
+fn udp_lite(options: &Options, assumed: bool) -> Option<rt::UdpLite> {
+    options.udp_lite.then_some(rt::UdpLite {
+        coverage: lite::coverage,
+        coverage_min: lite::COVERAGE_MIN,
+        offer: lite::offer,
+        assumed,
+    })
+}
+
+/// Informs the only peer that nothing more comes; `id` is a transfer that is still under way.
+/// Returns once that is sent, or as much of it as fits the time that is sensible to wait, with
+/// one-way light time `light`.
+fn leave(driver: &mut Driver, id: Option<&TransferId>, light: Duration) -> Result<()> {
+    let now = driver.now();
+    let transport = driver.engine_mut();
+    if let Some(id) = id {
+        transport.cancel(now, id);
+    }
+    let leaves = transport.leave(now, PathId(0));
+    if id.is_none() && !leaves {
+        return Ok(());
+    }
+    let until = now + LINGER.max(6 * light);
+    let mut is_over = false;
+    driver.run(&AtomicBool::new(false), |now, transport, event| {
+        is_over |= matches!(event, rt::Event::Indication(Event::Left))
+            || !leaves && transport.transfers().is_empty();
+        if is_over || now >= until { rt::Control::Stop } else { rt::Control::Continue }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Working files of one transfer, and the state of one that the same command resumes.
+
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Context as _, Result, anyhow};
+use engine::FileName;
+use proto::cfdp::PutRequest;
+use serde::{Deserialize, Serialize};
+
+use super::job::{Job, SendFile, Wish};
+use crate::state::state_home;
+
+/// Place of the working files of one transfer.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// State that is kept until the transfer is over.
+    Kept(State),
+    /// A folder that goes with the process.
+    Temporary(
+        #[expect(dead_code, reason = "it is removed when this is dropped")] tempfile::TempDir,
+    ),
+    /// The folder of the file that is received.
+    Root,
+}
+
+impl Place {
+    /// The store for a job with the peer at `to`: only a file that is fetched leaves anything behind.
+    pub(super) fn open(job: &Job, to: &str, waker: &rt::Waker) -> Result<(rt::FileStore, Self)> {
+        let temporary = || tempfile::tempdir().context("cannot make a directory for working files");
+        let of_one = |file: &SendFile, state: PathBuf| -> Result<rt::FileStore> {
+            let access = rt::Access::ReadOne(FileName::file(&file.name)?);
+            let config = rt::StoreConfig { access, state, ..rt::StoreConfig::new(&file.root) };
+            Ok(rt::FileStore::open(config, waker)?)
+        };
+        match &job.wish {
+            Wish::Send(file) if file.put.is_some() => {
+                let mut state = State::open(file, to)?;
+                let mut store = of_one(file, state.directory.clone())?;
+                if !state.is_current()? {
+                    store.reset().context("cannot forget an earlier transfer")?;
+                    state.begin()?;
+                }
+                Ok((store, Self::Kept(state)))
+            }
+            Wish::Send(file) => {
+                let state = temporary()?;
+                let store = of_one(file, state.path().join("state"))?;
+                Ok((store, Self::Temporary(state)))
+            }
+            Wish::Get { root, .. } => {
+                let mut store = rt::FileStore::open(rt::StoreConfig::new(root), waker)?;
+                super::sweep(&mut store, job.options.protocol.kind.spools())?;
+                Ok((store, Self::Root))
+            }
+            Wish::List(_) | Wish::Delete(_) => {
+                let state = temporary()?;
+                let store = rt::FileStore::open(rt::StoreConfig::new(state.path()), waker)?;
+                Ok((store, Self::Temporary(state)))
+            }
+        }
+    }
+
+    /// Forgets a transfer that is over.
+    pub(super) fn forget(self) {
+        if let Self::Kept(state) = self
+            && let Err(error) = std::fs::remove_dir_all(&state.directory)
+        {
+            tracing::warn!(directory = %state.directory.display(), %error, "cannot be removed");
+        }
+    }
+}
+
+/// The directory of one transfer: the engine's records, and the transfer that they are about.
+#[derive(Debug)]
+pub(super) struct State {
+    directory: PathBuf,
+    transfer: Transfer,
+}
+
+/// Facts by which a transfer is the same as an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Transfer {
+    file: PathBuf,
+    bytes: u64,
+    modified_ns: u128,
+    /// An address, or the socket of a node.
+    to: String,
+    request: String,
+}
+
+/// The name of the file that holds the [`Transfer`].
+const TRANSFER: &str = "transfer.json";
+
+impl State {
+    /// The state of sending a file to `to`, below the directory given for such things or the
+    /// user's.
+    fn open(file: &SendFile, to: &str) -> Result<Self> {
+        let base = match &file.cfdp.state {
+            Some(base) => base.clone(),
+            None => state_home()?,
+        };
+        let path = file.root.join(&file.name);
+        Self::of(&base, &path, to, file.put.as_ref().map(described).unwrap_or_default())
+    }
+
+    fn of(base: &Path, file: &Path, to: &str, request: String) -> Result<Self> {
+        let found = file.metadata()?;
+        let modified = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let key = format!("{}\n{to}\n{request}", file.display());
+        let directory = base.join(format!("send-{:016x}", hash(key.as_bytes())));
+        let transfer = Transfer {
+            file: file.to_owned(),
+            bytes: found.len(),
+            modified_ns: modified.as_nanos(),
+            to: to.to_owned(),
+            request,
+        };
+        Ok(Self { directory, transfer })
+    }
+
+    /// Whether the directory is about this very transfer.
+    fn is_current(&self) -> Result<bool> {
+        match std::fs::read(self.directory.join(TRANSFER)) {
+            Ok(text) => {
+                let earlier: Option<Transfer> = serde_json::from_slice(&text).ok();
+                Ok(earlier.as_ref() == Some(&self.transfer))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(anyhow!(error).context(self.directory.display().to_string())),
+        }
+    }
+
+    /// Makes the directory one about this transfer; it must be empty of records.
+    fn begin(&mut self) -> Result<()> {
+        let path = self.directory.join(TRANSFER);
+        let text = serde_json::to_vec_pretty(&self.transfer)?;
+        // A torn file is about no transfer, so the next run begins with a new one.
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// The terms of a request: one that differs is not taken for an interrupted one.
+fn described(put: &PutRequest) -> String {
+    let way = (put.destination, &put.destination_name, put.mode, put.closure, put.unbounded);
+    let along = (&put.messages, &put.filestore_requests, &put.fault_handlers);
+    format!("{way:?} {along:?}")
+}
+
+/// FNV-1a, 64 bits: a short name, not a secret. Different transfers of one name begin again.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_file_is_another_transfer() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, b"one").unwrap();
+        let to = "127.0.0.1:1";
+        let put = PutRequest { destination_name: "there".into(), ..PutRequest::default() };
+        let open = |put: &PutRequest| State::of(place.path(), &file, to, described(put)).unwrap();
+        let mut state = open(&put);
+        std::fs::create_dir(&state.directory).unwrap();
+        assert!(!state.is_current().unwrap());
+        state.begin().unwrap();
+        assert!(open(&put).is_current().unwrap());
+        std::fs::write(&file, b"other").unwrap();
+        assert_eq!(open(&put).directory, state.directory);
+        assert!(!open(&put).is_current().unwrap());
+        let other = PutRequest { destination_name: "elsewhere".into(), ..put };
+        assert_ne!(open(&other).directory, state.directory);
+        let directory = state.directory.clone();
+        Place::Kept(state).forget();
+        assert!(!directory.exists());
+    }
+}

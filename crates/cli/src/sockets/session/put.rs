@@ -1,0 +1,223 @@
+//! Requests to send a file by CFDP, with what goes along with the file.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use bytes::Bytes;
+use engine::FileName;
+use proto::cfdp::{Config, FilestoreRequest, FilestoreResponse, PutRequest};
+use transport::protocol::Kind;
+use transport::quantity::Span;
+use transport::settings::named;
+use wire::cfdp::{
+    ChecksumType, ConditionCode, FaultHandler, FilestoreAction, FilestoreStatus, TransmissionMode,
+};
+
+use super::job::SendFile;
+use crate::sockets::scope;
+
+/// Options of CFDP.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::CFDP)]
+pub(crate) struct CfdpOptions {
+    /// Transmission class: 1 sends once, 2 sends until all has arrived [default: 1 for the
+    /// protocol cfdp-1, else the MIB's, or 2; over LTP and in bundles, which repeat what is lost, 1]
+    #[arg(long, value_name = "CLASS", value_parser = clap::value_parser!(u8).range(1..=2))]
+    class: Option<u8>,
+
+    /// File checksum: modular, proximity1, crc32c, crc32 or null [default: crc32c]
+    #[arg(long, value_name = "TYPE", value_parser = named::<ChecksumType>)]
+    checksum: Option<ChecksumType>,
+
+    /// Time to stay after the end to answer the receiver if it asks again, because the last
+    /// acknowledgement may be lost [default: 1.5 s, or three round trips if that is longer]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) linger: Option<Span>,
+
+    /// Directory for the state of unfinished transfers
+    /// [default: $XDG_STATE_HOME/slowlight or ~/.local/state/slowlight]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+
+    #[command(flatten)]
+    request: RequestOptions,
+}
+
+/// Options of the Metadata PDU.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = scope::CFDP_REQUEST)]
+struct RequestOptions {
+    /// Message to the receiver's user: a text, or bytes as hex:00ff; may be repeated
+    #[arg(long, value_name = "TEXT|hex:BYTES", value_parser = message)]
+    message: Vec<Bytes>,
+
+    /// Something to do in the receiver's filestore once the file is there, like "delete NAME",
+    /// "rename OLD NEW" or "create-directory NAME"; may be repeated, and is done in this order
+    #[arg(long, value_name = "ACTION NAME [NAME]", value_parser = filestore)]
+    filestore: Vec<FilestoreRequest>,
+
+    /// What both ends do about a fault, like "nak-limit=suspend"; may be repeated
+    #[arg(long, value_name = "CONDITION=HANDLER", value_parser = fault)]
+    fault: Vec<(ConditionCode, FaultHandler)>,
+
+    /// Have a class 1 receiver say how it ended
+    #[arg(long)]
+    closure: bool,
+
+    /// Leave the file's size open until its end, as for a file that is still being written
+    #[arg(long)]
+    unbounded: bool,
+}
+
+/// The request for a file to an entity of these settings, by this protocol to entity `remote`.
+///
+/// # Errors
+///
+/// The file's name is none.
+pub(super) fn request(
+    file: &SendFile,
+    kind: Kind,
+    remote: u64,
+    config: &Config,
+) -> Result<PutRequest> {
+    let CfdpOptions { class, checksum, request, linger: _, state: _ } = &file.cfdp;
+    Ok(PutRequest {
+        destination: remote,
+        source: Some(FileName::file(&file.name)?),
+        source_name: Some(file.called.clone()),
+        destination_name: file.remote.clone(),
+        mode: Some(class.map_or_else(|| mode(kind, config, remote), mode_of)),
+        checksum: *checksum,
+        messages: request.message.clone(),
+        filestore_requests: request.filestore.clone(),
+        fault_handlers: request.fault.clone(),
+        closure: request.closure.then_some(true),
+        unbounded: request.unbounded,
+        resume: true,
+        ..PutRequest::default()
+    })
+}
+
+fn mode_of(class: u8) -> TransmissionMode {
+    match class {
+        1 => TransmissionMode::Unacknowledged,
+        _ => TransmissionMode::Acknowledged,
+    }
+}
+
+/// The transmission mode towards an entity, unless the user gives a class: that of the protocol
+/// where its name says it, else the MIB's.
+pub(crate) fn mode(kind: Kind, config: &Config, remote: u64) -> TransmissionMode {
+    if kind.is_reliable() { config.remote(remote).mode } else { TransmissionMode::Unacknowledged }
+}
+
+fn message(text: &str) -> Result<Bytes, String> {
+    let bytes = match text.strip_prefix("hex:") {
+        Some(digits) => hex(digits)?,
+        None => text.as_bytes().to_vec(),
+    };
+    if bytes.len() > 255 {
+        return Err(format!("{} bytes; a message has at most 255", bytes.len()));
+    }
+    Ok(bytes.into())
+}
+
+fn hex(digits: &str) -> Result<Vec<u8>, String> {
+    let value =
+        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(value(*high)? << 4 | value(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(pair).collect();
+    bytes.ok_or_else(|| format!("{digits:?} is not pairs of hexadecimal digits"))
+}
+
+/// The filestore actions by their names here.
+const ACTIONS: &[(&str, FilestoreAction)] = &[
+    ("create", FilestoreAction::CreateFile),
+    ("delete", FilestoreAction::DeleteFile),
+    ("rename", FilestoreAction::RenameFile),
+    ("append", FilestoreAction::AppendFile),
+    ("replace", FilestoreAction::ReplaceFile),
+    ("create-directory", FilestoreAction::CreateDirectory),
+    ("remove-directory", FilestoreAction::RemoveDirectory),
+    ("deny", FilestoreAction::DenyFile),
+    ("deny-directory", FilestoreAction::DenyDirectory),
+];
+
+/// Result of a request, for people.
+pub(super) fn described(response: &FilestoreResponse) -> String {
+    let known = ACTIONS.iter().find(|(_, known)| *known == response.action);
+    let action = known.map_or_else(|| response.action.to_string(), |(name, _)| (*name).to_owned());
+    let result = match response.status {
+        FilestoreStatus::SUCCESSFUL => "done".to_owned(),
+        FilestoreStatus::NOT_PERFORMED => "not carried out".to_owned(),
+        FilestoreStatus(code) => format!("refused (status {code})"),
+    };
+    let names = [action.as_str(), &response.first, &response.second];
+    let words = names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ");
+    format!("{words}: {result}")
+}
+
+/// An action with its name or names. The name of an action that takes one may hold blanks.
+fn filestore(text: &str) -> Result<FilestoreRequest, String> {
+    let (verb, names) = text.trim().split_once(' ').unwrap_or((text, ""));
+    let Some((_, action)) = ACTIONS.iter().find(|(name, _)| *name == verb) else {
+        let names = ACTIONS.iter().map(|(name, _)| *name);
+        let near = transport::text::did_you_mean(verb, names.clone());
+        let known = names.collect::<Vec<_>>().join(", ");
+        return Err(format!("there is no action {verb:?}{near} (actions: {known})"));
+    };
+    let (first, second) = if action.has_second_name() {
+        let mut names = names.split_whitespace();
+        match (names.next(), names.next(), names.next()) {
+            (Some(first), Some(second), None) => (first, second),
+            _ => return Err(format!("{verb} takes two names without blanks")),
+        }
+    } else {
+        (names.trim(), "")
+    };
+    if first.is_empty() {
+        return Err(format!("{verb} takes a name"));
+    }
+    Ok(FilestoreRequest { action: *action, first: first.to_owned(), second: second.to_owned() })
+}
+
+fn fault(text: &str) -> Result<(ConditionCode, FaultHandler), String> {
+    let (condition, handler) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} is no fault; write it like nak-limit=suspend"))?;
+    Ok((named(condition)?, named(handler)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_write() {
+        assert_eq!(message("hello").unwrap(), "hello");
+        assert_eq!(message("hex:00fF").unwrap(), Bytes::from_static(b"\x00\xff"));
+        assert!(message("hex:0").is_err() && message("hex:0g").is_err());
+        assert!(message(&"x".repeat(256)).is_err());
+        let request = filestore("rename a b").unwrap();
+        assert_eq!(request.action, FilestoreAction::RenameFile);
+        assert_eq!((request.first.as_str(), request.second.as_str()), ("a", "b"));
+        assert_eq!(filestore("delete two words").unwrap().first, "two words");
+        assert!(filestore("rename a").is_err() && filestore("delete").is_err());
+        assert!(filestore("delte a").unwrap_err().contains("did you mean \"delete\"?"));
+        let expected = (ConditionCode::NakLimitReached, FaultHandler::Suspend);
+        assert_eq!(fault("nak-limit=suspend").unwrap(), expected);
+        assert!(fault("nak-limit").is_err());
+        assert!(fault("nak=cancel").unwrap_err().contains("nak-limit"));
+        let response = FilestoreResponse {
+            action: FilestoreAction::DeleteFile,
+            status: FilestoreStatus::DELETE_FILE_MISSING,
+            first: "a".to_owned(),
+            second: String::new(),
+            message: String::new(),
+        };
+        assert_eq!(described(&response), "delete a: refused (status 1)");
+    }
+}

@@ -1,0 +1,160 @@
+//! LTP-T: routes of blocks for other engines, and reports about these.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, ensure};
+use proto::ltpt::{Indication, Otherwise, Transfer};
+use transport::Configuration;
+use wire::ltpt::Address;
+
+use crate::sockets::outcome::print_json;
+use crate::sockets::peers::paths;
+use crate::sockets::screen::Screen;
+use crate::sockets::transfer::Options;
+
+/// The engines that blocks for others are forwarded to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes {
+    /// Engines that are next to this one, and their addresses.
+    peers: Vec<(u64, SocketAddr)>,
+    /// The next engine, by the last one.
+    routes: BTreeMap<u64, u64>,
+    /// The next engine on the way to all others.
+    otherwise: Option<u64>,
+}
+
+impl Routes {
+    /// Of these peers, and of routes as users write them.
+    pub(crate) fn new(peers: Vec<(u64, SocketAddr)>, routes: &[String]) -> Result<Self> {
+        let mut known = Self { peers, ..Self::default() };
+        for text in routes {
+            let (last, next) = text
+                .split_once('=')
+                .and_then(|(last, next)| Some((last, next.parse().ok()?)))
+                .filter(|(last, _)| *last == ANY || last.parse::<u64>().is_ok())
+                .with_context(|| {
+                    format!("route {text:?}: write it like 4=3, or {ANY}=3 for all others")
+                })?;
+            ensure!(
+                known.peers.iter().any(|(id, _)| *id == next),
+                "route {text:?}: nobody knows where engine {next} is; give --peer {next}=ADDR"
+            );
+            let before = match last.parse() {
+                Ok(last) => known.routes.insert(last, next),
+                Err(_) => known.otherwise.replace(next),
+            };
+            ensure!(before.is_none(), "route {text:?}: there is another one to {last}");
+        }
+        Ok(known)
+    }
+
+    /// Sets them in a configuration; returns the addresses of paths, which count from zero.
+    pub(super) fn settle(&self, config: &mut dyn Configuration) -> Result<Vec<SocketAddr>> {
+        if let Some(own) = config.number() {
+            ensure!(
+                self.peers.iter().all(|(id, _)| *id != own),
+                "--peer {own}: that is this engine's own number; give it another with --entity"
+            );
+        }
+        let paths = paths(&self.peers)?;
+        let mut to: BTreeMap<u64, u64> = self.peers.iter().map(|(id, _)| (*id, *id)).collect();
+        to.extend(&self.routes);
+        for (id, path) in paths.to {
+            config.set_path(id, path);
+        }
+        config.set_routes(to, self.otherwise.map_or(Otherwise::Nowhere, Otherwise::By));
+        Ok(paths.addresses)
+    }
+
+    /// Reports where blocks for others are forwarded to, if they are, or else where replies go.
+    pub(super) fn print(&self, screen: &Screen, forwards: bool) {
+        for (id, address) in &self.peers {
+            match forwards {
+                true => screen.say(format_args!("blocks for engine {id} go on to {address}")),
+                false => screen.say(format_args!("replies to engine {id} go to {address}")),
+            }
+        }
+        for (last, next) in &self.routes {
+            screen.say(format_args!("blocks for engine {last} go on to engine {next}"));
+        }
+        if let Some(next) = self.otherwise {
+            screen.say(format_args!("all other blocks go on to engine {next}"));
+        }
+    }
+}
+
+/// The word for all engines that nothing is said of.
+const ANY: &str = "any";
+
+/// Line for people about a block on its way.
+pub(super) fn words(indication: &Indication) -> String {
+    match indication {
+        Indication::Relaying(transfer) => format!("{}: passing on", block(transfer)),
+        Indication::Kept(transfer) => format!("{}: all of it is safe here", block(transfer)),
+        Indication::Forwarded(transfer) => format!("{}: the next engine has it", block(transfer)),
+        Indication::Undeliverable { transfer, reason } => {
+            format!("{}: given up: {reason}", block(transfer))
+        }
+        Indication::Congested { transfer, retry_after } => {
+            let wait = humantime::format_duration(*retry_after);
+            format!("{}: the next engine has no room; again in {wait}", block(transfer))
+        }
+        Indication::Refused { transfer } => format!("{}: no room for it here", block(transfer)),
+        Indication::Restored { blocks } => {
+            format!("{blocks} blocks that an earlier process kept go on")
+        }
+    }
+}
+
+/// The engine that a block comes from, and its number there, as sessions are written.
+fn block(transfer: &Transfer) -> String {
+    format!("{} for engine {}", name(transfer), transfer.destination)
+}
+
+fn name(transfer: &Transfer) -> String {
+    let flow = transfer.flow;
+    match source(transfer) {
+        Some(source) => format!("{source}_{}", flow.number),
+        None => format!("{:?}_{}", flow.source.address, flow.number),
+    }
+}
+
+fn source(transfer: &Transfer) -> Option<u64> {
+    match transfer.flow.source.address {
+        Address::Engine(number) => Some(number),
+        Address::V4(_) | Address::V6(_) => None,
+    }
+}
+
+/// End of a block for another engine here: it was forwarded, or the reason why it was not.
+pub(super) fn outcome(indication: &Indication) -> Option<(Transfer, Result<(), String>)> {
+    match indication {
+        Indication::Forwarded(transfer) => Some((*transfer, Ok(()))),
+        Indication::Undeliverable { transfer, reason } => {
+            Some((*transfer, Err(reason.to_string())))
+        }
+        Indication::Relaying(_)
+        | Indication::Kept(_)
+        | Indication::Congested { .. }
+        | Indication::Refused { .. }
+        | Indication::Restored { .. } => None,
+    }
+}
+
+/// Prints the end of a block as a line of JSON.
+pub(super) fn print(
+    options: &Options,
+    transfer: &Transfer,
+    result: &Result<(), String>,
+) -> Result<()> {
+    print_json(&serde_json::json!({
+        "protocol": options.protocol.to_string(),
+        "role": "relay",
+        "transaction": name(transfer),
+        "source_entity": source(transfer),
+        "destination_entity": transfer.destination,
+        "completed": result.is_ok(),
+        "condition": result.as_ref().err().map_or("no error", String::as_str),
+    }))
+}

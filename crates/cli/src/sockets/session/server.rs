@@ -1,0 +1,519 @@
+//! Receives files, passes on blocks for other engines (LTP-T), and with Saratoga serves files.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use engine::{PathId, Time};
+use proto::ltpt;
+use service::api::Receives;
+use transport::{Configuration, Ended, Event, Role, TransferId, Transport};
+
+use super::{Driver, LINGER, Routes, Runner, configured, routes};
+use crate::show;
+use crate::sockets::cfdp_over_node::Node;
+use crate::sockets::outcome::{self, Measures, Outcome};
+use crate::sockets::peers::{self, join};
+use crate::sockets::screen::{Bar, Screen};
+use crate::sockets::transfer::{self, Options};
+use crate::stop::stop_flag;
+
+/// Time between looks at progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Time after the first transaction of a CFDP entity in which its last acknowledgement is awaited.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Time in which a sender that requested the end of a transaction again receives it.
+const REPEATED: Duration = Duration::from_secs(2);
+
+/// Service of this end to its peers.
+pub(crate) struct Service {
+    pub(crate) listen: SocketAddr,
+    pub(crate) root: PathBuf,
+    /// The number given to this end, if any.
+    pub(crate) entity: Option<u64>,
+    /// Whether to end after the first file.
+    pub(crate) once: bool,
+    pub(crate) peers_max: usize,
+    /// Whether others may fetch files and list directories, and delete files.
+    pub(crate) gets: bool,
+    pub(crate) deletes: bool,
+    /// The beacons of this end, if it sends any.
+    pub(crate) beacons: Option<Beacons>,
+    /// The group that is received.
+    pub(crate) group: Option<rt::Group>,
+    /// Routes of blocks for other engines.
+    pub(crate) routes: Routes,
+}
+
+impl Service {
+    /// The part of this process.
+    pub(super) fn role(&self) -> Role {
+        Role::Server { gets: self.gets, deletes: self.deletes }
+    }
+}
+
+/// Beacons of a Saratoga peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Beacons {
+    pub(crate) interval: Duration,
+    pub(crate) group: rt::Group,
+    /// Its identifier, if that was given.
+    pub(crate) eid: Option<String>,
+}
+
+impl Beacons {
+    /// Adds the group to those that beacons go to. An identifier that was given comes before the
+    /// settings, and these before the name of this machine.
+    fn settle(
+        &self,
+        configuration: &mut dyn Configuration,
+        group: PathId,
+        number: Option<u64>,
+    ) -> Result<()> {
+        configuration.add_beacon(group, Some(self.interval));
+        if let Some(eid) = &self.eid {
+            configuration.set_identifier(eid);
+        } else if number.is_none() && configuration.identifier() == Some(&format!("ipn:{ENTITY}.0"))
+        {
+            // All others without settings have that number, too.
+            let name = peers::machine().context("this machine has no name; give --eid")?;
+            configuration.set_identifier(&name);
+        }
+        Ok(())
+    }
+}
+
+/// The number of a receiver that was given none.
+const ENTITY: u64 = 2;
+
+/// Receives until a signal comes, or with `once` the first file has come or failed.
+pub(crate) fn serve(options: Options, service: Service, node: Option<Node>) -> Result<ExitCode> {
+    let (mut runner, mut server) = prepare(options, service, node).map_err(transfer::usage)?;
+    let stop = stop_flag()?;
+    runner.run(&stop, &mut |now, transport, event| server.on(now, transport, event))?;
+    server.failure.map_or(Ok(()), Err)?;
+    let failed = server.service.once && server.first != Some(true);
+    Ok(ExitCode::from(u8::from(failed)))
+}
+
+/// Checks everything that can be wrong with the command.
+fn prepare(options: Options, service: Service, node: Option<Node>) -> Result<(Runner, Server)> {
+    let waker = rt::Waker::new().context("cannot start")?;
+    let screen = Screen::new(options.json);
+    let open_store = || -> Result<rt::FileStore> {
+        let mut store = rt::FileStore::open(rt::StoreConfig::new(&service.root), &waker)?;
+        super::sweep(&mut store, options.protocol.kind.spools())?;
+        Ok(store)
+    };
+    let Some(mut node) = node else {
+        let store = open_store()?;
+        let driver = open(&options, &service, (store, waker), &screen)?;
+        return Ok((Runner::Socket(Box::new(driver)), Server::new(options, service, screen)));
+    };
+    node.set_strangers(service.peers_max);
+    let (entity, socket) = (node.entity, node.socket().to_owned());
+    let driver = node.run_with(open_store()?, waker, (TICK, Receives::All))?;
+    screen.say(format_args!(
+        "receiving by the node at {} into {} as entity {entity}",
+        socket.display(),
+        service.root.display()
+    ));
+    Ok((Runner::Node(Box::new(driver)), Server::new(options, service, screen)))
+}
+
+/// The driver of a server's socket.
+fn open(
+    options: &Options,
+    service: &Service,
+    (store, waker): (rt::FileStore, rt::Waker),
+    screen: &Screen,
+) -> Result<Driver> {
+    let numbers = (service.entity, ENTITY);
+    let (mut configuration, path) =
+        configured(options, service.listen, numbers, None, service.role())?;
+    let number = configuration.number();
+    let mut peers = service.routes.settle(configuration.as_mut())?;
+    peers.extend(named_peers(configuration.as_mut(), options, service.beacons.is_some())?);
+    // The driver numbers the path of the group after theirs.
+    let group = PathId(u32::try_from(peers.len())?);
+    if let Some(beacons) = &service.beacons {
+        beacons.settle(configuration.as_mut(), group, service.entity)?;
+    }
+    if service.group.is_some() {
+        configuration.add_group(group);
+    }
+    // What comes without a name is named by its number.
+    configuration.receive_unnamed();
+    let transport = configuration.build(rt::entropy().context("no entropy")?);
+    let settings = rt::Config {
+        peers_max: service.peers_max,
+        tick: TICK,
+        udp_lite: super::udp_lite(options, false),
+        ..rt::Config::new(service.listen, path)
+    };
+    let mut driver = super::open(settings, transport, store, waker)?;
+    for address in peers {
+        driver.add_peer(address);
+    }
+    if let Some(beacons) = &service.beacons {
+        announce_room(driver.engine_mut().as_mut(), &service.root);
+        let path = join(&mut driver, beacons.group)?;
+        ensure!(path == group, "the group has another number than the next");
+    }
+    join_group(&mut driver, service, screen)?;
+    let word = if configuration.cfdp().is_some() { "entity" } else { "engine" };
+    let number = number.map(|number| format!(" as {word} {number}")).unwrap_or_default();
+    screen.say(format_args!(
+        "receiving on {} into {} by {}{number}",
+        driver.local(),
+        service.root.display(),
+        options.full_protocol()?,
+    ));
+    if !options.protocol.kind.is_entity() {
+        service.routes.print(screen, options.protocol.kind.has_relays());
+    }
+    Ok(driver)
+}
+
+/// Receives the group of a sender, if the service has one.
+pub(super) fn join_group(driver: &mut Driver, service: &Service, screen: &Screen) -> Result<()> {
+    if let Some(group) = service.group {
+        join(driver, group)?;
+        screen.say(format_args!("hearing the group {}", group.address));
+    }
+    Ok(())
+}
+
+/// The addresses of the peers that settings name; the driver numbers their paths from zero.
+fn named_peers(
+    configuration: &mut dyn Configuration,
+    options: &Options,
+    has_group: bool,
+) -> Result<Vec<SocketAddr>> {
+    let named = super::named_peers(configuration, options)?;
+    for ((_, name), path) in named.iter().zip(0..) {
+        configuration.use_named(name, PathId(path));
+        configuration.add_beacon(PathId(path), None);
+    }
+    let has_peers = !configuration.has_beacons() || has_group || !named.is_empty();
+    let hint = "beacons go to peers that are known: name them in [remotes], as [remotes.\"192.0.2.7:7542\"]";
+    has_peers
+        .then(|| named.into_iter().map(|(address, _)| address).collect())
+        .ok_or_else(|| super::within(options, anyhow::anyhow!(hint)))
+}
+
+/// Least time between two looks at the room for files.
+const ROOM: Duration = Duration::from_secs(1);
+
+fn announce_room(transport: &mut dyn Transport, root: &Path) {
+    transport.set_free_space(rt::free_bytes(root).ok().map(|bytes| bytes / 1024));
+}
+
+struct Server {
+    options: Options,
+    service: Service,
+    screen: Screen,
+    under_way: BTreeMap<TransferId, UnderWay>,
+    /// Whether the first file arrived whole.
+    first: Option<bool>,
+    closing_until: Time,
+    /// Whether the first transfer was over before its sender could be informed.
+    is_repeated: bool,
+    /// When to look again at the room for files.
+    room_at: Time,
+    failure: Option<anyhow::Error>,
+}
+
+/// A transfer as the user sees it.
+struct UnderWay {
+    bar: Bar,
+    /// Bytes that an earlier process had received.
+    before: u64,
+    resumed: bool,
+}
+
+impl UnderWay {
+    /// Bytes received since this process began. Of a transfer that failed the last report counts.
+    fn moved(&self, transport: &dyn Transport, ended: &Ended) -> u64 {
+        let transfers = transport.transfers();
+        let last = transfers.iter().find(|report| report.id == ended.id);
+        let received = match (ended.is_success(), last) {
+            (true, _) => ended.size,
+            (false, Some(report)) => report.bytes,
+            (false, None) => self.bar.position(),
+        };
+        received.saturating_sub(self.before)
+    }
+}
+
+impl Server {
+    fn new(options: Options, service: Service, screen: Screen) -> Self {
+        Self {
+            options,
+            service,
+            screen,
+            under_way: BTreeMap::new(),
+            first: None,
+            closing_until: Time::MAX,
+            is_repeated: false,
+            room_at: Time::ZERO,
+            failure: None,
+        }
+    }
+
+    fn on(
+        &mut self,
+        now: Time,
+        transport: &mut dyn Transport,
+        event: rt::Event<Event>,
+    ) -> rt::Control {
+        match event {
+            rt::Event::Tick => {
+                self.progress(now, transport);
+                self.room(now, transport);
+            }
+            // It has no single peer that could refuse.
+            rt::Event::Refused(_) => {}
+            rt::Event::Indication(event) => self.event(now, transport, event),
+        }
+        // A CFDP entity knows when its sender has received the end. Other senders may request it
+        // again soon.
+        let is_known = transport.cfdp().is_some() && !self.is_repeated;
+        let is_over = now >= self.closing_until || is_known && transport.transfers().is_empty();
+        let is_closed = self.service.once && self.first.is_some() && is_over;
+        if is_closed || self.failure.is_some() { rt::Control::Stop } else { rt::Control::Continue }
+    }
+
+    /// Looks from time to time at the room for files, which beacons announce.
+    fn room(&mut self, now: Time, transport: &mut dyn Transport) {
+        if let Some(beacons) = self.service.beacons.as_ref().filter(|_| now >= self.room_at) {
+            self.room_at = now + beacons.interval.max(ROOM);
+            announce_room(transport, &self.service.root);
+        }
+    }
+
+    fn event(&mut self, now: Time, transport: &dyn Transport, event: Event) {
+        match event.reported(transport) {
+            Event::Receiving { id, name, size, resumed } => {
+                self.receiving(now, id, (&name, size), resumed);
+            }
+            Event::Ended(ended) if !ended.at_sender => self.ended(now, transport, &ended),
+            Event::Ended(ended) => self.served(&ended),
+            Event::Abandoned { id, why } => self.abandoned(now, &id, &why),
+            Event::Repeated { id, condition, is_whole } => {
+                self.repeated(now, &id, &condition, is_whole);
+            }
+            Event::Restored(transfers) => self.restored(now, transport, transfers),
+            Event::Message { sender, content } => {
+                self.failure = message(sender, &content, &self.options, &self.screen).err();
+            }
+            Event::Relay(indication) => self.relayed(now, &indication),
+            Event::Notice(text) => self.screen.say(text),
+            Event::Warning(text) => tracing::warn!("{text}"),
+            Event::Log(text) => tracing::debug!("{text}"),
+            Event::Listing(_)
+            | Event::Begins(_)
+            | Event::Latency(..)
+            | Event::Entity(_)
+            | Event::Lost(_)
+            | Event::Stream(_)
+            | Event::Left
+            | Event::Update => {}
+        }
+    }
+
+    fn receiving(
+        &mut self,
+        now: Time,
+        id: TransferId,
+        (name, size): (&str, Option<u64>),
+        resumed: u64,
+    ) {
+        let from = match id.originator() {
+            Some(_) if name.is_empty() => String::new(),
+            Some(number) => format!(" from entity {number}"),
+            None => String::new(),
+        };
+        let size_text = size.map(|size| format!(" ({})", show::bytes(size as f64)));
+        let about = match name {
+            "" => "a file".to_owned(),
+            name => format!("{}{}", name.escape_debug(), size_text.unwrap_or_default()),
+        };
+        let had = match resumed {
+            0 => String::new(),
+            bytes => format!(", of which {} are here", show::bytes(bytes as f64)),
+        };
+        self.screen.say(format_args!("{id}: receiving {about}{had}{from}"));
+        let bar = Bar::new(self.screen.bar(name, size.filter(|_| !name.is_empty())), now);
+        let under_way = UnderWay { bar, before: resumed, resumed: resumed > 0 };
+        self.under_way.entry(id).or_insert(under_way);
+    }
+
+    /// Shows transfers that an earlier process left.
+    fn restored(&mut self, now: Time, transport: &dyn Transport, transfers: usize) {
+        if transfers > 0 {
+            self.screen.say(format_args!(
+                "{transfers} interrupted transactions go on when their senders do"
+            ));
+        }
+        for report in transport.transfers() {
+            let bar = Bar::new(self.screen.bar(&report.name, report.size), now);
+            let under_way = UnderWay { bar, before: report.bytes, resumed: true };
+            self.under_way.insert(report.id, under_way);
+        }
+    }
+
+    fn ended(&mut self, now: Time, transport: &dyn Transport, ended: &Ended) {
+        let under_way = self.under_way.remove(&ended.id);
+        let measures = Measures {
+            elapsed: under_way.as_ref().map(|it| now.since(it.bar.began)),
+            moved: match &under_way {
+                Some(it) => it.moved(transport, ended),
+                None if ended.is_success() => ended.size.saturating_sub(ended.resumed),
+                None => 0,
+            },
+            datagrams: None,
+            resumed: under_way.as_ref().is_some_and(|it| it.resumed),
+        };
+        if let Some(under_way) = under_way {
+            under_way.bar.clear();
+        }
+        let file = self.service.root.join(ended.local_name());
+        let outcome = Outcome::of(&self.options.protocol, ended, file, measures);
+        let (id, name) = (&ended.id, ended.local_name());
+        let has_file = ended.transaction.is_none() || !name.is_empty();
+        let name = match name {
+            "" => "a file".to_owned(),
+            name => name.escape_debug().to_string(),
+        };
+        match &ended.result {
+            Ok(()) if has_file => {
+                self.screen.say(format_args!("{id}: received {name}: {}", outcome.summary()));
+            }
+            // Messages alone were printed when they came.
+            Ok(()) => {}
+            Err(why) => {
+                let status = outcome::status(ended, "file");
+                self.screen.say(format_args!("{id}: {name} failed: {why}{status}"));
+            }
+        }
+        if self.options.json {
+            self.failure = outcome.print().err();
+        }
+        if self.first.is_none() && measures.resumed && transport.cfdp().is_some() {
+            // A transfer that an earlier process had almost completed ends before its sender is
+            // known, which receives the end on request.
+            self.is_repeated = transport.transfers().iter().all(|report| report.id != ended.id);
+        }
+        self.first.get_or_insert(ended.is_success());
+        self.close_soon(now, transport.cfdp().is_some());
+    }
+
+    /// Prints the end of a file that was sent at a peer's request.
+    fn served(&self, ended: &Ended) {
+        let (id, is_request) = (&ended.id, ended.transaction.is_none());
+        let name = match &*ended.name {
+            "" => "the listing of the root".to_owned(),
+            name => name.escape_debug().to_string(),
+        };
+        match &ended.result {
+            Ok(()) if is_request => self.screen.say(format_args!("{id}: {name}: served")),
+            Err(why) if is_request => {
+                self.screen.say(format_args!("{id}: {name}: not served: {why}"));
+            }
+            // The request to a CFDP entity was printed.
+            Ok(()) | Err(_) => {}
+        }
+    }
+
+    /// Prints a transfer that ended without its sender's knowledge.
+    fn abandoned(&mut self, now: Time, id: &TransferId, why: &str) {
+        let under_way = self.under_way.remove(id);
+        self.screen.say(format_args!("{id}: abandoned: {why}"));
+        if self.options.json {
+            let names = (self.service.root.clone(), String::new());
+            let outcome = Outcome::given_up(&self.options.protocol, false, Some(id), names, why);
+            let bar = under_way.as_ref().map(|it| (it.bar.size(), it.bar.position(), it.before));
+            let (size, position, before) = bar.unwrap_or_default();
+            let moved = position.saturating_sub(before);
+            let outcome = outcome.after(id.originator(), size.unwrap_or(0), moved);
+            self.failure = outcome.print().err();
+        }
+        self.first.get_or_insert(false);
+        self.close_at(now + CLOSING);
+    }
+
+    /// A sender requested the end of a transfer that an earlier process had received.
+    fn repeated(&mut self, now: Time, id: &TransferId, condition: &str, is_whole: bool) {
+        if self.service.once && self.first.is_none() {
+            self.screen.say(format_args!("{id}: was received before: {condition}"));
+            self.first = Some(is_whole);
+            self.is_repeated = true;
+        }
+        if self.is_repeated {
+            self.close_at(now + REPEATED);
+        }
+    }
+
+    /// Prints the state of a block for another engine.
+    fn relayed(&mut self, now: Time, indication: &ltpt::Indication) {
+        self.screen.say(routes::words(indication));
+        let Some((transfer, result)) = routes::outcome(indication) else { return };
+        if self.options.json {
+            self.failure = routes::print(&self.options, &transfer, &result).err();
+        }
+        self.first.get_or_insert(result.is_ok());
+        self.close_soon(now, false);
+    }
+
+    /// Whoever requests the end again gets it until then, if this was the first to end.
+    fn close_soon(&mut self, now: Time, is_entity: bool) {
+        let usual = match (is_entity, self.service.group) {
+            (true, _) => CLOSING,
+            // In a group, a sender says twice where its end is before it believes the replies.
+            (false, Some(_)) => 8 * LINGER,
+            (false, None) => LINGER,
+        };
+        self.close_at(now + usual + 4 * self.options.light_time());
+    }
+
+    fn close_at(&mut self, time: Time) {
+        self.closing_until = self.closing_until.min(time);
+    }
+
+    fn progress(&mut self, now: Time, transport: &dyn Transport) {
+        let reports = transport.transfers();
+        // A transfer may be resumed under another number, or end without a report.
+        self.under_way.retain(|id, _| reports.iter().any(|report| report.id == *id));
+        for report in reports {
+            if let Some(it) = self.under_way.get_mut(&report.id) {
+                let moved = report.bytes.saturating_sub(it.before);
+                it.bar.show(now, &report, moved, true);
+            }
+        }
+    }
+}
+
+/// Shows a message of a sender's application (NORM_CMD(APPLICATION)) to people, and to programs as
+/// a line of JSON: its text, or hexadecimal digits if it is no text.
+pub(super) fn message(
+    sender: u32,
+    content: &[u8],
+    options: &Options,
+    screen: &Screen,
+) -> Result<()> {
+    screen.say(format_args!("sender {sender:08x} says {:?}", String::from_utf8_lossy(content)));
+    if !options.json {
+        return Ok(());
+    }
+    let (key, value) = match std::str::from_utf8(content) {
+        Ok(text) => ("command", text.to_owned()),
+        Err(_) => ("command_hex", content.iter().map(|byte| format!("{byte:02x}")).collect()),
+    };
+    outcome::print_json(&serde_json::json!({ "sender": sender, key: value }))
+}

@@ -1,0 +1,257 @@
+//! What the two ends of a real transfer have in common.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use engine::PathInfo;
+use transport::protocol::Protocol;
+use transport::quantity::{Rate, Size, Span};
+
+use crate::sockets::scope;
+
+/// Bytes of Ethernet's header, which a rate counts.
+const ETHERNET: usize = 14;
+
+/// At a given rate, a sender that was kept from the processor for this long loses nothing of it.
+pub(crate) const CATCH_UP: Duration = Duration::from_millis(10);
+
+/// Without a rate, how far a sender runs ahead of its receiver: half of what the receiver's socket
+/// holds where the kernel lets it, so that some datagrams of others have room too.
+pub(crate) const UNPACED_WINDOW: u64 = 16 << 20;
+
+/// Longest packet of Ethernet, which most paths carry whatever the interface here takes.
+const MTU_MAX: usize = 1500;
+/// Bytes of the headers of IPv4 and UDP, and of IPv6 and UDP.
+const HEADERS: [usize; 2] = [20 + 8, 40 + 8];
+/// Least datagram.
+const DATAGRAM_MIN: usize = 64;
+
+/// Least time without an answer after which a sender reports that.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Time without an answer after which a sender reports that: six light times, at least 5 s.
+pub(crate) fn patience(light_time: Duration) -> Duration {
+    SILENCE.max(6 * light_time)
+}
+
+/// Options of both ends.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Protocol: cfdp (class 2, unless the MIB says otherwise), cfdp-1 (class 1), cfdp-ltp (over LTP), ltp,
+    /// ltp-green, ltp-1k-red, ltp-t (over several hops), norm, saratoga or saratoga-blind; a profile
+    /// follows a slash, as in ltp/checkpoints
+    #[arg(long, default_value = "cfdp", value_name = "NAME")]
+    pub(crate) protocol: Protocol,
+
+    /// Rate to send at, headers included; 0 is as fast as the socket takes it [default: the MIB's,
+    /// or 0]; NORM: as receivers report it, if none is given
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+
+    /// Rate of the return link, where it carries a hundredth of --rate or less: a sender with
+    /// --delay then repeats what is not confirmed while replies take long
+    #[arg(long, value_name = "RATE")]
+    pub(crate) return_rate: Option<Rate>,
+
+    /// One-way light time to the other end, as "1.28 s"; found out by measuring if not given
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<Span>,
+
+    /// Settings of this end (its management information base) in the keys of the protocol, as TOML;
+    /// options given here come before it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) mib: Option<PathBuf>,
+
+    /// Profile of the protocol, as after a slash in --protocol
+    #[arg(long, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
+
+    /// Largest datagram in bytes, without IP and UDP headers [default: what the MTU of the route
+    /// holds, at most 1472 over IPv4 and 1452 over IPv6]
+    #[arg(long, value_name = "BYTES", value_parser = datagram)]
+    pub(crate) datagram: Option<usize>,
+
+    /// Content may be damaged on the way, and goes by UDP-Lite with a checksum over the headers
+    /// only, and none over the file; all but data still goes by UDP
+    #[arg(long, help_heading = scope::SARATOGA)]
+    pub(crate) udp_lite: bool,
+
+    /// Print results as JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A datagram's size: bytes, with or without their unit.
+fn datagram(text: &str) -> Result<usize, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(bytes) => bytes,
+        Err(_) => text.parse::<Size>().map_err(|error| error.to_string())?.bytes(),
+    };
+    match usize::try_from(bytes) {
+        Ok(bytes @ DATAGRAM_MIN..=engine::DATAGRAM_MAX) => Ok(bytes),
+        Ok(_) | Err(_) => Err(format!("{bytes} bytes: a datagram has 64 to 65507 bytes")),
+    }
+}
+
+/// Bytes of the IP and UDP headers of packets to an address.
+fn headers(to: SocketAddr) -> usize {
+    HEADERS[usize::from(to.is_ipv6())]
+}
+
+/// Bytes that fit a packet to an address after the headers, on a route of this MTU.
+pub(crate) fn fitting(to: SocketAddr, mtu: usize) -> usize {
+    mtu.min(MTU_MAX).saturating_sub(headers(to)).max(DATAGRAM_MIN)
+}
+
+impl Options {
+    /// Largest datagram to an address, or from it where it is the one to listen on.
+    pub(crate) fn datagram_to(&self, to: SocketAddr) -> usize {
+        // Where there is no route yet, one may come.
+        let fits = || fitting(to, rt::route_mtu(to).unwrap_or(MTU_MAX));
+        self.datagram.unwrap_or_else(fits)
+    }
+
+    /// Path facts for an engine whose peer, or own end, has this address; most paths have the rate of
+    /// a remote's settings. How much is sent at a time depends on the rate, so it must be the one
+    /// that the engine keeps to.
+    pub(crate) fn path(&self, rate_bps: Option<u64>, to: SocketAddr) -> PathInfo {
+        let rate_bps = self.rate.map(Rate::bps).or(rate_bps);
+        PathInfo {
+            rate_bps: rate_bps.filter(|rate| *rate > 0),
+            overhead: headers(to) + ETHERNET,
+            owlt: self.delay.map(Span::duration),
+            return_bps: self.return_rate.map(Rate::bps).filter(|rate| *rate > 0),
+            ..PathInfo::datagram(self.datagram_to(to))
+        }
+    }
+
+    /// The protocol with its profile, wherever that is given.
+    ///
+    /// # Errors
+    /// Two profiles are given.
+    pub(crate) fn full_protocol(&self) -> Result<Protocol> {
+        let mut protocol = self.protocol.clone();
+        if let Some(profile) = &self.profile {
+            let given = protocol.profile.replace(profile.clone());
+            ensure!(
+                given.as_ref().is_none_or(|given| given == profile),
+                "--protocol {} has a profile, and --profile {profile} is another: give one",
+                self.protocol
+            );
+        }
+        Ok(protocol)
+    }
+
+    /// The light time that was given; nothing if it was not.
+    pub(crate) fn light_time(&self) -> Duration {
+        self.delay.map_or(Duration::ZERO, Span::duration)
+    }
+}
+
+/// The address a user wrote: `host:port`, or `:port` for all of this machine's addresses.
+pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    ensure!(full.contains(':'), "address {text:?} has no port; write it like {text}:7542");
+    // A name that is not found is most likely not the name.
+    let mut found = full.to_socket_addrs().map_err(|error| {
+        let remedy = "write it like 192.0.2.1:7542 or host:7542";
+        anyhow!("address {text:?} cannot be used; {remedy}: {error}")
+    })?;
+    found.next().ok_or_else(|| anyhow!("the name in {text:?} has no address"))
+}
+
+/// The address to send from: the one given, or any of the family of the one to send to.
+pub(crate) fn from_address(given: Option<&str>, to: SocketAddr) -> Result<SocketAddr> {
+    match given {
+        Some(address) => resolve(address),
+        None if to.is_ipv4() => Ok(([0, 0, 0, 0], 0).into()),
+        None => Ok(([0u16; 8], 0).into()),
+    }
+}
+
+/// Marks an error as one that the command line can mend, if it can: another name, directory or
+/// address may do. Where the system has no room or forbids it, the same command may work later.
+pub(crate) fn usage(error: anyhow::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{
+        AddrInUse, AddrNotAvailable, InvalidInput, IsADirectory, NotADirectory, NotFound, Other,
+    };
+
+    let mendable = |kind| {
+        [
+            NotFound,
+            NotADirectory,
+            IsADirectory,
+            InvalidInput,
+            AddrInUse,
+            AddrNotAvailable,
+            // What this program or the resolver of names says.
+            Other,
+        ]
+        .contains(&kind)
+    };
+    let of_system = |cause: &(dyn std::error::Error + 'static)| {
+        let store = cause.downcast_ref::<rt::StoreError>().and_then(rt::StoreError::system);
+        store.or_else(|| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)
+    };
+    match error.chain().find_map(of_system) {
+        Some(kind) if !mendable(kind) => error,
+        Some(_) | None => crate::Usage(format!("{error:#}")).into(),
+    }
+}
+
+/// Tells why a socket cannot be opened, and what to do.
+pub(crate) fn bind_error(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another program uses this port; choose another",
+        std::io::ErrorKind::AddrNotAvailable => "this machine does not have this address",
+        std::io::ErrorKind::Unsupported => "UDP-Lite is missing; leave out --udp-lite",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose another",
+        _ => "the system refuses",
+    };
+    anyhow!(error).context(format!("cannot listen on {address}: {remedy}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_say_what_is_wrong_with_them() {
+        assert_eq!(resolve("127.0.0.1:80").unwrap().port(), 80);
+        assert_eq!(resolve(":80").unwrap(), "0.0.0.0:80".parse().unwrap());
+        assert!(resolve("127.0.0.1").unwrap_err().to_string().contains("no port"));
+        assert!(resolve("127.0.0.1:x").unwrap_err().to_string().contains("127.0.0.1:x"));
+    }
+
+    #[test]
+    fn paths_count_the_headers_of_their_family() {
+        let options = Options {
+            protocol: "cfdp".parse().unwrap(),
+            rate: None,
+            return_rate: Some(Rate(2_000)),
+            delay: None,
+            mib: None,
+            profile: None,
+            datagram: Some(1000),
+            udp_lite: false,
+            json: false,
+        };
+        let path = |to: &str| options.path(None, to.parse().unwrap());
+        assert_eq!(path("127.0.0.1:9").overhead, 42);
+        assert_eq!(path("[::1]:9").overhead, 62);
+        assert_eq!(path("[::1]:9").return_bps, Some(2_000));
+        assert_eq!(path("[::1]:9").kind, engine::PathKind::Datagram { mtu: 1000 });
+        let defaults = Options { datagram: None, ..options };
+        assert_eq!(defaults.datagram_to(([127, 0, 0, 1], 9).into()), 1472);
+    }
+
+    #[test]
+    fn datagrams_have_limits() {
+        assert_eq!(datagram("1024"), Ok(1024));
+        assert_eq!(datagram("1.5 kB"), Ok(1500));
+        assert!(datagram("10").is_err() && datagram("65508").is_err());
+        assert!(datagram("many").is_err());
+    }
+}
