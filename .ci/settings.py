@@ -33,7 +33,7 @@ FORMS = {
     "Span": "time",
     "Rate": "rate",
     "Text": "text",
-    "Bytes": "number",
+    "Octets": "number",
     "Keys": 'a table of keys, or `"off"`',
     "Routes": "a table of numbers",
     "BeaconInterval": "time, at least 1 ms",
