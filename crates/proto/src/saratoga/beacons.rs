@@ -1,4 +1,4 @@
-//! Packets that say that a peer is there, and what it can do (§4.1).
+//! Beacons, which announce a peer and its abilities (§4.1).
 
 use engine::{PathId, Time};
 use wire::saratoga::{Ability, Beacon, Packet, Width};
@@ -23,7 +23,7 @@ impl Node {
         self.core.user.indicate(Indication::Beacon { from, about });
     }
 
-    /// Says that it is there, and when to say so again.
+    /// Sends a beacon and schedules the next one.
     pub(super) fn beacon(&mut self, now: Time) {
         let Some(beacons) = self.core.config.beacons.clone() else { return };
         let permissions = self.core.config.permissions;
@@ -35,7 +35,7 @@ impl Node {
             sends: able(permissions.get),
             receives: able(permissions.put),
             udp_lite: self.core.config.udp_lite,
-            // The greatest number that a field can hold means "more".
+            // The largest value of a field means "more".
             free_space: self.free_kib.map(|kib| (Width::fitting(kib.saturating_add(1)), kib)),
             eid: self.core.config.eid.as_bytes(),
         });

@@ -1,7 +1,7 @@
-//! What a peer says, in the packets of the version that it speaks.
+//! Translation between the engine and the packets of the configured version.
 //!
-//! The engine thinks in version 1. Version 0 says less: it knows no put, no checksum, no timestamp,
-//! and in its STATUS only what is missing, not how far the receiver is.
+//! The engine uses the terms of version 1. Version 0 has no put, no checksum and no timestamp, and
+//! its STATUS lists only missing data, not the receiver's position.
 
 use wire::saratoga::{
     Content, Data, Entry, EntryKind, FileChecksum, Holes, Metadata, Packet, Request, RequestKind,
@@ -11,14 +11,14 @@ use wire::{DecodeError, EncodeError};
 
 use super::config::Version;
 
-/// A packet of either version.
+/// Packet of either version.
 pub(crate) enum Coded<'a> {
     V1(&'a Packet<'a>),
     V0(v0::Packet<'a>),
 }
 
 impl<'a> Coded<'a> {
-    /// The packet as it goes on the wire; `None` if the version has no word for it.
+    /// Packet on the wire; `None` if the version has no equivalent.
     pub(crate) fn new(version: Version, packet: &'a Packet<'a>) -> Option<Self> {
         match version {
             Version::V1 => Some(Self::V1(packet)),
@@ -41,7 +41,7 @@ impl<'a> Coded<'a> {
     }
 }
 
-/// Reads a packet of the version that is spoken.
+/// Decodes a packet of the configured version.
 pub(crate) fn decode(version: Version, bytes: &[u8]) -> Result<Packet<'_>, DecodeError> {
     match version {
         Version::V1 => Packet::decode(bytes),
@@ -49,8 +49,7 @@ pub(crate) fn decode(version: Version, bytes: &[u8]) -> Result<Packet<'_>, Decod
     }
 }
 
-/// A packet that was kept as version 1 has it, as it goes on the wire; `None` if there is nothing to
-/// say.
+/// Encoding of a packet that was stored as version 1; `None` if there is no equivalent.
 pub(crate) fn translated(version: Version, bytes: Vec<u8>) -> Option<Vec<u8>> {
     let packet = Packet::decode(&bytes).ok()?;
     match Coded::new(version, &packet)? {
@@ -59,7 +58,7 @@ pub(crate) fn translated(version: Version, bytes: Vec<u8>) -> Option<Vec<u8>> {
     }
 }
 
-/// What version 0 says in place of a packet of version 1.
+/// Version 0 equivalent of a packet of version 1.
 fn say<'a>(packet: &Packet<'a>) -> Option<v0::Packet<'a>> {
     let short = |value: u64| u32::try_from(value).ok();
     Some(match packet {
@@ -67,7 +66,7 @@ fn say<'a>(packet: &Packet<'a>) -> Option<v0::Packet<'a>> {
         Packet::Request(request) if request.kind == RequestKind::Get => {
             v0::Packet::Request(v0::Request { session: request.session, path: request.path })
         }
-        // There is nothing else to ask for, and no way to say that a session is over.
+        // Version 0 has no other request, and no way to report the end of a session.
         Packet::Request(_) => return None,
         Packet::Metadata(metadata) if metadata.is_over => return None,
         Packet::Metadata(metadata) => v0::Packet::Metadata(v0::Metadata {
@@ -97,7 +96,7 @@ fn say<'a>(packet: &Packet<'a>) -> Option<v0::Packet<'a>> {
     })
 }
 
-/// What a packet of version 0 means in version 1.
+/// Version 1 equivalent of a packet of version 0.
 fn hear(packet: v0::Packet<'_>) -> Packet<'_> {
     let descriptor = Width::W32;
     match packet {
@@ -156,9 +155,9 @@ fn hear(packet: v0::Packet<'_>) -> Packet<'_> {
                 is_voluntary: false,
                 code: status.code,
                 session: status.session,
-                // Nothing is missing: then all is there.
+                // If nothing is missing, everything has arrived.
                 progress: first.map_or(u64::MAX, |hole| hole.start),
-                // It does not say how far the receiver is.
+                // It does not contain the receiver's position.
                 in_response_to: 0,
                 holes: status.holes,
             })
@@ -179,12 +178,13 @@ fn part(session: u32, offset: u64, data: &[u8], wants_status: bool, is_end: bool
     }
 }
 
-/// The STATUS with which a sender says that it is going to send.
+/// STATUS by which a sender accepts a request.
 pub(crate) fn acceptance(session: u32) -> Status<'static> {
     Status {
         descriptor: Width::W16,
         timestamp: None,
-        // What is not sent yet is not there either; it also tells an acceptance from a completion.
+        // Nothing was sent yet, so METADATA is lacking; this also distinguishes an acceptance from
+        // a completion.
         lacks_metadata: true,
         is_partial: false,
         is_voluntary: true,
@@ -231,7 +231,7 @@ mod tests {
             authentication: &[],
         };
         assert!(Coded::new(Version::V0, &Packet::Request(request)).is_none());
-        // Beyond four gigabytes there are no offsets.
+        // Version 0 has no offsets beyond four gigabytes.
         let far = Packet::Data(part(7, 1 << 32, b"data", false, false));
         assert!(Coded::new(Version::V0, &far).is_none());
     }

@@ -1,4 +1,4 @@
-//! The settings of a Saratoga peer.
+//! Settings of a Saratoga peer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::settings::{Kind, Peers, Settings, Value, Visited, Visitor, Wrong};
 use crate::sum::Sum;
 use crate::{numbers, settings, words};
 
-/// The version that a peer speaks; it understands no other.
+/// Protocol version of a peer, the only one it understands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// The one before all drafts, in the layout that a capture of 2011 suggests: get and nothing
-    /// else, without a checksum.
+    /// Version before all drafts, in the layout inferred from a capture of 2011: only get, without
+    /// a checksum.
     V0,
     /// draft-wood-tsvwg-saratoga-22.
     #[default]
@@ -28,40 +28,40 @@ pub enum Version {
 }
 
 settings! {
-    /// Settings of one peer.
+    /// Settings of a Saratoga peer.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Config [check: Self::check_version] {
-        /// Version of the peer: 0 is for `saratoga-get` alone, and with `checksum = "none"` (§4).
+        /// Protocol version: 0 is only for `saratoga-get`, with `checksum = "none"` (§4).
         pub version: Version as Numbered = Version::V1,
         /// Name in beacons (§4.1). The default is `ipn:N.0`, with N of `--entity` or of the node.
         pub eid: String as Text = String::new(),
-        /// Settings of other peers, by the paths to them.
+        /// Settings for remote peers, by path.
         pub remotes: BTreeMap<PathId, Remote> = BTreeMap::new(),
-        /// Settings of all others.
+        /// Settings for all other peers.
         pub default_remote: Remote = Remote::default(),
-        /// Bits of the widest descriptor (§4.2). A longer file is refused.
+        /// Bits of the widest descriptor (§4.2). Files that need more are refused.
         pub descriptor: Width as Numbered = Width::W64,
         /// Checksum of files: `none`, `crc32` (CRC-32C), `md5` or `sha1` (§4.3).
         pub checksum: ChecksumKind as Word = ChecksumKind::Crc32,
-        /// Requests of other peers that are served.
+        /// Permitted requests of remote peers.
         pub permissions: Permissions as Table = Permissions::default(),
-        /// Beacons, and the paths that they take.
+        /// Beacons and their paths.
         pub beacons: Option<Beacons> as Off<BeaconInterval> [Interval] = None,
-        /// Whether DATA may come by UDP-Lite, and the content of files that are sent to those who
-        /// take that may be damaged: they go without a checksum. [`super::lite`] says to the driver
-        /// what goes by UDP-Lite.
+        /// Whether DATA may arrive by UDP-Lite. The content of files sent to peers that accept
+        /// UDP-Lite may then be damaged, and has no checksum. [`super::lite`] selects the packets
+        /// for the driver.
         pub udp_lite: bool = false,
-        /// Journal, by which a reception resumes after a restart.
+        /// Journal, by which receptions resume after a restart.
         pub journal: JournalPolicy as Table = JournalPolicy::default(),
-        /// Bounds on what the peer holds.
+        /// Limits of the peer.
         pub limits: Limits as Table = Limits::default(),
-        /// Time by which a late driver may catch up with a path's rate. Over sockets it is 10 ms.
+        /// Longest delay of a late driver for which the pacer catches up. Over sockets it is 10 ms.
         pub catch_up: Duration as Span = Duration::ZERO,
     }
 }
 
 impl Config {
-    /// What holds for the peer at the other end of a path.
+    /// Settings for the peer on a path.
     #[must_use]
     pub fn remote(&self, path: PathId) -> &Remote {
         self.remotes.get(&path).unwrap_or(&self.default_remote)
@@ -75,12 +75,12 @@ impl Config {
     }
 }
 
-/// Settings of a peer, and those of others by name until drivers know the paths to them.
+/// Settings of a peer, and of remote ones by name until drivers know the paths to them.
 #[derive(Debug)]
 pub struct Named<'a> {
-    /// Settings of the peer.
+    /// Settings of this peer.
     pub config: &'a mut Config,
-    /// Settings of others.
+    /// Settings for remote peers.
     pub remotes: &'a mut BTreeMap<String, Remote>,
 }
 
@@ -123,8 +123,8 @@ numbers!(Width, "a descriptor has 16, 32, 64 or 128 bits" {
     128 = Width::W128,
 });
 
-/// The checksum of a file. MD5 and SHA-1 find what happened by accident; whoever means harm can
-/// make another file with the same sum.
+/// Checksum of a file. MD5 and SHA-1 detect accidental damage; an attacker can construct another
+/// file with the same checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChecksumKind {
     /// None.
@@ -146,7 +146,7 @@ words!(ChecksumKind {
 });
 
 impl ChecksumKind {
-    /// The checksum of nothing yet.
+    /// Initial checksum state.
     pub(crate) fn sum(self) -> Option<Sum> {
         match self {
             Self::None => None,
@@ -157,29 +157,31 @@ impl ChecksumKind {
     }
 }
 
-/// Whether a sender heeds congestion on the way.
+/// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
-    /// It sends at the path's rate, whatever is lost: for links of its own.
+    /// None: sends at the path's rate, whatever is lost. For dedicated links.
     #[default]
     Off,
-    /// TFRC (RFC 5348) within the path's rate, by the losses that STATUS packets tell of. Every loss
-    /// counts as congestion, so that it is slow over links with bit errors. Nothing tells of the
-    /// losses of [`Put::Blind`](super::Put::Blind) and of version 0, which are sent as if it were off.
+    /// TFRC (RFC 5348) up to the path's rate, by the losses in STATUS packets. Every loss counts as
+    /// congestion, so it is slow over links with bit errors. [`Put::Blind`](super::Put::Blind) and
+    /// version 0, whose losses are not reported, are sent without it.
     Tfrc,
 }
 
 words!(Congestion { "off" = Self::Off, "tfrc" = Self::Tfrc });
 
 settings! {
-    /// Requests of other peers that are served.
+    /// Permitted requests of remote peers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Permissions {
-        /// Put files here, in place of those with their names (§4.2).
+        /// Whether peers may put files here, replacing those with the same names (§4.2).
         pub put: bool as Flag = true,
-        /// Get files, and list directories (§4.2). True in a scenario, and with `--serve`.
+        /// Whether peers may get files and list directories (§4.2). True in a scenario, and with
+        /// `--serve`.
         pub get: bool as Flag = false,
-        /// Delete files: by itself, or with a get (§4.2, §6.1.4). True with `--allow-delete`.
+        /// Whether peers may delete files, separately or with a get (§4.2, §6.1.4). True with
+        /// `--allow-delete`.
         pub delete: bool as Flag = false,
     }
 }
@@ -187,13 +189,13 @@ settings! {
 /// Paths and interval of beacons (draft-wood-tsvwg-saratoga-22 §4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beacons {
-    /// The paths, which may be groups.
+    /// Paths of beacons, which may be groups.
     pub paths: Vec<PathId>,
-    /// Time between two.
+    /// Time between two beacons.
     pub interval: Duration,
 }
 
-/// Beacons by their interval.
+/// Form of beacons, given by their interval.
 #[derive(Debug)]
 struct BeaconInterval;
 
@@ -212,73 +214,74 @@ impl Leaf<Beacons> for BeaconInterval {
 }
 
 settings! {
-    /// Settings for one other peer.
+    /// Settings for one remote peer.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Remote {
-        /// Most bytes of a file in a DATA packet; `off` fills the datagram (§4.4).
+        /// Bytes of file data in a DATA packet; `off` fills the datagram (§4.4).
         pub payload_max: Option<usize> as Off<Size> [Least(1)] = None,
-        /// Most bytes in a packet; `off` fills the path's MTU.
+        /// Bytes of a packet; `off` fills the path's MTU.
         pub datagram_max: Option<usize> as Off<Size> [Least(DATAGRAM_MIN)] = None,
-        /// Bits of the narrowest descriptor to use (§4.3).
+        /// Bits of the narrowest descriptor used (§4.3).
         pub descriptor_min: Width as Numbered = Width::W16,
         /// Time between two requests for a STATUS while new data is sent (§4.4). `auto` is half of
-        /// the time that an answer takes; `off` requests one at the end alone.
+        /// a reply time; `off` requests only one at the end.
         pub status_interval: Option<Timer> as Off<Auto<Span>> [Interval] = Some(Timer::Auto),
-        /// Time between two unprompted STATUS while data comes (§4.5). `off` sends one at the
-        /// beginning, one at the end, and others only after silence.
+        /// Time between two unrequested STATUS packets while data arrives (§4.5). `off` sends one
+        /// at the start, one at the end, and others only after silence.
         pub voluntary_interval: Option<Duration> as Off<Span> [Interval] = None,
-        /// Time to wait for the reply to a request before it is sent again (§4.2). Of `auto`, which
-        /// measures the round trip, later waits are half of the first, and at least 250 ms.
+        /// Timeout for the reply to a request (§4.2). `auto` measures the round trip; its later
+        /// timeouts are half of the first, and at least 250 ms.
         pub request_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Time to wait for a STATUS before the sender requests it again (§6.1.1). Later waits are as
-        /// of `request_timer`. A silent receiver sends a STATUS after twice this time, and less
+        /// Timeout for a STATUS before the sender requests it again (§6.1.1). Later timeouts are as
+        /// for `request_timer`. A silent receiver sends a STATUS after twice this time, and less
         /// often later.
         pub answer_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Silence after which a session is given up; `auto` is an hour and eight reply times. At 22
-        /// minutes of light that is 6 h 53.
+        /// Silence after which a session is given up; `auto` is one hour plus eight reply times. At
+        /// 22 light minutes that is 6 h 53 min.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Most copies of a repair, or of data whose reply is delayed; 1 sends none. They are sent
-        /// where a round trip costs more than they do, and where a thin return link delays replies.
+        /// Maximum number of copies of a repair, or of data whose reply is delayed; 1 sends no
+        /// extra copy. Copies are sent where a round trip costs more than they do, and where a thin
+        /// return link delays replies.
         pub repair_copies: u32 as Number = 4,
-        /// Round trip assumed before it is known (`--delay`) or measured.
+        /// Round trip assumed before it is configured (`--delay`) or measured.
         pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
-        /// Rate in place of the path's own; `"0"` does not pace.
+        /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Bytes of new data sent without a rate beyond what the receiver reported; `off` has no
-        /// bound. Over sockets it is 16 MiB.
+        /// Unpaced senders: bytes of new data sent beyond what the receiver reported; `off` is
+        /// unlimited. Over sockets the default is 16 MiB.
         pub unpaced_window: Option<u64> as Off<Size> = None,
-        /// Least time between two packets.
+        /// Minimum time between two packets.
         pub interval: Duration as Span = Duration::ZERO,
-        /// Size of a packet whose time each packet takes at least at a rate. It reproduces a sender
-        /// that paced packets and not bytes.
+        /// Minimum size for which each packet is paced, to reproduce a sender that paces packets
+        /// rather than bytes.
         pub pace_as: Option<usize> as Off<Size> = None,
-        /// Congestion control: `off`, or `tfrc` (RFC 5348).
+        /// Congestion control: `off` or `tfrc` (RFC 5348).
         pub congestion: Congestion as Word = Congestion::Off,
     }
 }
 
 settings! {
-    /// Bounds on what a peer holds, with what happens at each.
+    /// Limits of a peer, and the effect of each.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Sessions under way, of which an eighth is kept for this node's own. Beyond that, a
-        /// half-open session makes room; if there is none, requests are refused, here and to others.
+        /// Sessions under way, an eighth of which is reserved for this node's own. Beyond the
+        /// limit, a half-open session is dropped; if there is none, requests are refused, local and
+        /// remote.
         pub sessions: usize as Number [Least(1)] = 1000,
-        /// Sessions of one path, once half of all are under way. Beyond that, one of the same path
-        /// makes room; if there is none, more are refused.
+        /// Sessions of one path once half of all are under way. Beyond the limit, a half-open
+        /// session of the path is dropped; if there is none, requests are refused.
         pub sessions_per_path: usize as Number [Least(1)] = 750,
-        /// Sessions that are over and remembered, to reply to repeated requests. The oldest is
-        /// forgotten.
+        /// Finished sessions remembered, to reply to repeated requests. The oldest is forgotten.
         pub closed: usize as Number = 4096,
-        /// Files received in part that may resume. The one that waited longest is deleted.
+        /// Incomplete files that may be resumed. The oldest is deleted.
         pub partials: usize as Number = 1000,
-        /// Gaps tracked in a session (§4.5). Data that would open one more is dropped, and requested
-        /// later.
+        /// Gaps tracked in a session (§4.5). Data that would open another gap is dropped, and
+        /// requested later.
         pub gaps: usize as Number = 65_536,
-        /// Bytes of a file (§4.5). Longer ones are refused.
+        /// Size of a file, in bytes (§4.5). Longer files are refused.
         pub file: u64 as Size = 1 << 40,
-        /// Bytes of a directory's listing that is received, and of all that are sent at one time
-        /// (§5). Those beyond are refused.
+        /// Bytes of a received directory listing, and of all listings being sent (§5). Larger ones
+        /// are refused.
         pub directory: u64 as Size = 16 << 20,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as Inline = Buffers::default(),

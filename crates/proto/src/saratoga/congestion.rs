@@ -1,8 +1,8 @@
-//! What a sender that heeds congestion remembers of its packets, and when it may send the next
+//! Congestion control of a sender: its record of sent packets, and the time of the next one
 //! (draft-wood-tsvwg-saratoga-congestion-control-12 §2.1, draft-eddy-tsvwg-saratoga-tfrc-12).
 //!
-//! Each DATA packet has a number here, repairs like new data. An answer to a question tells the fate
-//! of all packets that left before the question: they are in a hole, or arrived.
+//! Each DATA packet is numbered, repairs like new data. The STATUS for a request determines the
+//! fate of all packets sent before that request: they are in a hole, or arrived.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use wire::saratoga::Hole;
 
 use super::tfrc::Tfrc;
 
-/// Packets that are due within this time leave together, so that a timer a packet is not needed.
+/// Packets due within this time are sent together, so that not every packet needs a timer.
 const BATCH: Duration = Duration::from_millis(1);
 
-/// Packets that left one after the other, all of one length but the last.
+/// Consecutive packets of the same length, except the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
-    /// The number of the first.
+    /// Number of the first packet.
     number: u64,
     packets: u64,
-    /// Bytes in each.
+    /// Bytes in each packet.
     len: u64,
-    /// What of the file they brought.
+    /// Range of the file they carry.
     start: u64,
     end: u64,
-    /// When the first and the last left.
+    /// Sending times of the first and the last packet.
     since: Time,
     until: Time,
-    /// Questions that were asked before.
+    /// Number of STATUS requests sent before.
     question: u64,
     /// Whether the allowed rate held one of them back.
     is_held: bool,
@@ -40,13 +40,13 @@ impl Run {
         self.number + self.packets
     }
 
-    /// When a packet of the run left; those between the first and the last evenly spread.
+    /// Sending time of a packet, evenly interpolated between the first and the last.
     fn left_at(&self, index: u64) -> Time {
         let (gaps, took) = (self.packets.saturating_sub(1).max(1), self.until.since(self.since));
         self.since + took.mul_f64(index as f64 / gaps as f64)
     }
 
-    /// Forgets what lies before `offset`, a limit between two packets.
+    /// Forgets packets before `offset`, a packet boundary.
     fn forget_until(&mut self, offset: u64) {
         let count = (offset - self.start) / self.len;
         self.since = self.left_at(count);
@@ -56,50 +56,50 @@ impl Run {
     }
 }
 
-/// An answer of the receiver to a question.
+/// STATUS in reply to a request.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
-    /// When the question left, and its number.
+    /// Sending time and number of the request.
     pub(crate) at: Time,
     pub(crate) question: u64,
-    /// Whether it came at once, so that it tells of the round trip.
+    /// Whether it was sent at once, so that it measures the round trip.
     pub(crate) is_prompt: bool,
-    /// Whether other packets of the same answer tell of other holes.
+    /// Whether other packets of the same STATUS list further holes.
     pub(crate) is_partial: bool,
-    /// All below this is there, or in a hole.
+    /// Offset below which all data has arrived or is in a hole.
     pub(crate) known_to: u64,
-    /// In order.
+    /// Holes in ascending order.
     pub(crate) holes: &'a [Hole],
 }
 
-/// The control of one session.
+/// Rate control of one session.
 #[derive(Debug)]
 pub(crate) struct Control {
     tfrc: Tfrc,
-    /// Packets of which the fate is not known, in the order in which they left.
+    /// Packets of unknown fate, in sending order.
     runs: VecDeque<Run>,
     runs_max: usize,
-    /// The number of the next packet.
+    /// Number of the next packet.
     next: u64,
-    /// When the last packet was due, and its bytes.
+    /// Time at which the last packet was due, and its bytes.
     last: Option<(Time, usize)>,
-    /// How much a driver that came late makes up for.
+    /// Longest delay of a late driver that is made up for.
     credit: Duration,
     is_held: bool,
-    /// The newest question that was answered.
+    /// Newest request with a reply.
     answered: u64,
-    /// Since when arriving bytes are counted, how many there were, and whether the allowed rate
-    /// held any of them back.
+    /// Start of the current measurement of the receive rate, its bytes, and whether the allowed
+    /// rate held any of them back.
     counting: Option<Time>,
     arrived: u64,
     was_held: bool,
-    /// Whether anything was sent since the wait for an answer began.
+    /// Whether anything was sent since the wait for a reply began.
     has_sent: bool,
 }
 
 impl Control {
-    /// Control over packets of `segment` bytes. `rtt` is the round trip, if it is known;
-    /// `late` how late a driver may come; at most `runs_max` series of packets are remembered.
+    /// Rate control for packets of `segment` bytes. `rtt` is the round trip, if known; `late` the
+    /// longest delay of a late driver. At most `runs_max` runs are remembered.
     pub(crate) fn new(
         segment: usize,
         rtt: Option<Duration>,
@@ -126,8 +126,8 @@ impl Control {
         self.runs.len() * size_of::<Run>()
     }
 
-    /// Time within which the receiver is asked for a STATUS: half of a round trip, so that one
-    /// answer may be lost. While that is not known, each packet asks.
+    /// Interval of STATUS requests: half of a round trip, so that one reply may be lost. Before
+    /// that is known, each packet requests one.
     pub(crate) fn ask_within(&self) -> Duration {
         self.tfrc.rtt().unwrap_or_default() / 2
     }
@@ -136,7 +136,7 @@ impl Control {
         self.last.map(|(at, len)| at + self.tfrc.interval(len))
     }
 
-    /// Whether a packet may leave at this time; if not, when to ask again.
+    /// Whether a packet may be sent at this time; the error is the time to try again.
     pub(crate) fn may_send(&mut self, at: Time) -> Result<(), Time> {
         let Some(due) = self.due().filter(|due| *due > at) else { return Ok(()) };
         self.is_held = true;
@@ -144,7 +144,7 @@ impl Control {
         Err(due + BATCH.saturating_sub(interval))
     }
 
-    /// A packet with this part of the file left, after so many questions.
+    /// Records a sent packet with this part of the file, after `question` requests.
     pub(crate) fn sent(&mut self, at: Time, offset: u64, len: usize, question: u64) {
         let earliest = at - self.credit;
         self.last = Some((self.due().map_or(at, |due| due.max(earliest)), len));
@@ -181,7 +181,7 @@ impl Control {
         });
     }
 
-    /// The receiver answered. Whether that was news.
+    /// Processes a STATUS. Returns whether it is new.
     pub(crate) fn answered(&mut self, now: Time, answer: &Answer<'_>) -> bool {
         let is_news = answer.question > self.answered;
         self.answered = self.answered.max(answer.question);
@@ -194,13 +194,13 @@ impl Control {
         is_news
     }
 
-    /// Tells the losses; the bytes that arrived, if the fate of any is known now.
+    /// Reports losses to TFRC. Returns the bytes that arrived, if any fate became known.
     fn settle(&mut self, answer: &Answer<'_>) -> Option<u64> {
         let mut arrived = None;
         let mut kept = VecDeque::new();
         let count = self.runs.partition_point(|run| run.question < answer.question);
         for mut run in self.runs.drain(..count) {
-            // A packet that is known in part only is not known.
+            // A partly known packet counts as unknown.
             let known = run.end.min(answer.known_to).saturating_sub(run.start);
             let known = if known == run.end.saturating_sub(run.start) {
                 run.end
@@ -227,11 +227,11 @@ impl Control {
         arrived
     }
 
-    /// Counts what arrived, and tells its rate once a round trip.
+    /// Counts received bytes, and reports their rate once per round trip.
     fn count(&mut self, now: Time, settled: Option<u64>) {
         let Some(settled) = settled else { return };
         let Some(since) = self.counting else {
-            // What came with the first answer came in a time that is not known.
+            // The time in which the first reply's data arrived is unknown.
             self.counting = Some(now);
             self.was_held = false;
             return;
@@ -248,20 +248,20 @@ impl Control {
         self.was_held = false;
     }
 
-    /// No answer came in time: the rate is halved. Whether to wait for another.
+    /// Halves the rate after a missing reply. Returns whether to wait for another.
     pub(crate) fn silence(&mut self, now: Time) -> bool {
         let is_idle = !std::mem::take(&mut self.has_sent);
         self.tfrc.silence(now, is_idle)
     }
 
-    /// Begins to wait for an answer; how long to wait.
+    /// Starts the wait for a reply. Returns its duration.
     pub(crate) fn wait(&mut self) -> Duration {
         self.has_sent = false;
         self.tfrc.patience()
     }
 }
 
-/// Tells which packets of a run are in holes below `known`; how many bytes are.
+/// Reports packets of a run in holes below `known` as lost. Returns their bytes.
 fn tell_losses(tfrc: &mut Tfrc, run: &Run, known: u64, holes: &[Hole]) -> u64 {
     let first = holes.partition_point(|hole| hole.last < run.start);
     let (mut lost, mut covered) = (0, run.start);
@@ -289,7 +289,7 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    /// An answer to a question that left then.
+    /// Reply to a request sent at `at`.
     fn answer(at: Time, question: u64, known_to: u64, holes: &[Hole]) -> Answer<'_> {
         Answer { at, question, is_prompt: true, is_partial: false, known_to, holes }
     }
@@ -301,13 +301,13 @@ mod tests {
     #[test]
     fn packets_leave_at_the_allowed_rate() {
         let mut control = control();
-        // Four packets a round trip: 25 ms each.
+        // Four packets per round trip: 25 ms each.
         assert_eq!(control.may_send(millis(0)), Ok(()));
         control.sent(millis(0), 0, 1000, 0);
         assert_eq!(control.may_send(millis(24)), Err(millis(25)));
         assert_eq!(control.may_send(millis(26)), Ok(()));
         control.sent(millis(26), 1000, 500, 0);
-        // The one was late, which the next makes up for.
+        // One was late, which the next makes up for.
         assert_eq!(control.may_send(millis(26)), Err(Time::from_nanos(37_500_000)));
         control.sent(millis(80), 1500, 1000, 0);
         assert_eq!(control.may_send(millis(80)), Err(millis(103)), "but no more than 2 ms");
@@ -317,7 +317,7 @@ mod tests {
     fn an_answer_tells_of_what_left_before_its_question() {
         let mut control = control();
         for packet in 0..10 {
-            // Questions 1 and 2 go with packets 3 and 6.
+            // Requests 1 and 2 go with packets 3 and 6.
             let question = u64::from(packet > 3) + u64::from(packet > 6);
             control.sent(millis(packet * 25), packet * 1000, 1000, question);
         }
@@ -326,13 +326,13 @@ mod tests {
         assert_eq!(control.runs.len(), 2);
         assert!(!control.answered(millis(201), &answer(millis(100), 1, 4000, &[])), "nothing new");
         let rate = control.tfrc.rate();
-        // Packet 5 is missing. So is 8, but that left after the question.
+        // Packet 5 is missing. So is 8, but that was sent after the request.
         let holes = [Hole { start: 5000, last: 5999 }, Hole { start: 8000, last: 8999 }];
         control.answered(millis(300), &answer(millis(200), 2, 9000, &holes));
         assert_eq!(control.runs.len(), 1);
         assert!(control.tfrc.rate() < rate, "{}", control.tfrc.rate());
         let rate = control.tfrc.rate();
-        // 8 left 75 ms after 5: the same event. A repair of 5 is lost 300 ms later: another.
+        // 8 was sent 75 ms after 5: the same event. A repair of 5 is lost 300 ms later: another.
         control.sent(millis(425), 5000, 1000, 3);
         control.answered(millis(500), &answer(millis(400), 3, 10_000, &holes[1..]));
         assert!(control.tfrc.rate() >= rate);
@@ -351,7 +351,7 @@ mod tests {
         let run = &control.runs[0];
         assert_eq!((run.number, run.packets, run.start, run.end), (2, 2, 2000, 4000));
         assert_eq!((run.since, run.until), (millis(2), millis(3)));
-        // Of an answer in parts each tells of some holes, and none of what arrived.
+        // Each part of a split STATUS lists some holes, and confirms nothing.
         let holes = [Hole { start: 3000, last: 3999 }];
         let part = Answer { is_partial: true, ..answer(millis(100), 2, 4000, &holes) };
         control.answered(millis(200), &part);

@@ -1,4 +1,4 @@
-//! What all sessions of a peer share.
+//! State shared by all sessions of a peer.
 
 use std::time::Duration;
 
@@ -18,21 +18,21 @@ use crate::timer;
 /// A session's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
-    /// The answer to a REQUEST is overdue.
+    /// Timeout of the reply to a REQUEST.
     Request,
-    /// The STATUS that was asked for is overdue.
+    /// Timeout of the requested STATUS.
     Poll,
-    /// The receiver does not say how far it is, and new data waits for that.
+    /// New data waits for the receiver's position.
     Window,
-    /// The next packet may leave.
+    /// Time to send the next packet.
     Pace,
-    /// No answer tells of losses.
+    /// No reply reports on losses.
     Silence,
-    /// Time for a STATUS that nobody asked for.
+    /// Time for an unrequested STATUS.
     Voluntary,
-    /// Nothing came for too long.
+    /// Silence of the peer.
     Inactivity,
-    /// Save the progress.
+    /// Time to save the progress.
     Save,
     /// Time for a BEACON.
     Beacon,
@@ -66,16 +66,16 @@ impl session::Alarm for Alarm {
     }
 }
 
-/// What an effect was for that only Saratoga has.
+/// Purpose of an effect that only Saratoga has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Take up the records of an earlier run.
+    /// Reads the records of an earlier run.
     Load,
-    /// A file is deleted.
+    /// Deletes a file.
     Delete,
-    /// A directory is listed.
+    /// Lists a directory.
     List,
-    /// The record of this number was kept.
+    /// Stores the record of this number.
     Record { number: u32 },
 }
 
@@ -83,7 +83,7 @@ pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
 
-/// What all sessions of a peer share.
+/// State shared by all sessions of a peer.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
@@ -94,11 +94,11 @@ pub(crate) struct Core {
     pub(crate) partials: Partials,
     /// Sessions whose files were received.
     pub(crate) received: Done<received::Key>,
-    /// Bytes of listings that are being sent.
+    /// Bytes of listings being sent.
     pub(crate) listings: u64,
-    /// Whether it takes bundles, and nothing else.
+    /// Whether the peer accepts only bundles.
     pub(crate) takes_bundles: bool,
-    /// Time of the input or the timeout that is handled.
+    /// Time of the input or timer being handled.
     pub(crate) now: Time,
 }
 
@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Data that came is dropped for lack of room.
+    /// Counts data dropped for lack of room.
     pub(crate) fn no_room(&mut self) {
         self.stats.data_dropped += 1;
         if self.shared.became_full() {
@@ -126,8 +126,8 @@ impl Core {
         }
     }
 
-    /// Whether a refusal may be sent on a path now: each gets ten a second at most. Those left out
-    /// are counted, and sent when the peer tries again later.
+    /// Whether a refusal may be sent on a path now, at most ten per second. Suppressed ones are
+    /// counted, and sent when the peer retries later.
     pub(crate) fn admits_refusal(&mut self, path: PathId) -> bool {
         let admits = self.shared.replies.refusals.admit(self.now, path);
         if !admits {
@@ -137,7 +137,7 @@ impl Core {
         admits
     }
 
-    /// Keeps what came of a file for a later session.
+    /// Keeps an incomplete file for a later session.
     pub(crate) fn keep_partial(&mut self, number: u32, partial: Partial) {
         let max = self.config.limits.partials;
         if let Some(oldest) = self.partials.keep(number, partial, max) {
@@ -149,7 +149,7 @@ impl Core {
         }
     }
 
-    /// Removes a record, unless what it is about is kept for a later session.
+    /// Removes a record, unless its file is kept for a later session.
     pub(crate) fn forget_record(&mut self, number: u32) {
         if !self.partials.has(number) {
             let request = IndexRequest::Remove { key: partials::key(number) };
@@ -157,8 +157,8 @@ impl Core {
         }
     }
 
-    /// Writes one packet into the batch; `false` if it must wait for the next one. A packet that is
-    /// larger than the path takes cannot be sent at all, and is left out.
+    /// Writes a packet into the batch; `false` if it must wait for the next one. A packet larger
+    /// than the path's MTU is dropped.
     pub(crate) fn push(&mut self, burst: &mut Burst<'_>, packet: &Packet<'_>) -> bool {
         let Some(coded) = Coded::new(self.config.version, packet) else { return true };
         let len = coded.encoded_len();
@@ -175,18 +175,18 @@ impl Core {
         true
     }
 
-    /// Time within which the peer should have answered.
+    /// Time within which the peer should have replied.
     pub(crate) fn answer_time(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
         base.seat.round_trip(&self.shared.paths).timeout(remote.initial_rtt)
     }
 
-    /// Limit of a peer's silence.
+    /// Maximum silence of a peer.
     pub(crate) fn inactivity(&self, base: &Base<Alarm>, remote: &Remote) -> Duration {
         let reply = self.answer_time(base, remote);
         remote.inactivity.duration(timer::inactivity(reply), 0).max(4 * reply)
     }
 
-    /// When a session ends for silence since the last sign of life.
+    /// Time at which a session ends if the peer stays silent.
     pub(crate) fn given_up_at(&self, base: &Base<Alarm>, remote: &Remote) -> Time {
         base.last_received + self.inactivity(base, remote)
     }

@@ -1,4 +1,4 @@
-//! A directory as a file: its entries, one after the other (draft-wood-tsvwg-saratoga-22 §5).
+//! Directory as a file: concatenated entries (draft-wood-tsvwg-saratoga-22 §5).
 
 use bytes::Bytes;
 use engine::DirEntry;
@@ -7,9 +7,8 @@ use wire::saratoga::{Entry, EntryKind, Width};
 use super::indication::Listed;
 use super::times;
 
-/// The record of a directory, without files that are too long for the `widest` descriptor (§6.1.2);
-/// `None` if it would have more than `max` bytes. `udp_lite` says whether files may be fetched by
-/// that.
+/// Encodes a directory, without files too long for the `widest` descriptor (§6.1.2); `None` if it
+/// exceeds `max` bytes. `udp_lite` states whether files may be fetched by UDP-Lite.
 pub(crate) fn encode(
     entries: &[DirEntry],
     widest: Width,
@@ -29,7 +28,7 @@ pub(crate) fn encode(
         }
         let modified = times::to_wire(entry.modified);
         let entry = Entry { kind, udp_lite, width, size, modified, created: 0, path };
-        // A name that has no form on the wire cannot be asked for either.
+        // A name without an encoding cannot be requested either.
         let _ = entry.append_to(&mut out);
         if out.len() as u64 > max {
             return None;
@@ -38,7 +37,7 @@ pub(crate) fn encode(
     Some(out.into())
 }
 
-/// The entries of such a record; `None` if it is none.
+/// Decodes the entries of a directory; `None` if it is invalid.
 pub(crate) fn decode(bytes: &[u8]) -> Option<Vec<Listed>> {
     let entries = Entry::decode_record(bytes).ok()?;
     let listed = |entry: &Entry<'_>| Listed {

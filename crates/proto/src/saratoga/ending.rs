@@ -2,7 +2,7 @@
 
 use wire::saratoga::{Holes, Packet, Status, StatusCode, Timestamp, Width};
 
-/// Whether a packet ends a session that did not succeed.
+/// Whether a packet ends a failed session.
 pub(super) fn is_refusal(packet: &[u8]) -> bool {
     match Packet::decode(packet) {
         Ok(Packet::Status(status)) => status.code != StatusCode::Ok,
@@ -16,7 +16,7 @@ pub(super) fn is_metadata(word: &[u8]) -> bool {
     matches!(Packet::decode(word), Ok(Packet::Metadata(_)))
 }
 
-/// A STATUS with the timestamp of what it answers.
+/// STATUS with the timestamp of the packet it replies to.
 pub(super) fn stamped(word: &[u8], timestamp: Option<Timestamp>) -> Vec<u8> {
     match (Packet::decode(word), timestamp) {
         (Ok(Packet::Status(status)), Some(_)) => {
@@ -27,12 +27,12 @@ pub(super) fn stamped(word: &[u8], timestamp: Option<Timestamp>) -> Vec<u8> {
     }
 }
 
-/// A STATUS that replies to a request: nothing is known of any offsets (§4.5).
+/// STATUS that replies to a request without any known offsets (§4.5).
 pub(super) fn status(session: u32, code: StatusCode) -> Vec<u8> {
     last_status(session, code, Width::W16, 0)
 }
 
-/// A STATUS that confirms a file of `len` bytes.
+/// STATUS that confirms a file of `len` bytes.
 pub(super) fn ok(session: u32, descriptor: Width, len: u64) -> Vec<u8> {
     last_status(session, StatusCode::Ok, descriptor.max(Width::fitting(len)), len)
 }

@@ -1,4 +1,4 @@
-//! A session without a file that moves: one to delete a file (draft-wood-tsvwg-saratoga-22 §6.1.4).
+//! Session without a file transfer: deletion of a file (draft-wood-tsvwg-saratoga-22 §6.1.4).
 
 use engine::{Completion, EffectError, FileName, FilestoreRequest, Time};
 use wire::saratoga::{Packet, Request, RequestKind, StatusCode, Width};
@@ -9,7 +9,7 @@ use super::indication::{Failure, Finished, Indication, Report, Role, SessionId};
 use crate::path::{Burst, Class, Turn};
 use crate::session::Base;
 
-/// A request to delete a file, at either end.
+/// Request to delete a file, at either side.
 #[derive(Debug)]
 pub(crate) struct Errand {
     pub(crate) base: Base<Alarm>,
@@ -18,13 +18,13 @@ pub(crate) struct Errand {
     name: String,
     request_due: bool,
     misses: u32,
-    /// How it ended at the end that deletes.
+    /// Result at the side that deletes.
     pub(crate) outcome: Option<StatusCode>,
     is_done: bool,
 }
 
 impl Errand {
-    /// Asks the other peer to delete a file.
+    /// Requests the deletion of a file at the peer.
     pub(crate) fn ask(
         base: Base<Alarm>,
         id: SessionId,
@@ -40,7 +40,7 @@ impl Errand {
         errand
     }
 
-    /// Deletes a file because the other peer asked for it.
+    /// Deletes a file at the peer's request.
     pub(crate) fn carry_out(
         base: Base<Alarm>,
         id: SessionId,
@@ -98,14 +98,14 @@ impl Errand {
         Turn::Over
     }
 
-    /// The other peer says what became of it.
+    /// Processes the peer's result.
     pub(crate) fn on_status(&mut self, core: &mut Core, code: StatusCode) {
         self.finish(core, false, code);
     }
 
     pub(crate) fn done(&mut self, core: &mut Core, answer: &Result<Completion, EffectError>) {
         let code = match answer {
-            // What is not there need not be deleted: the answer to the first request may be lost.
+            // A missing file counts as deleted: the reply to the first request may be lost.
             Ok(_) | Err(EffectError::NotFound) => StatusCode::Ok,
             Err(EffectError::NotAllowed | EffectError::WrongKind) => StatusCode::AccessDenied,
             Err(
@@ -137,13 +137,13 @@ impl Errand {
         }
     }
 
-    /// A direction of the path came up.
+    /// Resumes when a direction of the path comes up.
     pub(crate) fn path_up(&mut self, core: &mut Core) {
         self.request_due |= self.id.role == Role::Receiver;
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// Ends it early: what was asked may be done all the same.
+    /// Ends the session early; the request may still be carried out.
     pub(crate) fn give_up(&mut self, core: &mut Core) {
         self.finish(core, true, StatusCode::NotInterested);
     }

@@ -1,4 +1,4 @@
-//! Packets that arrive: the sessions that they are for, begin and refuse.
+//! Dispatch of received packets: the sessions they belong to, start and refuse.
 
 use engine::{FileName, PathId, Time};
 use wire::saratoga::{
@@ -18,7 +18,7 @@ use crate::path::Handle;
 use crate::session::Turns as _;
 
 impl Node {
-    /// One datagram arrived.
+    /// Processes a received datagram.
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
         let Ok(packet) = codec::decode(self.core.config.version, datagram) else {
             self.core.stats.decode_errors += 1;
@@ -77,9 +77,9 @@ impl Node {
         true
     }
 
-    /// A sender that was started again describes the file that another session is about: that
-    /// session goes on under the new number. On another path it may be another sender: there, the
-    /// session goes on only if nothing came for as long as a reply takes.
+    /// Continues an existing session under a new number, because a restarted sender describes the
+    /// same file. On another path it may be another sender: there, it continues only if the session
+    /// was silent for a reply time.
     fn unite(&mut self, now: Time, id: SessionId, identity: &[u8]) {
         if self.sessions.is_closed(&id) {
             return;
@@ -97,7 +97,8 @@ impl Node {
             return;
         }
         if other.number != id.number {
-            // If its sender lives after all, it must not fetch the reception back, for ever.
+            // If its sender is alive after all, it must not take the reception back, or both would
+            // alternate for ever.
             let word = status(other.number, StatusCode::InUse);
             self.sessions.remember(&self.core, other, word);
         }
@@ -106,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Whether nothing came for a session within the time of a reply.
+    /// Whether a session was silent for a reply time.
     fn is_silent(&mut self, now: Time, id: SessionId) -> bool {
         let session = self.sessions.find(&id).and_then(|handle| self.sessions.get_mut(handle));
         session.is_some_and(|session| {
@@ -116,8 +117,8 @@ impl Node {
         })
     }
 
-    /// The reception a packet is for. One that is over gets a reply if the sender requests it; a
-    /// new one begins if that is allowed.
+    /// Reception that a packet belongs to. A finished one replies if requested; a new one starts if
+    /// permitted.
     fn reception(
         &mut self,
         now: Time,
@@ -136,7 +137,7 @@ impl Node {
             }
             return None;
         }
-        // Version 0 knows no put.
+        // Version 0 has no put.
         if !begins || !self.is_restored || self.core.config.version == Version::V0 {
             self.core.stats.stray += 1;
             return None;
@@ -155,7 +156,7 @@ impl Node {
         Some(self.begin_receiver(now, id, None))
     }
 
-    /// A request of the peer arrived (§4.2).
+    /// Processes a request of the peer (§4.2).
     fn on_request(&mut self, now: Time, from: PathId, request: &Request<'_>) {
         let role = match request.kind {
             RequestKind::Put | RequestKind::Give => Role::Receiver,
@@ -191,7 +192,7 @@ impl Node {
             }
         };
         let name = std::str::from_utf8(request.path).ok();
-        // `.` and `./` name the root of what is served, as an empty path does.
+        // `.` and `./` name the root of the served files, as an empty path does.
         let is_root = request.kind == RequestKind::GetDir && name.is_some_and(is_root);
         let file = if is_root {
             Some(FileName::root())
@@ -203,7 +204,7 @@ impl Node {
             return;
         };
         if !self.is_restored {
-            // It is requested again.
+            // It will be requested again.
             self.core.stats.stray += 1;
             return;
         }
@@ -215,7 +216,7 @@ impl Node {
         self.grant(now, id, request, file, name);
     }
 
-    /// Does what is requested.
+    /// Carries out a permitted request.
     fn grant(
         &mut self,
         now: Time,
@@ -261,14 +262,14 @@ impl Node {
         }
     }
 
-    /// A STATUS arrived: it is for who sends, or for who requested (§4.5).
+    /// Processes a STATUS for the sender of a file, or for a requester (§4.5).
     fn on_status(&mut self, now: Time, from: PathId, status: &Status<'_>) {
         let id = |role| SessionId { peer: from, number: status.session, role };
         let sends = self.sessions.find(&id(Role::Sender));
         let Some(handle) = sends.or_else(|| self.sessions.find(&id(Role::Receiver))) else {
             match self.sessions.closed(&id(Role::Sender)) {
-                // The receiver goes on: it does not know that the session is over. A STATUS
-                // never gets another one for a reply, or two peers would reply without end.
+                // The receiver continues because it does not know that the session is over. A
+                // STATUS is never replied to by a STATUS, or two peers would reply without end.
                 Some(word) if status.code == StatusCode::Ok && is_metadata(word) => {
                     let word = word.clone();
                     self.reply(from, word);
@@ -290,7 +291,7 @@ impl Node {
     }
 }
 
-/// Whether a path has no part but `.`.
+/// Whether a path has no component except `.`.
 fn is_root(path: &str) -> bool {
     !path.starts_with('/') && path.split('/').all(|part| matches!(part, "" | "."))
 }

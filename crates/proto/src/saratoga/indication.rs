@@ -1,4 +1,4 @@
-//! What a peer tells its user, and what its user asks of it.
+//! Indications of a peer to its user, and the user's requests.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use engine::{FileName, PathId};
 use thiserror::Error;
 use wire::saratoga::{Ability, EntryKind, StatusCode, Width};
 
-/// Which side of a session a peer is on.
+/// Role of a peer in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// It sends the file, or deletes one when asked to.
+    /// Sends the file, or deletes one on request.
     Sender,
-    /// It receives the file, or asked for one to be deleted.
+    /// Receives the file, or requested a deletion.
     Receiver,
 }
 
-/// A session: its number is unique only between two peers, and for each direction.
+/// Session identifier: its number is unique only between two peers, and for each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionId {
-    /// The path to the other peer.
+    /// Path to the peer.
     pub peer: PathId,
-    /// The number on the wire.
+    /// Number on the wire.
     pub number: u32,
-    /// The side this peer is on.
+    /// Role of this peer.
     pub role: Role,
 }
 
@@ -32,185 +32,186 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// How to put a file.
+/// Mode of a put.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Put {
-    /// Begin at once, and repeat until all is there.
+    /// Starts at once, and retransmits until everything has arrived.
     #[default]
     Push,
-    /// Ask first, and wait for the answer.
+    /// Requests permission first.
     Ask,
-    /// Send everything once and expect no answer, because there is no way back.
+    /// Sends everything once without expecting replies, for paths without a return link.
     Blind,
 }
 
-/// A file to send.
+/// Request to send a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutRequest {
-    /// Who shall have it.
+    /// Path to the receiving peer.
     pub peer: PathId,
-    /// The file here.
+    /// Local file.
     pub source: FileName,
-    /// Its name there.
+    /// Name at the peer.
     pub name: String,
-    /// How.
+    /// Mode.
     pub put: Put,
-    /// Whether to delete it here once it is there: a give.
+    /// Whether to delete it here after delivery: a give.
     pub delete: bool,
-    /// Whether it is sent as a stream: its length is not known until its end was read, and no
-    /// checksum goes with it.
+    /// Whether it is sent as a stream: its length is unknown until its end was read, and it has no
+    /// checksum.
     pub stream: bool,
 }
 
-/// A file to fetch.
+/// Request to fetch a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GetRequest {
-    /// Who has it.
+    /// Path to the sending peer.
     pub peer: PathId,
-    /// Its name there.
+    /// Name at the peer.
     pub name: String,
-    /// Its name here.
+    /// Local name.
     pub destination: FileName,
-    /// Whether it shall be deleted there once it is here: a take.
+    /// Whether to delete it at the peer after delivery: a take.
     pub delete: bool,
 }
 
-/// Why a request was refused here.
+/// Error of a local request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// [`Limits::sessions`](super::Limits) are under way.
+    /// [`Limits::sessions`](super::Limits) sessions are under way.
     #[error("as many sessions as allowed are under way")]
     TooManySessions,
-    /// There is no such session under way.
+    /// No session with this identifier is under way.
     #[error("there is no session {0}")]
     NoSession(SessionId),
     /// The name cannot be sent.
     #[error("the name of the file must have 1 to 1023 bytes, and none that is 0")]
     Name,
-    /// The version that is spoken has no such request.
+    /// The configured version has no such request.
     #[error("version 0 knows no other request than get")]
     OnlyGet,
 }
 
-/// A notice to the user.
+/// Indication to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// The records of an earlier run were taken up; so many receptions may go on.
+    /// The records of an earlier run were read; receptions may resume.
     Restored {
-        /// Receptions that came in part.
+        /// Number of incomplete files.
         partials: usize,
     },
-    /// A session began, here or there.
+    /// Start of a session, local or remote.
     Started {
         /// The session.
         id: SessionId,
-        /// The file's name there, as far as it is known.
+        /// Name of the file at the peer, empty if unknown.
         name: String,
     },
-    /// It is known what is received.
+    /// The file to receive became known.
     Receiving {
         /// The session.
         id: SessionId,
-        /// The file's name here.
+        /// Local name of the file.
         name: String,
-        /// Its bytes, if they are known.
+        /// Its size in bytes, if known.
         size: Option<u64>,
-        /// Bytes of it that an earlier session brought.
+        /// Bytes received by earlier sessions.
         resumed: u64,
     },
-    /// A session is over at this end.
+    /// End of a session at this peer.
     Finished(Finished),
-    /// What a directory holds.
+    /// Content of a directory.
     Listing {
-        /// The session that asked.
+        /// Session that requested it.
         id: SessionId,
         /// Its entries.
         entries: Vec<Listed>,
     },
-    /// Another peer says that it is there.
+    /// Beacon of another peer.
     Beacon {
-        /// The path on which it was heard.
+        /// Path on which it was received.
         from: PathId,
-        /// What it says of itself.
+        /// Its content.
         about: About,
     },
-    /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last left.
+    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
 }
 
-/// How a session ended.
+/// Result of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The session.
     pub id: SessionId,
-    /// Whether all is well: the file is there, whole, or deleted as asked.
+    /// Success or failure: on success the file arrived completely, or was deleted as requested.
     pub result: Result<(), Failure>,
-    /// Whether the other side said so, or this one saw it. A blind sender does not know.
+    /// Whether the peer confirmed it, or this peer observed it. A blind sender does not know.
     pub is_confirmed: bool,
-    /// The file's name at the receiver, as far as it is known.
+    /// Name of the file at the receiver, empty if unknown.
     pub name: String,
-    /// The file's bytes, as far as they are known.
+    /// Size of the file in bytes, 0 if unknown.
     pub size: u64,
-    /// Bytes of it that an earlier session brought.
+    /// Bytes received by earlier sessions.
     pub resumed: u64,
 }
 
-/// Why a session failed.
+/// Reason for the failure of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{}: {code}", if *.is_ours { "given up here" } else { "ended by the other peer" })]
 pub struct Failure {
     /// Whether this peer ended it.
     pub is_ours: bool,
-    /// Why.
+    /// Status code.
     pub code: StatusCode,
 }
 
-/// An entry of a directory.
+/// Entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name within the directory.
+    /// Name within the directory.
     pub name: String,
-    /// What it is.
+    /// Kind of entry.
     pub kind: EntryKind,
-    /// Its bytes; 0 of a directory.
+    /// Size in bytes; 0 for a directory.
     pub size: u64,
-    /// When it was last changed, in seconds since 1970, if the peer says so.
+    /// Time of the last change, in seconds since 1970, if reported.
     pub modified: Option<u64>,
 }
 
-/// What a beacon says of a peer.
+/// Content of a beacon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
-    /// Its name.
+    /// Endpoint identifier of the peer.
     pub eid: String,
-    /// The widest descriptor it takes.
+    /// Widest descriptor it accepts.
     pub descriptor: Width,
-    /// Whether it takes streams.
+    /// Whether it accepts streams.
     pub streams: bool,
-    /// Whether it takes DATA by UDP-Lite.
+    /// Whether it accepts DATA by UDP-Lite.
     pub udp_lite: bool,
     /// Whether it sends files.
     pub sends: Ability,
     /// Whether it receives files.
     pub receives: Ability,
-    /// How much it may store, in KiB, if it says so.
+    /// Free space in KiB, if reported.
     pub free_kib: Option<u64>,
 }
 
-/// A bound that was reached.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// [`Limits::sessions`](super::Limits) or `sessions_per_path`: another peer was refused.
+    /// [`Limits::sessions`](super::Limits) or `sessions_per_path`: another session was refused.
     Sessions,
     /// [`Limits::gaps`](super::Limits): data was dropped.
     Gaps,
     /// [`Limits::write_buffer`](super::Limits): data was dropped.
     WriteBuffer,
-    /// [`Limits::replies`](super::Limits): an answer was dropped.
+    /// [`Limits::replies`](super::Limits): a reply was dropped.
     Replies,
-    /// Ten refusals in a second were sent to a peer: more are left out, until it tries again later.
+    /// Ten refusals per second were sent to a peer: further ones are suppressed until it retries
+    /// later.
     Refusals,
-    /// [`Limits::partials`](super::Limits): a file that came in part was deleted.
+    /// [`Limits::partials`](super::Limits): an incomplete file was deleted.
     Partials,
 }
 
@@ -220,51 +221,51 @@ impl From<Limit> for Indication {
     }
 }
 
-/// How far a session is.
+/// Progress of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The session.
     pub id: SessionId,
-    /// Bytes sent, or received.
+    /// Bytes sent or received.
     pub progress: u64,
-    /// Bytes of the file, if they are known.
+    /// Size of the file in bytes, if known.
     pub size: Option<u64>,
-    /// The file's name, if it is known.
+    /// Name of the file, if known.
     pub name: String,
 }
 
-/// Counters since the peer began.
+/// Counters since the peer's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets sent.
     pub sent: PacketCounts,
-    /// Packets received, whole and understood.
+    /// Valid packets received.
     pub received: PacketCounts,
-    /// Datagrams that were no packet.
+    /// Datagrams that are not valid packets.
     pub decode_errors: u64,
     /// Packets that belong to no session.
     pub stray: u64,
-    /// DATA packets that brought nothing new.
+    /// Duplicate DATA packets.
     pub duplicate_data: u64,
-    /// DATA packets dropped because of a bound, or because they fit no file.
+    /// DATA packets dropped because of a limit, or because they fit no file.
     pub data_dropped: u64,
-    /// Half-open sessions of peers that made room for others.
+    /// Half-open sessions of peers dropped for others.
     pub evicted: u64,
-    /// Bytes of files sent again.
+    /// Bytes of files retransmitted.
     pub repair_bytes: u64,
-    /// Storage effects that failed.
+    /// Failed storage effects.
     pub storage_errors: u64,
-    /// Records that could not be read or kept.
+    /// Records that could not be read or stored.
     pub record_errors: u64,
-    /// Answers dropped because of a bound.
+    /// Replies dropped because of a limit.
     pub replies_dropped: u64,
-    /// Refusals left out because a peer got ten within a second.
+    /// Refusals suppressed because a peer got ten within a second.
     pub refusals_left_out: u64,
-    /// Packets left out because the path takes none that large.
+    /// Packets dropped because they exceed the path's MTU.
     pub oversize: u64,
 }
 
-/// Packets by kind.
+/// Number of packets by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
     /// BEACON.
@@ -292,7 +293,7 @@ impl PacketCounts {
         *counter += 1;
     }
 
-    /// Packets of all kinds.
+    /// Total of all types.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.beacons + self.requests + self.metadata + self.data + self.status

@@ -1,13 +1,13 @@
-//! Which packets may go by UDP-Lite (draft-wood-tsvwg-saratoga-22 §4): DATA of files and streams
-//! whose content may be damaged on the way. All else goes by UDP.
+//! Selection of packets for UDP-Lite (draft-wood-tsvwg-saratoga-22 §4): DATA of files and streams
+//! whose content may be damaged. All others use UDP.
 
 use wire::saratoga::{Content, Data, Packet, RequestKind, Width};
 
-/// The least bytes at the beginning of a packet that have to arrive as they were sent.
+/// Minimum bytes at the beginning of a packet that the checksum must cover.
 pub const COVERAGE_MIN: usize = Data::overhead(Width::W16, false);
 
-/// Bytes at the beginning of a packet that have to arrive as they were sent, the header; `None` if
-/// it has to go by UDP.
+/// Bytes at the beginning of a packet that the checksum must cover: the header. `None` if the
+/// packet has to use UDP.
 #[must_use]
 pub fn coverage(packet: &[u8]) -> Option<usize> {
     let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };
@@ -15,18 +15,18 @@ pub fn coverage(packet: &[u8]) -> Option<usize> {
         Content::File | Content::Stream => {
             Some(Data::overhead(data.descriptor, data.timestamp.is_some()))
         }
-        // A listing is of no use with errors in it, and a bundle may be signed.
+        // A listing with errors is useless, and a bundle may be signed.
         Content::Directory | Content::Bundle => None,
     }
 }
 
-/// Whether a peer that asks for a file takes it by UDP-Lite; `None` if the packet asks for none.
+/// Whether a requester accepts the file by UDP-Lite; `None` if the packet is no request for a file.
 ///
-/// What is to be deleted after it was verified must be whole. That a BEACON says what the peer
-/// could do changes nothing for the file that it asked for.
+/// A file that is deleted after verification must be intact. The abilities in a BEACON do not
+/// change how a requested file is sent.
 #[must_use]
 pub fn offer(packet: &[u8]) -> Option<bool> {
-    // Most packets are DATA; those need no closer look.
+    // Most packets are DATA, which need no further check.
     if packet.first().is_none_or(|first| first & 0x1f != 1) {
         return None;
     }

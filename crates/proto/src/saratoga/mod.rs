@@ -1,12 +1,12 @@
 //! Saratoga version 1 (draft-wood-tsvwg-saratoga-22).
 //!
-//! A [`Node`] puts, gets, lists and deletes files, in any number of sessions at once. It is an
-//! [`engine::Engine`]: it holds no socket, file or clock. Saratoga fills a link at the rate that it
-//! was given, and shares it with nobody: it is for private links. Where others use the way, too,
-//! [`Congestion::Tfrc`] makes it heed them.
+//! A [`Node`] puts, gets, lists and deletes files, in any number of concurrent sessions. It is an
+//! [`engine::Engine`]: it holds no socket, file or clock. Saratoga fills a link at its configured
+//! rate without sharing it: it is for private links. On shared paths, [`Congestion::Tfrc`] adds
+//! congestion control.
 //!
-//! What came of a file is kept, so that a later session goes on, be it after a restart of either
-//! side: a file is known again by what its METADATA says of it.
+//! Incomplete files are kept, so that a later session resumes them, even after a restart of either
+//! side: a file is recognised by its METADATA.
 
 mod beacons;
 mod codec;
@@ -63,14 +63,15 @@ use crate::session::{Change, Seat, Turns};
 pub struct Node {
     core: Core,
     sessions: Sessions,
-    /// Whether the records of an earlier run were taken up.
+    /// Whether the records of an earlier run were read.
     is_restored: bool,
-    /// What its beacons say of the room it has, in KiB.
+    /// Free space announced in beacons, in KiB.
     free_kib: Option<u64>,
 }
 
 impl Node {
-    /// A peer with these settings. It asks its store for the records of an earlier run at once.
+    /// Creates a peer with these settings. It requests the records of an earlier run from its store
+    /// at once.
     #[must_use]
     pub fn new(config: Config, rng: Rng) -> Self {
         let mut core = Core::new(config, rng);
@@ -81,7 +82,8 @@ impl Node {
         Self { core, sessions: Sessions::new(), is_restored, free_kib: None }
     }
 
-    /// A peer that takes bundles and nothing else (draft-wood-dtnrg-saratoga): as files of the names that they come with.
+    /// Creates a peer that accepts only bundles (draft-wood-dtnrg-saratoga), as files of the names
+    /// they arrive with.
     #[must_use]
     pub fn for_bundles(config: Config, rng: Rng) -> Self {
         let mut node = Self::new(config, rng);
@@ -89,7 +91,7 @@ impl Node {
         node
     }
 
-    /// The file that is received on whose behalf an effect was asked for that is not answered.
+    /// Received file that waits for the effect with this ticket.
     pub(crate) fn asker(&self, ticket: Ticket) -> Option<Report> {
         match self.sessions.get(self.core.shared.asker(ticket)?)? {
             Session::Receiver(receiver) => Some(receiver.report()),
@@ -97,36 +99,36 @@ impl Node {
         }
     }
 
-    /// The peer's settings.
+    /// Settings of the peer.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.core.config
     }
 
-    /// Counters since the peer began.
+    /// Counters since the peer's start.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
 
-    /// Whether the records of an earlier run were taken up. Until then nothing is received.
+    /// Whether the records of an earlier run were read. Until then nothing is received.
     #[must_use]
     pub fn is_restored(&self) -> bool {
         self.is_restored
     }
 
-    /// The sessions under way.
+    /// Sessions under way.
     pub fn sessions(&self) -> impl Iterator<Item = Report> + '_ {
         self.sessions.iter().map(Session::report)
     }
 
-    /// Tells how much room there is for files, in KiB, for the beacons to come.
+    /// Sets the free space, in KiB, for later beacons.
     pub fn set_free_space(&mut self, kib: Option<u64>) {
         self.free_kib = kib;
     }
 
-    /// Bytes of memory held on account of sessions. An estimate from below; bounded by
-    /// [`Limits`], whatever the files' sizes.
+    /// Bytes of memory used for sessions. A lower estimate, bounded by [`Limits`] whatever the
+    /// files' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.sessions.memory()
@@ -139,16 +141,16 @@ impl Node {
     /// Sends a file.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<SessionId, RequestError> {
         let content = if request.stream { Content::Stream } else { Content::File };
         self.put_as(now, request, content)
     }
 
-    /// Sends a file that is a bundle, which is said with it.
+    /// Sends a file marked as a bundle.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn put_bundle(
         &mut self,
         now: Time,
@@ -183,7 +185,7 @@ impl Node {
     /// Fetches a file.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn get(&mut self, now: Time, request: GetRequest) -> Result<SessionId, RequestError> {
         check_name(&request.name)?;
         let kind = if request.delete { RequestKind::Take } else { RequestKind::Get };
@@ -194,10 +196,10 @@ impl Node {
         self.wish(now, request.peer, Wish { kind, name: request.name, destination })
     }
 
-    /// Asks what a directory holds; an empty name is the other peer's root.
+    /// Requests the listing of a directory; an empty name is the peer's root.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn list(
         &mut self,
         now: Time,
@@ -212,10 +214,10 @@ impl Node {
         self.wish(now, peer, Wish { kind, name: directory, destination: None })
     }
 
-    /// Asks that a file be deleted.
+    /// Requests the deletion of a file.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn delete(
         &mut self,
         now: Time,
@@ -232,10 +234,10 @@ impl Node {
         Ok(id)
     }
 
-    /// Ends a session early, and tells the other peer.
+    /// Cancels a session and notifies the peer.
     ///
     /// # Errors
-    /// There is no such session.
+    /// No such session is under way.
     pub fn cancel(&mut self, now: Time, id: SessionId) -> Result<(), RequestError> {
         let handle = self.sessions.find(&id).ok_or(RequestError::NoSession(id))?;
         let code = StatusCode::NotInterested;
@@ -288,7 +290,7 @@ impl Node {
     fn begin_receiver(&mut self, now: Time, id: SessionId, wish: Option<Wish>) -> Handle {
         let name = wish.as_ref().map(|wish| wish.name.clone()).unwrap_or_default();
         self.core.user.indicate(Indication::Started { id, name });
-        // The working file is named by a number that no other has.
+        // The number names the working file, so it must be unique.
         let number = loop {
             let number = self.core.rng.next_u64() as u32;
             if !self.core.partials.has(number) {
@@ -300,14 +302,15 @@ impl Node {
         })
     }
 
-    /// Refuses a session, now and when it is tried again.
+    /// Refuses a session, now and when it is retried.
     fn refuse(&mut self, id: SessionId, code: StatusCode) {
         let word = status(id.number, code);
         self.reply(id.peer, word.clone());
         self.sessions.remember(&self.core, id, word);
     }
 
-    /// Sends a packet of version 1 in the version that is spoken. Refusals have a greatest rate.
+    /// Sends a packet of version 1, translated to the configured version. Refusals are
+    /// rate-limited.
     fn reply(&mut self, to: PathId, packet: Vec<u8>) {
         if is_refusal(&packet) && !self.core.admits_refusal(to) {
             return;
@@ -364,7 +367,7 @@ impl Node {
         self.settle(handle);
     }
 
-    /// Takes up the records of an earlier run.
+    /// Reads the records of an earlier run.
     fn restore(&mut self, answer: Result<Completion, EffectError>) {
         self.is_restored = true;
         let records = match answer {
@@ -425,7 +428,7 @@ impl Turns for Node {
         }
     }
 
-    /// One that is over is forgotten, but for the packet that replies to who asks.
+    /// Forgets a finished session, except for the packet that replies to later requests.
     fn settle(&mut self, handle: Handle) {
         if let Some((id, word)) = self.sessions.settle(&mut self.core, handle) {
             self.reply(id.peer, word);

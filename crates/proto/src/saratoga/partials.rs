@@ -1,4 +1,4 @@
-//! Files that came in part: what is kept of them, so that a later session goes on.
+//! Incomplete files, kept so that a later session resumes them.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,24 @@ use crate::ranges::Ranges;
 
 const VERSION: u8 = 1;
 
-/// Beginning of the keys of records and of the names of working files.
+/// Prefix of the keys of records and of the names of working files.
 pub const SPOOL_PREFIX: &str = "sar-";
 
-/// A file that came in part.
+/// Incomplete file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Partial {
-    /// The METADATA packet without its session's number: only a file of which the very same is said
-    /// goes on.
+    /// METADATA packet without the session number: a file resumes only if this is identical.
     pub(crate) identity: Bytes,
-    /// The name it shall have here.
+    /// Local name of the file.
     pub(crate) destination: FileName,
-    /// What is safe of it.
+    /// Ranges safely stored.
     pub(crate) ranges: Ranges,
 }
 
-/// All of them. A number names the record and the working file.
+/// All incomplete files. A number names the record and the working file.
 #[derive(Debug, Default)]
 pub(crate) struct Partials {
-    /// Those that no session is about, the one that waited longest first.
+    /// Files without a session, the oldest first.
     waiting: BTreeMap<u64, (u32, Partial)>,
     order: u64,
 }
@@ -38,7 +37,7 @@ impl Partials {
         self.waiting.len()
     }
 
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         let one = |partial: &Partial| {
             partial.identity.len() + partial.ranges.len() * 2 * size_of::<u64>() + 128
@@ -46,7 +45,7 @@ impl Partials {
         self.waiting.values().map(|(_, partial)| one(partial)).sum()
     }
 
-    /// Keeps one; gives back the number of the one that must go for it.
+    /// Keeps a file. Returns the number of the one dropped for it.
     pub(crate) fn keep(&mut self, number: u32, partial: Partial, max: usize) -> Option<u32> {
         self.order += 1;
         self.waiting.insert(self.order, (number, partial));
@@ -56,7 +55,7 @@ impl Partials {
         self.waiting.pop_first().map(|(_, (number, _))| number)
     }
 
-    /// Takes out the one that this file would go on with.
+    /// Takes the file that would resume.
     pub(crate) fn take(
         &mut self,
         identity: &[u8],
@@ -68,25 +67,26 @@ impl Partials {
         self.waiting.remove(&order)
     }
 
-    /// Whether a number is taken.
+    /// Whether a number is in use.
     pub(crate) fn has(&self, number: u32) -> bool {
         self.waiting.values().any(|(other, _)| *other == number)
     }
 }
 
-/// The name of a record and of a working file.
+/// Name of a record and of a working file.
 pub(crate) fn key(number: u32) -> String {
     format!("{SPOOL_PREFIX}{number:08x}")
 }
 
-/// The number in such a name.
+/// Number in such a name.
 pub(crate) fn number(key: &str) -> Option<u32> {
     let digits = key.strip_prefix(SPOOL_PREFIX)?;
     u32::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 8)
 }
 
 impl Partial {
-    /// A record: version, destination, identity, ranges, CRC-32C; each list with its length.
+    /// Encodes a record: version, destination, identity, ranges, CRC-32C; each list with its
+    /// length.
     pub(crate) fn to_bytes(&self) -> Bytes {
         let mut out = vec![VERSION];
         for text in [self.destination.path().as_bytes(), &self.identity] {
@@ -102,7 +102,7 @@ impl Partial {
         out.into()
     }
 
-    /// `None` if it is none, or damaged.
+    /// Decodes a record; `None` if it is invalid or damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (content, check) = bytes.split_last_chunk::<4>()?;
         if crc32c(content) != u32::from_be_bytes(*check) {
@@ -122,7 +122,7 @@ impl Partial {
     }
 }
 
-/// Bytes with their length before them.
+/// Length-prefixed bytes.
 fn text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = u32::from_be_bytes(take(rest)?);
     rest.split_off(..usize::try_from(len).ok()?)

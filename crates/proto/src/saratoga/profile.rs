@@ -1,4 +1,4 @@
-//! Settings with a name.
+//! Named settings.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use wire::saratoga::{Width, v0};
 
 use super::config::{ChecksumKind, Config, Congestion, Limits, Remote, Timer, Version};
 
-/// How long the programs of 2011 waited for each other.
+/// Maximum silence of the programs of 2011.
 const SILENCE: Duration = Duration::from_secs(16);
 
-/// The settings of a profile; `None` if there is none of this name.
+/// Settings of a profile; `None` if the name is unknown.
 ///
 /// * `default`: slowlight's own.
-/// * `deferred`: asks what arrived only at the end, as the deferred modes of other protocols do: for
-///   return links on which each packet is dear.
-/// * `sha1`: files go with SHA-1 in place of CRC-32C.
-/// * `tfrc`: heeds congestion, for networks that are shared; slow over links with bit errors.
-/// * `grc-perl-2011`: version 0 as a capture of 2011 shows it: get and nothing else, 1,024 bytes of the
-///   file a packet, each packet in the time of a full one, a poll a second once all was sent, 16 s of
-///   silence at most. The receiver says once that all is there, and answers no poll after that.
+/// * `deferred`: requests a STATUS only at the end, like the deferred modes of other protocols: for
+///   return links on which each packet is expensive.
+/// * `sha1`: files carry SHA-1 instead of CRC-32C.
+/// * `tfrc`: congestion control, for shared networks; slow over links with bit errors.
+/// * `grc-perl-2011`: version 0 as seen in a capture of 2011: only get, 1,024 bytes of file data
+///   per packet, each packet paced as a full one, one poll per second once everything was sent, at
+///   most 16 s of silence. The receiver reports completion once, and replies to no poll after that.
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     match name {

@@ -1,8 +1,8 @@
-//! Records of the files that were received, so that a session that is replayed after a restart
-//! replaces no newer file.
+//! Records of received files, so that a session replayed after a restart does not replace a newer
+//! file.
 //!
-//! A session is known by its number and the METADATA of its file: a path is another one after a
-//! restart, and who replays a transfer may do so from anywhere.
+//! A session is identified by its number and the METADATA of its file: paths change with a restart,
+//! and a replay may come from anywhere.
 
 use bytes::Bytes;
 use engine::IndexRequest;
@@ -11,10 +11,10 @@ use wire::checksum::crc32c;
 use super::core::{Core, Job};
 use crate::path::Handle;
 
-/// Beginning of the keys of records.
+/// Prefix of the keys of records.
 const PREFIX: &str = "sard-";
 
-/// Number of a session, and the CRC-32C of what its METADATA describes.
+/// Number of a session, and the CRC-32C of its METADATA.
 pub(crate) type Key = (u32, u32);
 
 /// Key of a session.

@@ -1,7 +1,8 @@
-//! A session at the peer that sends the file (draft-wood-tsvwg-saratoga-22 §6).
+//! Session at the peer that sends the file (draft-wood-tsvwg-saratoga-22 §6).
 //!
-//! [`Offer`] is what it sends, [`Requests`] are those for a STATUS, [`InFlight`] is what was sent
-//! again since the receiver reported on it, [`Filling`] repeats data while reports are delayed.
+//! [`Offer`] is what it sends, [`Requests`] holds its requests for a STATUS, [`InFlight`] the
+//! retransmissions that the receiver has not reported on, and [`Filling`] retransmits data while
+//! reports are delayed.
 
 mod fill;
 mod heed;
@@ -35,10 +36,10 @@ use crate::storage::Storage as _;
 use crate::sum::Reading;
 use crate::window::Window;
 
-/// An answer that takes longer makes a lost METADATA dear.
+/// Reply time above which a lost METADATA is expensive.
 const LONG: Duration = Duration::from_millis(200);
 
-/// A session that sends.
+/// Session that sends.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) base: Base<Alarm>,
@@ -47,10 +48,10 @@ pub(crate) struct Sender {
     offer: Offer,
     source: Option<Source>,
     request_due: bool,
-    /// Whether to say that the file is going to be sent.
+    /// Whether an acceptance of the request must be sent.
     accept_due: bool,
     metadata_due: bool,
-    /// Whether the receiver said that it has the METADATA, or does not care.
+    /// Whether the receiver has the METADATA, or does not need it.
     metadata_known: bool,
     requests: Requests,
     in_flight: InFlight,
@@ -58,9 +59,9 @@ pub(crate) struct Sender {
     window: Option<Window>,
     /// Congestion control.
     control: Option<Control>,
-    /// Bytes that an earlier session brought.
+    /// Bytes delivered by an earlier session.
     resumed: u64,
-    /// Its end, if it failed.
+    /// Kind of failure, if any.
     failed: Option<Failed>,
     phase: Phase,
 }
@@ -69,27 +70,27 @@ pub(crate) struct Sender {
 enum Phase {
     /// The file is being opened, or the directory listed.
     Opening,
-    /// The file is read through.
+    /// The checksum is being computed.
     Summing {
         file: FileId,
         reading: Reading,
     },
-    /// The receiver is asked whether it takes the file.
+    /// The receiver's permission is requested.
     Asking,
     Sending,
-    /// Ended here; the receiver is to be informed.
+    /// Ended here; the receiver must be notified.
     Ending,
     Done,
 }
 
-/// End of a session that failed, by what the receiver learns of it.
+/// End of a failed session, by the notification of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     /// The request of the peer is refused.
     Refused(StatusCode),
-    /// METADATA says that the session is over.
+    /// METADATA reports the end of the session.
     Announced,
-    /// Nothing: the receiver ended it, or knows nothing of it.
+    /// No notification: the receiver ended it, or does not know it.
     Quietly,
 }
 
@@ -137,8 +138,9 @@ impl Sender {
         self.offer.order.is_requested
     }
 
-    /// Makes room for another session, if the peer that requested the file left requests for a
-    /// STATUS without a reply for twice the time of one, and never sent any.
+    /// Order in which half-open sessions are dropped. A requested session may be dropped if the
+    /// peer left requests for a STATUS without a reply for twice the reply time, and never sent
+    /// any.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         let patience = 2 * core.answer_time(&self.base, &self.remote);
         let is_silent = now.since(self.base.last_received) >= patience;
@@ -147,7 +149,7 @@ impl Sender {
         is_half_open.then_some((true, self.base.last_received))
     }
 
-    /// Whether a file of this name is being sent, so that it must not be deleted.
+    /// Whether a file of this name is being sent, and must not be deleted.
     pub(crate) fn uses(&self, name: &FileName) -> bool {
         self.offer.order.source == *name
     }
@@ -169,7 +171,7 @@ impl Sender {
             + self.offer.order.name.len()
     }
 
-    /// An effect of this session was carried out.
+    /// Processes the result of an effect of this session.
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
@@ -232,10 +234,10 @@ impl Sender {
         }
     }
 
-    /// Sends the METADATA and the file.
+    /// Starts to send METADATA and file.
     fn go_ahead(&mut self, core: &mut Core) {
         self.phase = Phase::Sending;
-        // In version 1 the METADATA says so.
+        // In version 1 the METADATA is the acceptance.
         self.accept_due = self.is_theirs() && self.offer.version() == Version::V0;
         self.metadata_due = true;
         let path = core.shared.paths.get(&self.id.peer);
@@ -256,12 +258,12 @@ impl Sender {
         }
     }
 
-    /// Most bytes of the file in a DATA packet; `None` if not even one fits.
+    /// Maximum bytes of file data in a DATA packet; `None` if not even one fits.
     fn room(&self, mtu: usize, stamped: bool) -> Option<usize> {
         self.offer.room(&self.remote, mtu, stamped)
     }
 
-    /// Sends what it has of one class.
+    /// Sends queued packets of one class.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         let sending = self.is_sending();
         match class {
@@ -295,7 +297,7 @@ impl Sender {
             self.base.alarm(&mut core.shared, Alarm::Request, burst.departure(), wait);
         }
         if matches!(self.phase, Phase::Ending) {
-            // Metadata that says so is how a sender ends a session (§4.3, bit 12).
+            // A sender ends a session by METADATA with this bit (§4.3, bit 12).
             if !core.push(burst, &self.offer.metadata(self.id.number, true)) {
                 return Turn::More;
             }
@@ -304,7 +306,7 @@ impl Sender {
         Turn::Over
     }
 
-    /// The packet that says that the session is over, for those who ask later.
+    /// Packet that reports the end of the session, also for later requests.
     pub(crate) fn last_word(&self) -> Vec<u8> {
         match self.failed {
             Some(Failed::Refused(code)) => ending::status(self.id.number, code),
@@ -325,8 +327,8 @@ impl Sender {
         Turn::Over
     }
 
-    /// Writes a DATA packet; `false` if the batch is full. One that asks for a STATUS carries a
-    /// timestamp, unless nobody answers.
+    /// Writes a DATA packet; `false` if the batch is full. One that requests a STATUS carries a
+    /// timestamp, unless no reply is expected.
     fn push_data(
         &mut self,
         core: &mut Core,
@@ -356,7 +358,8 @@ impl Sender {
         true
     }
 
-    /// A request for a STATUS left. The wait for a reply begins with the first one after a reply.
+    /// Notes a sent request for a STATUS. The wait for a reply starts with the first one after a
+    /// reply.
     fn request_left(&mut self, core: &mut Core, at: Time) {
         if self.requests.left() {
             self.base.last_received = self.base.last_received.max(at);
@@ -365,9 +368,8 @@ impl Sender {
         let interval = self.remote.status_interval;
         let usual = interval.map(|timer| timer.duration(Requests::interval(auto), 0));
         self.requests.plan(at, usual, self.control.as_ref().map(Control::ask_within));
-        // Until it is known that the METADATA is there, it goes again with each request; a probe
-        // of a silent receiver comes after it. Where that takes long, it goes twice at the
-        // beginning.
+        // Until the METADATA is known to have arrived, it is repeated with each request; a probe of
+        // a silent receiver follows it. With long reply times, it is sent twice at the start.
         let again = (self.requests.count() > 1 || auto > LONG) && self.requests.misses == 0;
         if !self.metadata_known && again && self.offer.version() == Version::V1 {
             self.metadata_due = true;
@@ -375,8 +377,8 @@ impl Sender {
         }
     }
 
-    /// Whether a packet requests a STATUS because it is time to, or because it is the first: so the
-    /// round trip is known.
+    /// Whether a packet must request a STATUS, because one is due or because it is the first: that
+    /// measures the round trip.
     fn is_request_due(&self, at: Time) -> bool {
         let first = self.remote.status_interval.is_some() || self.control.is_some();
         !self.offer.is_blind() && self.requests.is_due_at(at, first)
@@ -420,12 +422,12 @@ impl Sender {
             }
             let (len, end) = (next.data.len(), next.offset + next.data.len() as u64);
             if !self.offer.reaches(end) {
-                // A stream became longer than the descriptor that the peer takes.
+                // A stream became longer than the descriptor that the peer accepts.
                 self.end(core, StatusCode::TooLong);
                 return Turn::Over;
             }
             let is_end = source.size == Some(end);
-            // What the last packet has room for without a timestamp need not fit with one.
+            // Data that fits in the last packet without a timestamp may not fit with one.
             let last_fits = self.room(burst.mtu(), true).is_some_and(|room| len <= room);
             let asks = asks || is_end && answers && last_fits;
             if !self.push_data(
@@ -444,7 +446,7 @@ impl Sender {
         }
     }
 
-    /// Once all is sent, a packet without data asks how much of it is there (§6.1.1).
+    /// Sends an empty packet once all is sent, to request a STATUS (§6.1.1).
     fn emit_end(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let Some(source) = self.source.as_ref() else { return Turn::Over };
         let Some(size) = source.size.filter(|_| source.at_end()) else { return Turn::Over };
@@ -459,7 +461,7 @@ impl Sender {
         Turn::Over
     }
 
-    /// The end was sent, with the request how much is there.
+    /// Notes that the end was sent with a request for a STATUS.
     fn end_left(&mut self, core: &mut Core, burst: &Burst<'_>) {
         self.requests.end_left();
         if self.offer.is_blind() {
@@ -475,7 +477,7 @@ impl Sender {
     fn emit_repairs(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let Some(mut source) = self.source.take() else { return Turn::Over };
         let turn = loop {
-            // Once the end of a stream was sent, only a request with the end shows that all is there.
+            // Once the end of a stream was sent, only a request with the end can show completion.
             let may_ask = !(self.requests.end_sent() && self.offer.is_stream());
             let asks = may_ask && self.is_request_due(burst.departure());
             let room = self.room(burst.mtu(), asks).unwrap_or(1);
@@ -505,7 +507,7 @@ impl Sender {
         turn
     }
 
-    /// The receiver says what it has, or that it gives up (§4.5).
+    /// Processes the receiver's STATUS (§4.5).
     pub(crate) fn on_status(&mut self, core: &mut Core, now: Time, status: &Status<'_>) {
         if matches!(self.phase, Phase::Ending | Phase::Done) {
             return;
@@ -522,7 +524,7 @@ impl Sender {
                 self.go_ahead(core);
                 return;
             }
-            // Where nothing is expected back, nothing is repeated, or it might be for ever.
+            // A blind sender ignores replies and never retransmits, or it might do so for ever.
             Phase::Sending if self.offer.is_blind() => return,
             Phase::Sending => {}
             Phase::Opening | Phase::Summing { .. } | Phase::Ending | Phase::Done => return,
@@ -543,7 +545,7 @@ impl Sender {
             self.metadata_known = true;
         }
         let Some(source) = self.source.as_ref() else { return };
-        // Before a stream's end came, nothing is missing either.
+        // Before a stream's end has arrived, nothing is missing either.
         let of_end = !self.offer.is_stream() || self.requests.knows_end(status, echo);
         let is_whole =
             !status.is_partial && !status.lacks_metadata && status.holes.is_empty() && of_end;
@@ -557,18 +559,18 @@ impl Sender {
         }
     }
 
-    /// Sends again what the receiver lacks, unless that is on its way.
+    /// Retransmits missing data that is not under way.
     fn repair(&mut self, core: &mut Core, now: Time, status: &Status<'_>, echo: Option<Echo>) {
         let path = core.shared.paths.get(&self.id.peer);
         let segment = self.room(path.map_or(0, Path::mtu).max(64), false).unwrap_or(1);
         let times = path.and_then(|path| path.times(segment));
-        // Without a timestamp nothing is known of queues on the way: some packets may wait there.
+        // Without a timestamp, queues on the path are unknown: some packets may wait there.
         let waiting = times.map_or(Duration::ZERO, |(packet, _)| 8 * packet);
         let reply = core.answer_time(&self.base, &self.remote);
         self.in_flight.settle(echo, now, 3 * reply + waiting);
         let Some(source) = self.source.as_mut() else { return };
         if !status.is_partial && status.in_response_to > source.sent() {
-            // The receiver has more than was sent: an earlier session brought it.
+            // The receiver has more than was sent, from an earlier session.
             let there = status.in_response_to.saturating_sub(missing(status));
             self.resumed = self.resumed.max(there.saturating_sub(source.sent()));
             source.skip_to(status.in_response_to);
@@ -585,11 +587,11 @@ impl Sender {
                 at = next;
             }
         }
-        // While there is new data to send, a copy of a repair costs what that could have brought.
-        // On a way that is shared, it costs the others, too.
+        // While there is new data to send, a copy of a repair takes its place. On a shared path, it
+        // also costs others.
         let spares = source.at_end() && self.control.is_none();
         let copies = if spares { self.remote.repair_copies } else { 1 };
-        // Over a thin return link a reply takes longer than light does.
+        // Over a thin return link a reply takes longer than the light time.
         let times = times.map(|(packet, round_trip)| (packet, round_trip.max(reply)));
         source.choose_copies(copies, segment, times);
         source.read_repairs(&mut core.shared, self.base.seat.handle);
@@ -603,7 +605,7 @@ impl Sender {
         }
     }
 
-    /// Ends the session, and informs the receiver.
+    /// Ends the session and notifies the receiver.
     pub(crate) fn end(&mut self, core: &mut Core, code: StatusCode) {
         match self.phase {
             // The receiver knows nothing yet, or gets a refusal.
@@ -622,7 +624,7 @@ impl Sender {
         }
     }
 
-    /// Whether it ends with a refusal of what the peer requested.
+    /// Whether it ends by refusing the peer's request.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self.failed, Some(Failed::Refused(_)))
     }
@@ -671,7 +673,7 @@ impl Sender {
         self.phase = Phase::Done;
     }
 
-    /// Asks for a turn for all that waits to be sent.
+    /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         for class in Class::ALL {
             self.base.want(&mut core.shared, class);

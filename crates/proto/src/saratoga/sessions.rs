@@ -1,4 +1,4 @@
-//! The sessions of a peer, and places for them: a flood of sessions that never go on keeps nobody
+//! Sessions of a peer, and their slots: a flood of sessions that make no progress keeps no other
 //! out.
 
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use crate::path::{Class, Handle};
 use crate::recent::Recent;
 use crate::session::{Admission, Base, Place, Slots};
 
-/// Sessions under way, and those that are over.
+/// Sessions under way, and finished ones.
 #[derive(Debug)]
 pub(super) struct Sessions {
     slots: Slots<Session>,
     by_id: BTreeMap<SessionId, Handle>,
-    /// Sessions that are over, and the packet that replies to who asks about them.
+    /// Finished sessions, with the packet that replies to later requests.
     closed: Recent<SessionId, Vec<u8>>,
 }
 
@@ -80,7 +80,7 @@ impl Session {
         }
     }
 
-    /// A direction of the path came up: what waits for a reply is requested at once.
+    /// Requests overdue replies at once when a direction of the path comes up.
     pub(super) fn path_up(&mut self, core: &mut Core) {
         match self {
             Self::Sender(sender) => sender.path_up(core),
@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// The request for it came again.
+    /// Processes a repetition of its request.
     pub(super) fn requested_again(&mut self, core: &mut Core) {
         match self {
             Self::Receiver(receiver) => receiver.requested(core),
@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Whether it uses a file, so that this must not be deleted.
+    /// Whether it uses a file, which must not be deleted then.
     pub(super) fn uses(&self, name: &FileName) -> bool {
         match self {
             Self::Sender(sender) => sender.uses(name),
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    /// Whether the peer began it.
+    /// Whether the peer started it.
     fn is_theirs(&self) -> bool {
         match self {
             Self::Sender(sender) => sender.is_theirs(),
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Order in which half-open sessions make room, the smallest first; `None` for all others.
+    /// Order in which half-open sessions are dropped, smallest first; `None` for all others.
     fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         match self {
             Self::Sender(sender) => sender.half_open(core, now),
@@ -124,7 +124,7 @@ impl Session {
         }
     }
 
-    /// Removes a half-open session without a word: a later packet of it begins it again.
+    /// Removes a half-open session silently: a later packet starts it again.
     fn evict(&mut self, core: &mut Core, handle: Handle) {
         core.stats.evicted += 1;
         self.base().disarm_all(&mut core.shared);
@@ -141,8 +141,8 @@ impl Session {
         }
     }
 
-    /// The packet that says how it ended, for those who ask later; and whether it goes now, too:
-    /// who requested a file, or that it be deleted, learns of a failure once.
+    /// Packet that reports the result to later requests, and whether to send it now, too: a
+    /// requester learns of a failure once.
     fn last_word(&self) -> (Vec<u8>, bool) {
         match self {
             Self::Sender(sender) => (sender.last_word(), sender.is_refusal()),
@@ -165,7 +165,7 @@ impl Sessions {
         self.by_id.len()
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         let words: usize = self.closed.values().map(|word| word.len() + 64).sum();
         self.slots.iter().map(Session::memory).sum::<usize>() + words
@@ -179,22 +179,22 @@ impl Sessions {
         self.slots.iter_mut()
     }
 
-    /// The session of a handle, if it is still under way.
+    /// Session of a handle, if still under way.
     pub(super) fn get(&self, handle: Handle) -> Option<&Session> {
         self.slots.get(handle)
     }
 
-    /// The session of a handle, to change it.
+    /// Session of a handle, mutable.
     pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Session> {
         self.slots.get_mut(handle)
     }
 
-    /// The handle of a session under way.
+    /// Handle of a session under way.
     pub(super) fn find(&self, id: &SessionId) -> Option<Handle> {
         self.by_id.get(id).copied()
     }
 
-    /// The packet that replies to who asks about a session that is over.
+    /// Packet that replies to later requests for a finished session.
     pub(super) fn closed(&self, id: &SessionId) -> Option<&Vec<u8>> {
         self.closed.get(id)
     }
@@ -203,12 +203,12 @@ impl Sessions {
         self.closed.contains(id)
     }
 
-    /// Whether a session has a number already.
+    /// Whether a session number is in use.
     pub(super) fn is_taken(&self, id: &SessionId) -> bool {
         self.by_id.contains_key(id) || self.closed.contains(id)
     }
 
-    /// Begins a session, which gets state of its own; returns its handle.
+    /// Starts a session. Returns its handle.
     pub(super) fn begin(
         &mut self,
         core: &mut Core,
@@ -224,8 +224,8 @@ impl Sessions {
         handle
     }
 
-    /// Forgets a session that is over, but for the packet that replies to who asks. Returns that
-    /// packet, if it is to be sent now.
+    /// Forgets a finished session, except for the packet that replies to later requests. Returns
+    /// that packet if it must be sent now.
     pub(super) fn settle(
         &mut self,
         core: &mut Core,
@@ -246,12 +246,12 @@ impl Sessions {
         reply
     }
 
-    /// Keeps the packet that replies to who asks about a session that is over.
+    /// Keeps the packet that replies to later requests for a finished session.
     pub(super) fn remember(&mut self, core: &Core, id: SessionId, word: Vec<u8>) {
         self.closed.insert_within(core.config.limits.closed, id, word);
     }
 
-    /// Forgets a session of which nothing is known but data. `false` if it is none of those.
+    /// Forgets a session of which only data is known. Returns `false` if it is another.
     pub(super) fn forget_unknown(&mut self, core: &mut Core, id: &SessionId) -> bool {
         let Some(handle) = self.by_id.get(id).copied() else { return true };
         let Some(Session::Receiver(receiver)) = self.slots.get_mut(handle) else { return false };
@@ -264,7 +264,7 @@ impl Sessions {
         true
     }
 
-    /// Has a reception go on under another number.
+    /// Continues a reception under another number.
     pub(super) fn rename(&mut self, from: &SessionId, to: SessionId) -> Option<&mut Receiver> {
         let handle = self.by_id.remove(from)?;
         self.by_id.insert(to, handle);
@@ -274,8 +274,8 @@ impl Sessions {
         }
     }
 
-    /// Whether there is a place for one more session that a peer begins. If none is free, a
-    /// half-open session makes room.
+    /// Whether there is a slot for another session of a peer. If none is free, a half-open session
+    /// is dropped.
     pub(super) fn has_place(&mut self, core: &mut Core, now: Time, from: PathId) -> bool {
         let limits = &core.config.limits;
         let admission = Admission::of(limits.sessions).with_path_share(limits.sessions_per_path);

@@ -1,9 +1,9 @@
-//! The rate at which a sender may send, from what it learns of losses and of the round trip: TFRC
-//! (RFC 5348), in the variant where the sender counts the losses (§7).
+//! TFRC (RFC 5348): the sending rate allowed by losses and the round trip, in the variant where the
+//! sender detects losses (§7).
 //!
-//! TFRC takes every loss for a sign of congestion. Over a link with bit errors it is slow, however
-//! much of the link is free: at a round trip of 50 ms, packets of 1,400 bytes and one packet in a
-//! hundred lost it sends 2.5 Mbit/s.
+//! TFRC takes every loss for congestion. Over a link with bit errors it is slow, however much of
+//! the link is free: at a round trip of 50 ms, with packets of 1,400 bytes and 1 % of packets lost,
+//! it sends 2.5 Mbit/s.
 
 use std::time::Duration;
 
@@ -11,46 +11,45 @@ use engine::Time;
 
 use crate::losses::{Losses, Meaning, RTT_LEAST, initial_window, loss_at, throughput};
 
-/// The weight of what was known of the round trip before a sample (§4.3, §4.5).
+/// Weight of the previous estimate of the round trip (§4.3, §4.5).
 const FORMER: f64 = 0.9;
 
-/// At least one segment goes in this time, in seconds: `t_mbi` (§4.3).
+/// Maximum time between two segments, in seconds: `t_mbi` (§4.3).
 const BACKOFF_MOST: f64 = 64.0;
 
-/// How long an answer may take while no round trip was measured (§4.2).
+/// Timeout of a reply before a round trip was measured (§4.2).
 const PATIENCE_FIRST: Duration = Duration::from_secs(2);
 
-/// Most values of the receive rate that are held: those of two round trips, one each.
+/// Number of receive rates kept: two round trips, one per update.
 const RECEIVED_MOST: usize = 4;
 
-/// What a sender knows of its path, and the rate that this allows.
+/// State of a sender's path, and the allowed rate.
 #[derive(Debug)]
 pub(crate) struct Tfrc {
-    /// Bytes in a full packet.
+    /// Bytes of a full packet.
     segment: f64,
-    /// The round trip in seconds, and whether it was measured.
+    /// Round trip in seconds, and whether it was measured.
     rtt: Option<f64>,
     is_measured: bool,
-    /// The square root of the round trip: its mean, and that of the last sample (§4.5).
+    /// Square root of the round trip: its mean, and that of the last sample (§4.5).
     root_mean: f64,
     root: f64,
-    /// The allowed rate in bytes a second.
+    /// Allowed rate in bytes per second.
     rate: f64,
-    /// When it was last doubled.
+    /// Time of the last doubling.
     doubled: Time,
-    /// The rates at which data was seen to arrive in the last two round trips; empty before the
-    /// first was seen, which stands for no limit.
+    /// Receive rates of the last two round trips; empty before the first, which means no limit.
     received: Vec<(Time, f64)>,
     received_most: f64,
-    /// The limit that they set.
+    /// Limit set by them.
     limit: f64,
     losses: Losses,
-    /// Whether a loss event began since the receive rate was last seen.
+    /// Whether a loss event began since the last receive rate.
     is_new_event: bool,
 }
 
 impl Tfrc {
-    /// A sender of packets of `segment` bytes; `rtt` is the round trip, if something is known of it.
+    /// TFRC for packets of `segment` bytes; `rtt` is the round trip, if known.
     pub(crate) fn new(segment: usize, rtt: Option<Duration>) -> Self {
         let segment = segment.max(1) as f64;
         let rtt = rtt.map(|rtt| rtt.as_secs_f64().max(RTT_LEAST));
@@ -60,7 +59,7 @@ impl Tfrc {
             is_measured: false,
             root_mean: 1.0,
             root: 1.0,
-            // A packet a second, until something is known (§4.2).
+            // One packet per second until the round trip is known (§4.2).
             rate: segment,
             doubled: Time::ZERO,
             received: Vec::new(),
@@ -75,39 +74,39 @@ impl Tfrc {
         this
     }
 
-    /// The round trip; `None` before anything is known of it.
+    /// Round trip; `None` before anything is known.
     pub(crate) fn rtt(&self) -> Option<Duration> {
         self.rtt.map(Duration::from_secs_f64)
     }
 
-    /// The allowed rate in bytes a second: less while the round trip is longer than it used to
-    /// be, because then a queue is filling (§4.5).
+    /// Allowed rate in bytes per second: less while the round trip exceeds its mean, because then a
+    /// queue builds up (§4.5).
     pub(crate) fn rate(&self) -> f64 {
         (self.rate * self.root_mean / self.root).max(self.least())
     }
 
-    /// Time from one packet to the next, if the first has `len` bytes (§4.6).
+    /// Time to the next packet after one of `len` bytes (§4.6).
     pub(crate) fn interval(&self, len: usize) -> Duration {
         Duration::from_secs_f64(len as f64 / self.rate())
     }
 
-    /// How long to wait for an answer before the rate is halved (§4.3, step 3).
+    /// Time to wait for a reply before the rate is halved (§4.3, step 3).
     pub(crate) fn patience(&self) -> Duration {
         let Some(rtt) = self.rtt else { return PATIENCE_FIRST };
         Duration::from_secs_f64((4.0 * rtt).max(2.0 * self.segment / self.rate()))
     }
 
-    /// The least rate.
+    /// Minimum rate.
     fn least(&self) -> f64 {
         self.segment / BACKOFF_MOST
     }
 
-    /// The rate of the first round trip (§4.2).
+    /// Rate of the first round trip (§4.2).
     fn initial(&self, rtt: f64) -> f64 {
         (initial_window(self.segment) / rtt).max(self.least())
     }
 
-    /// An answer came after this time (§4.3, steps 1 and 2).
+    /// Processes a round trip sample (§4.3, steps 1 and 2).
     pub(crate) fn sample(&mut self, now: Time, took: Duration) {
         let took = took.as_secs_f64().max(RTT_LEAST);
         self.root = took.sqrt();
@@ -123,15 +122,15 @@ impl Tfrc {
         self.root_mean = FORMER * self.root_mean + (1.0 - FORMER) * self.root;
     }
 
-    /// The packet of this number, which left then, did not arrive.
+    /// Processes the loss of the packet of this number, sent at `at`.
     pub(crate) fn lost(&mut self, number: u64, at: Time) {
         let Some(rtt) = self.rtt else { return };
         match self.losses.lose(number, at, rtt) {
             Meaning::Known => {}
             Meaning::Event => self.is_new_event = true,
             Meaning::First => {
-                // The packets up to here say little, because the rate grew all the time: an interval
-                // is made up at which the equation gives the rate that arrived (§6.3.1).
+                // The packets so far say little, because the rate grew all the time: the first
+                // interval is the one for which the equation yields the receive rate (§6.3.1).
                 let seen =
                     if self.received_most > 0.0 { self.received_most } else { self.rate / 2.0 };
                 let target = seen.max(self.segment / (2.0 * rtt));
@@ -141,13 +140,13 @@ impl Tfrc {
         }
     }
 
-    /// The fate of all packets up to this number is known.
+    /// Notes that the fate of all packets up to this number is known.
     pub(crate) fn settled(&mut self, number: u64) {
         self.losses.settled(number);
     }
 
-    /// Data arrives at this rate. A sender that had less to send than it was allowed to is not held
-    /// to it (§4.3, step 4).
+    /// Processes a receive rate. A sender that had less to send than allowed is not limited by it
+    /// (§4.3, step 4).
     pub(crate) fn arrives(&mut self, now: Time, rate: f64, had_less: bool) {
         let is_new_event = std::mem::take(&mut self.is_new_event);
         self.received_most = self.received_most.max(rate);
@@ -175,7 +174,7 @@ impl Tfrc {
         self.received.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
     }
 
-    /// The allowed rate after an answer (§4.3, step 4).
+    /// Updates the allowed rate after a reply (§4.3, step 4).
     pub(crate) fn update(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
         let loss = self.losses.rate();
@@ -188,8 +187,8 @@ impl Tfrc {
         }
     }
 
-    /// No answer came for as long as [`Tfrc::patience`] says; `is_idle` if nothing was sent in that
-    /// time. Whether the rate was halved, and waiting goes on (§4.4).
+    /// Handles a missing reply after [`Tfrc::patience`]; `is_idle` if nothing was sent in that
+    /// time. Returns whether the rate was halved and waiting continues (§4.4).
     pub(crate) fn silence(&mut self, now: Time, is_idle: bool) -> bool {
         let loss = self.losses.rate();
         let received = if self.received.is_empty() { f64::INFINITY } else { self.received_now() };
@@ -234,7 +233,7 @@ mod tests {
     fn slow_start_doubles_each_round_trip_within_twice_what_arrives() {
         let mut tfrc = Tfrc::new(1000, None);
         assert_eq!((tfrc.rate(), tfrc.patience()), (1000.0, Duration::from_secs(2)));
-        // §4.2: four segments a round trip.
+        // §4.2: four segments per round trip.
         tfrc.sample(millis(100), RTT);
         assert!(near(tfrc.rate(), 40_000.0));
         assert_eq!(tfrc.patience(), 4 * RTT);
@@ -251,7 +250,7 @@ mod tests {
             tfrc.update(millis(at));
             assert!(near(tfrc.rate(), expected), "{at}: {}", tfrc.rate());
         }
-        // §6.3.1: the first loss brings it to the rate that arrived.
+        // §6.3.1: the first loss sets it to the receive rate.
         tfrc.lost(300, millis(450));
         tfrc.update(millis(600));
         assert!(near(tfrc.rate(), 90_000.0), "{}", tfrc.rate());
@@ -268,7 +267,7 @@ mod tests {
         assert!(near(tfrc.rate(), 20_000.0));
         assert!(!tfrc.silence(millis(3000), true), "who sends nothing expects no answer");
         assert!(near(tfrc.rate(), 20_000.0));
-        // With losses, what it may send is at most twice what is taken for arriving.
+        // With losses, the limit is twice the receive rate.
         tfrc.arrives(millis(3100), 80_000.0, false);
         tfrc.lost(10, millis(3000));
         tfrc.update(millis(3100));
@@ -300,7 +299,7 @@ mod tests {
         tfrc.arrives(millis(200), 40_000.0, false);
         tfrc.arrives(millis(900), 5_000.0, true);
         assert!(near(tfrc.limit, 80_000.0));
-        // §4.3: with a loss, half of what was known, or 0.85 of what arrived.
+        // §4.3: with a loss, half of the known rates, or 0.85 of the receive rate.
         tfrc.lost(10, millis(900));
         tfrc.arrives(millis(1000), 10_000.0, true);
         assert!(near(tfrc.limit, 20_000.0));

@@ -1,15 +1,15 @@
-//! Times as directory entries have them: seconds since the year 2000 (draft-wood-tsvwg-saratoga-22 §5).
+//! Times of directory entries: seconds since the year 2000 (draft-wood-tsvwg-saratoga-22 §5).
 
-/// The beginning of 2000 in seconds since 1970, and the 22 leap seconds that the draft counts.
+/// Beginning of 2000 in seconds since 1970, with the 22 leap seconds that the draft counts.
 const EPOCH: u64 = 946_684_800 + 22;
 
-/// Seconds since 1970 as an entry has them; 0 for what it cannot say.
+/// Converts seconds since 1970; 0 for times it cannot express.
 pub(crate) fn to_wire(modified: Option<u64>) -> u32 {
     let since = modified.and_then(|modified| modified.checked_sub(EPOCH));
     since.and_then(|since| u32::try_from(since).ok()).unwrap_or(0)
 }
 
-/// The same the other way round; a peer that does not know says 0.
+/// Converts to seconds since 1970; 0 means unknown.
 pub(crate) fn from_wire(seconds: u32) -> Option<u64> {
     (seconds != 0).then(|| u64::from(seconds) + EPOCH)
 }

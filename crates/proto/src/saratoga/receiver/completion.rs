@@ -1,4 +1,4 @@
-//! The end of a reception: the checksum, the file's name, and what is kept of one that failed.
+//! End of a reception: the checksum, the rename, and what is kept of a failed one.
 
 use engine::{FilestoreRequest, Time};
 use wire::saratoga::{Content, StatusCode};
@@ -11,7 +11,7 @@ use crate::saratoga::received;
 use crate::storage::Storage as _;
 
 impl Receiver {
-    /// Goes on to the end if everything is here.
+    /// Finishes the session if everything has arrived.
     pub(super) fn check_complete(&mut self, core: &mut Core, now: Time) {
         if self.phase != Phase::Receiving || self.spool.file().is_none() {
             return;
@@ -26,7 +26,7 @@ impl Receiver {
         self.summed_up(core, now);
     }
 
-    /// More of the file was summed up.
+    /// Continues after a part of the checksum was computed.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
         let handle = self.base.seat.handle;
         self.spool.sum_up(&mut core.shared, handle, self.extent.ranges.prefix());
@@ -38,7 +38,7 @@ impl Receiver {
         };
         let Some(value) = self.spool.value(end) else { return };
         if description.checksum.is_some_and(|checksum| checksum != value) {
-            // §4.3: what does not fit its checksum is discarded.
+            // §4.3: a file that does not match its checksum is discarded.
             self.forget_record(core);
             self.refuse(core, now, StatusCode::Unspecified);
             return;
@@ -113,14 +113,14 @@ impl Receiver {
         self.succeed(core, now);
     }
 
-    /// All is well: the user and the sender learn it.
+    /// Reports success to the user and the sender.
     pub(super) fn succeed(&mut self, core: &mut Core, now: Time) {
         self.outcome = Some(StatusCode::Ok);
         self.finished(core, Ok(()));
         self.conclude(core, now, StatusCode::Ok);
     }
 
-    /// Sends the sender how it ended. A path that stays down does not keep the session for ever.
+    /// Reports the result to the sender. A path that stays down does not keep the session for ever.
     fn conclude(&mut self, core: &mut Core, now: Time, code: StatusCode) {
         if self.reports.is_unwanted() {
             self.close(core);
@@ -132,9 +132,9 @@ impl Receiver {
         self.volunteer(core);
     }
 
-    /// Forgets that part of the file is here, unless nothing was ever said of it.
+    /// Removes the record of an incomplete file, if there is one.
     pub(super) fn forget_record(&mut self, core: &mut Core) {
-        // A record that is just being kept is forgotten once it is.
+        // A record being stored is removed afterwards.
         if self.progress.safe().len() > 0 && !self.record.is_busy() {
             core.forget_record(self.number);
         }
@@ -153,7 +153,7 @@ impl Receiver {
         }));
     }
 
-    /// Ends the session, and sends the sender why.
+    /// Ends the session, and reports the reason to the sender.
     pub(crate) fn refuse(&mut self, core: &mut Core, now: Time, code: StatusCode) {
         if matches!(self.phase, Phase::Closing(_) | Phase::Done) {
             return;
@@ -167,13 +167,13 @@ impl Receiver {
         }
     }
 
-    /// Informs the user, and keeps what may be of use later.
+    /// Reports the failure to the user, and keeps what may be useful later.
     pub(super) fn fail(&mut self, core: &mut Core, failure: Failure) {
         self.outcome = Some(failure.code);
         self.finished(core, Err(failure));
         self.base.disarm_all(&mut core.shared);
         self.reports.clear();
-        // Also when the user ends it: who requests the file again goes on.
+        // Also when the user cancels: a later request for the file resumes.
         let kept = self.partial().filter(|partial| partial.ranges.len() > 0);
         match kept {
             Some(partial) if self.phase != Phase::Verifying => {
@@ -197,7 +197,7 @@ impl Receiver {
         }
     }
 
-    /// Ends without a word: it makes room, or another session is about the same file.
+    /// Ends silently, for another session in its place or about the same file.
     pub(crate) fn vanish(&mut self, core: &mut Core) {
         self.discard(core);
         self.close(core);

@@ -17,17 +17,17 @@ pub(super) struct Description {
     pub(super) content: Content,
     pub(super) name: String,
     pub(super) destination: Option<FileName>,
-    /// The checksum; `None` if there is none, or none that can be computed.
+    /// Checksum; `None` if there is none, or none that is supported.
     pub(super) checksum: Option<Value>,
-    /// The packet without its session's number.
+    /// METADATA packet without the session number.
     pub(super) identity: Bytes,
-    /// Whether a later session may go on with what came: only a checksum tells at the end whether
-    /// both were about the same bytes.
+    /// Whether a later session may resume: only a checksum verifies that both were about the same
+    /// bytes.
     pub(super) can_go_on: bool,
 }
 
 impl Description {
-    /// Takes up a description; an error is why the file is not received.
+    /// Takes a description; the error is the reason for refusing the file.
     pub(super) fn of(
         core: &Core,
         metadata: &Metadata<'_>,
@@ -66,7 +66,7 @@ impl Description {
     }
 }
 
-/// Why a described file is not received.
+/// Reason for refusing a described file, if any.
 fn objection(
     core: &Core,
     metadata: &Metadata<'_>,
@@ -78,9 +78,9 @@ fn objection(
     let limits = &core.config.limits;
     let most = if is_directory { limits.directory } else { limits.file };
     let requested = wish.map(|wish| wish.kind == RequestKind::GetDir);
-    // Who sends what was requested learns from the request how wide it may be.
+    // The width was part of the request for requested files.
     let is_too_wide = requested.is_none() && metadata.descriptor > core.config.descriptor;
-    // A peer below a bundle agent takes nothing else, and another none of these.
+    // A peer below a bundle agent accepts only bundles, and other peers accept none.
     let is_unknown = (metadata.content == Content::Bundle) != core.takes_bundles;
     if is_unknown || is_directory && requested.is_none() {
         Some(StatusCode::UnsupportedPacket)
@@ -97,7 +97,7 @@ fn objection(
     }
 }
 
-/// The METADATA packet without its session's number: what it says of the file.
+/// METADATA packet without the session number, as the identity of a file.
 pub(crate) fn identity(metadata: &Metadata<'_>) -> Bytes {
     let packet = Packet::Metadata(Metadata { session: 0, is_over: false, ..*metadata });
     packet.to_vec().unwrap_or_default().into()

@@ -1,19 +1,19 @@
-//! Parts of a file that have arrived, and its end.
+//! Received parts of a file, and its end.
 
 use wire::saratoga::{Content, Data, StatusCode, Width};
 
 use crate::ranges::Ranges;
 
-/// Parts of a file that have arrived, and its end.
+/// Received parts of a file, and its end.
 #[derive(Debug)]
 pub(super) struct Extent {
-    /// Parts that have arrived.
+    /// Received ranges.
     pub(super) ranges: Ranges,
-    /// Behind the highest byte that a packet of the sender named.
+    /// Offset after the highest byte named by the sender.
     highest: u64,
-    /// The end, if it is known.
+    /// End of the file, if known.
     end: Option<u64>,
-    /// The end of a stream that came before its description.
+    /// End of a stream that arrived before its description.
     early_end: Option<u64>,
     /// Width of the descriptors.
     width: Width,
@@ -36,12 +36,12 @@ impl Extent {
         self.width
     }
 
-    /// Whether all up to the end has arrived.
+    /// Whether everything up to the end has arrived.
     pub(super) fn is_whole(&self) -> bool {
         self.end.is_some_and(|end| self.ranges.gaps(0, end).next().is_none())
     }
 
-    /// Data that the sender has not sent so far, of a file whose end is known.
+    /// Bytes that the sender has not sent so far, of a file whose end is known.
     pub(super) fn to_come(&self) -> u64 {
         self.end.map_or(0, |end| end.saturating_sub(self.highest))
     }
@@ -51,14 +51,14 @@ impl Extent {
         self.early_end.is_some_and(|end| end < self.highest)
     }
 
-    /// Takes up what the METADATA says; the size is `None` of a stream.
+    /// Sets width and size from the METADATA; a stream has no size.
     pub(super) fn describe(&mut self, width: Width, size: Option<u64>) {
         self.width = width;
         self.end = size.or(self.early_end);
     }
 
-    /// Adds what an earlier session brought, and drops what came ahead of the description and lies
-    /// beyond the end: that was damaged.
+    /// Adds ranges from an earlier session, and drops those that arrived before the description and
+    /// lie beyond the end: they were damaged.
     pub(super) fn begin(&mut self, earlier: &Ranges) {
         for (start, end) in earlier.iter() {
             self.ranges.insert(start, end);
@@ -70,7 +70,7 @@ impl Extent {
         self.highest = self.highest.max(self.ranges.end());
     }
 
-    /// Contradiction of a packet to the METADATA (§4.4, §6.6) of a file with this content.
+    /// Contradiction between a packet and the METADATA (§4.4, §6.6) of a file with this content.
     pub(super) fn contradiction(&self, content: Content, data: &Data<'_>) -> Option<StatusCode> {
         let end = data.offset + data.data.len() as u64;
         let is_stream = content == Content::Stream;
@@ -82,14 +82,14 @@ impl Extent {
         } else if data.is_end && self.end.is_some_and(|known| end < known) {
             Some(StatusCode::Unspecified)
         } else if is_stream && (is_beyond || data.is_end && end < self.highest) {
-            // Only its packets tell how long a stream is: they must agree.
+            // Only the packets of a stream give its length: they must agree.
             Some(StatusCode::Unspecified)
         } else {
             None
         }
     }
 
-    /// Learns from the head of a packet that ends at `end`, which METADATA describes or not yet.
+    /// Learns from the header of a packet that ends at `end`, whether METADATA has arrived or not.
     pub(super) fn learn(&mut self, data: &Data<'_>, end: u64, is_described: bool) {
         if !is_described {
             self.width = self.width.max(data.descriptor);

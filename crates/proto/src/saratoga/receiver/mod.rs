@@ -1,7 +1,7 @@
-//! A session at the peer that receives the file (draft-wood-tsvwg-saratoga-22 §6).
+//! Session at the peer that receives the file (draft-wood-tsvwg-saratoga-22 §6).
 //!
-//! Nothing is said to be there before it is safe: the STATUS that says that all has arrived is sent
-//! when the file has its name.
+//! Nothing is confirmed before it is safely stored: the STATUS that reports completion is sent when
+//! the file has its name.
 
 mod completion;
 mod description;
@@ -27,23 +27,23 @@ use crate::session::Base;
 use crate::spool::Spool;
 use crate::storage::Storage as _;
 
-/// Packets of a sender up to which they are counted.
+/// Number up to which a sender's packets are counted.
 const FEW_PACKETS: u32 = 2;
 
-/// Time for which data waits for METADATA, if eight replies are not longer.
+/// Time for which data waits for METADATA, or eight reply times if that is longer.
 const UNKNOWN_MOST: Duration = Duration::from_secs(600);
 
 /// Request of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) kind: RequestKind,
-    /// The name there.
+    /// Name at the peer.
     pub(crate) name: String,
-    /// The name here; nothing of a directory, which is only looked at.
+    /// Local name; `None` for a directory, which is only listed.
     pub(crate) destination: Option<FileName>,
 }
 
-/// A session that receives.
+/// Session that receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) base: Base<Alarm>,
@@ -52,39 +52,39 @@ pub(crate) struct Receiver {
     wish: Option<Wish>,
     request_due: bool,
     description: Option<Description>,
-    /// Packets of the sender that arrived, up to [`FEW_PACKETS`].
+    /// Number of packets received, up to [`FEW_PACKETS`].
     packets: u32,
     /// Whether one of them was a DATA packet.
     has_data: bool,
     extent: Extent,
     spool: Spool,
-    /// The number of its record and its working file.
+    /// Number of its record and its working file.
     number: u32,
     record: Slot,
     progress: Progress,
-    /// Bytes that an earlier session brought.
+    /// Bytes received by an earlier session.
     resumed: u64,
     reports: Reports,
-    /// The record of a directory, as far as it was read.
+    /// Directory record read so far.
     listing: Vec<u8>,
     misses: u32,
-    /// Outcome: [`StatusCode::Ok`] once the file has its name.
+    /// Result: [`StatusCode::Ok`] once the file has its name.
     outcome: Option<StatusCode>,
     phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The request is on its way.
+    /// The request is outstanding.
     Asking,
     Receiving,
-    /// All is there; the checksum is being completed.
+    /// Complete; the checksum is being computed.
     Verifying,
     Syncing,
-    /// The directory is read.
+    /// The directory is being read.
     Reading,
     Installing,
-    /// All is well, or failed here: the sender gets a last STATUS.
+    /// Finished or failed here: the sender gets a last STATUS.
     Closing(StatusCode),
     Done,
 }
@@ -123,8 +123,8 @@ impl Receiver {
         if asking {
             receiver.base.want(&mut core.shared, Class::Control);
         } else {
-            // Within the time of a reply a sender that wants a STATUS has requested one, and what
-            // comes without a request may come over a link without a return.
+            // A sender that wants a STATUS has requested one within a reply time; unrequested ones
+            // may have no return link.
             let wait = core.answer_time(&receiver.base, &receiver.remote);
             receiver.base.alarm(&mut core.shared, Alarm::Voluntary, now, wait);
         }
@@ -137,12 +137,12 @@ impl Receiver {
         self.phase == Phase::Done
     }
 
-    /// Whether it still takes data.
+    /// Whether it still accepts data.
     pub(crate) fn is_receiving(&self) -> bool {
         matches!(self.phase, Phase::Asking | Phase::Receiving)
     }
 
-    /// Whether it is about the file that this METADATA describes.
+    /// Whether this METADATA describes its file.
     pub(crate) fn is_about(&self, identity: &[u8]) -> bool {
         let description = self.description.as_ref();
         let is_theirs = self.wish.is_none() && self.is_receiving();
@@ -152,7 +152,7 @@ impl Receiver {
             })
     }
 
-    /// Whether the peer began it.
+    /// Whether the peer started it.
     pub(crate) fn is_theirs(&self) -> bool {
         self.wish.is_none()
     }
@@ -162,9 +162,9 @@ impl Receiver {
         self.description.is_none() && self.is_theirs()
     }
 
-    /// Order in which half-open sessions make room, the smallest first: one with a single packet
-    /// does at once, because its next packet begins it again, and one without METADATA or without
-    /// data after a silence of two replies.
+    /// Order in which half-open sessions are dropped, smallest first. One with a single packet is
+    /// dropped at once, because its next packet starts it again; one without METADATA or without
+    /// data after a silence of two reply times.
     pub(crate) fn half_open(&self, core: &Core, now: Time) -> Option<(bool, Time)> {
         let has_begun = self.description.is_some() && self.extent.ranges.covered() > 0;
         if !self.is_theirs() || has_begun || self.phase != Phase::Receiving {
@@ -176,14 +176,14 @@ impl Receiver {
         (has_few || is_silent).then_some((!has_few, self.base.last_received))
     }
 
-    /// Whether it writes, or is to write, the file of this name.
+    /// Whether it writes, or will write, the file of this name.
     pub(crate) fn uses(&self, name: &FileName) -> bool {
         let description =
             self.description.as_ref().and_then(|description| description.destination.as_ref());
         description == Some(name)
     }
 
-    /// Goes on under another number, because the sender began anew.
+    /// Continues under another number, because the sender restarted.
     pub(crate) fn adopt(&mut self, core: &mut Core, now: Time, id: SessionId) {
         self.id = id;
         self.base.move_to(&mut core.shared, now, id.peer);
@@ -227,7 +227,7 @@ impl Receiver {
         }
     }
 
-    /// Notes a sign of life of the sender.
+    /// Notes a packet of the sender.
     fn arrived(&mut self, core: &mut Core, now: Time) {
         self.base.last_received = now;
         self.misses = 0;
@@ -239,31 +239,32 @@ impl Receiver {
         }
         let quiet = self.quiet(core);
         let wait = self.remote.voluntary_interval.map_or(quiet, |every| every.min(quiet));
-        // A timer a packet would be dear: it looks at the time of the last one when it goes off.
+        // A timer for each packet would be expensive: this one checks the time of the last packet
+        // when it fires.
         if !self.base.is_armed(Alarm::Voluntary) {
             self.base.alarm(&mut core.shared, Alarm::Voluntary, now, wait);
         }
     }
 
-    /// Silence after which it says again what it lacks.
+    /// Silence after which missing data is reported again.
     fn quiet(&self, core: &Core) -> Duration {
         let auto = core.answer_time(&self.base, &self.remote);
         2 * self.remote.answer_timer.duration(auto, self.misses)
     }
 
-    /// The sender requested the session (§4.2), and gets a STATUS for it.
+    /// Processes the sender's request for the session (§4.2), which gets a STATUS.
     pub(crate) fn requested(&mut self, core: &mut Core) {
         self.reports.session_requested();
         self.volunteer(core);
     }
 
-    /// Sends a STATUS that nobody requested.
+    /// Sends an unrequested STATUS.
     pub(crate) fn volunteer(&mut self, core: &mut Core) {
         self.reports.volunteer();
         self.base.want(&mut core.shared, Class::Control);
     }
 
-    /// When it gives up if nothing more comes. Data of which nothing is said does not wait long.
+    /// Time at which it gives up if nothing more arrives. Data without METADATA does not wait long.
     fn given_up_at(&self, core: &Core) -> Time {
         let limit = core.given_up_at(&self.base, &self.remote);
         if self.description.is_some() || self.wish.is_some() {
@@ -273,12 +274,13 @@ impl Receiver {
         limit.min(self.base.last_received + (8 * answer).max(UNKNOWN_MOST))
     }
 
-    /// What is sent is described (§4.3).
+    /// Processes METADATA (§4.3).
     pub(crate) fn on_metadata(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) {
         if !self.is_receiving() {
             return;
         }
-        // A sender whose session is over says so as often as it hears of it: nothing more comes.
+        // A sender whose session is over repeats that for each packet it receives: nothing more
+        // comes.
         if !metadata.is_over || self.phase == Phase::Asking {
             self.arrived(core, now);
         }
@@ -294,7 +296,7 @@ impl Receiver {
         self.check_complete(core, now);
     }
 
-    /// Takes up a description; `false` if the session ends of it.
+    /// Takes a description. Returns `false` if it ends the session.
     fn know(&mut self, core: &mut Core, now: Time, metadata: &Metadata<'_>) -> bool {
         match Description::of(core, metadata, self.wish.as_ref(), &self.extent) {
             Ok(description) => self.description = Some(description),
@@ -312,7 +314,7 @@ impl Receiver {
     }
 
     /// Opens the working file: that of an earlier session about the same file, if there is one.
-    /// Sessions that have nothing but a description hold no file.
+    /// Sessions with nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
         let Some(description) = self.description.as_ref().filter(|_| !self.spool.is_begun()) else {
             return;
@@ -343,7 +345,7 @@ impl Receiver {
         }
     }
 
-    /// Data arrived (§4.4).
+    /// Processes DATA (§4.4).
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &Data<'_>) {
         if matches!(self.phase, Phase::Closing(_) | Phase::Done) {
             return;
@@ -358,7 +360,7 @@ impl Receiver {
                 self.refuse(core, now, code);
                 return;
             }
-            // What the file has no room for is no sign that more of it comes.
+            // Data without room is no sign that more follows.
             let is_beyond = self.extent.end().is_some_and(|known| end > known);
             if end > core.config.limits.file || is_beyond {
                 core.stats.data_dropped += 1;
@@ -372,13 +374,13 @@ impl Receiver {
         }
         self.reports.heed(data, end);
         self.check_complete(core, now);
-        // Once all is there, a reply waits until that is safe.
+        // Once complete, a reply waits until the file is stored.
         if data.wants_status && self.phase == Phase::Receiving {
             self.base.want(&mut core.shared, Class::Control);
         }
     }
 
-    /// Takes what a packet brings.
+    /// Takes the data of a packet.
     fn take(&mut self, core: &mut Core, now: Time, data: &Data<'_>, end: u64) {
         self.has_data = true;
         self.begin(core);
@@ -418,7 +420,7 @@ impl Receiver {
         }
     }
 
-    /// Makes safe what was written so far, and then puts on record that it is.
+    /// Syncs data written so far, and then records it.
     fn save(&mut self, core: &mut Core) {
         let can_go_on = self.description.as_ref().is_some_and(|description| description.can_go_on);
         let ranges = &self.extent.ranges;
@@ -442,7 +444,7 @@ impl Receiver {
         })
     }
 
-    /// Puts on record what is safe.
+    /// Records the stored ranges.
     fn put_record(&mut self, core: &mut Core) {
         let Some(partial) = self.partial() else { return };
         let (key, value) = (partials::key(self.number), partial.to_bytes());
@@ -450,7 +452,7 @@ impl Receiver {
         self.record.submit(&mut core.shared, to, IndexRequest::Put { key, value });
     }
 
-    /// Sends what it has: a receiver only has requests and STATUS.
+    /// Sends queued packets: a receiver only has requests and STATUS packets.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         if self.request_due && self.is_receiving() {
             if !self.emit_request(core, burst) {
@@ -477,7 +479,7 @@ impl Receiver {
                 self.reports.push(self.last_word_as(code, timestamp));
                 continue;
             }
-            // While it is being made safe, no request gets a reply.
+            // While it is being synced, no request gets a reply.
             if !self.is_open() || self.is_whole() {
                 return Turn::Over;
             }
@@ -490,7 +492,7 @@ impl Receiver {
         }
     }
 
-    /// Whether the file is not done yet.
+    /// Whether the file is not finished yet.
     fn is_open(&self) -> bool {
         match self.phase {
             Phase::Receiving
@@ -530,7 +532,7 @@ impl Receiver {
         self.description.is_some() && self.extent.is_whole()
     }
 
-    /// An effect of this session was carried out.
+    /// Processes the result of an effect of this session.
     pub(crate) fn done(
         &mut self,
         core: &mut Core,
@@ -598,7 +600,7 @@ impl Receiver {
         }
     }
 
-    /// A timer went off.
+    /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, self.phase) {
             (Alarm::Request, Phase::Asking) => {
@@ -635,14 +637,14 @@ impl Receiver {
         }
     }
 
-    /// The other peer refuses, or knows nothing of it.
+    /// Processes the peer's refusal, or its report that the session is unknown.
     pub(crate) fn on_status(&mut self, core: &mut Core, now: Time, status: &Status<'_>) {
         if !self.is_receiving() {
             return;
         }
         if status.code == StatusCode::Ok {
             if self.phase == Phase::Asking {
-                // It is going to send.
+                // It accepts the request.
                 self.arrived(core, now);
             }
             return;
@@ -651,7 +653,7 @@ impl Receiver {
         self.close(core);
     }
 
-    /// Asks for a turn for all that waits to be sent.
+    /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         self.base.want(&mut core.shared, Class::Control);
     }

@@ -1,4 +1,4 @@
-//! STATUS packets: when one leaves, and which holes it lists (§4.5).
+//! STATUS packets: when they are sent, and which holes they list (§4.5).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,16 +13,17 @@ use crate::saratoga::config::Version;
 use crate::saratoga::core::{Alarm, Core};
 use crate::thin_return::{self, ArrivalRate, EARLY_ITEMS};
 
-/// STATUS packets of one report at most; holes beyond them follow the next time.
+/// Maximum STATUS packets of one report; further holes follow next time.
 const PACKETS_MAX: usize = 64;
 
-/// Requests for a STATUS that wait for a reply. Of more, the oldest is forgotten.
+/// Maximum number of requests waiting for a reply. Beyond it, the oldest is forgotten.
 const REQUESTS_MAX: usize = 16;
 
-/// STATUS packets at most that a sender gets without having requested one, after a silence each.
+/// Maximum number of STATUS packets sent, each after a silence, to a sender that never requested
+/// one.
 const UNREQUESTED_MAX: u32 = 3;
 
-/// Shorter backlogs of a path do not delay a STATUS.
+/// Backlogs of a path shorter than this do not delay a STATUS.
 const BACKLOG_LEAST: Duration = Duration::from_millis(5);
 
 /// Bytes of a STATUS without holes, with its timestamp and the headers below it: 32 and 42.
@@ -32,23 +33,23 @@ const STATUS_LEN: u64 = 74;
 /// thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
 const THIN: u64 = 4096;
 
-/// Need of a session's sender for STATUS packets.
+/// Whether a session's sender needs STATUS packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// It did not request a STATUS so far; this many were sent nevertheless.
+    /// It has not requested a STATUS so far; this many were sent nevertheless.
     Unknown { sent: u32 },
     /// It requests STATUS packets, or was itself requested to send.
     Status,
-    /// It sent the end without a request for a STATUS, as over links without a return (§4.4).
+    /// It sent the end without requesting a STATUS, as over paths without a return link (§4.4).
     Nothing,
 }
 
-/// A request for a STATUS, or the STATUS that nobody requested.
+/// Request for a STATUS, or an unrequested STATUS.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     /// Timestamp of the data to which it replies.
     timestamp: Option<Timestamp>,
-    /// Behind the data to which it replies.
+    /// Offset after the data it replies to.
     in_response_to: u64,
     is_voluntary: bool,
 }
@@ -66,35 +67,35 @@ pub(super) struct Terms<'a> {
     pub(super) path: Option<&'a Path>,
     pub(super) version: Version,
     pub(super) session: u32,
-    /// Bytes of the longest datagram, where settings say so.
+    /// Bytes of the longest datagram, if configured.
     pub(super) datagram_max: Option<usize>,
-    /// Whether the METADATA arrived.
+    /// Whether the METADATA has arrived.
     pub(super) is_described: bool,
 }
 
-/// STATUS packets of a session: the requests for them, and those that are being sent.
+/// STATUS packets of a session: pending requests, and packets being sent.
 #[derive(Debug)]
 pub(super) struct Reports {
     wants: Wants,
-    /// Requests: the timestamp, and the byte behind the data that came with it.
+    /// Requests: timestamp, and the offset after the data of the same packet.
     requests: VecDeque<(Option<Timestamp>, u64)>,
-    /// The timestamp of the data with the highest offset that had one.
+    /// Timestamp of the stamped data with the highest offset.
     stamped: (u64, Option<Timestamp>),
     is_due: bool,
-    /// Whether a STATUS is due that says that the receiver is there (§6.1.2), unless the sender
-    /// requests one first.
+    /// Whether an initial STATUS is due (§6.1.2), unless the sender requests one first.
     greeting_due: bool,
     /// Whether a STATUS waited until the path was free.
     has_waited: bool,
     arrivals: ArrivalRate,
-    /// End of what the last STATUS listed, which over a thin return link the next one leaves out.
+    /// End of the holes listed in the last STATUS, before which the next one lists none over a thin
+    /// return link.
     reported: u64,
-    /// STATUS packets of a report that is being sent.
+    /// STATUS packets of the report being sent.
     outbox: VecDeque<Vec<u8>>,
 }
 
 impl Reports {
-    /// STATUS packets of a session that this peer requested, or that the sender began.
+    /// State for a session that this peer requested, or that the sender started.
     pub(super) fn new(is_ours: bool) -> Self {
         Self {
             wants: if is_ours { Wants::Status } else { Wants::Unknown { sent: 0 } },
@@ -109,7 +110,7 @@ impl Reports {
         }
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.outbox.iter().map(Vec::len).sum()
     }
@@ -125,7 +126,7 @@ impl Reports {
         self.arrivals.arrived(now, len);
     }
 
-    /// Notes what a packet that ends at `end` requests.
+    /// Notes the requests of a packet that ends at `end`.
     pub(super) fn heed(&mut self, data: &Data<'_>, end: u64) {
         if data.timestamp.is_some() && end >= self.stamped.0 {
             self.stamped = (end, data.timestamp);
@@ -142,22 +143,22 @@ impl Reports {
         }
     }
 
-    /// Has a STATUS sent that nobody requested.
+    /// Schedules an unrequested STATUS.
     pub(super) fn volunteer(&mut self) {
         self.is_due = true;
     }
 
-    /// Whether the sender has no use for a STATUS.
+    /// Whether the sender does not need a STATUS.
     pub(super) fn is_unwanted(&self) -> bool {
         self.wants == Wants::Nothing
     }
 
-    /// Whether a STATUS waits to be made.
+    /// Whether a STATUS is due.
     pub(super) fn is_due(&self) -> bool {
         !self.requests.is_empty() || self.is_due
     }
 
-    /// Takes the next STATUS to make: what waited has that of the last request.
+    /// Takes the next STATUS to make; it replies to the latest request.
     pub(super) fn next(&mut self, extent: &Extent) -> Option<Reply> {
         let is_due = std::mem::take(&mut self.is_due);
         let request = self.requests.pop_back();
@@ -184,7 +185,7 @@ impl Reports {
         self.outbox.front().and_then(|bytes| Packet::decode(bytes).ok())
     }
 
-    /// Notes that this was sent.
+    /// Removes the packet that was sent.
     pub(super) fn sent(&mut self) {
         self.outbox.pop_front();
     }
@@ -195,14 +196,14 @@ impl Reports {
         self.outbox.clear();
     }
 
-    /// Continues under another number, because the sender began again.
+    /// Continues under another number, because the sender restarted.
     pub(super) fn restart(&mut self) {
         self.clear();
         self.stamped = (0, None);
         self.reported = 0;
     }
 
-    /// Whether a STATUS that nobody requested may be of use to the sender.
+    /// Whether an unrequested STATUS may be useful to the sender.
     fn may_volunteer(&mut self) -> bool {
         match &mut self.wants {
             Wants::Status => true,
@@ -214,7 +215,7 @@ impl Reports {
         }
     }
 
-    /// Most bytes between two holes that cost less time than another hole in a STATUS.
+    /// Maximum bytes between two holes that cost less time than another hole in a STATUS.
     fn bridge(&self, path: Option<&Path>, width: Width) -> u64 {
         let back = path.and_then(Path::rate_bps);
         thin_return::bridge(2 * width.bytes(), self.arrivals.bps(), back)
@@ -222,8 +223,9 @@ impl Reports {
 
     /// Offset from which on a STATUS lists holes.
     ///
-    /// While new data arrives and the return link is thin, each lists those that opened since the
-    /// one before: repairs of the others are under way. Once all was sent, a STATUS lists all.
+    /// While new data arrives and the return link is thin, each STATUS lists only holes that opened
+    /// since the previous one: repairs of the others are under way. Once everything was sent, a
+    /// STATUS lists all.
     fn listed_from(&self, extent: &Extent, version: Version, longest: u64) -> u64 {
         match version {
             Version::V1 if longest >= THIN && extent.to_come() > 0 => self.reported,
@@ -233,11 +235,11 @@ impl Reports {
 
     /// Holes of `from..end`, some of them joined over a thin return link (§4.5 allows that).
     ///
-    /// To send a hole takes longer there than to receive the data up to the next one again: 8 bytes
+    /// Sending a hole takes longer there than receiving the data up to the next one again: 8 bytes
     /// take 32 ms at 2 kbit/s, in which 40 kB arrive at 10 Mbit/s. While new data arrives, however,
-    /// the return link would be idle. So a STATUS may take as long as that does, or half of it where
-    /// the return link is not thin: of 0.6 s of data, 0.6 s, which are 150 bytes and some 10 holes at
-    /// 2 kbit/s. Over a thin one it lists few, so that the next one follows soon.
+    /// the return link would be idle. A STATUS may therefore take as long as the data, or half of
+    /// it where the return link is not thin: for 0.6 s of data, 0.6 s, which are 150 bytes and some
+    /// 10 holes at 2 kbit/s. Over a thin one it lists few, so that the next one follows soon.
     fn holes(
         &self,
         extent: &Extent,
@@ -258,7 +260,7 @@ impl Reports {
         joined.map(|(start, end)| Hole { start, last: end - 1 }).collect()
     }
 
-    /// Makes the STATUS packets that list what is missing: more than one if the holes do not fit.
+    /// Makes the STATUS packets that list missing data: several if the holes do not fit.
     pub(super) fn make(&mut self, extent: &Extent, terms: &Terms<'_>, reply: Reply) {
         let Reply { timestamp, in_response_to, is_voluntary } = reply;
         let mtu = terms.path.map_or(0, Path::mtu);
@@ -267,12 +269,12 @@ impl Reports {
         let stamp_len = timestamp.map_or(0, |timestamp| timestamp.len());
         let room = max.saturating_sub(8 + stamp_len + 2 * width.bytes());
         let each = (room / (2 * width.bytes())).max(1);
-        // Version 0 tells of all that is missing: where nothing is, all is there.
+        // Version 0 lists all missing data: nothing listed means completion.
         let end = match terms.version {
             Version::V0 => extent.end().unwrap_or(extent.highest()),
             Version::V1 => extent.highest(),
         };
-        // Without METADATA it is not known what an earlier session brought (§4.5, bit 13).
+        // Without METADATA, ranges of an earlier session are unknown (§4.5, bit 13).
         let (end, in_response_to) = if terms.is_described { (end, in_response_to) } else { (0, 0) };
         let longest = self.bridge(terms.path, width);
         let from = self.listed_from(extent, terms.version, longest).min(end);
@@ -280,7 +282,7 @@ impl Reports {
         let first = holes.first().map_or(end.min(extent.highest()), |hole| hole.start);
         let progress = if from > 0 { extent.ranges.prefix() } else { first };
         self.reported = end;
-        // Where there are no holes, both edges of what is worked on are the same.
+        // Without holes, both edges of the window are the same.
         let in_response_to = in_response_to.max(progress);
         let mut parts: Vec<&[Hole]> = holes.chunks(each).take(PACKETS_MAX).collect();
         if parts.is_empty() {
@@ -306,7 +308,7 @@ impl Reports {
 }
 
 impl Receiver {
-    /// A direction of the path came up: the sender learns at once what is missing.
+    /// Reports missing data at once when a direction of the path comes up.
     pub(crate) fn path_up(&mut self, core: &mut Core) {
         self.request_due |= self.phase == Phase::Asking;
         let is_informed = self.phase == Phase::Receiving && self.reports.wants == Wants::Status;
@@ -314,7 +316,7 @@ impl Receiver {
         self.want_all(core);
     }
 
-    /// Time for a STATUS that nobody requested.
+    /// Handles the timer for an unrequested STATUS.
     pub(super) fn voluntary(&mut self, core: &mut Core, now: Time) {
         let quiet = self.quiet(core);
         let silent_at = self.base.last_received + quiet;
@@ -327,11 +329,11 @@ impl Receiver {
                 return;
             }
             if is_silent {
-                // Repairs of what was listed before are under way no more.
+                // Repairs of holes listed before are no longer under way.
                 self.reports.reported = 0;
             }
             self.volunteer(core);
-            // A sender that was started again knows only what it is asked for.
+            // A restarted sender knows only what it is asked for.
             let can_go_on =
                 self.description.as_ref().is_none_or(|description| description.can_go_on);
             let is_gone = is_silent && self.misses > 0 && can_go_on;
@@ -342,9 +344,9 @@ impl Receiver {
         self.base.alarm(&mut core.shared, Alarm::Voluntary, now, wait);
     }
 
-    /// Whether a STATUS has to wait because the one before it still occupies the path: it is made
-    /// when it can leave, and describes what has arrived until then. It waits once, because others
-    /// may keep the path occupied.
+    /// Whether a STATUS has to wait because the previous one still occupies the path. It is made
+    /// when it can be sent, and then describes everything received until then. It waits once,
+    /// because others may keep the path occupied.
     pub(super) fn waits_for_path(&mut self, core: &mut Core, burst: &Burst<'_>) -> bool {
         let wait = burst.backlog();
         if self.reports.has_waited || wait < BACKLOG_LEAST {
@@ -357,13 +359,13 @@ impl Receiver {
         true
     }
 
-    /// The path is free.
+    /// Notes that the path is free.
     pub(super) fn path_free(&mut self, core: &mut Core) {
         self.reports.has_waited = true;
         self.want_all(core);
     }
 
-    /// Returns the session and path of its STATUS packets.
+    /// Session and path of the STATUS packets.
     pub(super) fn terms<'a>(&self, core: &'a Core) -> Terms<'a> {
         Terms {
             path: core.shared.paths.get(&self.id.peer),
@@ -374,7 +376,7 @@ impl Receiver {
         }
     }
 
-    /// The last STATUS of the session, for those who ask later, too.
+    /// Last STATUS of the session, also for later requests.
     pub(crate) fn last_word(&self) -> Vec<u8> {
         match self.phase {
             Phase::Closing(code) => self.last_word_as(code, None),

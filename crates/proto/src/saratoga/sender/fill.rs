@@ -1,4 +1,4 @@
-//! Data that goes again while a thin return link delays the STATUS packets (see
+//! Retransmission of data while a thin return link delays the STATUS packets (see
 //! [`thin_return::fill`](crate::thin_return::fill)).
 
 use std::time::Duration;
@@ -14,24 +14,25 @@ use crate::source::Source;
 use crate::storage::Storage as _;
 use crate::thin_return::fill::{Fill, Replies};
 
-/// Passes over what the receiver did not confirm.
+/// Passes over unconfirmed data.
 #[derive(Debug, Default)]
 pub(super) struct Filling {
-    /// Parts that the receiver confirmed.
+    /// Ranges confirmed by the receiver.
     confirmed: Ranges,
     passes: Fill,
-    /// Whether the end was just sent, so that a pass may begin.
+    /// Whether the end was just sent, so that a pass may start.
     is_due: bool,
 }
 
 impl Filling {
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.confirmed.len() * 2 * size_of::<u64>()
     }
 
-    /// Notes what a STATUS confirms: all below the offset it responds to, but its holes. One of
-    /// several packets describes what lies between its own holes. At most `max` parts are kept.
+    /// Notes the ranges confirmed by a STATUS: everything below the offset it responds to, except
+    /// holes. One of several packets covers the range of its own holes. At most `max` ranges are
+    /// kept.
     pub(super) fn confirm(&mut self, status: &Status<'_>, sent: u64, max: usize) {
         let end = if status.is_partial { 0 } else { status.in_response_to.min(sent) };
         let mut at = if status.is_partial { u64::MAX } else { 0 };
@@ -78,15 +79,15 @@ impl Sender {
         }
     }
 
-    /// Returns the path if passes may fill it: each STATUS says what is missing, and nobody else
-    /// uses the path.
+    /// Path that passes may fill: each STATUS lists missing data, and no other session uses the
+    /// path.
     fn private_path<'a>(&self, core: &'a Core) -> Option<&'a Path> {
         let is_private = self.control.is_none() && self.window.is_none();
         let fills = self.offer.is_reported() && is_private;
         core.shared.paths.get(&self.id.peer).filter(|_| fills)
     }
 
-    /// Begins a pass once the end was sent, if replies are delayed.
+    /// Starts a pass once the end was sent, if replies are delayed.
     pub(super) fn begin_fill(&mut self, core: &mut Core, at: Time) {
         if !std::mem::take(&mut self.filling.is_due) {
             return;
@@ -96,14 +97,14 @@ impl Sender {
         let replies = self.replies(path, at);
         let most = self.remote.repair_copies.saturating_sub(1);
         if self.filling.begin(&replies, source.sent(), most) {
-            // The read leaves with the packet that was just sent.
+            // The read is submitted with the packet just sent.
             self.go_on_filling(core, &mut source, at);
         }
         self.source = Some(source);
     }
 
-    /// Has a pass send the holes of a STATUS, where all was sent and replies are delayed; whether it
-    /// does.
+    /// Has a pass retransmit the holes of a STATUS, if everything was sent and replies are delayed.
+    /// Returns whether it does.
     pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
         let source = self.source.as_ref().filter(|_| self.requests.end_sent());
         let (Some(path), Some(source)) = (self.private_path(core), source) else { return false };

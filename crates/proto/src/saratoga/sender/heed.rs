@@ -1,4 +1,4 @@
-//! How a sender heeds congestion.
+//! Congestion control of a sender.
 
 use engine::Time;
 use wire::saratoga::Status;
@@ -11,7 +11,7 @@ use crate::saratoga::congestion::{Answer, Control};
 use crate::saratoga::core::{Alarm, Core};
 
 impl Sender {
-    /// What heeds congestion in this session, if anything does.
+    /// Rate control of this session, if enabled.
     pub(super) fn control(&self, core: &Core) -> Option<Control> {
         match self.remote.congestion {
             Congestion::Tfrc if self.offer.is_reported() => {
@@ -25,7 +25,7 @@ impl Sender {
         }
     }
 
-    /// A packet with data left, after so many requests for a STATUS.
+    /// Notes a sent data packet, after `questions` requests for a STATUS.
     pub(super) fn data_left(
         &mut self,
         core: &mut Core,
@@ -41,14 +41,14 @@ impl Sender {
         }
     }
 
-    /// Begins to wait for an answer that tells of losses.
+    /// Starts to wait for a reply that reports losses.
     fn await_answer(&mut self, core: &mut Core, at: Time) {
         let Some(control) = self.control.as_mut() else { return };
         let wait = control.wait().max(core.answer_time(&self.base, &self.remote));
         self.base.alarm(&mut core.shared, Alarm::Silence, at, wait);
     }
 
-    /// Whether congestion lets a packet leave now; if not, a timer says when.
+    /// Whether the rate control allows a packet now; if not, arms a timer.
     pub(super) fn may_send(&mut self, core: &mut Core, at: Time) -> bool {
         let Some(control) = self.control.as_mut() else { return true };
         let Err(again) = control.may_send(at) else { return true };
@@ -58,7 +58,7 @@ impl Sender {
         false
     }
 
-    /// Learns what was lost on the way, and how fast to go on.
+    /// Passes losses and the round trip in a STATUS to the rate control.
     pub(super) fn heed(&mut self, core: &mut Core, now: Time, status: &Status<'_>, echo: Echo) {
         let Some(control) = self.control.as_mut() else { return };
         let holes: Vec<_> = status.holes.iter().collect();
@@ -78,7 +78,7 @@ impl Sender {
         self.want_all(core);
     }
 
-    /// No answer told of losses for too long: it goes on more slowly, and asks again.
+    /// Slows down and requests a STATUS after too long without one.
     pub(super) fn silence(&mut self, core: &mut Core, now: Time) {
         if self.control.as_mut().is_some_and(|control| control.silence(now)) {
             self.await_answer(core, now);

@@ -1,4 +1,4 @@
-//! Parts that were sent again, and on which no STATUS reported since.
+//! Retransmitted parts without a later STATUS.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use engine::Time;
 
 use super::requests::Echo;
 
-/// Parts on their way, by their first byte.
+/// Retransmitted parts by offset.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(BTreeMap<u64, Part>);
 
 #[derive(Clone, Copy, Debug)]
 struct Part {
     end: u64,
-    /// Requests for a STATUS before it left.
+    /// Number of STATUS requests sent before it.
     before: u64,
     at: Time,
 }
 
 impl InFlight {
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.0.len() * 64
     }
 
-    /// Notes that a part left after so many requests for a STATUS.
+    /// Notes a part sent after `before` requests for a STATUS.
     pub(super) fn sent(&mut self, (start, end): (u64, u64), before: u64, at: Time) {
         self.0.insert(start, Part { end, before, at });
     }
 
-    /// Forgets those that the request before a STATUS followed: they are there, or lost. Without
-    /// an echo, those that left `recent` ago.
+    /// Forgets the parts sent before the request that a STATUS replies to: they arrived or are
+    /// lost. Without an echo, those sent more than `recent` ago.
     pub(super) fn settle(&mut self, echo: Option<Echo>, now: Time, recent: Duration) {
         self.0.retain(|_, part| match echo {
             Some(echo) => part.before >= echo.number,
@@ -43,7 +43,7 @@ impl InFlight {
         self.0.clear();
     }
 
-    /// Returns the first part of `at..end` that is not on its way.
+    /// First part of `at..end` that is not in flight.
     pub(super) fn gap(&self, mut at: u64, end: u64) -> Option<(u64, u64)> {
         while at < end {
             match self.0.range(..=at).next_back() {

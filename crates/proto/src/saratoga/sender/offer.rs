@@ -1,4 +1,4 @@
-//! The file or listing that a session sends, and its METADATA (§4.3).
+//! File or listing sent by a session, and its METADATA (§4.3).
 
 use engine::FileName;
 use wire::saratoga::{
@@ -14,31 +14,31 @@ use crate::sum::Value;
 /// Order to send a file or a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
-    /// The file here, or the directory of which the listing is sent.
+    /// Local file, or directory to list.
     pub(crate) source: FileName,
-    /// Its name there.
+    /// Name at the peer.
     pub(crate) name: String,
     pub(crate) content: Content,
     pub(crate) put: Put,
     /// Whether the peer requested it.
     pub(crate) is_requested: bool,
-    /// Whether to delete it once it is there.
+    /// Whether to delete it after delivery.
     pub(crate) delete: bool,
-    /// The widest descriptor that the peer takes.
+    /// Widest descriptor that the peer accepts.
     pub(crate) descriptor: Width,
-    /// Whether its content may be damaged on the way, so that it may go by UDP-Lite (§3.3).
+    /// Whether its content may be damaged, so that it may use UDP-Lite (§3.3).
     pub(crate) udp_lite: bool,
 }
 
-/// An order, and what became known of its file.
+/// Order, and the known properties of its file.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) order: Order,
     version: Version,
     width: Width,
-    /// Bytes, as far as they are known.
+    /// Size in bytes, if known.
     pub(super) size: Option<u64>,
-    /// When the file was last changed.
+    /// Time of the file's last change.
     pub(super) modified: Option<u64>,
     pub(super) checksum: Option<Value>,
 }
@@ -52,7 +52,7 @@ impl Offer {
         self.order.content == Content::Stream
     }
 
-    /// Whether nothing is expected back.
+    /// Whether no replies are expected.
     pub(super) fn is_blind(&self) -> bool {
         self.order.put == Put::Blind
     }
@@ -61,18 +61,18 @@ impl Offer {
         self.version
     }
 
-    /// Whether each STATUS says what is missing: those of version 0 do not say to what they reply.
+    /// Whether each STATUS lists missing data: in version 0 it does not name what it replies to.
     pub(super) fn is_reported(&self) -> bool {
         !self.is_blind() && self.version == Version::V1
     }
 
-    /// Bytes of the file; 0 while they are not known.
+    /// Bytes of the file; 0 if unknown.
     pub(super) fn len(&self) -> u64 {
         self.size.unwrap_or_default()
     }
 
-    /// Takes up the length; `false` if no descriptor that the peer takes is wide enough, or if it
-    /// is above `most`.
+    /// Sets the length. Returns `false` if it exceeds `most`, or the widest descriptor that the
+    /// peer accepts.
     pub(super) fn measure(&mut self, len: u64, remote: &Remote, most: u64) -> bool {
         let is_stream = self.is_stream();
         self.size = (!is_stream).then_some(len);
@@ -81,13 +81,13 @@ impl Offer {
         (self.width >= least || is_stream) && len <= most
     }
 
-    /// Whether the descriptor is wide enough for data that ends at `end`: a stream may become
-    /// longer than the peer takes.
+    /// Whether the descriptor is wide enough for data that ends at `end`: a stream may become too
+    /// long for the peer.
     pub(super) fn reaches(&self, end: u64) -> bool {
         self.width >= Width::W64 || Width::fitting(end) <= self.width
     }
 
-    /// Most bytes of the file in a DATA packet; `None` if not even one fits.
+    /// Maximum bytes of file data in a DATA packet; `None` if not even one fits.
     pub(super) fn room(&self, remote: &Remote, mtu: usize, stamped: bool) -> Option<usize> {
         let max = remote.datagram_max.map_or(mtu, |max| max.min(mtu));
         let head = match self.version {
@@ -99,7 +99,7 @@ impl Offer {
         (most > 0).then_some(most)
     }
 
-    /// Returns the request to be allowed to send the file.
+    /// Request for permission to send the file.
     pub(super) fn request(&self, session: u32, udp_lite: bool) -> Packet<'_> {
         Packet::Request(Request {
             kind: if self.order.delete { RequestKind::Give } else { RequestKind::Put },
@@ -113,7 +113,7 @@ impl Offer {
         })
     }
 
-    /// Returns the METADATA of a session, which may be over.
+    /// METADATA of a session, which may be over.
     pub(super) fn metadata(&self, session: u32, is_over: bool) -> Packet<'_> {
         Packet::Metadata(Metadata {
             descriptor: self.width,
@@ -142,7 +142,7 @@ impl Offer {
         })
     }
 
-    /// Returns a DATA packet without a request for a STATUS.
+    /// DATA packet without a request for a STATUS.
     pub(super) fn data<'a>(&self, session: u32, (offset, data): (u64, &'a [u8])) -> Data<'a> {
         Data {
             descriptor: self.width,

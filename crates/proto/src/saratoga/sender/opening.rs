@@ -1,4 +1,4 @@
-//! From an order to a source that can be sent: a listing in memory, or a file that was summed up.
+//! Preparation of a source: a listing in memory, or a file whose checksum was computed.
 
 use bytes::Bytes;
 use engine::{FileId, Time};
@@ -14,7 +14,7 @@ use crate::storage::Storage as _;
 use crate::sum::Reading;
 
 impl Sender {
-    /// A listing is sent from memory.
+    /// Sends a listing from memory.
     pub(super) fn list(&mut self, core: &mut Core, now: Time, bytes: Bytes) {
         let len = bytes.len() as u64;
         if !self.takes(core, len) {
@@ -33,13 +33,13 @@ impl Sender {
         self.begin(core, now, source);
     }
 
-    /// The file is open.
+    /// Notes that the file is open.
     pub(super) fn opened(&mut self, core: &mut Core, now: Time, file: FileId, len: u64) {
         if !self.takes(core, len) {
             core.shared.close(file);
             return;
         }
-        // A receiver has to discard a file that its checksum does not fit (§4.3), damaged or not.
+        // A receiver must discard a file that does not match its checksum (§4.3), damaged or not.
         let has_no_sum = self.offer.is_stream() || self.offer.order.udp_lite;
         match core.config.checksum.sum().filter(|_| !has_no_sum) {
             Some(sum) => {
@@ -50,7 +50,7 @@ impl Sender {
         }
     }
 
-    /// Whether something of this size can be sent; ends the session if not.
+    /// Whether data of this size can be sent; ends the session if not.
     fn takes(&mut self, core: &mut Core, len: u64) -> bool {
         let takes = self.offer.measure(len, &self.remote, core.config.limits.file);
         if !takes {
@@ -59,8 +59,8 @@ impl Sender {
         takes
     }
 
-    /// Reads the file through: its checksum goes ahead of it, so that a receiver knows whether what
-    /// it has of a file is of this one.
+    /// Reads the whole file for its checksum, which precedes the file, so that a receiver can
+    /// recognise an incomplete file.
     fn sum_up(&mut self, core: &mut Core, now: Time) {
         let Phase::Summing { file, reading } = &mut self.phase else { return };
         let size = self.offer.len();
@@ -73,7 +73,7 @@ impl Sender {
         self.begin_file(core, now, file);
     }
 
-    /// A part of the file was read.
+    /// Processes a read of the file.
     pub(super) fn read(
         &mut self,
         core: &mut Core,
@@ -88,7 +88,7 @@ impl Sender {
             return Ok(());
         }
         let Some(source) = self.source.as_mut() else { return Ok(()) };
-        // A stream has an end only once that was read.
+        // The length of a stream is known once its end was read.
         source.read_done(offset, len, bytes, core.config.limits.file)?;
         self.offer.size = source.size;
         self.read_ahead(core);
@@ -97,12 +97,12 @@ impl Sender {
     }
 
     fn begin_file(&mut self, core: &mut Core, now: Time, file: FileId) {
-        // What is sent was summed up before.
+        // The checksum was computed before.
         let source = Source::new(file, self.offer.size, 0, ChecksumType::Null);
         self.begin(core, now, source);
     }
 
-    /// All is known of the file: asks for leave to send it, or begins.
+    /// Requests permission to send the file, or starts at once.
     fn begin(&mut self, core: &mut Core, now: Time, source: Option<Source>) {
         self.source = source;
         if self.offer.order.put == Put::Ask && !self.offer.order.is_requested {

@@ -1,4 +1,4 @@
-//! What a sender does when it hears nothing, or nothing new.
+//! Handling of a receiver that is silent or makes no progress.
 
 use engine::Time;
 use wire::saratoga::{Status, StatusCode};
@@ -10,8 +10,8 @@ use crate::saratoga::core::{Alarm, Core};
 use crate::source::Source;
 
 impl Sender {
-    /// The receiver lives. One that says the same for ever counts as silent, or both would talk
-    /// without end about a file that never gets further.
+    /// Notes a STATUS. A receiver that repeats the same for ever counts as silent, or both would
+    /// exchange packets without end about a file that makes no progress.
     pub(super) fn status_arrived(&mut self, now: Time, status: &Status<'_>) {
         let sent = self.source.as_ref().map_or(0, Source::sent);
         if self.requests.arrived(status, sent) || !self.is_sending() {
@@ -21,14 +21,14 @@ impl Sender {
         }
     }
 
-    /// The path came up: what waits for a reply is asked at once.
+    /// Requests overdue replies at once when the path comes up.
     pub(crate) fn path_up(&mut self, core: &mut Core) {
         self.request_due |= matches!(self.phase, Phase::Asking);
         self.requests.is_due |= self.is_sending() && self.requests.end_sent();
         self.want_all(core);
     }
 
-    /// A timer went off.
+    /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match (alarm, &self.phase) {
             (Alarm::Request, Phase::Asking) => {
@@ -57,7 +57,7 @@ impl Sender {
                     let wait = limit.since(now);
                     self.base.alarm(&mut core.shared, Alarm::Inactivity, now, wait);
                 } else if self.is_sending() && !is_over && !self.requests.is_waiting() {
-                    // Nothing was requested, and new data still goes out: how that ends is seen at the
+                    // Nothing was requested, and new data is still sent: the result shows at the
                     // end.
                     self.base.last_received = now;
                     let wait = core.given_up_at(&self.base, &self.remote).since(now);
