@@ -1,4 +1,4 @@
-//! Transactions that are over.
+//! Finished receptions.
 
 use std::time::Duration;
 
@@ -8,47 +8,47 @@ use wire::checksum::crc32c;
 
 use crate::recent::Recent;
 
-/// Bytes of Finished PDUs that are remembered, at most.
+/// Maximum bytes of remembered Finished PDUs.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Time after which a Metadata PDU of an unacknowledged transaction is no duplicate any more.
+/// Time after which a repeated Metadata PDU of an unacknowledged transaction counts as a new file.
 const DUPLICATE_MAX: Duration = Duration::from_secs(10);
 
-/// What a transaction was about. A peer that counts its transactions from 1 each time it starts
-/// uses their numbers again; then this tells an old file from a new one.
+/// Content of a transaction. A peer that counts its transactions from 1 after each start reuses
+/// their numbers; this distinguishes an old file from a new one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
-    /// The CRC-32C of the Metadata PDU, if it came.
+    /// CRC-32C of the Metadata PDU, if it arrived.
     pub(crate) metadata: Option<u32>,
-    /// The file's size and checksum, if the EOF came.
+    /// Size and checksum of the file, if the EOF arrived.
     pub(crate) end: Option<(u64, u32)>,
 }
 
 impl Subject {
-    /// The digest of a Metadata PDU; `None` of nothing.
+    /// Digest of a Metadata PDU; `None` if it is empty.
     pub(crate) fn digest(pdu: &[u8]) -> Option<u32> {
         (!pdu.is_empty()).then(|| crc32c(pdu))
     }
 }
 
-/// A reception that is over.
+/// Finished reception.
 #[derive(Clone, Debug)]
 pub(crate) struct Over {
-    /// The Finished PDU that said so; empty if nobody ever waited for one.
+    /// Its Finished PDU; empty if no sender waited for one.
     pub(crate) pdu: Vec<u8>,
     pub(crate) subject: Subject,
     pub(crate) since: Time,
 }
 
 impl Over {
-    /// Whether a PDU with this body, which came as `datagram`, is about another file.
+    /// Whether a PDU with this body, received as `datagram`, belongs to another file.
     pub(crate) fn is_about_another(&self, now: Time, pdu: &Pdu<'_>, datagram: &[u8]) -> bool {
         match pdu.body {
             Body::Metadata(_) => {
                 let differs = self.subject.metadata.is_some_and(|known| {
                     Subject::digest(datagram).is_some_and(|digest| digest != known)
                 });
-                // Without acknowledgements the same file may be sent again on purpose.
+                // An unacknowledged file may be sent again on purpose.
                 let again = pdu.header.mode == TransmissionMode::Unacknowledged
                     && now.since(self.since) > DUPLICATE_MAX;
                 differs || again
@@ -69,7 +69,7 @@ impl Over {
     }
 }
 
-/// Receptions that are over, up to a number of them.
+/// Finished receptions, up to a maximum number.
 #[derive(Debug)]
 pub(crate) struct Closed {
     over: Recent<TransactionId, Over>,
@@ -82,7 +82,7 @@ impl Closed {
         Self { over: Recent::new(), bytes: 0, max }
     }
 
-    /// Remembers one; returns those that are forgotten for it.
+    /// Remembers a reception. Returns those forgotten for it.
     pub(crate) fn insert(&mut self, id: TransactionId, over: Over) -> Vec<TransactionId> {
         self.bytes += over.pdu.len();
         if let Some(before) = self.over.insert(id, over) {
@@ -97,14 +97,14 @@ impl Closed {
         forgotten
     }
 
-    /// Forgets one, because its number is used for something else.
+    /// Forgets a reception whose number is reused.
     pub(crate) fn forget(&mut self, id: TransactionId) {
         if let Some(over) = self.over.forget(&id) {
             self.bytes -= over.pdu.len();
         }
     }
 
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         self.bytes + self.over.len() * (size_of::<Over>() + 2 * size_of::<TransactionId>())
     }

@@ -1,5 +1,4 @@
-//! What an entity knows of itself and of others: the management information base
-//! (CCSDS 727.0-B-5 §8).
+//! Settings of an entity: the management information base (CCSDS 727.0-B-5 §8).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,41 +21,41 @@ settings! {
     pub struct Config [more: Self::visit_remotes] {
         /// Number of the entity.
         pub entity: u64 as Number = 1,
-        /// Bytes of the transaction sequence numbers it gives, 1 to 8.
+        /// Bytes of assigned transaction sequence numbers, 1 to 8.
         pub sequence_width("sequence_octets"): Width as Octets [Range(1, 8)] = Width::TWO,
-        /// First sequence number it gives. Without one it is random, so that an entity that lost its
-        /// records does not repeat itself.
+        /// First assigned sequence number. Random by default, so that an entity that lost its
+        /// records does not reuse numbers.
         pub first_sequence: Option<u64> as Maybe<Number> = None,
         /// Number of recent acknowledged transactions whose Finished PDU is sent again after a
-        /// restart, for paths on which a request takes long.
+        /// restart. Saves a round trip on long paths.
         pub told_again: usize = 0,
-        /// Settings of other entities, by their numbers.
+        /// Settings for remote entities, by their numbers.
         pub remotes: BTreeMap<u64, Remote> = BTreeMap::new(),
-        /// Settings of all others.
+        /// Settings for all other remote entities.
         pub default_remote: Remote = Remote::default(),
-        /// Whether entities that `remotes` does not name may send files here.
+        /// Whether entities not listed in `remotes` may send files here.
         pub accept_unknown: bool as Flag = true,
-        /// Bounds on what the entity holds.
+        /// Limits of the entity.
         pub limits: Limits as Table = Limits::default(),
         /// Optional indications.
         pub indications: Indications as Table = Indications::default(),
-        /// Handlers of faults, unless the transaction overrides them (§4.8).
+        /// Fault handlers, unless the transaction overrides them (§4.8).
         pub faults: Faults as Table = Faults::default(),
-        /// Journal, by which a reception resumes after a restart.
+        /// Journal, by which receptions resume after a restart.
         pub journal: JournalPolicy as Table = JournalPolicy::default(),
-        /// Time by which a late driver may catch up with a path's rate. Zero keeps every datagram at
-        /// its distance from the one before.
+        /// Longest delay of a late driver for which the pacer catches up. Zero keeps the spacing of
+        /// all datagrams.
         pub catch_up: Duration = Duration::ZERO,
         /// Whether an incomplete file is delivered when its transaction ends early, rather than
         /// discarded.
         pub keep_incomplete: bool as Flag = false,
-        /// Services for others: routes, and bounds on what is stored and served.
+        /// Services for remote entities: routes, and limits on what is stored and served.
         pub user_operations: UserOperations as Table = UserOperations::default(),
     }
 }
 
 impl Config {
-    /// What holds for the entity numbered `id`.
+    /// Settings for the entity numbered `id`.
     #[must_use]
     pub fn remote(&self, id: u64) -> &Remote {
         self.remotes.get(&id).unwrap_or(&self.default_remote)
@@ -72,64 +71,67 @@ settings! {
     /// Settings for one remote entity.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Remote {
-        /// The path to it; `None` replies where its PDUs came from and otherwise uses the one path
-        /// there is.
+        /// Path to the entity. `None` replies to where its PDUs came from, and otherwise uses the
+        /// only path.
         pub path: Option<PathId> = None,
-        /// Version of PDUs of transactions that start here: 0 for issues 1 to 4 of the book, 1 for
-        /// issue 5.
+        /// PDU version of transactions started here: 0 for issues 1 to 4 of the book, 1 for issue
+        /// 5.
         pub version: Version as Numbered = Version::V1,
-        /// Transmission class of puts that do not say: 1 is unacknowledged, 2 acknowledged.
+        /// Default transmission class of puts: 1 is unacknowledged, 2 acknowledged.
         pub mode("class"): TransmissionMode as Numbered = TransmissionMode::Acknowledged,
-        /// Whether closure is requested by unacknowledged puts that do not say.
+        /// Default of unacknowledged puts: whether closure is requested.
         pub closure: bool as Flag = false,
-        /// Checksum of puts that do not say.
+        /// Default checksum of puts.
         pub checksum: ChecksumType as Word = ChecksumType::Crc32c,
-        /// Whether each PDU carries a CRC, in both directions: what comes without one is refused.
+        /// Whether PDUs carry a CRC, in both directions: PDUs without one are dropped.
         pub crc: bool as Flag = false,
-        /// Bytes of entity numbers on the wire, 1 to 8. Without it they are the fewest that fit both.
+        /// Bytes of entity numbers on the wire, 1 to 8. By default the smallest width that fits
+        /// both.
         pub entity_width("entity_octets"): Option<Width> as Octets [Range(1, 8)] = None,
-        /// Most file bytes in a PDU. Without it a PDU fills the datagram.
+        /// Bytes of file data in a PDU. By default a PDU fills the datagram.
         pub segment_max: Option<usize> as Maybe<Size> = None,
-        /// Most bytes in a PDU. Without it a PDU fills the path's MTU.
+        /// Bytes of a PDU. By default a PDU fills the path's MTU.
         pub datagram_max: Option<usize> as Maybe<Size> = None,
-        /// Requests of missing data.
+        /// Requests for missing data.
         pub naks: Naks as Inline = Naks::default(),
-        /// Most copies of a repair that are sent at once; 1 sends none. Where a round trip costs more
-        /// than a few packets, another copy is cheaper than the chance of another round; how many
-        /// are worth it follows from the path's rate and light time and from the losses so far.
+        /// Maximum number of copies of a repair sent at once; 1 sends no extra copy. Where a round
+        /// trip costs more than a few packets, a copy is cheaper than the risk of another round.
+        /// The number used follows from the path's rate and light time, and from the losses so far.
         pub repair_copies: u32 as Number = 4,
-        /// Time to wait for the ACK of an EOF or Finished.
+        /// Timeout for the ACK of an EOF or Finished PDU.
         pub ack_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// EOF or Finished PDUs sent without an ACK before it is a fault. Without it `inactivity` is
-        /// the only limit.
+        /// Number of EOF or Finished PDUs sent without an ACK before a fault is declared. By
+        /// default only `inactivity` limits it.
         pub ack_limit: Option<u32> as Maybe<Number> = None,
-        /// Silence after which a transaction is faulty; `auto` is one hour and eight reply times.
+        /// Silence after which an inactivity fault is declared; `auto` is one hour plus eight reply
+        /// times.
         pub inactivity: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Time between checks of an unacknowledged file whose end came before all of its data. An
+        /// Time between checks of an unacknowledged file whose EOF arrived before all data. An
         /// unacknowledged sender waits as long for its closure.
         pub check_timer: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Checks in a row without new data before it is a fault.
+        /// Number of consecutive checks without new data before a fault is declared.
         pub check_limit: Option<u32> as Maybe<Number> = Some(3),
-        /// Time between Keep Alive PDUs while a file is received. Without it none is sent unprompted.
+        /// Time between Keep Alive PDUs while a file is received. By default they are sent only
+        /// when prompted.
         pub keep_alive: Option<Duration> as Maybe<Span> [Interval] = None,
-        /// Bytes that the receiver may be behind before it is a fault.
+        /// Bytes by which the receiver may lag before a fault is declared.
         pub keep_alive_discrepancy: Option<u64> as Maybe<Size> = None,
-        /// On a path without a rate, bytes that new data may run ahead of what the receiver says it
-        /// has, when prompted for a Keep Alive; `None` sends as fast as the path takes it. A receiver
-        /// that does not reply is soon not prompted any more.
+        /// Unpaced senders: bytes of new data sent beyond the progress in the receiver's Keep Alive
+        /// PDUs, which are prompted for; `None` is unlimited. A receiver that does not reply is
+        /// soon not prompted any more.
         pub unpaced_window: Option<u64> = None,
-        /// Time between prompts for a NAK while a file is sent. Without it none is sent.
+        /// Time between prompts for a NAK while a file is sent. By default none is sent.
         pub prompt: Option<Duration> as Maybe<Span> [Interval] = None,
-        /// Time after which a sender that waits in silence for Finished sends its EOF again; it
-        /// doubles each time.
+        /// Time after which a sender that awaits Finished sends its EOF again; it doubles each
+        /// time.
         pub probe: Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// Rate in place of the path's own; `"0"` does not pace.
+        /// Rate that overrides the path's own; `"0"` does not pace.
         pub rate_bps("rate"): Option<u64> as Maybe<Rate> = None,
-        /// Round trip assumed before it is known or measured.
+        /// Round trip assumed before it is configured or measured.
         pub initial_rtt: Duration as Span [Interval] = Duration::from_secs(1),
-        /// Delays of this host's replies, to reproduce a machine that was measured.
+        /// Processing delays before replies, to reproduce a measured host.
         pub host_delays: HostDelays as Table = HostDelays::default(),
-        /// Requests of the entity that are served here.
+        /// Permitted requests of the entity.
         pub permissions: Permissions as Table = Permissions::default(),
     }
 }
@@ -140,15 +142,15 @@ settings! {
     pub struct Naks {
         /// Time of NAKs: `immediate`, `deferred`, `prompted`, or an interval (asynchronous).
         pub mode("nak_mode"): NakMode as NakModeForm [Interval] = NakMode::Deferred,
-        /// Most gaps in one NAK PDU. Without it a NAK fills the datagram.
+        /// Maximum number of gaps in a NAK PDU. By default a NAK fills the datagram.
         pub gaps_max("nak_gaps_max"): Option<usize> as Maybe<Number> = None,
-        /// Most NAK PDUs sent at once, at least 1; the next follow when those are served. Without it
-        /// everything that is missing is requested.
+        /// Maximum number of NAK PDUs sent at once, at least 1; the next ones follow after their
+        /// repairs. By default everything missing is requested.
         pub pdus_per_round_max("nak_pdus_per_round_max"): Option<u32> as Maybe<Positive> = None,
-        /// Time to wait for what a NAK requested.
+        /// Timeout for requested data.
         pub timer("nak_timer"): Timer as Auto<Span> [Interval] = Timer::Auto,
-        /// NAK rounds in a row without any progress before it is a fault. Without it `inactivity` is
-        /// the only limit.
+        /// Number of consecutive NAK rounds without progress before a fault is declared. By default
+        /// only `inactivity` limits it.
         pub limit("nak_limit"): Option<u32> as Maybe<Number> = None,
     }
 }
@@ -156,13 +158,13 @@ settings! {
 /// Time of a receiver's requests for missing data (§4.6.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NakMode {
-    /// As soon as a gap shows.
+    /// When a gap appears.
     Immediate,
-    /// When the end of the file was announced.
+    /// When the EOF has arrived.
     Deferred,
-    /// When the sender prompts for it, and after the end of the file.
+    /// When the sender prompts for it, and after the EOF.
     Prompted,
-    /// At regular intervals, and after the end of the file.
+    /// At regular intervals, and after the EOF.
     Asynchronous(Duration),
 }
 
@@ -211,8 +213,8 @@ numbers!(TransmissionMode, "class is 1 or 2" {
 numbers!(Version, "version is 0 or 1" { 0 = Version::V0, 1 = Version::V1 });
 
 settings! {
-    /// Delays between a cause and the PDU it brings about. All zero unless a profile models a host
-    /// that was measured.
+    /// Delays between a cause and the PDU it triggers. All are zero unless a profile models a
+    /// measured host.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct HostDelays {
         /// From the Metadata PDU to the first data.
@@ -233,23 +235,24 @@ settings! {
 }
 
 settings! {
-    /// Bounds on what an entity holds, with what happens at each.
+    /// Limits of an entity, and the effect of each.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Limits {
-        /// Transactions under way. A put beyond it is refused; a peer's is ignored, with an
-        /// indication. An eighth of it is kept for puts, and one path gets at most three quarters.
+        /// Transactions under way. Further puts are refused; a peer's are ignored, with an
+        /// indication. An eighth is reserved for puts, and one path gets at most three quarters.
         pub transactions: usize as Number = 1000,
         /// Finished transactions remembered, to reply to repeated PDUs. The oldest is forgotten.
         pub finished: usize as Number = 4096,
-        /// Gaps tracked in a reception. Data that would open one more is dropped and requested later.
+        /// Gaps tracked in a reception. Data that would open another gap is dropped, and requested
+        /// later.
         pub gaps: usize as Number = 65_536,
         /// Gaps tracked in all receptions together.
         pub gaps_total: usize as Number = 1 << 20,
         /// Buffers between the store and the paths.
         pub buffers: Buffers as Inline = Buffers::default(),
-        /// Bytes of a file whose size was not announced. Data beyond it is dropped.
+        /// Bytes of a file of unannounced size. Data beyond it is dropped.
         pub file_size: u64 as Size = 1 << 40,
-        /// Messages to the user, filestore requests and other options of one Metadata PDU.
+        /// Number of messages to user, filestore requests and other options of one Metadata PDU.
         pub options: usize as Number = 64,
     }
 }
@@ -264,7 +267,7 @@ settings! {
         pub eof_received: bool as Flag = true,
         /// File-Segment-Recv, for each data PDU.
         pub file_segment_received: bool as Flag = false,
-        /// Transaction-Finished at the receiving entity. Commands rely on it: it stays on.
+        /// Transaction-Finished at the receiving entity. Commands rely on it: keep it enabled.
         pub transaction_finished: bool as Flag = true,
         /// Suspended.
         pub suspended: bool as Flag = true,
@@ -273,7 +276,7 @@ settings! {
     }
 }
 
-/// What to do about each fault (§4.8): cancel, unless said otherwise.
+/// Fault handlers (§4.8): cancel by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults(BTreeMap<ConditionCode, FaultHandler>);
 
@@ -283,7 +286,7 @@ impl Faults {
         self.0.insert(condition, handler);
     }
 
-    /// The handler of a condition.
+    /// Handler of a condition.
     #[must_use]
     pub fn get(&self, condition: ConditionCode) -> FaultHandler {
         self.0.get(&condition).copied().unwrap_or(FaultHandler::Cancel)

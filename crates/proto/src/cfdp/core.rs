@@ -1,4 +1,4 @@
-//! What all transactions of an entity share, and what each transaction has in common.
+//! State shared by all transactions of an entity, and state common to each transaction.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -21,27 +21,27 @@ use crate::timer::{self, TICK};
 /// A transaction's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
-    /// The ACK of an EOF or Finished is overdue.
+    /// Timeout of the ACK of an EOF or Finished.
     Ack,
-    /// What a NAK asked for is overdue.
+    /// Timeout of the data requested by a NAK.
     Nak,
-    /// Nothing came for too long.
+    /// Silence of the peer.
     Inactivity,
-    /// Look again whether an unacknowledged file is complete, or closed.
+    /// Check whether an unacknowledged file is complete, or closed.
     Check,
-    /// A waiting sender asks whether the receiver is still there.
+    /// Probe of a waiting sender.
     Probe,
-    /// Send a Keep Alive.
+    /// Keep Alive.
     KeepAlive,
-    /// Send a Prompt.
+    /// Prompt.
     Prompt,
-    /// The receiver does not say how far it is.
+    /// The receiver does not report its progress.
     Window,
-    /// Ask for gaps while the file still comes.
+    /// Request for gaps while the file still arrives.
     Periodic,
     /// Save the progress.
     Journal,
-    /// A host delay is over.
+    /// End of a host delay.
     Ready(Class),
 }
 
@@ -72,7 +72,7 @@ impl session::Alarm for Alarm {
             | Self::KeepAlive
             | Self::Prompt
             | Self::Periodic => true,
-            // Without an answer the window lets more through after a while.
+            // Without a reply the window opens after a while.
             Self::Window | Self::Journal | Self::Ready(_) => false,
         }
     }
@@ -82,18 +82,18 @@ impl session::Alarm for Alarm {
     }
 }
 
-/// What an effect was for that only CFDP has.
+/// Purpose of an effect that only CFDP has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Take up the records of an earlier run.
+    /// Reads the records of an earlier run.
     Load,
-    /// A filestore request of the peer.
+    /// Carries out a filestore request of the peer.
     Request,
-    /// A record was kept or forgotten.
+    /// Stores or removes a record.
     Journal,
-    /// Sequence numbers below this were set aside.
+    /// Reserves sequence numbers below this one.
     Sequence(u64),
-    /// A step of a user operation, by its number.
+    /// Carries out a step of a user operation, by its number.
     Operation(u64),
 }
 
@@ -101,16 +101,16 @@ pub(crate) type Job = session::Job<Task>;
 
 pub(crate) type Shared = session::Shared<Alarm, Task>;
 
-/// What all transactions of an entity share.
+/// State shared by all transactions of an entity.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
     pub(crate) shared: Shared,
     pub(crate) user: User<Indication, Limit>,
     pub(crate) stats: Stats,
-    /// Ranges tracked, in all receptions.
+    /// Ranges tracked in all receptions.
     pub(crate) ranges: usize,
-    /// How many receptions were over; orders the records of them.
+    /// Number of finished receptions, which orders their records.
     pub(crate) finished: u64,
     pub(crate) operations: Operations,
 }
@@ -128,26 +128,26 @@ impl Core {
         }
     }
 
-    /// The place of one more finished reception in their order.
+    /// Order number for another finished reception.
     pub(crate) fn finished_order(&mut self) -> u64 {
         self.finished += 1;
         self.finished
     }
 }
 
-/// What each transaction has, whichever side it is on.
+/// State common to transactions of both roles.
 #[derive(Debug)]
 pub(crate) struct Base {
     session: session::Base<Alarm>,
-    /// The header of what this side sends.
+    /// Header of PDUs sent by this side.
     pub(crate) header: Header,
     pub(crate) peer: u64,
     pub(crate) remote: Remote,
-    /// Fault handlers that the Metadata sets for this transaction.
+    /// Fault handlers set by the Metadata for this transaction.
     pub(crate) overrides: Vec<(ConditionCode, FaultHandler)>,
 }
 
-/// A transaction is a session.
+/// Dereferences to the transaction's session.
 impl Deref for Base {
     type Target = session::Base<Alarm>;
 
@@ -176,12 +176,12 @@ impl Base {
         self.header.mode == TransmissionMode::Acknowledged
     }
 
-    /// Asks for a chance to send something of this class.
+    /// Requests a turn to send something of this class.
     pub(crate) fn want(&mut self, core: &mut Core, class: Class) {
         self.seat.want(&mut core.shared.paths, class);
     }
 
-    /// The same, after a host delay.
+    /// Requests a turn to send after a host delay.
     pub(crate) fn want_at(&mut self, core: &mut Core, class: Class, now: Time, at: Time) {
         if at <= now {
             self.want(core, class);
@@ -197,9 +197,8 @@ impl Base {
         }
     }
 
-    /// Whether the peer may go on by another path than the one it used: not if the settings name
-    /// its path, nor while it is heard on the other, because anybody can write its number into a
-    /// PDU.
+    /// Whether the peer may move to another path: not if its path is configured, nor while it is
+    /// received on the current one, because anyone can write its number into a PDU.
     pub(crate) fn may_move(&self, core: &Core, now: Time) -> bool {
         let Some(path) = self.seat.path else { return true };
         if self.remote.path.is_some() {
@@ -210,14 +209,14 @@ impl Base {
         !is_up || now.since(self.last_received) >= patience
     }
 
-    /// Arms a timer, unless it stands still now: then it is armed when the clock runs again.
+    /// Arms a timer; while clocks are stopped, it is armed when they run again.
     pub(crate) fn alarm(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
         if alarm.runs(self.clock()) {
             self.session.arm(&mut core.shared, alarm, at);
         }
     }
 
-    /// Arms a timer unless it is armed to go off no later: it then looks again by itself.
+    /// Arms a timer, unless it is armed to fire no later: it then checks again when it fires.
     pub(crate) fn alarm_no_later(&mut self, core: &mut Core, alarm: Alarm, at: Time) {
         if core.shared.timers.get((self.seat.handle, alarm)).is_none_or(|deadline| at < deadline.at)
         {
@@ -225,7 +224,8 @@ impl Base {
         }
     }
 
-    /// Disarms a timer. If it stands still, what is left of it bounds the next one of its kind.
+    /// Disarms a timer. While clocks are stopped, its remaining time bounds the next one of its
+    /// kind.
     pub(crate) fn disarm(&mut self, core: &mut Core, alarm: Alarm) {
         self.session.disarm_running(&mut core.shared, alarm);
     }
@@ -238,7 +238,7 @@ impl Base {
         self.session.disarm_all(&mut core.shared);
     }
 
-    /// Suspends the transaction until it is resumed, and reports that if it is wanted.
+    /// Suspends the transaction until it is resumed, and indicates that if enabled.
     pub(crate) fn suspend(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         self.session.freeze(&mut core.shared, now, Reason::User);
         if core.config.indications.suspended {
@@ -246,7 +246,7 @@ impl Base {
         }
     }
 
-    /// Resumes the transaction; `false` if it was not suspended.
+    /// Resumes the transaction. Returns `false` if it was not suspended.
     pub(crate) fn resume(&mut self, core: &mut Core, now: Time, progress: u64) -> bool {
         if !self.is_suspended() {
             return false;
@@ -258,14 +258,14 @@ impl Base {
         true
     }
 
-    /// Ends a suspension and all timers of the protocol, as the outcome is decided.
+    /// Ends a suspension and all protocol timers, because the outcome is decided.
     pub(crate) fn settle(&mut self, core: &mut Core, now: Time) {
         self.session.thaw(now, Reason::User);
         self.disarm_protocol(core);
     }
 
-    /// Resumes with both directions of the path. The silence so far ends here, unless the path was
-    /// down: then it counts on. Returns the time that was left of each timer.
+    /// Resumes when both directions of the path are up. The silence so far ends here, unless the
+    /// path was down: then it keeps counting. Returns the remaining time of each timer.
     pub(crate) fn path_resumed(&mut self, now: Time) -> Vec<(Alarm, Duration)> {
         if !self.is_frozen() {
             self.last_received = now;
@@ -273,8 +273,8 @@ impl Base {
         self.session.thaw(now, Reason::Path)
     }
 
-    /// Lets timers that are armed again end no later than what was left of them. Otherwise none
-    /// would ever go off where contacts are short.
+    /// Limits rearmed timers to their remaining time. Otherwise none would ever fire where contacts
+    /// are short.
     pub(crate) fn rearm_no_later(
         &mut self,
         core: &mut Core,
@@ -294,12 +294,12 @@ impl Base {
         !self.is_suspended() && core.shared.paths.clock(self.seat.path) == Clock::Running
     }
 
-    /// Time within which the peer should have answered.
+    /// Time within which the peer should have replied.
     pub(crate) fn answer_time(&self, core: &Core) -> Duration {
         self.seat.round_trip(&core.shared.paths).timeout(self.remote.initial_rtt)
     }
 
-    /// Time between two looks whether an unacknowledged transaction is complete, or closed.
+    /// Time between two checks whether an unacknowledged transaction is complete, or closed.
     pub(crate) fn check_time(&self, core: &Core) -> Duration {
         let answer = self.answer_time(core);
         let auto = match self.header.direction {
@@ -310,36 +310,36 @@ impl Base {
         self.remote.check_timer.duration(auto, 0)
     }
 
-    /// Silence after which the transaction is faulty.
+    /// Silence after which an inactivity fault is declared.
     pub(crate) fn inactivity(&self, core: &Core) -> Duration {
         self.remote.inactivity.duration(timer::inactivity(self.answer_time(core)), 0)
     }
 
-    /// What to do about a fault (§4.8): the transaction's own handler, else the entity's.
+    /// Handler of a fault (§4.8): the transaction's own, otherwise the entity's.
     pub(crate) fn handler(&self, core: &Core, condition: ConditionCode) -> FaultHandler {
         let own = self.overrides.iter().rev().find(|(other, _)| *other == condition);
         let handler = own.map_or_else(|| core.config.faults.get(condition), |(_, h)| *h);
         handler_or_cancel(handler)
     }
 
-    /// Carries out an operation on the transaction's record.
+    /// Requests an operation on the transaction's record.
     pub(crate) fn record(&self, core: &mut Core, slot: &mut Slot, request: IndexRequest) {
         let to = (self.seat.handle, Job::Own(Task::Journal));
         slot.submit(&mut core.shared, to, request);
     }
 
-    /// Notes that an operation on the transaction's record is done; whether all of them are.
+    /// Notes that an operation on the transaction's record is done. Returns whether all are.
     pub(crate) fn recorded(&self, core: &mut Core, slot: &mut Slot) -> bool {
         slot.done(&mut core.shared, (self.seat.handle, Job::Own(Task::Journal)))
     }
 
-    /// The largest PDU this transaction may send.
+    /// Bytes of the largest PDU of this transaction.
     pub(crate) fn pdu_max(&self, mtu: usize) -> usize {
         self.remote.datagram_max.map_or(mtu, |max| max.min(mtu))
     }
 
-    /// Writes one PDU into the batch; `false` if it must wait for the next one. A PDU that is
-    /// larger than the path takes cannot be sent at all, and is left out.
+    /// Writes a PDU into the batch; `false` if it must wait for the next one. A PDU larger than the
+    /// path's MTU is dropped.
     pub(crate) fn push(&self, core: &mut Core, burst: &mut Burst<'_>, body: Body<'_>) -> bool {
         let pdu = Pdu { header: self.header, body };
         let len = pdu.encoded_len();
@@ -349,7 +349,7 @@ impl Base {
         }
         let Some(place) = burst.push(len) else { return false };
         if pdu.encode(place).is_err() {
-            // Nothing this entity sends is out of range; an empty datagram is ignored by all.
+            // Nothing sent by this entity is out of range; an empty datagram is ignored by all.
             debug_assert!(false, "a PDU of our own cannot be encoded");
             place.fill(0);
         }
@@ -367,7 +367,7 @@ impl Base {
     }
 }
 
-/// The header of PDUs that answer one with `header`.
+/// Header of PDUs that reply to one with `header`.
 pub(crate) fn reverse(header: &Header) -> Header {
     let direction = match header.direction {
         Direction::TowardReceiver => Direction::TowardSender,

@@ -1,4 +1,4 @@
-//! How a transaction ended, and the Finished PDU that says so (CCSDS 727.0-B-5 §5.2.3).
+//! Outcome of a transaction, and its Finished PDU (CCSDS 727.0-B-5 §5.2.3).
 
 use wire::cfdp::{
     Body, ConditionCode, DeliveryCode, EntityId, FileStatus, Finished, Header, IdField, Pdu, Tlv,
@@ -8,7 +8,7 @@ use wire::cfdp::{
 use super::indication::TransactionFinished;
 use super::request::FilestoreResponse;
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) condition: ConditionCode,
@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Nothing happened yet, or nobody was asked to say more.
+    /// Outcome without an error, before anything else is known.
     pub(crate) fn new(delivery: DeliveryCode) -> Self {
         Self {
             condition: ConditionCode::NoError,
@@ -30,7 +30,7 @@ impl Outcome {
         }
     }
 
-    /// What a Finished PDU says.
+    /// Outcome in a Finished PDU.
     pub(crate) fn from_wire(finished: &Finished<'_>) -> Self {
         let responses = finished.tlvs.iter().filter_map(|tlv| match tlv {
             Tlv::FilestoreResponse(response) => Some(FilestoreResponse::from_wire(&response)),
@@ -50,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// What the user was told.
+    /// Outcome as indicated to the user.
     pub(crate) fn reported(finished: &TransactionFinished) -> Self {
         Self {
             condition: finished.condition,
@@ -61,8 +61,8 @@ impl Outcome {
         }
     }
 
-    /// The Finished PDU of at most `max` bytes. Responses that do not fit are left out from the
-    /// last on, because the sender must in any case hear how the transaction ended.
+    /// Encodes a Finished PDU of at most `max` bytes. Responses that do not fit are dropped from
+    /// the last on, because the sender needs the outcome in any case.
     pub(crate) fn encode(&self, header: &Header, end_system: bool, max: usize) -> Vec<u8> {
         let blameless = matches!(
             self.condition,
@@ -90,7 +90,7 @@ impl Outcome {
     }
 }
 
-/// A Finished PDU with as many of its responses as `max` bytes take; anything else as it is.
+/// Finished PDU with as many of its responses as fit into `max` bytes; other PDUs are unchanged.
 pub(crate) fn fitted(pdu: Vec<u8>, max: usize) -> Vec<u8> {
     if pdu.len() <= max {
         return pdu;

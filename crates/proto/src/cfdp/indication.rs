@@ -1,4 +1,4 @@
-//! What an entity tells its user (CCSDS 727.0-B-5 §3.4).
+//! Indications of an entity to its user (CCSDS 727.0-B-5 §3.4).
 
 use bytes::Bytes;
 use engine::PathId;
@@ -10,153 +10,152 @@ use wire::cfdp::{
 use super::request::FilestoreResponse;
 use super::user_operations::OperationIndication;
 
-/// What an entity tells its user.
+/// Indication of an entity to its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A put was accepted and has this id.
+    /// A put was accepted under this identifier.
     Transaction(TransactionId),
-    /// The end of the file was sent for the first time.
+    /// The EOF was sent for the first time.
     EofSent(TransactionId),
-    /// A file is being received, and this is what it is.
+    /// Metadata of a file was received.
     MetadataReceived(MetadataReceived),
-    /// A piece of a file was received. Off by default.
+    /// A segment of a file was received. Off by default.
     FileSegmentReceived {
         /// The transaction.
         id: TransactionId,
-        /// Where the piece lies in the file.
+        /// Offset of the segment in the file.
         offset: u64,
         /// Its length in bytes.
         len: u64,
-        /// What the sender said of it, without the record continuation state.
+        /// Segment metadata, without the record continuation state.
         metadata: Bytes,
     },
-    /// The end of the file was received for the first time.
+    /// The EOF was received for the first time.
     EofReceived(TransactionId),
-    /// A transaction is over. The last indication of it.
+    /// End of a transaction. Its last indication.
     TransactionFinished(TransactionFinished),
     /// A transaction was suspended.
     Suspended {
         /// The transaction.
         id: TransactionId,
-        /// Why.
+        /// Reason.
         condition: ConditionCode,
     },
-    /// A transaction goes on.
+    /// A transaction was resumed.
     Resumed {
         /// The transaction.
         id: TransactionId,
         /// Bytes sent or received so far.
         progress: u64,
     },
-    /// The answer to a report request.
+    /// Reply to a report request.
     Report(Report),
-    /// PDUs for another entity came, and were dropped. Told of a few entities only.
+    /// PDUs for another entity arrived, and were dropped. Indicated for a few entities only.
     Misdirected {
-        /// Where they came from.
+        /// Path they arrived on.
         path: PathId,
-        /// Whom they are for.
+        /// Entity they are for.
         destination: u64,
     },
-    /// A fault that is ignored by its handler.
+    /// A fault was ignored by its handler.
     Fault {
         /// The transaction.
         id: TransactionId,
-        /// What went wrong.
+        /// Condition of the fault.
         condition: ConditionCode,
         /// Bytes sent or received so far.
         progress: u64,
     },
-    /// A transaction was given up without telling the peer. The last indication of it.
+    /// A transaction was abandoned without notifying the peer. Its last indication.
     Abandoned {
         /// The transaction.
         id: TransactionId,
-        /// What went wrong.
+        /// Condition of the fault.
         condition: ConditionCode,
         /// Bytes sent or received so far.
         progress: u64,
     },
-    /// A peer broke the protocol; its PDU was ignored.
+    /// Protocol violation by a peer; its PDU was ignored.
     PeerError {
-        /// The path it came on.
+        /// Path it arrived on.
         path: PathId,
-        /// The transaction it named.
+        /// Transaction it named.
         id: TransactionId,
-        /// What was wrong with it.
+        /// Kind of violation.
         error: PeerError,
     },
-    /// A sender asked how a reception ended that is over, and was told from memory.
+    /// The Finished PDU of a finished reception was repeated from memory at the sender's request.
     FinishedRepeated {
         /// The transaction.
         id: TransactionId,
-        /// How it had ended.
+        /// Condition with which it ended.
         condition: ConditionCode,
         /// Whether everything had arrived.
         delivery: DeliveryCode,
     },
-    /// A bound of [`Limits`](super::Limits) was reached for the first time since it was last
-    /// left.
+    /// A limit of [`Limits`](super::Limits) was reached for the first time since it was last left.
     LimitReached(Limit),
-    /// A record of an earlier run cannot be read; its transaction is lost.
+    /// A record of an earlier run is unreadable; its transaction is lost.
     RecordRefused {
-        /// The record's key.
+        /// Key of the record.
         key: String,
     },
-    /// Something about a user operation: an answer, or what another entity asked here.
+    /// Event of a user operation: a response, or a request of another entity.
     UserOperation(OperationIndication),
-    /// The entity has taken up its records; transactions of an earlier run go on.
+    /// The entity has read its records; transactions of an earlier run continue.
     Restored {
-        /// How many.
+        /// Number of transactions.
         transactions: usize,
     },
 }
 
-/// What arrived in a Metadata PDU.
+/// Content of a received Metadata PDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataReceived {
     /// The transaction.
     pub id: TransactionId,
-    /// Who sends the file.
+    /// Source of the file.
     pub source: EntityId,
-    /// Its size in bytes; `None` if it is known only at the end, or if there is no file.
+    /// Size in bytes; `None` if it is known only at the end, or if there is no file.
     pub size: Option<u64>,
-    /// The file's name at the source; empty if there is no file.
+    /// Name of the file at the source; empty if there is no file.
     pub source_name: String,
-    /// The name it shall have here; empty if there is no file.
+    /// Name of the file here; empty if there is no file.
     pub destination_name: String,
-    /// The messages to the user, in order.
+    /// Messages to user, in order.
     pub messages: Vec<Bytes>,
 }
 
-/// How a transaction ended.
+/// Result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionFinished {
     /// The transaction.
     pub id: TransactionId,
-    /// Which side this entity was on.
+    /// Role of this entity.
     pub role: Role,
-    /// The entity at the other side.
+    /// Peer entity.
     pub peer: EntityId,
-    /// Why it ended.
+    /// Condition with which it ended.
     pub condition: ConditionCode,
     /// Whether everything arrived.
     pub delivery: DeliveryCode,
-    /// What became of the file.
+    /// Status of the file.
     pub file_status: FileStatus,
-    /// The file's name at the source; empty if there is no file.
+    /// Name of the file at the source; empty if there is no file.
     pub source_name: String,
-    /// The file's name at the destination; empty if there is no file.
+    /// Name of the file at the destination; empty if there is no file.
     pub destination_name: String,
-    /// The file's size in bytes, as far as it is known.
+    /// Size of the file in bytes, 0 if unknown.
     pub size: u64,
-    /// The messages to the user, in order: those received, or those sent.
+    /// Messages to user, received or sent, in order.
     pub messages: Vec<Bytes>,
-    /// What the filestore requests gave.
+    /// Responses to the filestore requests.
     pub filestore_responses: Vec<FilestoreResponse>,
-    /// Who detected the fault, if it says so.
+    /// Entity that detected the fault, if named.
     pub fault_location: Option<EntityId>,
 }
 
-/// Which side of a transaction an entity is on.
+/// Role of an entity in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// It sends the file.
@@ -165,49 +164,49 @@ pub enum Role {
     Receiver,
 }
 
-/// How far a transaction is.
+/// Progress of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The transaction.
     pub id: TransactionId,
-    /// Which side this entity is on.
+    /// Role of this entity.
     pub role: Role,
-    /// The entity at the other side.
+    /// Peer entity.
     pub peer: EntityId,
-    /// Bytes sent, or received.
+    /// Bytes sent or received.
     pub progress: u64,
-    /// The file's size in bytes, if it is known.
+    /// Size of the file in bytes, if known.
     pub size: Option<u64>,
-    /// What it is doing.
+    /// State.
     pub state: State,
-    /// Its condition so far.
+    /// Condition so far.
     pub condition: ConditionCode,
-    /// The status an ACK would carry.
+    /// Status that an ACK would carry.
     pub status: TransactionStatus,
-    /// The file's name at the source.
+    /// Name of the file at the source.
     pub source_name: String,
-    /// The file's name at the destination.
+    /// Name of the file at the destination.
     pub destination_name: String,
 }
 
-/// What a transaction is doing.
+/// State of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// Waiting for its files to open.
     Opening,
     /// Sending or receiving.
     Transferring,
-    /// A sender that sent everything and waits for the receiver.
+    /// The sender has sent everything and waits for the receiver.
     Waiting,
-    /// A receiver that has everything, checks it and gives it its name.
+    /// The receiver has everything, verifies it and renames it.
     Completing,
-    /// Telling the peer how it ended.
+    /// The outcome is being reported to the peer.
     Closing,
     /// Suspended.
     Suspended,
 }
 
-/// A bound that was reached.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// [`Limits::transactions`](super::Limits): a peer's transaction was ignored.
@@ -216,9 +215,10 @@ pub enum Limit {
     Gaps,
     /// [`Limits::write_buffer`](super::Limits): data was dropped.
     WriteBuffer,
-    /// [`Limits::replies`](super::Limits): an answer was dropped.
+    /// [`Limits::replies`](super::Limits): a reply was dropped.
     Replies,
-    /// Ten ACK PDUs of unknown transactions in a second were sent to a peer: more are left out.
+    /// Ten ACK PDUs of unknown transactions per second were sent to a peer: further ones are
+    /// suppressed.
     Refusals,
 }
 
@@ -228,33 +228,33 @@ impl From<Limit> for Indication {
     }
 }
 
-/// How a peer broke the protocol.
+/// Protocol violation by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum PeerError {
-    /// It announced two different ends of one file.
+    /// Two different ends of one file.
     #[error("two EOF PDUs of one transaction differ")]
     ConflictingEof,
-    /// It described one transaction in two ways.
+    /// Two different descriptions of one transaction.
     #[error("two Metadata PDUs of one transaction differ")]
     ConflictingMetadata,
-    /// It asked for data beyond the end of the file.
+    /// Request for data beyond the end of the file.
     #[error("a NAK asks for data that does not exist")]
     NakBeyondEnd,
     /// More options than [`Limits::options`](super::Limits).
     #[error("a Metadata PDU has too many options")]
     TooManyOptions,
-    /// It said that it has the whole file before it was told how long the file is.
+    /// Report of a complete file before its length was announced.
     #[error("a Finished PDU without an error came before the EOF was sent")]
     FinishedBeforeEof,
-    /// It named a file that cannot be here.
+    /// File name that is not allowed here.
     #[error("the file's name is refused: it must be UTF-8 and stay below the root")]
     NameRefused,
-    /// The file shall be kept for another entity, beyond what the settings allow.
+    /// File to be stored for another entity that exceeds the limits.
     #[error("there is no room to keep the file for another entity")]
     NoRoomToStore,
 }
 
-/// How a fault was handled, kept for the seam to user operations.
+/// Handler of a fault, or cancellation if it is unknown.
 pub(crate) fn handler_or_cancel(handler: FaultHandler) -> FaultHandler {
     match handler {
         FaultHandler::Cancel

@@ -1,4 +1,4 @@
-//! Finding the transaction that an input is for.
+//! Dispatch of inputs to transactions.
 
 use engine::{Completion, EffectError, PathEvent, PathId, Ticket, Time};
 use wire::cfdp::{
@@ -14,11 +14,11 @@ use super::{Entity, Transaction};
 use crate::path::{Handle, Pacing, Path};
 use crate::session::{Admission, Place, Turns as _};
 
-/// Of how many entities it is told that PDUs for them came here.
+/// Maximum number of other entities whose misdirected PDUs are indicated.
 const MISDIRECTED_MAX: usize = 8;
 
 impl Entity {
-    /// One datagram arrived.
+    /// Processes a received datagram.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, from: PathId, datagram: &[u8]) {
         let pdu = Pdu::decode(datagram).ok().filter(|pdu| {
@@ -61,7 +61,7 @@ impl Entity {
         }
     }
 
-    /// Somebody took this entity for another: told once of each, and of a few.
+    /// Indicates PDUs for another entity: once for each, and for a few.
     fn misdirected(&mut self, path: PathId, destination: u64) {
         if self.misdirected.len() < MISDIRECTED_MAX && !self.misdirected.contains(&destination) {
             self.misdirected.push(destination);
@@ -128,7 +128,7 @@ impl Entity {
         self.settle(handle);
     }
 
-    /// Begins a reception, if this PDU may begin one.
+    /// Starts a reception, if this PDU may start one.
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -138,8 +138,8 @@ impl Entity {
     ) -> Option<Handle> {
         let begins = match pdu.body {
             Body::Metadata(_) | Body::FileData(_) => true,
-            // The end of a file without its beginning is enough to ask for the rest; a cancelled
-            // one that nobody knows is over.
+            // An EOF without Metadata suffices to request the rest; a cancelled unknown transaction
+            // is over.
             Body::Eof(eof) => {
                 pdu.header.mode == TransmissionMode::Acknowledged
                     && eof.condition == ConditionCode::NoError
@@ -170,18 +170,18 @@ impl Entity {
         Some(self.begin_reception(now, Some(from), &pdu.header))
     }
 
-    /// Whether the source may send files here, by this path.
+    /// Whether the source may send files here on this path.
     fn may_send_here(&self, from: PathId, pdu: &Pdu<'_>) -> bool {
         let (config, source) = (&self.core.config, pdu.header.source.0);
         let known = config.accept_unknown || config.remotes.contains_key(&source);
-        // What is relayed comes from the last entity on its way, not from its source.
+        // Relayed PDUs come from the previous entity, not from their source.
         let relayed = pdu.header.destination.0 != config.entity;
         let right_way = relayed || config.remote(source).path.is_none_or(|path| path == from);
         known && right_way && source != config.entity
     }
 
-    /// Whether one more reception has a place. If none is free, the reception that was silent
-    /// longest and has nothing yet makes room.
+    /// Whether there is a slot for another reception. If none is free, the one silent for the
+    /// longest time without any data is dropped.
     fn has_place(&mut self, now: Time, from: PathId) -> bool {
         let receptions = || {
             self.slots.iter().filter_map(|transaction| match transaction {
@@ -225,7 +225,7 @@ impl Entity {
         base.last_received = now;
         let receiver = Receiver::new(base, &mut self.core, now);
         let mut transaction = Transaction::Receiver(Box::new(receiver));
-        // What was under way when the path went down still arrives.
+        // PDUs under way when the path went down still arrive.
         if !transaction.base().running(&self.core) {
             transaction.follow(&mut self.core, now);
         }
@@ -233,7 +233,7 @@ impl Entity {
         handle
     }
 
-    /// Answers a PDU of a transaction that is not under way, so that the peer can end it.
+    /// Replies to a PDU of no transaction under way, so that the peer can end it.
     pub(super) fn answer_stranger(&mut self, now: Time, from: PathId, pdu: &Pdu<'_>) {
         self.core.stats.stray += 1;
         if pdu.header.mode == TransmissionMode::Unacknowledged {
@@ -244,7 +244,7 @@ impl Entity {
             Body::Eof(eof) if pdu.header.direction == Direction::TowardReceiver => {
                 let status = match self.closed.get(id) {
                     Some(_) => TransactionStatus::Terminated,
-                    // It would have begun a reception if there were room: the sender may ask again.
+                    // It would have started a reception if there were room: the sender may retry.
                     None if eof.condition == ConditionCode::NoError => return,
                     None => TransactionStatus::Unrecognized,
                 };
@@ -376,13 +376,13 @@ impl Entity {
         self.settle(handle);
     }
 
-    /// The id of a put of this entity whose record is `key`, for restoring.
+    /// Whether no transaction with this identifier is known.
     pub(super) fn is_free(&self, id: TransactionId) -> bool {
         !self.by_id.contains_key(&id) && self.closed.get(id).is_none()
     }
 }
 
-/// Whether a PDU of a transaction may come by a path, by which the transaction goes on then.
+/// Whether a PDU of a transaction may arrive on a path, to which the transaction then moves.
 fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: PathId) -> bool {
     let base = transaction.base_mut();
     if base.seat.path == Some(from) {
@@ -392,7 +392,7 @@ fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: Pat
         return false;
     }
     base.seat.set_path(&mut core.shared.paths, from);
-    // Timers that stood still with the old path would not be started by the new one.
+    // Timers stopped with the old path would not be restarted by the new one.
     if base.is_frozen() || !base.running(core) {
         transaction.follow(core, now);
     } else {
@@ -401,10 +401,10 @@ fn comes_by(transaction: &mut Transaction, core: &mut Core, now: Time, from: Pat
     true
 }
 
-/// Whether a header fits those that a reception had before, which learns from it.
+/// Whether a header is consistent with earlier ones of a reception. Its known header is updated.
 fn admits_header(known: &mut Header, header: &Header) -> bool {
-    // The flag that says that there is a CRC is not protected by it. So a sender that once sent one
-    // must go on to. Offsets of 64 bits can be requested only in kind, and version 000 has none.
+    // The CRC flag is not protected by the CRC, so a sender that once sent one must continue to.
+    // Offsets of 64 bits can be requested only in kind, and version 000 has none.
     if known.crc && !header.crc {
         return false;
     }

@@ -1,8 +1,8 @@
-//! The records an entity keeps of its transactions, to go on after a restart.
+//! Records of transactions, by which an entity resumes after a restart.
 //!
-//! A record is: version (1 byte), kind (1), fields, CRC-32C of all that (4, big endian). Numbers
-//! are big endian; byte strings follow a length of four bytes. Descriptions of a transaction are
-//! kept as the PDUs that carried them.
+//! A record is: version (1 byte), kind (1), fields, CRC-32C of everything before (4, big endian).
+//! Numbers are big endian; byte strings follow a length of four bytes. Descriptions of a
+//! transaction are stored as the PDUs that carried them.
 
 use bytes::Bytes;
 use engine::{Area, FileName};
@@ -12,59 +12,59 @@ use wire::checksum::crc32c;
 use super::closed::Subject;
 use crate::ranges::Ranges;
 
-/// Beginning of the keys of records; the name of a working file follows, if there is one.
+/// Prefix of the keys of records; the name of a working file follows, if there is one.
 pub const RECORD_PREFIX: &str = "cfdp-";
 
 const VERSION: u8 = 2;
 const CHECK_LEN: usize = 4;
 
-/// The key of the next sequence number.
+/// Key of the next sequence number.
 pub(crate) const SEQUENCE_KEY: &str = "cfdp-sequence";
 
-/// The key of a transaction that is received here.
+/// Key of a transaction received here.
 pub(crate) fn receiver_key(id: TransactionId) -> String {
     format!("cfdp-rx-{}-{}", id.source, id.sequence)
 }
 
-/// The entity whose transaction a key of [`receiver_key`] is of.
+/// Source entity in a key of [`receiver_key`].
 pub(crate) fn source_of(key: &str) -> Option<u64> {
     key.strip_prefix("cfdp-rx-")?.split_once('-')?.0.parse().ok()
 }
 
-/// The key of a transaction that is sent from here.
+/// Key of a transaction sent from here.
 pub(crate) fn sender_key(id: TransactionId) -> String {
     format!("cfdp-tx-{}-{}", id.source, id.sequence)
 }
 
-/// A record as it is read back.
+/// Decoded record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// The first sequence number that was never given.
+    /// First sequence number that was never assigned.
     Sequence(u64),
-    /// A put under way.
+    /// Put under way.
     Sender { source: Option<FileName>, unbounded: bool, metadata: Vec<u8> },
-    /// A reception under way.
+    /// Reception under way.
     Receiver(ReceiverRecord),
-    /// A reception that is over: the Finished PDU that says so.
+    /// Finished reception, with its Finished PDU.
     Finished { order: u64, pdu: Vec<u8>, subject: Subject },
-    /// The same, and the Metadata PDU, which asks for something that is not done yet.
+    /// Finished reception whose Metadata PDU has a request that was not served yet.
     Owed { order: u64, pdu: Vec<u8>, subject: Subject, metadata: Vec<u8> },
 }
 
-/// A reception under way.
+/// Reception under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReceiverRecord {
-    /// How it ended, if that is decided and the file is being given its name.
+    /// Outcome, if decided while the file is being renamed.
     pub(crate) decided: Option<Decided>,
-    /// The Metadata PDU; empty if it did not arrive.
+    /// Metadata PDU; empty if it did not arrive.
     pub(crate) metadata: Vec<u8>,
-    /// The EOF PDU; empty if it did not arrive.
+    /// EOF PDU; empty if it did not arrive.
     pub(crate) eof: Vec<u8>,
-    /// What is written and synced.
+    /// Ranges written and synced.
     pub(crate) ranges: Ranges,
 }
 
-/// What is known of a reception's end when its file is about to be given its name.
+/// Outcome of a reception whose file is about to be renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decided {
     pub(crate) condition: ConditionCode,
@@ -149,7 +149,7 @@ pub(crate) fn encode_owed(order: u64, pdu: &[u8], subject: &Subject, metadata: &
     finish(out)
 }
 
-/// Reads a record; `None` if it is damaged or of another version.
+/// Decodes a record; `None` if it is damaged or of another version.
 pub(crate) fn decode(record: &[u8]) -> Option<Record> {
     let (content, check) = record.split_last_chunk::<CHECK_LEN>()?;
     if crc32c(content) != u32::from_be_bytes(*check) {
@@ -186,7 +186,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<Record> {
             let mut ranges = Ranges::new();
             while !fields.0.is_empty() {
                 let (start, end) = (fields.u64()?, fields.u64()?);
-                // They were written in order, and with gaps between them.
+                // Ranges are written in order, with gaps between them.
                 if start >= end || (start <= ranges.end() && ranges.end() > 0) {
                     return None;
                 }

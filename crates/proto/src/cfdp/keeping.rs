@@ -1,37 +1,37 @@
-//! For a layer that answers for what it delivers: what of a reception would survive a restart.
+//! Durability of received parts, for a layer that vouches for what it delivers.
 
 use wire::cfdp::TransactionId;
 
 use super::{Entity, Transaction};
 
-/// A part of a transaction that a PDU brings.
+/// Part of a transaction carried by a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What describes the file.
+    /// Description of the file.
     Metadata,
-    /// So many bytes of the file, from here on.
+    /// File data from this offset, with this length.
     Data { offset: u64, len: u64 },
-    /// The end of the file.
+    /// End of the file.
     End,
 }
 
-/// What became of it.
+/// Durability of a received part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
-    /// There is no such reception, and was none that is remembered.
+    /// No such reception is under way or remembered.
     Unknown,
-    /// There was no room for it.
+    /// Dropped for lack of room.
     Dropped,
-    /// It is here, and would be gone after a restart.
+    /// Received, and lost after a restart.
     Taken,
-    /// It would be here after a restart, too; or nothing here would, because no records are kept.
+    /// Preserved across a restart; also if nothing would be, because no records are kept.
     Safe,
     /// The reception is over.
     Over,
 }
 
 impl Entity {
-    /// What became of a part of a file that is received.
+    /// Durability of a part of a received file.
     pub(crate) fn keeping(&self, id: TransactionId, part: Part) -> Keeping {
         let under_way = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
         match under_way {
@@ -42,7 +42,8 @@ impl Entity {
         }
     }
 
-    /// Has what came of a file saved without waiting for the next time that the [journal](super::JournalPolicy) names.
+    /// Saves the progress of a reception without waiting for the [journal](super::JournalPolicy)'s
+    /// next time.
     pub(crate) fn keep(&mut self, id: TransactionId) {
         let handle = self.by_id.get(&id);
         if let Some(Transaction::Receiver(receiver)) =

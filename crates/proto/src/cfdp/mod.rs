@@ -1,12 +1,11 @@
-//! The CCSDS File Delivery Protocol, classes 1 and 2 (CCSDS 727.0-B-5, and the PDUs of issues 1
-//! to 4).
+//! CCSDS File Delivery Protocol, classes 1 and 2 (CCSDS 727.0-B-5, and the PDUs of issues 1 to 4).
 //!
-//! An [`Entity`] sends and receives files in any number of transactions at once. It is an
+//! An [`Entity`] sends and receives files in any number of concurrent transactions. It is an
 //! [`engine::Engine`]: it holds no socket, file or clock.
 //!
-//! What arrives is written to a working file, verified, synced and given its final name in one
-//! step; only then the sender is told that it was retained. The progress of a reception and every
-//! put under way are kept in records, so both sides go on after a restart.
+//! Received data is written to a working file, verified, synced and renamed in one step; only then
+//! the sender is notified that the file was retained. The progress of receptions and all puts under
+//! way are recorded, so both sides resume after a restart.
 
 mod closed;
 mod config;
@@ -60,7 +59,7 @@ use self::sender::Sender;
 use crate::path::{Burst, Class, Clock, Handle, Turn};
 use crate::session::{Reason, Seat, Slots, Turns};
 
-/// How many sequence numbers are set aside at a time, so that few records are written.
+/// Number of sequence numbers reserved at a time, so that few records are written.
 const SEQUENCE_BLOCK: u64 = 64;
 
 /// A CFDP entity.
@@ -69,17 +68,17 @@ pub struct Entity {
     core: Core,
     slots: Slots<Transaction>,
     by_id: BTreeMap<TransactionId, Handle>,
-    /// The transaction that the last PDU was for: the next is probably for it too.
+    /// Transaction of the last PDU: the next one probably belongs to it too.
     last: Option<(TransactionId, Handle)>,
     closed: Closed,
     sequence: u64,
-    /// Sequence numbers below this are asked to be set aside.
+    /// Sequence numbers below this one were requested to be reserved.
     sequence_reserved: u64,
-    /// Sequence numbers below this are set aside for good, so that no restart gives them again.
+    /// Sequence numbers below this one are reserved on disk, so that no restart reuses them.
     sequence_safe: u64,
-    /// Puts that begin once their sequence number is safe.
+    /// Puts that start once their sequence number is reserved.
     unsafe_puts: Vec<Handle>,
-    /// Other entities that somebody took this one for.
+    /// Other entities whose PDUs arrived here.
     misdirected: Vec<u64>,
     loaded: bool,
 }
@@ -126,7 +125,7 @@ impl Transaction {
         }
     }
 
-    /// Lets the timers run or stand still as the path's clock does, and sends what can be sent.
+    /// Starts or stops the timers with the path's clock, and sends what can be sent.
     fn follow(&mut self, core: &mut Core, now: Time) {
         let clock = core.shared.paths.clock(self.base().seat.path);
         if clock == Clock::Running {
@@ -158,8 +157,8 @@ impl Transaction {
 }
 
 impl Entity {
-    /// An entity with these settings. If the journal is enabled it first asks for the records of
-    /// an earlier run, and goes on with the transactions they tell of.
+    /// Creates an entity with these settings. With a journal it first requests the records of an
+    /// earlier run, and resumes their transactions.
     #[must_use]
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let first = rng.below(config.sequence_width.max_value().min(1 << 62)).max(1);
@@ -185,31 +184,31 @@ impl Entity {
         }
     }
 
-    /// The entity's settings.
+    /// Settings of the entity.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.core.config
     }
 
-    /// Counters since the entity began.
+    /// Counters since the entity's start.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
 
-    /// Whether the records of an earlier run were taken up.
+    /// Whether the records of an earlier run were read.
     #[must_use]
     pub fn is_restored(&self) -> bool {
         self.loaded
     }
 
-    /// The transactions under way, in order of their ids.
+    /// Transactions under way, in order of their identifiers.
     pub fn transactions(&self) -> impl Iterator<Item = Report> + '_ {
         self.by_id.values().filter_map(|handle| self.slots.get(*handle)).map(Transaction::report)
     }
 
-    /// Bytes of memory held on account of transactions: file data, gaps, queues and what is
-    /// remembered. An estimate from below; bounded by [`Limits`], whatever the files' sizes.
+    /// Bytes of memory used for transactions: file data, gaps, queues and remembered ones. A lower
+    /// estimate, bounded by [`Limits`] whatever the files' sizes.
     #[must_use]
     pub fn memory(&self) -> usize {
         let held = self.slots.iter().map(|transaction| match transaction {
@@ -223,12 +222,12 @@ impl Entity {
     /// Sends a file, messages or filestore requests to another entity (§3.4.1).
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
         self.put_by(now, request, None)
     }
 
-    /// The same, by a path on which the destination was heard if nothing else is said of it.
+    /// Starts a put on a given path, which is used if none is configured for the destination.
     pub(crate) fn put_by(
         &mut self,
         now: Time,
@@ -305,7 +304,7 @@ impl Entity {
         })
     }
 
-    /// A sequence number that no transaction under way has.
+    /// Next sequence number that no transaction under way has.
     fn next_sequence(&mut self) -> Option<u64> {
         let max = self.core.config.sequence_width.max_value();
         let source = EntityId(self.core.config.entity);
@@ -317,15 +316,15 @@ impl Entity {
         let is_free = |sequence: &u64| {
             !self.by_id.contains_key(&TransactionId { source, sequence: *sequence })
         };
-        // Of one more number than there are transactions, one is free.
+        // One more candidate than there are transactions: one is free.
         let sequence = candidates.take(self.by_id.len() + 1).find(is_free)?;
         self.sequence = after(sequence);
         self.reserve_sequences();
         Some(sequence)
     }
 
-    /// Sets sequence numbers aside, so that a restart does not give them again: well before they
-    /// are needed, because nothing is sent under a number that is not safe.
+    /// Reserves sequence numbers, so that a restart does not reuse them. Well before they are
+    /// needed, because nothing is sent under an unreserved number.
     fn reserve_sequences(&mut self) {
         if !self.core.config.journal.enabled {
             return;
@@ -348,11 +347,11 @@ impl Entity {
         sequence < self.sequence_safe || self.sequence_safe == self.sequence_reserved
     }
 
-    /// Sequence numbers below `safe` were set aside, or cannot be.
+    /// Notes that sequence numbers below `safe` were reserved, or cannot be.
     fn sequences_reserved(&mut self, now: Time, safe: u64) {
         self.sequence_safe = safe;
         if safe != self.sequence_reserved {
-            // More were asked for since; the answer to that is under way.
+            // More were requested since; that result is pending.
             return;
         }
         let waiting = std::mem::take(&mut self.unsafe_puts);
@@ -363,10 +362,10 @@ impl Entity {
         }
     }
 
-    /// Ends a transaction early, and tells the peer (§4.11).
+    /// Cancels a transaction and notifies the peer (§4.11).
     ///
     /// # Errors
-    /// There is no such transaction, or how it ends is settled already.
+    /// No such transaction is under way, or its outcome is already decided.
     pub fn cancel(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
         let result = self.with(id, |core, transaction| {
             let condition = ConditionCode::CancelRequestReceived;
@@ -387,10 +386,10 @@ impl Entity {
         result
     }
 
-    /// Stops a transaction until it is resumed; the peer is not told.
+    /// Suspends a transaction until it is resumed; the peer is not notified.
     ///
     /// # Errors
-    /// There is no such transaction.
+    /// No such transaction is under way.
     pub fn suspend(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with(id, |core, transaction| {
             let condition = ConditionCode::SuspendRequestReceived;
@@ -402,10 +401,10 @@ impl Entity {
         })
     }
 
-    /// Goes on with a suspended transaction.
+    /// Resumes a suspended transaction.
     ///
     /// # Errors
-    /// There is no such transaction.
+    /// No such transaction is under way.
     pub fn resume(&mut self, now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with(id, |core, transaction| {
             match transaction {
@@ -416,10 +415,10 @@ impl Entity {
         })
     }
 
-    /// Asks for an [`Indication::Report`].
+    /// Requests an [`Indication::Report`].
     ///
     /// # Errors
-    /// There is no such transaction.
+    /// No such transaction is under way.
     pub fn report(&mut self, _now: Time, id: TransactionId) -> Result<(), RequestError> {
         self.with(id, |core, transaction| {
             core.user.indicate(Indication::Report(transaction.report()));
@@ -427,10 +426,10 @@ impl Entity {
         })
     }
 
-    /// Asks the receiver of a file for a NAK or a Keep Alive (§4.6.5).
+    /// Prompts the receiver of a file for a NAK or a Keep Alive (§4.6.5).
     ///
     /// # Errors
-    /// There is no such transaction, or it is no acknowledged put under way.
+    /// No such transaction is under way, or it is no acknowledged put.
     pub fn prompt(
         &mut self,
         _now: Time,
@@ -464,7 +463,7 @@ impl Entity {
         self.by_id.insert(id, handle);
     }
 
-    /// Remembers how a reception ended, in place of the oldest if there are too many.
+    /// Remembers the outcome of a reception, in place of the oldest if there are too many.
     fn remember(&mut self, id: TransactionId, over: Over) {
         for forgotten in self.closed.insert(id, over) {
             if self.core.config.journal.enabled {
@@ -509,7 +508,7 @@ impl Turns for Entity {
             let Some(mut transaction) = self.slots.take(handle) else { return };
             self.core.shared.senders -= usize::from(transaction.role() == Role::Sender);
             let id = transaction.base().id();
-            // The two halves of a relayed transaction have the same id.
+            // The two halves of a relayed transaction have the same identifier.
             if self.by_id.get(&id) == Some(&handle) {
                 self.by_id.remove(&id);
             }

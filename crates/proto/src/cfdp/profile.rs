@@ -1,4 +1,4 @@
-//! Settings by name.
+//! Named settings.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use wire::cfdp::{ChecksumType, TransmissionMode, Version, Width};
 use super::config::{Config, HostDelays, NakMode, Naks, Remote, Timer};
 use super::user_operations::Permissions;
 
-/// The settings of a profile; `None` if there is none of this name. The caller sets the entity's
-/// number and its remotes.
+/// Settings of a profile; `None` if the name is unknown. The caller sets the entity's number and
+/// its remotes.
 ///
-/// * `default`: what this implementation does best with itself.
-/// * `gsfc-2007`: the engine 3.1a1 of the Goddard Space Flight Center as it was measured in 2011
-///   over an emulated link: version 000, modular checksum, 997 bytes a PDU, twenty gaps a NAK,
-///   timers of 50 s, and the time its hosts took to answer.
-/// * `extended-b3`: classes 3 and 4 of issues 1 to 4: version 000, and whoever may send PDUs here
-///   may have them relayed. The caller sets the routes. The layout of the PDUs is sure, the
-///   procedures are not: no other implementation of them was found.
+/// * `default`: best settings between two entities of this implementation.
+/// * `gsfc-2007`: the engine 3.1a1 of the Goddard Space Flight Center as measured in 2011 over an
+///   emulated link: version 000, modular checksum, 997 bytes per PDU, 20 gaps per NAK, timers of
+///   50 s, and the processing delays of its hosts.
+/// * `extended-b3`: classes 3 and 4 of issues 1 to 4: version 000; any entity that may send PDUs
+///   here may have them relayed. The caller sets the routes. The layout of the PDUs is verified,
+///   the procedures are not: no other implementation was found.
 #[must_use]
 pub fn profile(name: &str) -> Option<Config> {
     match name {
@@ -41,12 +41,12 @@ fn gsfc_2007() -> Config {
         mode: TransmissionMode::Acknowledged,
         checksum: ChecksumType::Modular,
         entity_width: Some(Width::TWO),
-        // 14 bytes of header and offset, 997 of data: 1,011 of the 1,029 a PDU may have.
+        // 14 bytes of header and offset, 997 of data: 1,011 of at most 1,029 per PDU.
         segment_max: Some(997),
         datagram_max: Some(1029),
         naks: Naks {
             mode: NakMode::Deferred,
-            // The engine kept at most twenty gaps of a transaction.
+            // The engine kept at most 20 gaps per transaction.
             gaps_max: Some(20),
             pdus_per_round_max: Some(1),
             timer: fifty,
@@ -62,7 +62,7 @@ fn gsfc_2007() -> Config {
             eof_to_ack: Duration::from_micros(269),
             ack_to_nak: Duration::from_micros(234),
             nak_to_repair: Duration::from_micros(3900),
-            // 63.5 ms for 10 MB and 0.178 ms for 10 KB: 0.115 ms + 6.34 ms for each 10^6 bytes.
+            // 63.5 ms for 10 MB and 0.178 ms for 10 KB: 0.115 ms + 6.34 ms per 10^6 bytes.
             complete_to_finished: Duration::from_micros(115),
             complete_to_finished_per_mb: Duration::from_micros(6340),
             finished_to_ack: Duration::from_micros(700),

@@ -1,4 +1,4 @@
-//! What a user asks of an entity (CCSDS 727.0-B-5 §3.4).
+//! Requests of a user to an entity (CCSDS 727.0-B-5 §3.4).
 
 use bytes::Bytes;
 use engine::{FileName, NameError};
@@ -10,79 +10,79 @@ use wire::cfdp::{
 
 use super::config::Remote;
 
-/// A request to send a file, messages or filestore requests to another entity.
+/// Request to send a file, messages or filestore requests to another entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutRequest {
-    /// The entity that shall receive it.
+    /// Receiving entity.
     pub destination: u64,
-    /// The file here; `None` sends messages and filestore requests alone.
+    /// Local file; `None` sends only messages and filestore requests.
     pub source: Option<FileName>,
-    /// The name the receiver is told the file has here; `None` takes the path of `source`.
+    /// Name of the file here as announced to the receiver; `None` uses the path of `source`.
     pub source_name: Option<String>,
-    /// The name the file shall have there.
+    /// Name of the file at the receiver.
     pub destination_name: String,
-    /// Transmission mode; `None` takes the remote entity's default.
+    /// Transmission mode; `None` uses the remote entity's default.
     pub mode: Option<TransmissionMode>,
-    /// Whether an unacknowledged receiver shall say how it ended; `None` takes the default.
+    /// Whether an unacknowledged receiver reports the outcome; `None` uses the default.
     pub closure: Option<bool>,
-    /// Checksum type; `None` takes the remote entity's default.
+    /// Checksum type; `None` uses the remote entity's default.
     pub checksum: Option<ChecksumType>,
-    /// What the receiver shall do in its filestore once the file is there, in this order.
+    /// Filestore requests that the receiver carries out after delivery, in this order.
     pub filestore_requests: Vec<FilestoreRequest>,
-    /// Messages to the receiver's user, each of at most 255 bytes.
+    /// Messages to the receiver's user, at most 255 bytes each.
     pub messages: Vec<Bytes>,
-    /// What to do about faults in this transaction, at both sides.
+    /// Fault handlers of this transaction, at both sides.
     pub fault_handlers: Vec<(ConditionCode, FaultHandler)>,
-    /// A flow label of at most 255 bytes.
+    /// Flow label of at most 255 bytes.
     pub flow_label: Option<Bytes>,
-    /// Something to say with every piece of the file.
+    /// Segment metadata sent with every segment of the file.
     pub segment_metadata: Option<SegmentMetadata>,
-    /// Whether record boundaries are said to be preserved.
+    /// Whether record boundaries are announced as preserved.
     pub segmentation_control: bool,
-    /// Whether the file's size is left open until its end is reached.
+    /// Whether the file's size is unknown until its end is reached.
     pub unbounded: bool,
-    /// Whether an interrupted transaction of an earlier run, with the same source, destination
-    /// and names, goes on in place of a new one.
+    /// Whether an interrupted transaction of an earlier run with the same source, destination and
+    /// names is resumed instead of starting a new one.
     pub resume: bool,
 }
 
-/// What accompanies every piece of a file (§5.3.2).
+/// Segment metadata of a file (§5.3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentMetadata {
-    /// Where records begin and end.
+    /// Record continuation state.
     pub continuation: RecordContinuation,
-    /// At most 63 bytes.
+    /// Metadata of at most 63 bytes.
     pub metadata: Bytes,
 }
 
-/// Something to be done in the receiver's filestore (§4.9).
+/// Filestore request to the receiver (§4.9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilestoreRequest {
-    /// What.
+    /// Action.
     pub action: FilestoreAction,
-    /// With which file.
+    /// First file name.
     pub first: String,
-    /// The second name, of actions that take two.
+    /// Second file name, for actions that take two.
     pub second: String,
 }
 
-/// What a filestore request gave (§4.9).
+/// Filestore response (§4.9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilestoreResponse {
-    /// What was asked.
+    /// Requested action.
     pub action: FilestoreAction,
-    /// How it ended.
+    /// Status.
     pub status: FilestoreStatus,
-    /// With which file.
+    /// First file name.
     pub first: String,
-    /// The second name, of actions that take two.
+    /// Second file name, for actions that take two.
     pub second: String,
-    /// What the filestore says of it; often empty.
+    /// Filestore message; often empty.
     pub message: String,
 }
 
 impl PutRequest {
-    /// Whether a Metadata PDU can say all this.
+    /// Checks that a Metadata PDU can express the request.
     pub(crate) fn check(&self, remote: &Remote) -> Result<(), RequestError> {
         let short = |len: usize, what| {
             if len > 255 { Err(RequestError::TooLong(what)) } else { Ok(()) }
@@ -163,43 +163,43 @@ impl FilestoreResponse {
     }
 }
 
-/// Why a request was refused.
+/// Error of a local request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// [`Limits::transactions`](super::Limits) are under way.
+    /// [`Limits::transactions`](super::Limits) transactions are under way.
     #[error("as many transactions as allowed are under way")]
     TooManyTransactions,
-    /// There is no such transaction under way.
+    /// No transaction with this identifier is under way.
     #[error("there is no transaction {0}")]
     NoTransaction(TransactionId),
     /// The request does not apply to this transaction.
     #[error("this transaction does not take that request: {0}")]
     NotApplicable(&'static str),
-    /// A name cannot be used.
+    /// The name is not usable.
     #[error("the name {name:?} cannot be used: {error}")]
     Name {
         /// The name.
         name: String,
-        /// Why not.
+        /// Reason.
         error: NameError,
     },
     /// A name or an option does not fit a Metadata PDU, or the PDU does not fit the path.
     #[error("{0} is too long")]
     TooLong(&'static str),
-    /// Several paths are known, and the settings do not say which leads to this entity.
+    /// There are several paths, and no setting names the one to this entity.
     #[error("no path is set for entity {0}, and there are several")]
     NoPath(u64),
     /// A number does not fit its width on the wire.
     #[error("{0} does not fit its width")]
     Width(&'static str),
-    /// Two settings exclude each other.
+    /// Two settings are incompatible.
     #[error("{0}")]
     Conflict(&'static str),
-    /// All sequence numbers of the configured width belong to transactions under way.
+    /// All sequence numbers of the configured width are in use by transactions under way.
     #[error("every sequence number of this width is under way")]
     NoSequenceNumber,
-    /// The records of an earlier run are not loaded yet, so it is not known what can be resumed,
-    /// and which sequence numbers were given.
+    /// The records of an earlier run are not loaded yet: resumable transactions and used sequence
+    /// numbers are unknown.
     #[error("the records of an earlier run are not loaded yet")]
     NotReady,
 }

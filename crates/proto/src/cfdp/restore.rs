@@ -1,4 +1,4 @@
-//! Taking up the records of an earlier run.
+//! Restoring transactions from the records of an earlier run.
 
 use engine::{Completion, EffectError, FileName, IndexRequest, PathId, Time};
 use wire::cfdp::{Body, Direction, Header, Lv, Metadata, Pdu, Tlv};
@@ -16,7 +16,7 @@ use crate::path::Handle;
 use crate::session::Turns as _;
 
 impl Entity {
-    /// Takes up the records; without them, begins afresh.
+    /// Restores the records; without them, starts without transactions.
     pub(super) fn restore(&mut self, now: Time, answer: Result<Completion, EffectError>) {
         self.loaded = true;
         let Ok(Completion::Records(records)) = answer else {
@@ -81,19 +81,19 @@ impl Entity {
         }
     }
 
-    /// The path to another entity, if the settings say one.
+    /// Configured path to another entity.
     fn way_to(&self, number: u64) -> Option<PathId> {
         self.core.config.remotes.get(&number).and_then(|remote| remote.path)
     }
 
-    /// The path to another entity, from now on.
+    /// Sets the path to another entity.
     pub(crate) fn set_way(&mut self, number: u64, path: PathId) {
         let config = &mut self.core.config;
         let remote = config.remotes.entry(number);
         remote.or_insert_with(|| config.default_remote.clone()).path = Some(path);
     }
 
-    /// The entities of whose transactions records are, to whom there have to be ways before they are taken up.
+    /// Source entities in the records, to which paths must exist before the records are restored.
     pub(crate) fn sources(records: &[(String, Bytes)]) -> impl Iterator<Item = u64> + '_ {
         records.iter().filter_map(|(key, _)| journal::source_of(key))
     }
@@ -158,7 +158,7 @@ impl Entity {
     }
 }
 
-/// The put that a Metadata PDU describes, with its file under a name here.
+/// Put described by a Metadata PDU, with its local file name.
 pub(super) fn described_put(
     header: &Header,
     described: &Metadata<'_>,
@@ -183,7 +183,7 @@ pub(super) fn described_put(
     request
 }
 
-/// Puts an option of a Metadata PDU back into the request it came from.
+/// Adds an option of a Metadata PDU to the put request it came from.
 fn add_option(request: &mut PutRequest, tlv: &Tlv<'_>) {
     let copy = |value: &Lv<'_>| Bytes::copy_from_slice(value.0);
     match tlv {

@@ -1,43 +1,44 @@
-//! Counters.
+//! Counters of an entity.
 
 use wire::cfdp::Body;
 
-/// What an entity counted since it began.
+/// Counters since the entity's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// PDUs sent.
     pub sent: PduCounts,
-    /// PDUs received, whole and understood.
+    /// Valid PDUs received.
     pub received: PduCounts,
-    /// Datagrams that were no PDU.
+    /// Datagrams that are not valid PDUs.
     pub decode_errors: u64,
-    /// PDUs for another entity, or for no transaction under way, that were ignored.
+    /// Ignored PDUs, for another entity or for no transaction under way.
     pub stray: u64,
-    /// File names of peers that were refused.
+    /// Refused file names of peers.
     pub names_refused: u64,
-    /// Data PDUs that brought nothing new.
+    /// Duplicate data PDUs.
     pub duplicate_data: u64,
-    /// Data PDUs dropped because of a bound.
+    /// Data PDUs dropped because of a limit.
     pub data_dropped: u64,
     /// Bytes of file data sent for the first time.
     pub data_bytes: u64,
-    /// Bytes of file data sent again.
+    /// Bytes of file data retransmitted.
     pub repair_bytes: u64,
-    /// Storage effects that failed.
+    /// Failed storage effects.
     pub storage_errors: u64,
-    /// Records that could not be kept.
+    /// Records that could not be stored.
     pub record_errors: u64,
-    /// Answers dropped because of a bound.
+    /// Replies dropped because of a limit.
     pub replies_dropped: u64,
-    /// ACK PDUs of unknown transactions left out because too many were sent to a peer within a second.
+    /// ACK PDUs of unknown transactions suppressed because too many were sent to a peer within a
+    /// second.
     pub refusals_left_out: u64,
-    /// PDUs that would have begun a reception for which there was no place.
+    /// PDUs that would have started a reception for which there was no slot.
     pub receptions_refused: u64,
-    /// PDUs left out because the path does not take any that large.
+    /// PDUs dropped because they exceed the path's MTU.
     pub oversize: u64,
 }
 
-/// PDUs by kind.
+/// Number of PDUs by type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PduCounts {
     /// Metadata.
@@ -56,7 +57,7 @@ pub struct PduCounts {
     pub prompt: u64,
     /// Keep Alive.
     pub keep_alive: u64,
-    /// Directives that the book does not name.
+    /// Unknown directives.
     pub unknown: u64,
 }
 
@@ -76,7 +77,7 @@ impl PduCounts {
         *counter += 1;
     }
 
-    /// PDUs of all kinds.
+    /// Total of all types.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.metadata

@@ -1,4 +1,4 @@
-//! What programs have in common: what they read and write, and what they tell.
+//! State common to all programs: their input and output, and their progress.
 
 use engine::{FileName, PathId, Rng, Time};
 
@@ -8,7 +8,7 @@ use super::core::Core;
 use super::files::Files;
 use super::indication::{Failure, Latency};
 
-/// What a program has to do with.
+/// Environment of a program.
 pub(super) struct Io<'a> {
     pub(super) now: Time,
     pub(super) path: PathId,
@@ -23,13 +23,13 @@ pub(super) struct Io<'a> {
 /// Progress of a program.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// The file may cross.
+    /// Whether the file transfer may start.
     pub(super) started: bool,
-    /// The client's work is done: bytes of the file.
+    /// Bytes of the file once the client has finished.
     pub(super) done: Option<u64>,
-    /// A server has a file, which is safe.
+    /// File stored by a server: name and bytes.
     pub(super) received: Option<(String, u64)>,
-    /// A server was told of a file.
+    /// File that a server is receiving.
     pub(super) receiving: Option<String>,
     pub(super) latency: Option<Latency>,
 }
@@ -39,19 +39,19 @@ impl Io<'_> {
         self.conn.write(self.now, self.config, bytes);
     }
 
-    /// Whether a program that writes would go on.
+    /// Whether the stream has room for another write.
     pub(super) fn has_room(&self) -> bool {
         self.conn.waiting() < self.core.limits.write_ahead
     }
 
-    /// Takes so many bytes, once there are as many.
+    /// Takes exactly `len` bytes, once available.
     pub(super) fn read(&mut self, len: usize) -> Option<Vec<u8>> {
         let bytes = self.conn.data().get(..len)?.to_vec();
         self.conn.consume(self.now, len);
         Some(bytes)
     }
 
-    /// Takes a line without its end, once it is whole.
+    /// Takes a line without its terminator, once complete.
     pub(super) fn read_line(&mut self) -> Result<Option<String>, Failure> {
         let data = self.conn.data();
         let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
@@ -67,7 +67,8 @@ impl Io<'_> {
         Ok(Some(line))
     }
 
-    /// Writes up to `len` bytes that came into the file, if its store keeps up; so many it took.
+    /// Writes up to `len` received bytes into the file, as far as its store keeps up. Returns their
+    /// number.
     pub(super) fn keep(&mut self, len: u64) -> usize {
         if self.files.writing() > self.core.limits.write_buffer {
             return 0;
@@ -81,7 +82,7 @@ impl Io<'_> {
     }
 }
 
-/// A file's name as a peer says it.
+/// File name received from a peer.
 pub(super) fn named(text: &str) -> Result<FileName, Failure> {
     FileName::file(text.trim_start_matches('/'))
         .map_err(|_| Failure::Nonsense("a name that is none"))

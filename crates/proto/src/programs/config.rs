@@ -1,4 +1,4 @@
-//! What a node is told to be.
+//! Settings of a node.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::settings::form::{Flag, Leaf};
 use crate::settings::{Kind, Settings, Value, Visited, Visitor};
 use crate::visit;
 
-/// A program that is modelled.
+/// Modelled program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tool {
     /// scp of OpenSSH.
@@ -17,17 +17,17 @@ pub enum Tool {
     Rsync,
     /// rsync to its own daemon.
     RsyncDaemon,
-    /// Somebody who types, and sees what he types when it comes back.
+    /// Terminal session that echoes what a user types.
     Telnet,
 }
 
-/// A release of OpenSSH.
+/// Release of OpenSSH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// 9.2 (2023): scp speaks SFTP.
+    /// 9.2 (2023): scp uses SFTP.
     #[default]
     OpenSsh92,
-    /// The same, with `scp -O`: scp speaks its own protocol.
+    /// 9.2 with `scp -O`: scp uses its own protocol.
     OpenSsh92Legacy,
     /// 4.2 (2005).
     OpenSsh42,
@@ -37,7 +37,7 @@ impl Version {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::OpenSsh92, Self::OpenSsh92Legacy, Self::OpenSsh42];
 
-    /// Its name in profiles.
+    /// Name in profiles.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Version {
         }
     }
 
-    /// The window of a channel, in bytes (`CHAN_SES_WINDOW_DEFAULT`).
+    /// Channel window in bytes (`CHAN_SES_WINDOW_DEFAULT`).
     #[must_use]
     pub const fn window(self) -> u32 {
         match self {
@@ -56,40 +56,41 @@ impl Version {
         }
     }
 
-    /// How many writes of sftp may wait for their answers, and bytes of each.
+    /// Maximum number of outstanding sftp writes, and bytes of each.
     #[must_use]
     pub const fn writes(self) -> (u32, usize) {
         match self {
-            // What the server offers by limits@openssh.com: 256 KiB less 1 KiB.
+            // Limit that the server offers by limits@openssh.com: 256 KiB less 1 KiB.
             Self::OpenSsh92 | Self::OpenSsh92Legacy => (64, 255 << 10),
             Self::OpenSsh42 => (16, 32 << 10),
         }
     }
 }
 
-/// A node: a client of the peers that it is asked to talk to, and a server to those who come.
+/// Settings of a node: client for its user's requests, and server for its peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What it is.
+    /// Modelled program.
     pub tool: Tool,
-    /// Of which release, where that is OpenSSH.
+    /// Release, for OpenSSH.
     pub version: Version,
-    /// The window that a channel's receiver offers, in bytes.
+    /// Window offered by a channel's receiver, in bytes.
     pub window: u32,
-    /// How long a server waits for a login (`LoginGraceTime`).
+    /// Time for which a server waits for a login (`LoginGraceTime`).
     pub grace: Duration,
-    /// How long either end waits while nothing comes.
+    /// Silence after which either side gives up.
     pub timeout: Duration,
-    /// The mean time between two keys that are typed.
+    /// Mean time between two keystrokes.
     pub key_interval: Duration,
-    /// What the programs themselves take.
+    /// Processing times of the programs.
     pub costs: Costs,
-    /// What it may hold.
+    /// Limits of the node.
     pub limits: Limits,
 }
 
 impl Config {
-    /// A tool as it comes: two minutes for a login, two hours of silence, five keys a second.
+    /// Default settings of a tool: two minutes for a login, two hours of silence, five keystrokes
+    /// per second.
     #[must_use]
     pub fn new(tool: Tool, version: Version) -> Self {
         Self {
@@ -105,7 +106,7 @@ impl Config {
     }
 }
 
-/// Least window of a channel: two messages.
+/// Minimum window of a channel: two messages.
 const WINDOW_MIN: u64 = 64 << 10;
 
 impl Settings for Config {
@@ -113,18 +114,18 @@ impl Settings for Config {
         visit! { visitor;
             /// Bytes of the window of an SSH channel.
             "window": self.window as Size [Range(WINDOW_MIN, u32::MAX as u64)],
-            /// Time that a server waits for a login.
+            /// Time for which a server waits for a login.
             "grace": self.grace as Span [Interval],
-            /// Mean time between two keys that are typed.
+            /// Mean time between two keystrokes.
             "key_interval": self.key_interval as Span [Interval],
-            /// Whether programs take time of their own.
+            /// Whether programs have processing times.
             "costs": self.costs as AnyCosts,
         }
         Ok(())
     }
 }
 
-/// Form of [`Costs`] by whether there are any.
+/// Form of [`Costs`] as a flag.
 #[derive(Debug)]
 struct AnyCosts;
 
@@ -145,31 +146,31 @@ impl Leaf<Costs> for AnyCosts {
     }
 }
 
-/// The time that programs take for themselves.
+/// Processing times of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// A client is started.
+    /// Start of a client.
     pub client: Duration,
-    /// A server makes a process for a connection.
+    /// Creation of a server process for a connection.
     pub accept: Duration,
-    /// A client makes its half of a key.
+    /// Key generation of a client.
     pub keys: Duration,
-    /// A server answers it, and signs.
+    /// Reply and signature of a server.
     pub sign: Duration,
-    /// A client verifies that.
+    /// Verification by a client.
     pub verify: Duration,
-    /// A server refuses a login that proves nothing.
+    /// Refusal of a login attempt without proof by a server.
     pub refuse: Duration,
-    /// A server lets somebody in.
+    /// Login at a server.
     pub login: Duration,
-    /// A server starts what a client asks for through a shell.
+    /// Start of the client's command through a shell by a server.
     pub start: Duration,
-    /// One write follows another.
+    /// Time between two writes.
     pub write: Duration,
 }
 
 impl Default for Costs {
-    /// What OpenSSH 9.2 took on two virtual cores, rounded.
+    /// Times of OpenSSH 9.2 measured on two virtual cores, rounded.
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -187,7 +188,7 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// Programs that take no time.
+    /// Programs without processing times.
     #[must_use]
     pub fn none() -> Self {
         let none = Duration::ZERO;
@@ -205,30 +206,30 @@ impl Costs {
     }
 }
 
-/// What a node may hold.
+/// Limits of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections of others.
+    /// Number of peers' connections.
     pub sessions: usize,
-    /// Requests of the user that wait.
+    /// Number of queued requests of the user.
     pub requests: usize,
-    /// Bytes of a file that are read before they can be sent.
+    /// Bytes of a file read ahead.
     pub read_ahead: usize,
-    /// Bytes of one read.
+    /// Bytes per read.
     pub piece: usize,
-    /// Bytes of a file that arrived and are not written yet.
+    /// Bytes of a received file not written yet.
     pub write_buffer: usize,
-    /// Bytes that wait for the stream.
+    /// Bytes queued for the stream.
     pub write_ahead: usize,
     /// Bytes of a message, beyond those of a channel's window.
     pub message: usize,
-    /// Keys that are typed in one session.
+    /// Keystrokes in one session.
     pub keys: u64,
 }
 
 impl Default for Limits {
-    /// 64 sessions, 1,024 requests, 1 MiB ahead in pieces of 64 KiB, 1 MiB to be written, 256 KiB
-    /// to be sent, messages of 512 KiB, a million keys.
+    /// 64 sessions, 1,024 requests, 1 MiB read ahead in pieces of 64 KiB, 1 MiB write buffer, 256
+    /// KiB queued, messages of 512 KiB, a million keystrokes.
     fn default() -> Self {
         Self {
             sessions: 64,

@@ -1,4 +1,4 @@
-//! A stream, or the channel within one, as programs use it.
+//! Stream, or the channel within one, as programs use it.
 
 use bytes::{Buf as _, BytesMut};
 use engine::Time;
@@ -7,22 +7,22 @@ use super::config::Config;
 use super::ssh::{Command, Ssh};
 use super::writes::Writes;
 
-/// What carries a program's bytes.
+/// Carrier of a program's bytes.
 #[derive(Debug)]
 pub(super) enum Conn {
-    /// The stream itself.
+    /// Plain stream.
     Plain(Plain),
-    /// A channel of SSH.
+    /// SSH channel.
     Ssh(Box<Ssh>),
 }
 
-/// A stream that a program has for itself.
+/// Stream used by a single program.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     out: Writes,
     data: BytesMut,
     eof_in: bool,
-    /// Nothing more is written; and the program is over.
+    /// Whether nothing more is written, and whether the program has exited.
     ended: bool,
     exited: bool,
 }
@@ -55,7 +55,7 @@ impl Conn {
         }
     }
 
-    /// Whether nobody has to log in any more.
+    /// Whether the login is done, or not needed.
     pub(super) fn is_logged_in(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -73,7 +73,7 @@ impl Conn {
         }
     }
 
-    /// What came and was not read.
+    /// Received bytes not read yet.
     pub(super) fn data(&self) -> &[u8] {
         match self {
             Self::Plain(plain) => &plain.data,
@@ -88,7 +88,7 @@ impl Conn {
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes queued for sending.
     pub(super) fn waiting(&self) -> usize {
         match self {
             Self::Plain(plain) => plain.out.held(),
@@ -96,7 +96,7 @@ impl Conn {
         }
     }
 
-    /// One write of a program.
+    /// Adds one write of a program.
     pub(super) fn write(&mut self, now: Time, config: &Config, bytes: Vec<u8>) {
         match self {
             Self::Plain(plain) => plain.out.push(now, config.costs.write, bytes.into()),
@@ -112,7 +112,7 @@ impl Conn {
         }
     }
 
-    /// Whether the other program is over.
+    /// Whether the other program has exited.
     pub(super) fn has_exited(&self) -> bool {
         match self {
             Self::Plain(plain) => plain.eof_in && plain.data.is_empty(),
@@ -120,7 +120,7 @@ impl Conn {
         }
     }
 
-    /// The stream's peer sends no more.
+    /// Notes that the stream's peer sends no more.
     pub(super) fn read_closed(&mut self) {
         match self {
             Self::Plain(plain) => plain.eof_in = true,
@@ -128,7 +128,7 @@ impl Conn {
         }
     }
 
-    /// Writes no more.
+    /// Ends the output.
     pub(super) fn end(&mut self) {
         match self {
             Self::Plain(plain) => plain.ended = true,
@@ -136,7 +136,7 @@ impl Conn {
         }
     }
 
-    /// The program is over.
+    /// Notes that the program has exited.
     pub(super) fn exit(&mut self) {
         match self {
             Self::Plain(plain) => plain.exited = true,
@@ -144,7 +144,7 @@ impl Conn {
         }
     }
 
-    /// Whether the stream's own half is to be shut down now.
+    /// Whether the stream's sending half is to be shut down now.
     pub(super) fn wants_shutdown(&mut self) -> bool {
         match self {
             Self::Plain(plain) => plain.out.is_empty() && std::mem::take(&mut plain.ended),
@@ -152,7 +152,7 @@ impl Conn {
         }
     }
 
-    /// Whether the stream is to be told that nothing waits for more.
+    /// Whether the stream is to disable Nagle's algorithm.
     pub(super) fn wants_no_delay(&mut self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -160,7 +160,7 @@ impl Conn {
         }
     }
 
-    /// Whether all is said and the stream can be closed.
+    /// Whether everything was sent and the stream can be closed.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Plain(plain) => plain.out.is_empty() && plain.exited,

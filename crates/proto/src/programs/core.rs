@@ -1,4 +1,4 @@
-//! What the sessions of a node share.
+//! State shared by the sessions of a node.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,16 +8,16 @@ use super::config::Limits;
 use super::files::Job;
 use super::indication::Indication;
 
-/// What a session waits for.
+/// Timer of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
-    /// Its program to make a write.
+    /// Next write of the program.
     Write,
-    /// The next key.
+    /// Next keystroke.
     Key,
-    /// A login.
+    /// Login.
     Grace,
-    /// Anything.
+    /// Silence of the peer.
     Silence,
 }
 

@@ -1,4 +1,4 @@
-//! The file of a session.
+//! File of a session.
 
 use engine::{
     Completion, EffectError, FileName, FilestoreRequest, OpenMode, PathId, StoreEffect, Ticket,
@@ -8,19 +8,19 @@ use wire::ftp::Representation;
 use super::core::Core;
 use crate::flow::{Inflow, Job as FlowJob, Outflow, ReadAhead};
 
-/// What an effect was for.
+/// Purpose of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     Open,
     Flow(FlowJob),
     Install,
-    /// Nobody waits for the answer.
+    /// The result is ignored.
     Forget,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// Nothing was asked for.
+    /// No effect is pending.
     #[default]
     None,
     Opening {
@@ -30,14 +30,14 @@ enum State {
     In(Inflow),
 }
 
-/// The one file of a session: it goes out, or comes in.
+/// Single file of a session, sent or received.
 #[derive(Debug)]
 pub(super) struct Files {
     path: PathId,
     state: State,
-    /// Its length when it was opened.
+    /// Length when it was opened.
     pub(super) len: u64,
-    /// Where it is before it has its name.
+    /// Working file name before it is renamed.
     spool: Option<FileName>,
     installed: bool,
     failed: Option<EffectError>,
@@ -54,7 +54,7 @@ impl Files {
         core.submit(StoreEffect::Open { ticket, name, mode: OpenMode::Read }, self.path, Job::Open);
     }
 
-    /// Opens a file to be written from its beginning; `by_spool` if it is to get its name later.
+    /// Opens a file to be written from its beginning; `by_spool` if it is renamed later.
     pub(super) fn open_to_write(&mut self, name: &FileName, by_spool: bool, core: &mut Core) {
         self.state = State::Opening { outgoing: false };
         let ticket = core.next_ticket();
@@ -116,7 +116,7 @@ impl Files {
             }
             (Job::Flow(FlowJob::Sync), _, State::In(inflow)) => inflow.synced = true,
             (Job::Install, _, _) => self.installed = true,
-            // An answer that comes when its file is forgotten.
+            // Result for a file that was abandoned.
             (Job::Open | Job::Flow(_) | Job::Forget, _, _) => {}
         }
     }
@@ -130,7 +130,7 @@ impl Files {
         }
     }
 
-    /// Bytes that can be taken now, and whether there are no more behind them.
+    /// Bytes available now, and whether the file ends after them.
     pub(super) fn ready(&self) -> (usize, bool) {
         match &self.state {
             State::Out(out) => (out.held(), out.is_read()),
@@ -138,7 +138,7 @@ impl Files {
         }
     }
 
-    /// Takes up to so many bytes: as many as there are.
+    /// Takes up to `len` available bytes.
     pub(super) fn take(&mut self, len: usize, core: &mut Core) -> Vec<u8> {
         let mut taken = Vec::with_capacity(len);
         if let State::Out(out) = &mut self.state {
@@ -150,7 +150,7 @@ impl Files {
         taken
     }
 
-    /// Bytes that are being written.
+    /// Bytes being written.
     pub(super) fn writing(&self) -> usize {
         match &self.state {
             State::In(inflow) => inflow.writing,
@@ -173,7 +173,7 @@ impl Files {
         }
     }
 
-    /// All is written: it is to be made safe.
+    /// Syncs the file after everything was written.
     pub(super) fn end(&mut self, core: &mut Core) {
         let ticket = core.next_ticket();
         let State::In(inflow) = &mut self.state else { return };
@@ -195,7 +195,7 @@ impl Files {
         matches!(&self.state, State::In(inflow) if inflow.synced)
     }
 
-    /// Gives what came its name.
+    /// Renames the received file.
     pub(super) fn install(&mut self, to: &FileName, core: &mut Core) {
         let Some(from) = self.spool.take() else { return };
         self.close(core);
@@ -215,7 +215,7 @@ impl Files {
         core.effects.extend(close.map(Into::into));
     }
 
-    /// Lets go of everything, also of a working file.
+    /// Releases everything, including a working file.
     pub(super) fn leave(&mut self, core: &mut Core) {
         self.close(core);
         if let Some(spool) = self.spool.take() {

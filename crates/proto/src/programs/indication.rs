@@ -1,86 +1,86 @@
-//! What users hear.
+//! Indications to the user.
 
 use std::time::Duration;
 
 use engine::{EffectError, PathId};
 use thiserror::Error;
 
-/// A request of this node's user.
+/// Request of this node's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// What happened.
+/// Indication to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// All is ready for the file.
+    /// The file transfer can start.
     Begun {
-        /// Which request.
+        /// The request.
         request: RequestId,
     },
-    /// How long keys took to come back.
+    /// Echo delays of keystrokes.
     Echoed {
-        /// Which request.
+        /// The request.
         request: RequestId,
-        /// How long.
+        /// The delays.
         latency: Latency,
     },
-    /// A request is done, and the program at the other end said so.
+    /// A request is finished and confirmed by the remote program.
     Finished {
-        /// Which request.
+        /// The request.
         request: RequestId,
         /// Bytes of the file.
         bytes: u64,
     },
-    /// A request came to nothing.
+    /// A request failed.
     Failed {
-        /// Which request.
+        /// The request.
         request: RequestId,
-        /// Why.
+        /// Reason.
         why: Failure,
     },
-    /// As a server: a client left a file here, which is safe.
+    /// Server: a client's file was stored.
     Received {
         /// The connection.
         path: PathId,
-        /// The file's name.
+        /// Name of the file.
         name: String,
         /// Bytes of the file.
         bytes: u64,
     },
-    /// As a server: a file broke off.
+    /// Server: a file transfer was aborted.
     Aborted {
         /// The connection.
         path: PathId,
-        /// The file's name.
+        /// Name of the file.
         name: String,
     },
-    /// As a server: somebody came and there is no room for him, or he did not log in in time.
+    /// Server: a connection was refused for lack of room, or for a missing login.
     Refused {
         /// The connection, which is closed.
         path: PathId,
     },
 }
 
-/// How long keys took to come back.
+/// Echo delays of keystrokes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// How many there were.
+    /// Number of keystrokes.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub min: Duration,
-    /// Half of them took no longer.
+    /// Median.
     pub median: Duration,
-    /// 95 of 100 took no longer.
+    /// 95th percentile.
     pub p95: Duration,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99: Duration,
-    /// The most.
+    /// Maximum.
     pub max: Duration,
 }
 
 impl Latency {
-    /// What is told of some; nothing if there are none. A share of `q` takes no longer than the one
-    /// at place ⌈q n⌉ in their order.
+    /// Statistics of some delays; `None` without any. Quantile `q` is the value at place ⌈q n⌉ in
+    /// ascending order.
     #[must_use]
     pub fn of(mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
@@ -96,41 +96,41 @@ impl Latency {
     }
 }
 
-/// Why a request came to nothing.
+/// Reason for the failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The other end says so.
+    /// Error reported by the peer.
     #[error("the server says: {0}")]
     Server(String),
-    /// The other end says what no program says.
+    /// Protocol violation by the peer.
     #[error("what the peer says makes no sense: {0}")]
     Nonsense(&'static str),
     /// The connection ended.
     #[error("the connection ended")]
     Connection,
-    /// The connection ended before anybody had logged in.
+    /// The connection ended before the login.
     #[error(
         "the connection ended before the login was done (a server waits for its LoginGraceTime)"
     )]
     Login,
-    /// The store here failed.
+    /// Local storage error.
     #[error("the store: {0}")]
     Store(EffectError),
-    /// Nothing came for too long.
+    /// Silence of the peer.
     #[error("nothing came for too long")]
     Silence,
-    /// More keys than are typed in one session.
+    /// More keystrokes than allowed in one session.
     #[error("more keys than are typed in one session")]
     TooMany,
 }
 
-/// Why a request is refused at once.
+/// Error of a local request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// As many wait as may.
+    /// The queue is full.
     #[error("too many requests wait")]
     Full,
-    /// It has a line break or another control character in it, or is too long.
+    /// The name has a line break or another control character, or is too long.
     #[error("the name has a control character in it, or is too long")]
     Name,
 }

@@ -1,17 +1,17 @@
-//! Models of programs: scp, sftp and rsync, and somebody at a terminal.
+//! Models of programs: scp, sftp and rsync, and a terminal session.
 //!
-//! What a [`Node`] sends has the order, the round trips, the windows and the lengths of what these programs
-//! send, and carries the file. It is not what they send: SSH's part is not encrypted, rsync's is made of
-//! bytes of zero where it is not the file. So a node talks to its like only.
+//! The messages of a [`Node`] have the order, round trips, windows and lengths of these programs'
+//! messages, and carry the file. Their content differs: SSH is not encrypted, and rsync sends zeros
+//! except for the file. A node therefore interoperates only with other nodes.
 //!
-//! | program | below it | what bounds it |
+//! | program | transport | limits |
 //! |---|---|---|
-//! | scp, sftp | a channel of SSH | the channel's window; requests without answer; `LoginGraceTime` |
-//! | rsync | a channel of SSH, or a stream | turns at the beginning and the end |
-//! | telnet | a stream | how soon short segments go |
+//! | scp, sftp | a channel of SSH | the channel's window; outstanding requests; `LoginGraceTime` |
+//! | rsync | a channel of SSH, or a stream | round trips at the beginning and the end |
+//! | telnet | a stream | delay of short segments |
 //!
-//! Its paths are streams. A program takes time for itself ([`Costs`]), and makes one write after another:
-//! what Nagle's algorithm makes of them depends on that.
+//! Its paths are streams. A program has processing times ([`Costs`]) and makes one write after
+//! another: the effect of Nagle's algorithm depends on that.
 
 mod app;
 mod config;
@@ -42,22 +42,22 @@ pub use indication::{Failure, Indication, Latency, RequestError, RequestId};
 use core::{Core, Wait};
 use session::{Request, Session};
 
-/// A client and server of one program.
+/// Client and server of one program.
 #[derive(Debug)]
 pub struct Node {
     config: Config,
     core: Core,
     rng: Rng,
     sessions: BTreeMap<PathId, Session>,
-    /// Requests that wait for the one before to the same peer.
+    /// Requests that wait for the previous one to the same peer.
     waiting: BTreeMap<PathId, VecDeque<Request>>,
     requests: u64,
-    /// Who sent last.
+    /// Path served last.
     last: PathId,
 }
 
 impl Node {
-    /// A node without connections.
+    /// Creates a node without connections.
     #[must_use]
     pub fn new(config: Config, rng: Rng) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Carries a file to the server that `path` leads to, under `name`; or types what is in it.
+    /// Sends a file to the server on `path`, under `name`; or types its content.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -96,7 +96,7 @@ impl Node {
         Ok(id)
     }
 
-    /// Requests of its user that are not over, and files that come from others.
+    /// Unfinished requests of the user, and files being received.
     #[must_use]
     pub fn under_way(&self) -> usize {
         let busy = self.sessions.values().filter(|session| session.is_busy()).count();
@@ -136,7 +136,7 @@ impl Node {
                     session.read_closed();
                 }
             }
-            // Nothing here asks for TLS.
+            // TLS is never requested here.
             PathEvent::Missing { .. }
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown
@@ -160,7 +160,7 @@ impl Node {
         }
     }
 
-    /// Lets a session do what it can, and forgets it if it is over.
+    /// Advances a session, and forgets it once it is over.
     fn turn(&mut self, now: Time, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         session.turn(now, &self.config, &mut self.core, &mut self.rng);
@@ -196,7 +196,7 @@ impl Engine for Node {
                 let Some((path, job)) = self.core.uses.remove(&ticket) else { return };
                 match self.sessions.get_mut(&path) {
                     Some(session) => session.done(job, answer, &mut self.core),
-                    // A file that was opened for somebody who is gone.
+                    // File opened for a session that is gone.
                     None => {
                         if let Ok(engine::Completion::Opened { file, .. }) = answer {
                             self.core.effects.push_back(engine::StoreEffect::Close { file }.into());
@@ -234,7 +234,7 @@ impl Engine for Node {
             self.last = path;
             tx.push(bytes.len())?.copy_from_slice(&bytes);
             let transmit = tx.transmit(path, now);
-            // There is room for more, or all is said.
+            // There is more room, or everything was sent.
             self.turn(now, path);
             return transmit;
         }

@@ -1,5 +1,5 @@
-//! rsync 3.5 (protocol 32) as it sends one whole file that the other end does not have: its turns, each as
-//! long as it is on the wire. Of the messages only the list of files and the file itself have content.
+//! rsync 3.5 (protocol 32) sending one complete new file: its turns, each with its length on the
+//! wire. Only the file list and the file itself have content.
 
 use std::collections::VecDeque;
 
@@ -8,44 +8,43 @@ use bytes::BufMut as _;
 use super::app::{Io, named};
 use super::indication::Failure;
 
-/// What an end does next.
+/// Next step of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
-    /// So many bytes, in one write.
+    /// One write of this many bytes.
     Write(usize),
-    /// So many bytes have come.
+    /// Read of this many bytes.
     Read(usize),
-    /// The list of files: the one there is.
+    /// File list with its single file.
     WriteList,
     ReadList,
-    /// The file, whole.
+    /// Complete file.
     WriteFile,
     ReadFile,
-    /// What came is safe and has its name.
+    /// Rename of the received file.
     Install,
 }
 
-/// Bytes that frame what crosses: before a list's name, before the file, before each piece, behind it.
+/// Bytes of framing: before a list's name, before the file, before each piece, after it.
 const LIST: usize = 4 + 8 + 2;
 const LIST_END: usize = 11;
 const HEAD: usize = 23;
 const PIECE_HEAD: usize = 8;
 const TAIL: usize = 16;
-/// Bytes of a file in one piece.
+/// Bytes of the file in one piece.
 const PIECE: usize = 32 << 10;
 
-/// The greeting of a daemon and its client, the module and its answer, and the options, which go in two
-/// writes.
+/// Greeting of a daemon and its client, the module and its reply, and the options, in two writes.
 const DAEMON_CLIENT: [Act; 6] =
     [Act::Write(41), Act::Read(41), Act::Write(3), Act::Read(12), Act::Write(8), Act::Write(25)];
 const DAEMON: [Act; 4] = [Act::Write(41), Act::Read(44), Act::Write(12), Act::Read(33)];
-/// Flags of what both can do, and their checksums; in a daemon's case each with its own writes.
+/// Capabilities and checksums of both sides; with a daemon each in its own writes.
 const DAEMON_CLIENT_OFFER: [Act; 4] = [Act::Read(2), Act::Write(1), Act::Write(30), Act::Read(40)];
 const DAEMON_OFFER: [Act; 4] = [Act::Write(2), Act::Write(36), Act::Read(31), Act::Write(4)];
-/// The same through a shell, where versions come first.
+/// Capabilities and checksums through a shell, preceded by versions.
 const CLIENT_OFFER: [Act; 4] = [Act::Write(4), Act::Read(42), Act::Write(31), Act::Read(4)];
 const SERVER_OFFER: [Act; 4] = [Act::Read(4), Act::Write(42), Act::Read(31), Act::Write(4)];
-/// The list, what is asked for, the file, and the ends of the phases.
+/// List, request, file, and the ends of the phases.
 const SENDER: [Act; 9] = [
     Act::WriteList,
     Act::Read(23),
@@ -69,18 +68,18 @@ const RECEIVER: [Act; 9] = [
     Act::Write(5),
 ];
 
-/// Either end.
+/// Either side.
 #[derive(Debug)]
 pub(super) struct Rsync {
     is_sender: bool,
     acts: VecDeque<Act>,
     name: String,
-    /// Bytes of the file that crossed, and are to cross.
+    /// Bytes of the file transferred, and in total.
     crossed: u64,
     len: u64,
-    /// How far the file's frame is.
+    /// Whether the file's header was processed.
     head_done: bool,
-    /// Bytes of the piece that is coming.
+    /// Bytes left in the current piece.
     piece: u64,
     installing: bool,
 }
@@ -184,7 +183,7 @@ impl Rsync {
         loop {
             let (ready, all) = io.files.ready();
             if ready == 0 && all {
-                // A piece of nothing ends the file.
+                // An empty piece ends the file.
                 io.write([[0; PIECE_HEAD].as_slice(), &[0; TAIL]].concat());
                 return true;
             }
@@ -249,6 +248,6 @@ impl Rsync {
     }
 }
 
-/// The longest name that a list can hold.
+/// Maximum length of a name in a list.
 pub(super) const NAME_MAX: usize = 4000;
 const _: () = assert!(LIST + NAME_MAX + LIST_END < 64 << 10);

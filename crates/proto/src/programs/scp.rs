@@ -1,10 +1,10 @@
-//! scp's own protocol, which it spoke until OpenSSH 9.0: a line that announces the file, the file,
-//! and a byte of 0 where all is well.
+//! scp's own protocol, used until OpenSSH 9.0: a line that announces the file, the file, and a zero
+//! byte for success.
 
 use super::app::{Io, named};
 use super::indication::Failure;
 
-/// The end that sends.
+/// Sending side.
 #[derive(Debug)]
 pub(super) struct Source {
     name: String,
@@ -13,7 +13,7 @@ pub(super) struct Source {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceState {
-    /// The other end is to say that it is there, that it takes the file, that it has it.
+    /// Waits for the peer's zero byte: ready, accepts the file, has the file.
     Ready,
     Accepted,
     Sending(u64),
@@ -70,7 +70,7 @@ impl Source {
     }
 }
 
-/// The end that receives.
+/// Receiving side.
 #[derive(Debug, Default)]
 pub(super) struct Sink {
     name: String,
@@ -83,9 +83,9 @@ enum SinkState {
     Start,
     Line,
     Opening(u64),
-    /// Bytes that are still to come.
+    /// Remaining bytes.
     Data(u64),
-    /// The sender's word that this was all.
+    /// Sender's end marker.
     Last,
     Syncing,
     Over,
@@ -137,7 +137,7 @@ impl Sink {
     }
 }
 
-/// The size and the name of a line like `C0644 299 name`.
+/// Size and name in a line like `C0644 299 name`.
 fn announced(line: &str) -> Option<(u64, &str)> {
     let mut parts = line.strip_prefix('C')?.splitn(3, ' ');
     let (_, size, name) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,4 +1,4 @@
-//! One connection with the programs at its end.
+//! Connection with the program at its end.
 
 use engine::{
     Completion, Effect, EffectError, FileName, PathEffect, PathId, Rng, StreamEffect, Time,
@@ -14,7 +14,7 @@ use super::rsync::Rsync;
 use super::ssh::Command;
 use super::{scp, sftp, telnet};
 
-/// What a user wants: a file to be carried, or typed.
+/// Request of a user: a file to be sent, or typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) id: RequestId,
@@ -22,10 +22,10 @@ pub(super) struct Request {
     pub(super) name: String,
 }
 
-/// A program.
+/// Program of a session.
 #[derive(Debug)]
 enum App {
-    /// A server that was not told yet what to start.
+    /// Server without a command yet.
     None,
     SftpClient(sftp::Client),
     SftpServer(sftp::Server),
@@ -39,17 +39,17 @@ enum App {
 #[derive(Debug)]
 pub(super) struct Session {
     path: PathId,
-    /// A client's.
+    /// Request of a client.
     pub(super) request: Option<Request>,
     conn: Conn,
     app: App,
     files: Files,
     progress: Progress,
     begun: bool,
-    /// The stream is there and takes something.
+    /// Whether the stream is up and accepts data.
     writable: bool,
     paused: bool,
-    /// It did what it can do.
+    /// Whether it has finished.
     over: bool,
 }
 
@@ -103,7 +103,7 @@ impl Session {
         }
     }
 
-    /// The stream is there.
+    /// Starts when the stream is up.
     pub(super) fn up(&mut self, now: Time, config: &Config, core: &mut Core) {
         self.writable = true;
         if self.request.is_none() && !self.conn.is_logged_in() {
@@ -112,7 +112,7 @@ impl Session {
         self.received(now, config, core);
     }
 
-    /// Something came or went: nobody is silent.
+    /// Notes traffic, which ends any silence.
     pub(super) fn received(&mut self, now: Time, config: &Config, core: &mut Core) {
         core.timers.set((self.path, Wait::Silence), now + config.timeout, "silence");
     }
@@ -153,7 +153,7 @@ impl Session {
             || self.progress.receiving.is_some() && self.progress.received.is_none()
     }
 
-    /// Does what can be done.
+    /// Advances as far as possible.
     pub(super) fn turn(&mut self, now: Time, config: &Config, core: &mut Core, rng: &mut Rng) {
         let mut more = self.writable;
         while more && !self.over {
@@ -200,7 +200,7 @@ impl Session {
         }
     }
 
-    /// Starts what a client asked for.
+    /// Starts the client's command.
     fn choose(&mut self, config: &Config) -> Result<(), Failure> {
         let (App::None, Conn::Ssh(ssh)) = (&self.app, &self.conn) else { return Ok(()) };
         self.app = match &ssh.command {
@@ -218,7 +218,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells the user what there is to tell, and the stream what it is to do.
+    /// Reports progress to the user, and updates the stream.
     fn tell(&mut self, core: &mut Core) {
         if let Some(request) = &self.request
             && self.progress.started
@@ -236,7 +236,7 @@ impl Session {
         }
     }
 
-    /// A peer that is faster than the store is held back; within a channel its window does that.
+    /// Pauses a peer that is faster than the store; within a channel its window does that.
     fn pause_if_full(&mut self, core: &mut Core) {
         let full = self.conn.data().len() > core.limits.message;
         if full != self.paused {
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// A server whose peer left before the file was whole.
+    /// Ends a server whose peer left before the file was complete.
     fn leave_unless_syncing(&mut self, core: &mut Core) {
         let syncs = matches!(self.app, App::Screen(_)) && self.progress.receiving.is_some();
         if !syncs {
@@ -291,13 +291,13 @@ impl Session {
         }
     }
 
-    /// The connection ended.
+    /// Processes the end of the connection.
     pub(super) fn gone(&mut self, core: &mut Core) {
         let why = if self.conn.is_logged_in() { Failure::Connection } else { Failure::Login };
         self.fail(why, core);
     }
 
-    /// Nobody logged in in time.
+    /// Refuses a connection without a login in time.
     pub(super) fn refuse(&mut self, core: &mut Core) {
         core.indicate(Indication::Refused { path: self.path });
         self.leave(core);
@@ -323,7 +323,7 @@ impl Session {
         core.effects.push_back(PathEffect::Close { path: self.path }.into());
     }
 
-    /// What is to be sent now.
+    /// Data to be sent now.
     pub(super) fn take(&mut self, now: Time, len: usize) -> Option<bytes::Bytes> {
         if !self.writable || self.over {
             return None;
@@ -331,7 +331,7 @@ impl Session {
         self.conn.out().take(now, len)
     }
 
-    /// When its program makes its next write.
+    /// Time of the program's next write.
     pub(super) fn next_write(&mut self) -> Option<Time> {
         if self.writable && !self.over { self.conn.out().next_at() } else { None }
     }

@@ -1,5 +1,5 @@
 //! The SSH File Transfer Protocol, version 3, as sftp and scp use it to send one file
-//! (draft-ietf-secsh-filexfer-02). A server answers questions about files as if it had none.
+//! (draft-ietf-secsh-filexfer-02). A server replies to queries about files as if it had none.
 
 use std::collections::VecDeque;
 
@@ -28,12 +28,12 @@ mod kind {
 const OK: u32 = 0;
 const NO_SUCH_FILE: u32 = 2;
 const FAILURE: u32 = 4;
-/// The extension by which a server tells how long messages may be.
+/// Extension by which a server announces its maximum message length.
 const LIMITS: &str = "limits@openssh.com";
-/// Bytes of the extensions that OpenSSH 9.2's server names; 4.2's names none.
+/// Bytes of the extensions listed by OpenSSH 9.2's server; 4.2's lists none.
 const EXTENSIONS_92: usize = 313;
 
-/// What a client does in turn.
+/// Steps of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Init,
@@ -46,14 +46,14 @@ enum Act {
     Close,
 }
 
-/// The client.
+/// Client side.
 #[derive(Debug)]
 pub(super) struct Client {
     acts: VecDeque<Act>,
     name: String,
     writes: (u32, usize),
     id: u32,
-    /// Requests that are not answered.
+    /// Number of requests without a response.
     outstanding: u32,
     offset: u64,
     input: BytesMut,
@@ -152,7 +152,7 @@ impl Client {
             }
             Act::Realpath => message(kind::REALPATH, &[Part::Number(id), Part::Text(b".")]),
             Act::Stat => message(kind::STAT, &[Part::Number(id), Part::Text(name)]),
-            // To be written and made, with permissions.
+            // Write and create, with permissions.
             Act::Open => {
                 let parts = [id, 0x1a, 4, 0o644].map(Part::Number);
                 message(kind::OPEN, &[parts[0], Part::Text(name), parts[1], parts[2], parts[3]])
@@ -195,11 +195,11 @@ impl Client {
     }
 }
 
-/// The server.
+/// Server side.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     name: String,
-    /// A request that waits for the store.
+    /// Request that waits for the store.
     waits: Option<(u8, u32)>,
     modern: bool,
     input: BytesMut,
@@ -245,7 +245,7 @@ impl Server {
                 io.write(message(kind::VERSION, &parts));
             }
             kind::EXTENDED => {
-                // The longest message, read and write, and how many handles.
+                // Maximum message, read and write lengths, and number of handles.
                 let limits = [256 << 10, 255 << 10, 255 << 10, 0].map(Part::Long);
                 let parts = [&[Part::Number(id)], limits.as_slice()].concat();
                 io.write(message(kind::EXTENDED_REPLY, &parts));
@@ -286,13 +286,13 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the store did what a request needs; then it is answered.
+    /// Replies to a request once the store has carried it out. Returns whether it has.
     fn store_answered(&self, kind: u8, id: u32, io: &mut Io<'_>) -> bool {
         let answer = match kind {
             kind::OPEN if io.files.is_open() => {
                 message(kind::HANDLE, &[Part::Number(id), HANDLE_PART])
             }
-            // What the system has is written, as far as a program can tell.
+            // Data given to the operating system counts as written.
             kind::WRITE if io.files.writing() <= io.core.limits.write_buffer => status(id, OK),
             kind::CLOSE if io.files.is_synced() => {
                 io.progress.received = Some((self.name.clone(), io.files.received()));
@@ -305,17 +305,17 @@ impl Server {
     }
 }
 
-/// A part of a message.
+/// Part of a message.
 #[derive(Clone, Copy, Debug)]
 enum Part<'a> {
     Number(u32),
     Long(u64),
-    /// With its length before it.
+    /// Length-prefixed text.
     Text(&'a [u8]),
     Bytes(&'a [u8]),
 }
 
-/// The only handle that a server gives.
+/// Only handle that a server issues.
 const HANDLE_PART: Part<'_> = Part::Text(&[0; 4]);
 
 fn message(kind: u8, parts: &[Part<'_>]) -> Vec<u8> {
@@ -337,7 +337,7 @@ fn message(kind: u8, parts: &[Part<'_>]) -> Vec<u8> {
     message
 }
 
-/// With the texts that OpenSSH adds: what it means, and no language.
+/// Status response with the texts that OpenSSH adds: the meaning, and an empty language.
 fn status(id: u32, code: u32) -> Vec<u8> {
     let text: &[u8] = match code {
         OK => b"Success",
@@ -350,8 +350,8 @@ fn status(id: u32, code: u32) -> Vec<u8> {
     )
 }
 
-/// The next message, if it is there as a whole: its kind and what follows it. What came is taken in at
-/// once, as by a program with a pipe.
+/// Next complete message: its kind and content. Input is consumed at once, as by a program reading
+/// a pipe.
 fn take_message(input: &mut BytesMut, io: &mut Io<'_>) -> Result<Option<(u8, Vec<u8>)>, Failure> {
     if input.len() <= io.core.limits.message {
         let len = io.conn.data().len();

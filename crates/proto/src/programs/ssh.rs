@@ -1,6 +1,6 @@
-//! SSH without its secrets: the messages of OpenSSH in their order, each as long as it is on the wire
-//! (RFC 4252, 4253, 4254). What is encrypted there is plain here, and keys, signatures and message
-//! authentication codes are bytes of zero.
+//! SSH without cryptography: the messages of OpenSSH in their order and length on the wire
+//! (RFC 4252, 4253, 4254). Encrypted parts are plain here; keys, signatures and message
+//! authentication codes are zeros.
 
 mod intake;
 mod window;
@@ -18,7 +18,7 @@ use super::writes::Writes;
 
 /// Message numbers (RFC 4250 §4.1.2, RFC 4419, RFC 5656).
 mod number {
-    /// No message: the version line.
+    /// Not a message: the version line.
     pub(super) const VERSION: u8 = 0;
     pub(super) const DISCONNECT: u8 = 1;
     pub(super) const DEBUG: u8 = 4;
@@ -49,41 +49,41 @@ mod number {
 }
 use number as n;
 
-/// Bytes of a message authentication code: that of chacha20-poly1305, or HMAC-MD5.
+/// Bytes of a message authentication code: chacha20-poly1305 or HMAC-MD5.
 const MAC: usize = 16;
 /// Bytes of data in one message (`CHAN_SES_PACKET_DEFAULT`).
 const PACKET: usize = 32 << 10;
-/// Messages that came before they were awaited.
+/// Maximum number of messages received before they are expected.
 const EARLY_MAX: usize = 64;
 
-/// One message of the beginning: its number, and bytes on the wire.
+/// Message of the handshake: its number, and bytes on the wire.
 type Message = (u8, usize);
 
-/// What an end does next.
+/// Next step of a side.
 #[derive(Clone, Debug)]
 enum Step {
-    /// One write, after the program took its time.
+    /// One write, after the program's processing time.
     Say(Vec<Message>, Duration),
-    /// Nothing, until this message came.
+    /// Waits for this message.
     Await(u8),
-    /// The stream is told not to wait for more.
+    /// Disables Nagle's algorithm of the stream.
     NoDelay,
     /// The login is done.
     LoggedIn,
-    /// The channel can be used.
+    /// The channel is open.
     Up,
 }
 
-/// What the channel is for.
+/// Purpose of the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// A part of the server.
+    /// Subsystem of the server.
     Subsystem(String),
     /// A program.
     Exec(String),
 }
 
-/// One end of a connection with one channel.
+/// One side of a connection with one channel.
 #[derive(Debug)]
 pub(super) struct Ssh {
     is_client: bool,
@@ -93,16 +93,16 @@ pub(super) struct Ssh {
     intake: Intake,
     keys_out: bool,
     pub(super) out: Writes,
-    /// What waits for the peer's window.
+    /// Bytes waiting for the peer's window.
     pending: BytesMut,
     window_out: u64,
-    /// What came over the channel.
+    /// Bytes received over the channel.
     pub(super) data: BytesMut,
     window_in: Window,
     pub(super) command: Option<Command>,
     start: Duration,
     pub(super) logged_in: bool,
-    /// To be told to the stream.
+    /// Whether the stream must disable Nagle's algorithm.
     pub(super) wants_no_delay: bool,
     up: bool,
     pub(super) eof_in: bool,
@@ -111,7 +111,7 @@ pub(super) struct Ssh {
     exit: Ending,
 }
 
-/// How far an end is that was asked for.
+/// Progress of an orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     No,
@@ -163,7 +163,7 @@ impl Ssh {
         self.up
     }
 
-    /// Bytes that wait to be sent.
+    /// Bytes queued for sending.
     pub(super) fn waiting(&self) -> usize {
         self.pending.len() + self.out.held()
     }
@@ -172,26 +172,26 @@ impl Ssh {
         self.pending.extend_from_slice(bytes);
     }
 
-    /// Sends no more data; the other end's program sees the end of its input.
+    /// Ends the data; the remote program sees the end of its input.
     pub(super) fn end(&mut self) {
         if self.eof == Ending::No {
             self.eof = Ending::Wanted;
         }
     }
 
-    /// A server's program is over.
+    /// Notes that a server's program has exited.
     pub(super) fn exit(&mut self) {
         if self.exit == Ending::No {
             self.exit = Ending::Wanted;
         }
     }
 
-    /// Everything is said.
+    /// Whether everything was sent.
     pub(super) fn is_over(&self) -> bool {
         self.out.is_empty() && self.closed_in
     }
 
-    /// So many bytes of what came are read.
+    /// Notes that `len` received bytes were read.
     pub(super) fn consume(&mut self, now: Time, len: usize) {
         self.data.advance(len);
         let often = self.version != Version::OpenSsh42;
@@ -219,7 +219,7 @@ impl Ssh {
             }
             n::EOF => self.eof_in = true,
             n::CLOSE | n::DISCONNECT => self.received_close(now),
-            // A client offers its window with the channel; a server says how its program ended.
+            // A client offers its window with the channel; a server reports its program's exit.
             n::CHANNEL_OPEN => self.window_out = at(body, 0)?.into(),
             n::CHANNEL_REQUEST if !self.is_client && self.command.is_none() => {
                 self.command = Some(command(body)?);
@@ -254,7 +254,7 @@ impl Ssh {
         }
     }
 
-    /// Goes on with what is to be said before there is a channel.
+    /// Continues the handshake.
     pub(super) fn go_on(&mut self, now: Time) {
         while let Some(step) = self.script.pop_front() {
             match step {
@@ -262,7 +262,7 @@ impl Ssh {
                     let mut bytes = Vec::new();
                     for (number, len) in messages {
                         bytes.extend_from_slice(&self.message(number, len));
-                        // What follows is under the new keys.
+                        // Later messages use the new keys.
                         self.keys_out |= number == n::NEWKEYS;
                     }
                     self.out.push(now, cost, bytes.into());
@@ -289,7 +289,7 @@ impl Ssh {
         }
     }
 
-    /// A message of the beginning, as long as its like.
+    /// Handshake message with the length of the real one.
     fn message(&self, number: u8, len: usize) -> Vec<u8> {
         if number == n::VERSION {
             // Blanks before the end of the line belong to the comment.
@@ -329,7 +329,7 @@ impl Ssh {
         self.out.push(now, Duration::ZERO, parts.concat().into());
     }
 
-    /// Sends what the peer's window takes, and what follows it.
+    /// Sends what the peer's window allows, and what follows it.
     pub(super) fn flush(&mut self, now: Time, ahead: usize) {
         if !self.up || self.closed_in {
             return;
@@ -361,12 +361,12 @@ impl Ssh {
     }
 }
 
-/// A message with its length, padding and room for its code; at least so long.
+/// Message with its length, padding and room for its code; at least `least` bytes.
 fn frame(version: Version, keys: bool, number: u8, body: &[u8], least: usize) -> Vec<u8> {
     let mac = if keys { MAC } else { 0 };
     let content = 1 + 1 + body.len() + 4;
     let natural = match version {
-        // The length is not counted where it is encrypted by itself.
+        // An independently encrypted length is not counted.
         Version::OpenSsh92 | Version::OpenSsh92Legacy if keys => 4 + content.next_multiple_of(8),
         Version::OpenSsh92 | Version::OpenSsh92Legacy => (4 + content).next_multiple_of(8),
         Version::OpenSsh42 if keys => (4 + content).next_multiple_of(16),
@@ -393,7 +393,7 @@ fn at(body: &[u8], offset: usize) -> Result<u32, &'static str> {
     bytes.map(|bytes| u32::from_be_bytes(*bytes)).ok_or("a message that is too short")
 }
 
-/// What a server is asked to start (RFC 4254 §6.5).
+/// Command requested from a server (RFC 4254 §6.5).
 fn command(body: &[u8]) -> Result<Command, &'static str> {
     let text = |offset: usize| -> Result<String, &'static str> {
         let len = at(body, offset)? as usize;
@@ -414,7 +414,7 @@ fn say(number: u8, len: usize, cost: Duration) -> Step {
     Step::Say(vec![(number, len)], cost)
 }
 
-/// What ends a login and opens a channel, alike in all releases.
+/// End of the login and opening of a channel, the same in all releases.
 fn client_channel(write: Duration, open: Vec<Message>) -> [Step; 7] {
     [
         Step::Await(n::AUTH_SUCCESS),
@@ -441,7 +441,7 @@ fn client_92(costs: &Costs) -> Vec<Step> {
         say(n::NEWKEYS, 16, costs.verify),
         say(n::SERVICE_REQUEST, 44, write),
         Step::Await(n::SERVICE_ACCEPT),
-        // "none", which tells what else there is; then a key, and then its signature.
+        // "none", whose failure lists the methods; then a key, and then its signature.
         say(n::AUTH_REQUEST, 60, write),
         Step::Await(n::AUTH_FAILURE),
         say(n::AUTH_REQUEST, 140, write),
@@ -484,7 +484,8 @@ fn server_92(costs: &Costs) -> Vec<Step> {
 }
 
 /// OpenSSH 4.2p1 with diffie-hellman-group-exchange-sha1, RSA keys of 1,024 bits, aes128-cbc and
-/// HMAC-MD5; lengths by the formats. The client hears the server's version before it says its own.
+/// HMAC-MD5; lengths by the formats. The client receives the server's version before it sends its
+/// own.
 fn client_42(costs: &Costs) -> Vec<Step> {
     let write = costs.write;
     let mut script = vec![

@@ -1,7 +1,8 @@
-//! Somebody types, and sees each key when it comes back (RFC 854 in binary mode, RFC 856: 255 is doubled).
+//! Terminal session in which each keystroke is echoed (RFC 854 in binary mode, RFC 856: 255 is
+//! doubled).
 //!
-//! The keys are the bytes of a file. Before them goes a line with its name, so that the far end can
-//! keep what was typed.
+//! The keystrokes are the bytes of a file. A line with its name precedes them, so that the remote
+//! side can store the typed text.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,19 +17,19 @@ use super::indication::{Failure, Latency};
 const IAC: u8 = 255;
 const EOF: u8 = 236;
 
-/// The end that types.
+/// Typing side.
 #[derive(Debug)]
 pub(super) struct Typist {
     name: String,
-    /// Bytes of the first line that have not come back.
+    /// Bytes of the first line not echoed yet.
     line: Option<usize>,
-    /// When each key was typed that has not come back.
+    /// Times of keystrokes not echoed yet.
     typed: VecDeque<Time>,
     times: Vec<Duration>,
     next_key: Option<Time>,
     escaped: bool,
     ended: bool,
-    /// The far end has all of it.
+    /// Whether the remote side confirmed everything.
     confirmed: bool,
 }
 
@@ -51,7 +52,7 @@ impl Typist {
             if io.files.len > io.core.limits.keys {
                 return Err(Failure::TooMany);
             }
-            // UTF-8 has no byte of 255.
+            // UTF-8 has no byte 255.
             let line = format!("cat > {}\n", self.name).into_bytes();
             self.line = Some(line.len());
             io.write(line);
@@ -80,7 +81,7 @@ impl Typist {
         Ok(worked)
     }
 
-    /// Takes what came back.
+    /// Processes echoed bytes.
     fn hear(&mut self, io: &mut Io<'_>) -> Result<bool, Failure> {
         let len = io.conn.data().len();
         let Some(received) = io.read(len).filter(|received| !received.is_empty()) else {
@@ -109,7 +110,7 @@ impl Typist {
         Ok(true)
     }
 
-    /// Types what is due, and says when the next key is.
+    /// Types due keystrokes, and schedules the next one.
     fn type_keys(&mut self, io: &mut Io<'_>) -> bool {
         let mut worked = false;
         let mean = io.config.key_interval.as_secs_f64();
@@ -133,12 +134,12 @@ impl Typist {
     }
 }
 
-/// The end that shows what is typed.
+/// Echoing side.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     name: Option<String>,
     escaped: bool,
-    /// It was said that this was all.
+    /// Whether the end was announced.
     complete: bool,
     ended: bool,
 }
@@ -185,7 +186,7 @@ impl Screen {
         if io.files.is_synced() && io.progress.received.is_none() {
             let name = self.name.clone().unwrap_or_default();
             io.progress.received = Some((name, io.files.received()));
-            // As a shell would be there again.
+            // Stands for the shell prompt.
             io.write(vec![IAC, EOF]);
             io.conn.exit();
             return Ok(true);

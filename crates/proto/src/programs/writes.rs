@@ -1,4 +1,4 @@
-//! What waits for a stream, each write by itself.
+//! Queue of writes for a stream, kept separate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::Time;
 
-/// Writes in their order, each with the moment before which its program has not made it.
+/// Queued writes, each with the time before which its program has not made it.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     queue: VecDeque<(Time, Bytes)>,
     held: usize,
-    /// When the program is done with all of them.
+    /// Time at which the program has made all of them.
     busy_until: Time,
 }
 
 impl Writes {
-    /// A write that takes its program so long.
+    /// Adds a write that takes its program `cost`.
     pub(super) fn push(&mut self, now: Time, cost: Duration, bytes: Bytes) {
         self.busy_until = self.busy_until.max(now) + cost;
         self.held += bytes.len();
@@ -25,7 +25,7 @@ impl Writes {
         }
     }
 
-    /// The program does something else for so long.
+    /// Delays later writes by `cost`.
     pub(super) fn delay(&mut self, now: Time, cost: Duration) {
         self.busy_until = self.busy_until.max(now) + cost;
     }
@@ -38,12 +38,12 @@ impl Writes {
         self.queue.is_empty()
     }
 
-    /// When the next one is made.
+    /// Time of the next write.
     pub(super) fn next_at(&self) -> Option<Time> {
         self.queue.front().map(|(at, _)| *at)
     }
 
-    /// What is to be written now, at most `len` bytes of one write.
+    /// Data to be written now, at most `len` bytes of one write.
     pub(super) fn take(&mut self, now: Time, len: usize) -> Option<Bytes> {
         let (at, bytes) = self.queue.front_mut()?;
         if *at > now {

@@ -1,5 +1,5 @@
-//! The end of a reception: the file is verified, made safe and given its name, filestore requests
-//! are carried out, and then the sender is told.
+//! End of a reception: the file is verified, synced and renamed, filestore requests are carried
+//! out, and then the sender is notified.
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, IndexRequest, Time};
@@ -16,7 +16,7 @@ use crate::cfdp::request::{FilestoreRequest, FilestoreResponse};
 use crate::path::{Class, Path};
 
 impl Receiver {
-    /// Goes on to the end if everything is there.
+    /// Finishes the transaction if everything has arrived.
     pub(super) fn check_complete(&mut self, core: &mut Core, now: Time) {
         let (Some(eof), Some(metadata)) = (self.eof, self.metadata.as_ref()) else { return };
         if self.phase != Phase::Receiving || self.base.is_suspended() {
@@ -32,7 +32,7 @@ impl Receiver {
             return;
         }
         if self.spool.was_longer_than(eof.size) {
-            // An earlier run wrote something beyond the end, which cannot be cut off.
+            // An earlier run wrote beyond the end, which cannot be truncated.
             self.fatal(core, now, ConditionCode::FileSizeError);
             return;
         }
@@ -48,7 +48,7 @@ impl Receiver {
         self.summed_up(core, now);
     }
 
-    /// More of the file was summed up.
+    /// Continues after a part of the checksum was computed.
     pub(super) fn summed_up(&mut self, core: &mut Core, now: Time) {
         let handle = self.base.seat.handle;
         self.spool.sum_up(&mut core.shared, handle, self.ranges.prefix());
@@ -72,7 +72,7 @@ impl Receiver {
         self.record.progress.sync(&mut core.shared, self.base.seat.handle, &self.spool);
     }
 
-    /// What was written is safe.
+    /// Notes that written data is synced.
     pub(super) fn synced(&mut self, core: &mut Core, now: Time) {
         let is_syncing = self.record.progress.synced();
         match self.phase {
@@ -101,7 +101,7 @@ impl Receiver {
         }
     }
 
-    /// The last record is safe.
+    /// Notes that the last record is stored.
     pub(super) fn recorded(&mut self, core: &mut Core, now: Time) {
         match self.phase {
             Phase::Recording => self.install(core, now),
@@ -128,7 +128,7 @@ impl Receiver {
         core.shared.filestore(self.base.seat.handle, Job::Install, request);
     }
 
-    /// The file has its name, or the store refused it.
+    /// Notes that the file was renamed, or that the store refused it.
     pub(super) fn installed(&mut self, core: &mut Core, now: Time, error: Option<&EffectError>) {
         let done_before = self.installed_before && error == Some(&EffectError::NotFound);
         if error.is_none() || done_before {
@@ -137,7 +137,7 @@ impl Receiver {
                 self.outcome.delivery = DeliveryCode::Complete;
                 self.next_request(core, now, 0);
             } else {
-                // What was asked for was meant for the whole file.
+                // The requests were meant for the complete file.
                 self.outcome.delivery = DeliveryCode::Incomplete;
                 self.refuse_requests(0);
                 self.conclude(core, now);
@@ -196,7 +196,7 @@ impl Receiver {
             message: String::new(),
         });
         if error.is_some() {
-            // What follows a request that failed is not tried (§4.9.4).
+            // Requests after a failed one are not carried out (§4.9.4).
             self.refuse_requests(index + 1);
             self.conclude(core, now);
         } else {
@@ -216,7 +216,7 @@ impl Receiver {
         self.outcome.responses.extend(refused);
     }
 
-    /// All is decided: writes it down, and then tells it.
+    /// Records the decided outcome before reporting it.
     fn conclude(&mut self, core: &mut Core, now: Time) {
         self.base.settle(core, now);
         self.base.disarm(core, Alarm::Journal);
@@ -243,11 +243,11 @@ impl Receiver {
         }
     }
 
-    /// Tells the user, and the sender if it waits.
+    /// Reports the outcome to the user, and to the sender if it waits.
     fn tell(&mut self, core: &mut Core, now: Time) {
         self.indicate_finished(core);
         let closure = self.metadata.as_ref().is_some_and(|metadata| metadata.closure);
-        // Where nobody knows the way to the sender, it will ask, and is answered from memory.
+        // Without a path to the sender, it will ask, and is answered from memory.
         if self.base.seat.path.is_none() || (!self.base.acknowledged() && !closure) {
             self.close(core);
             return;
@@ -260,7 +260,7 @@ impl Receiver {
         let at = if at > now { at } else { now };
         self.finished.due = Some(at);
         self.base.want_at(core, Class::Control, now, at);
-        // The Finished PDU may never leave, and then no other timer is ever armed.
+        // The Finished PDU may never be sent, and then no other timer is ever armed.
         self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
     }
 
@@ -286,7 +286,7 @@ impl Receiver {
         }
     }
 
-    /// Something went wrong: does what the handler of this condition says (§4.8).
+    /// Handles a fault according to its handler (§4.8).
     pub(super) fn fault(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         if !matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing) {
             return;
@@ -297,7 +297,7 @@ impl Receiver {
             FaultHandler::Suspend if self.phase == Phase::Receiving => {
                 self.suspend(core, now, condition);
             }
-            // A whole file that is wrong does not become right by waiting.
+            // Waiting does not repair a complete but wrong file.
             FaultHandler::Suspend => self.cancel(core, now, condition),
             FaultHandler::Ignore => {
                 core.user.indicate(Indication::Fault { id, condition, progress });
@@ -306,7 +306,7 @@ impl Receiver {
         }
     }
 
-    /// Something went wrong that no handler can make good: the file cannot be completed.
+    /// Handles a fault that no handler can repair: the file cannot be completed.
     pub(super) fn fatal(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         match self.base.handler(core, condition) {
             FaultHandler::Abandon => self.abandon(core, condition),
@@ -317,8 +317,8 @@ impl Receiver {
         }
     }
 
-    /// Gives its place up for another. A sender that is still there will be asked for everything
-    /// when it speaks again.
+    /// Drops the reception for another. A sender that is still alive is asked for everything at its
+    /// next PDU.
     pub(crate) fn make_room(&mut self, core: &mut Core) {
         self.abandon(core, ConditionCode::InactivityDetected);
     }
@@ -330,11 +330,11 @@ impl Receiver {
         self.close(core);
     }
 
-    /// Cancels: the file is discarded, and the sender is told by Finished.
+    /// Cancels: the file is discarded, and the sender is notified by Finished.
     pub(crate) fn cancel(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         match self.phase {
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {}
-            // Too late: the file has its name, or is about to.
+            // Too late: the file is renamed, or about to be.
             Phase::Recording
             | Phase::Installing
             | Phase::Requests(_)
@@ -390,7 +390,7 @@ impl Receiver {
         self.conclude(core, now);
     }
 
-    /// Removes the working file.
+    /// Deletes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
         self.spool.abandon(&mut core.shared);
         if self.metadata.as_ref().is_some_and(|metadata| metadata.destination.is_some()) {
@@ -399,7 +399,7 @@ impl Receiver {
         }
     }
 
-    /// Nothing more is to be done.
+    /// Ends the transaction.
     pub(super) fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         self.finished.due = None;
@@ -413,7 +413,7 @@ impl Receiver {
         self.phase = Phase::Done;
     }
 
-    /// Saves what is known of the transaction, with the last progress that is surely on disk.
+    /// Saves the state of the transaction, with the last progress known to be synced.
     pub(super) fn save(&mut self, core: &mut Core) {
         if !core.config.journal.enabled || self.record.restoring {
             return;
@@ -426,7 +426,7 @@ impl Receiver {
         }
     }
 
-    /// Makes safe what was written so far, and then saves that it is.
+    /// Syncs written data, and then saves the progress.
     pub(super) fn save_progress(&mut self, core: &mut Core) {
         if !core.config.journal.enabled {
             return;
@@ -443,7 +443,7 @@ impl Receiver {
 
     fn put_record(&mut self, core: &mut Core) {
         if self.metadata_pdu.is_empty() && self.eof_pdu.is_empty() {
-            // Only data arrived, and that cannot be written without a Metadata.
+            // Only data arrived, which cannot be written without a Metadata PDU.
             return;
         }
         let record = ReceiverRecord {
@@ -462,7 +462,7 @@ impl Receiver {
     }
 }
 
-/// The store's form of a peer's request; `None` if a name in it is refused.
+/// Store request for a peer's request; `None` if a name in it is refused.
 fn store_request(request: &FilestoreRequest) -> Option<engine::FilestoreRequest> {
     use engine::FilestoreRequest as Store;
     let first = FileName::file(&request.first).ok()?;
@@ -481,7 +481,7 @@ fn store_request(request: &FilestoreRequest) -> Option<engine::FilestoreRequest>
     })
 }
 
-/// The status that says why the store refused a request (§5.4.2).
+/// Status for the store's reason to refuse a request (§5.4.2).
 fn failure(action: FilestoreAction, error: &EffectError) -> FilestoreStatus {
     let missing = *error == EffectError::NotFound;
     match action {

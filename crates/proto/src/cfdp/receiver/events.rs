@@ -1,4 +1,4 @@
-//! What happens to a receiving transaction: directives, storage, timers, requests.
+//! Events of a receiving transaction: directives, storage, timers, requests.
 
 use bytes::Bytes;
 use engine::{Completion, EffectError, FileName, OpenMode, Time};
@@ -16,8 +16,8 @@ use crate::session::Reason;
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
-/// Finished PDUs sent without an ACK after a cancellation, where no limit is set: nothing depends
-/// on them.
+/// Number of Finished PDUs sent without an ACK after a cancellation, if no limit is set: nothing
+/// depends on them.
 const CANCEL_ATTEMPTS: u32 = 30;
 
 type Answer = Result<Completion, EffectError>;
@@ -90,7 +90,7 @@ impl Receiver {
         self.spool.open(&mut core.shared, handle, checksum, mode, safe);
     }
 
-    /// Takes note of what a Metadata PDU says, and tells the user; whether its name is refused.
+    /// Processes a Metadata PDU and indicates it. Returns whether its name is refused.
     pub(super) fn take_metadata(
         &mut self,
         core: &mut Core,
@@ -118,7 +118,7 @@ impl Receiver {
         refused
     }
 
-    /// Reads a Metadata PDU; whether its name is refused.
+    /// Interprets a Metadata PDU. Returns also whether its name is refused.
     fn describe(&mut self, metadata: &cfdp::Metadata<'_>) -> (Metadata, bool) {
         let no_file = metadata.destination_name.is_empty() && metadata.source_name.is_empty();
         let name = metadata.destination_name.to_str();
@@ -149,7 +149,7 @@ impl Receiver {
             source_name: metadata.source_name.to_str_lossy().into_owned(),
             destination_name: metadata.destination_name.to_str_lossy().into_owned(),
             closure: metadata.closure_requested,
-            // A fault that is ignored leaves the file unchecked (§4.2.2).
+            // If this fault is ignored, the file stays unverified (§4.2.2).
             checksum: if checksum.is_supported() { checksum } else { ChecksumType::Null },
             messages,
             requests,
@@ -164,8 +164,8 @@ impl Receiver {
 
     pub(crate) fn on_eof(&mut self, core: &mut Core, now: Time, eof: &Eof, pdu: &[u8]) {
         self.base.last_received = now;
-        // A suspended reception answers once. Then it is for the sender to say, by its inactivity
-        // limit, how long it waits.
+        // A suspended reception replies once. Then the sender's inactivity limit decides how long
+        // it waits.
         let answers = !self.base.is_suspended() || self.eof.is_none();
         if self.base.acknowledged() && answers {
             let at = now + self.base.remote.host_delays.eof_to_ack;
@@ -174,7 +174,7 @@ impl Receiver {
             self.base.want_at(core, Class::Control, now, at);
         }
         if self.phase == Phase::Telling {
-            // The sender still waits, so it has not heard how it ended.
+            // The sender still waits, so it has not received the outcome.
             self.finished.due = self.finished.due.or(Some(now));
             return;
         }
@@ -208,7 +208,7 @@ impl Receiver {
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
         let differs = announced.is_some_and(|size| size > 0 && size != end.size);
         if differs || end.size < self.ranges.end() {
-            // Which of the sender's words is true cannot be known, so no handler saves the file.
+            // It is unknown which of the sender's PDUs is right, so no handler saves the file.
             self.fatal(core, now, ConditionCode::FileSizeError);
             return;
         }
@@ -223,7 +223,7 @@ impl Receiver {
         }
     }
 
-    /// The sender knows how it ended.
+    /// Processes the sender's ACK of the outcome.
     pub(crate) fn on_ack(&mut self, core: &mut Core, now: Time, ack: &Ack) {
         self.base.last_received = now;
         let finished = match ack.directive {
@@ -257,7 +257,7 @@ impl Receiver {
         }
     }
 
-    /// An effect of this transaction was carried out.
+    /// Processes the result of an effect of this transaction.
     pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
@@ -311,7 +311,7 @@ impl Receiver {
     fn storage_failed(&mut self, core: &mut Core, now: Time) {
         core.stats.storage_errors += 1;
         match self.phase {
-            // What was not written is missing for good, although it counts as received.
+            // Unwritten data is missing for good, although it counts as received.
             Phase::Receiving | Phase::Verifying | Phase::Syncing => {
                 self.fatal(core, now, ConditionCode::FilestoreRejection);
             }
@@ -324,7 +324,7 @@ impl Receiver {
         }
     }
 
-    /// A timer went off.
+    /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Ready(class) => self.base.want(core, class),
@@ -344,7 +344,7 @@ impl Receiver {
             Alarm::Inactivity => self.look_for_life(core, now),
             Alarm::Journal => {
                 if self.phase == Phase::Receiving {
-                    // An idle reception needs no saving; the next data starts this again.
+                    // An idle reception needs no saving; the next data arms this again.
                     self.record.alarmed = false;
                     self.save_progress(core);
                 }
@@ -410,8 +410,8 @@ impl Receiver {
         self.base.want(core, Class::Control);
     }
 
-    /// Ends the wait for the ACK of the Finished PDU. The user knows how the transaction ended; only
-    /// the sender does not, and its EOF PDUs are replied to from memory.
+    /// Ends the wait for the ACK of the Finished PDU. The user knows the outcome; the sender's EOF
+    /// PDUs are replied to from memory.
     fn give_up_telling(&mut self, core: &mut Core, condition: ConditionCode) {
         let (id, progress) = (self.base.id(), self.ranges.covered());
         core.user.indicate(Indication::Fault { id, condition, progress });
@@ -433,7 +433,7 @@ impl Receiver {
         self.check_complete(core, now);
     }
 
-    /// Starts the timers again after they stood still, and asks for turns.
+    /// Rearms the timers after they were stopped, and requests turns.
     pub(crate) fn rearm(&mut self, core: &mut Core, now: Time) {
         self.want_all(core);
         if !self.base.running(core) {
@@ -466,8 +466,7 @@ impl Receiver {
         self.base.rearm_no_later(core, now, left);
     }
 
-    /// A direction of the path went down: a link that is known to be down lets no time count
-    /// (§4.12).
+    /// Stops the timers when a direction of the path goes down (§4.12).
     pub(crate) fn freeze(&mut self, core: &mut Core, now: Time) {
         let before = self.base.clock();
         if before == Clock::Running {
@@ -479,7 +478,7 @@ impl Receiver {
         }
     }
 
-    /// Asks for a turn for all that waits to be sent.
+    /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         if self.phase != Phase::Done {
             self.base.want(core, Class::Control);
@@ -487,8 +486,8 @@ impl Receiver {
     }
 }
 
-/// Whether a sender may set this handler. The limits are what ends a transaction whose sender is
-/// gone: if it could have them ignored, it could fill an entity for good.
+/// Whether a sender may set this handler. Limits end a transaction whose sender is gone: a sender
+/// that could have them ignored could fill an entity for good.
 fn is_permitted(condition: ConditionCode, handler: FaultHandler) -> bool {
     let is_limit = matches!(
         condition,

@@ -1,4 +1,4 @@
-//! What of a reception would survive a restart.
+//! Durability of a reception.
 
 use super::super::core::Core;
 use super::super::keeping::{Keeping, Part};
@@ -6,7 +6,7 @@ use super::{Phase, Receiver, Record};
 use crate::ranges::Ranges;
 
 impl Receiver {
-    /// What became of a part of the transaction that came.
+    /// Durability of a received part of the transaction.
     pub(crate) fn keeping(&self, core: &Core, part: Part) -> Keeping {
         let holds = |ranges: &Ranges, offset: u64, len: u64| {
             ranges.gaps(offset, offset.saturating_add(len)).next().is_none()
@@ -26,7 +26,7 @@ impl Receiver {
         }
     }
 
-    /// Saves the progress now, unless that is being done, or there is nothing new that can be saved.
+    /// Saves the progress now, unless that is under way or there is nothing new to save.
     pub(crate) fn keep(&mut self, core: &mut Core) {
         let Record { slot, progress, submitted, .. } = &self.record;
         let is_saving = progress.is_syncing() || slot.is_busy();
@@ -37,7 +37,7 @@ impl Receiver {
         }
     }
 
-    /// The last record is in the store, or could not be kept.
+    /// Notes that the last record is stored, or could not be.
     pub(super) fn record_is_there(&mut self, is_kept: bool) {
         if is_kept {
             self.record.recorded = self.record.submitted.clone();

@@ -1,4 +1,4 @@
-//! A transaction at the entity that receives the file (CCSDS 727.0-B-5 §4.6.1).
+//! Transaction at the entity that receives the file (CCSDS 727.0-B-5 §4.6.1).
 
 mod completion;
 mod events;
@@ -27,61 +27,61 @@ use crate::ranges::Ranges;
 use crate::spool::Spool;
 use crate::timer::{TICK, Timer};
 
-/// Beginning of the names of working files.
+/// Prefix of the names of working files.
 pub const SPOOL_PREFIX: &str = "rx-";
 
-/// Bytes of a probe of a silent sender, about.
+/// Approximate bytes of a probe of a silent sender.
 const PROBE_LEN: u64 = 64;
 
-/// A third of the probes that any sender is worth.
+/// A third of the probes that any sender gets.
 const PROBES_MIN: u64 = 16;
 
-/// A transaction that receives.
+/// Transaction that receives.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) base: Base,
     metadata: Option<Metadata>,
-    /// The Metadata PDU as it came, to keep it and to see whether another says the same.
+    /// Metadata PDU as received, to store it and to compare it with later ones.
     metadata_pdu: Vec<u8>,
     eof: Option<End>,
     eof_pdu: Vec<u8>,
     ranges: Ranges,
-    /// What of them this entity accounts for.
+    /// Number of ranges included in the entity's total.
     ranges_counted: usize,
     spool: Spool,
     nak: NakState,
     phase: Phase,
-    /// Answer to an EOF that is due, and when.
+    /// Due ACK of an EOF, and its time.
     ack_due: Option<(ConditionCode, Time)>,
-    /// A host delay: no NAK before this.
+    /// Host delay: no NAK before this time.
     nak_from: Time,
     finished: FinishedProgress,
     keep_alive_due: bool,
     checks: u32,
     record: Record,
-    /// An earlier run was giving the file its name, and perhaps did.
+    /// Whether an earlier run was renaming the file, and perhaps did.
     installed_before: bool,
     outcome: Outcome,
-    /// When the last byte arrived, to model a slow host.
+    /// Arrival of the last byte, to model a slow host.
     complete_at: Time,
 }
 
-/// The Finished PDU of a transaction.
+/// Finished PDU of a transaction.
 #[derive(Debug, Default)]
 struct FinishedProgress {
-    /// The PDU, once the transaction is over.
+    /// Encoded PDU, once the transaction is over.
     pdu: Vec<u8>,
     due: Option<Time>,
-    /// Times that it was sent without a reply.
+    /// Number of transmissions without a reply.
     attempts: u32,
 }
 
-/// What the Metadata said.
+/// Content of the Metadata PDU.
 #[derive(Debug)]
 struct Metadata {
-    /// `None` if it is known only at the end.
+    /// Size in bytes; `None` if it is known only at the end.
     size: Option<u64>,
-    /// Where the file goes; `None` if there is no file.
+    /// Destination of the file; `None` if there is no file.
     destination: Option<FileName>,
     source_name: String,
     destination_name: String,
@@ -91,7 +91,7 @@ struct Metadata {
     requests: Vec<FilestoreRequest>,
 }
 
-/// What an EOF without an error said.
+/// Content of an EOF without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     size: u64,
@@ -108,40 +108,40 @@ impl End {
 enum Phase {
     /// Data is missing.
     Receiving,
-    /// All is there; the checksum is being completed.
+    /// Complete; the checksum is being computed.
     Verifying,
-    /// Waiting for the file to be safe.
+    /// Syncing the file.
     Syncing,
-    /// Waiting for the record to be safe that says so.
+    /// Storing the record of that.
     Recording,
-    /// The file is being given its name.
+    /// Renaming the file.
     Installing,
-    /// Filestore requests are carried out; this one is next.
+    /// Carrying out filestore requests; this one is next.
     Requests(usize),
-    /// Waiting for the record to be safe that says how it ended.
+    /// Storing the record of the outcome.
     Concluding,
-    /// The sender is told.
+    /// Reporting the outcome to the sender.
     Telling,
     /// Over.
     Done,
 }
 
-/// Record of a reception, and the progress that it tells of.
+/// Record of a reception, and the progress in it.
 #[derive(Debug, Default)]
 struct Record {
     slot: Slot,
     progress: Progress,
-    /// Whether what is taken up now is saved already.
+    /// Whether the state being restored is saved already.
     restoring: bool,
-    /// Whether a timer runs that saves the progress.
+    /// Whether the timer that saves the progress is armed.
     alarmed: bool,
-    /// What the last record says that the store was given.
+    /// Content of the last record given to the store.
     submitted: Recorded,
-    /// What a record says that is in the store.
+    /// Content of the record known to be stored.
     recorded: Recorded,
 }
 
-/// What a record says of a reception.
+/// Content of a reception's record.
 #[derive(Clone, Debug, Default)]
 struct Recorded {
     ranges: Ranges,
@@ -186,7 +186,7 @@ impl Receiver {
         receiver
     }
 
-    /// Goes on where an earlier run was.
+    /// Resumes a reception of an earlier run.
     pub(crate) fn restore(&mut self, core: &mut Core, now: Time, record: ReceiverRecord) {
         self.record.slot.mark_used();
         self.record.submitted = Recorded::of(&record);
@@ -244,7 +244,7 @@ impl Receiver {
         matches!(self.phase, Phase::Receiving | Phase::Verifying | Phase::Syncing)
     }
 
-    /// Whether it came no further than its first PDUs, and its sender went silent since.
+    /// Whether only its first PDUs arrived, and its sender was silent since.
     pub(crate) fn is_half_open(&self, core: &Core, now: Time) -> bool {
         let begun = self.metadata.is_some() && self.ranges.covered() > 0;
         let patience = self.base.answer_time(core) * 2;
@@ -254,12 +254,12 @@ impl Receiver {
             && now.since(self.base.last_received) >= patience
     }
 
-    /// The Finished PDU; empty until it is decided how the transaction ends.
+    /// Finished PDU; empty until the outcome is decided.
     pub(crate) fn finished_pdu(&self) -> &[u8] {
         &self.finished.pdu
     }
 
-    /// What the transaction is about, as far as it is known.
+    /// Known content of the transaction.
     pub(crate) fn subject(&self) -> Subject {
         Subject {
             metadata: Subject::digest(&self.metadata_pdu),
@@ -267,17 +267,17 @@ impl Receiver {
         }
     }
 
-    /// Tells the sender something else from now on: what the end system said.
+    /// Replaces the Finished PDU by that of the end system.
     pub(crate) fn set_finished_pdu(&mut self, pdu: Vec<u8>) {
         self.finished.pdu = pdu;
     }
 
-    /// The Finished PDU to repeat when asked, once the transaction is over.
+    /// Finished PDU for later requests, once the transaction is over.
     pub(crate) fn take_finished_pdu(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.finished.pdu)
     }
 
-    /// A file data PDU arrived.
+    /// Processes a file data PDU.
     #[inline]
     pub(crate) fn on_data(&mut self, core: &mut Core, now: Time, data: &FileData<'_>) {
         self.base.last_received = now;
@@ -322,7 +322,7 @@ impl Receiver {
         self.after_data(core, now);
     }
 
-    /// Whether data up to `end` cannot belong to the file.
+    /// Whether data up to `end` lies outside the file.
     fn out_of_bounds(&mut self, core: &mut Core, now: Time, end: u64) -> bool {
         if let Some(eof) = self.eof {
             if end > eof.size {
@@ -333,17 +333,17 @@ impl Receiver {
         }
         let announced = self.metadata.as_ref().and_then(|metadata| metadata.size);
         let most = announced.unwrap_or(core.config.limits.file_size);
-        // Nothing beyond this could be asked for in PDUs like the sender's.
+        // Larger offsets could not be requested in PDUs like the sender's.
         let tellable = if self.base.header.large_file { u64::MAX } else { u64::from(u32::MAX) };
         if end > most.min(tellable) {
-            // The EOF will say whether the Metadata or the data is wrong.
+            // The EOF will show whether the Metadata or the data is wrong.
             core.stats.data_dropped += 1;
             return true;
         }
         false
     }
 
-    /// Takes the parts of `offset..end` that are new; whether there were any.
+    /// Takes the new parts of `offset..end`. Returns whether there were any.
     fn accept_parts(&mut self, core: &mut Core, offset: u64, end: u64, data: &[u8]) -> bool {
         let limits = &core.config.limits;
         let full = self.ranges.len() > limits.gaps || core.ranges > limits.gaps_total;
@@ -352,7 +352,7 @@ impl Receiver {
             core.user.limit_reached(Limit::Gaps);
             return false;
         }
-        // A piece that was lost is missing as a whole, except at hostile or odd peers.
+        // A lost segment is missing as a whole, except with hostile or odd peers.
         let first = self.ranges.gaps(offset, end).next();
         let Some((from, to)) = first else {
             core.stats.duplicate_data += 1;
@@ -370,7 +370,7 @@ impl Receiver {
         any
     }
 
-    /// Takes data of which nothing was there before.
+    /// Takes data of which nothing was received before.
     #[inline]
     fn accept(&mut self, core: &mut Core, offset: u64, data: &[u8]) -> bool {
         if !self.spool.append(&mut core.shared, self.base.seat.handle, offset, data) {
@@ -390,7 +390,7 @@ impl Receiver {
         self.ranges_counted = len;
     }
 
-    /// The store is behind: what arrives now is dropped, and asked for later.
+    /// Counts data that is dropped because the store is behind, and requested later.
     fn no_room(&mut self, core: &mut Core) {
         core.stats.data_dropped += 1;
         if core.shared.became_full() {
@@ -415,10 +415,10 @@ impl Receiver {
         }
     }
 
-    /// Sends what it has of one class: a receiver only has control PDUs.
+    /// Sends queued PDUs: a receiver only has control PDUs.
     pub(crate) fn emit(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let now = burst.departure();
-        // A NAK acknowledges the end of the file, too, and the data waits for it.
+        // A NAK acknowledges the EOF, too, and repairs wait for it.
         let asks_first = matches!(self.nak.round, Round::Asking { .. })
             && self.nak_from <= now
             && !self.base.is_suspended()
@@ -465,7 +465,7 @@ impl Receiver {
         Turn::Over
     }
 
-    /// Sends the ACK of an EOF if it is due; returns how the turn ends if it ends there.
+    /// Sends the ACK of an EOF if due. Returns the turn's outcome if it ends there.
     fn emit_ack(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Option<Turn> {
         let (condition, at) = self.ack_due?;
         let now = burst.departure();
@@ -508,10 +508,10 @@ impl Receiver {
         Turn::Over
     }
 
-    /// The wait after the last of `misses` PDUs without a reply; `auto` is the time of a reply.
+    /// Wait after the last of `misses` PDUs without a reply; `auto` is a reply time.
     ///
-    /// A silent sender is probed often as long as the probes are less than three times what it sent:
-    /// anybody can write its address into a datagram. 100 kB are worth 4,800 probes.
+    /// A silent sender is probed frequently while the probes amount to less than three times the
+    /// data it sent: anyone can write its address into a datagram. 100 kB allow 4,800 probes.
     fn wait_for_reply(&self, timer: Timer, auto: Duration, misses: u32) -> Duration {
         let allowed = (self.ranges.covered() + PROBES_MIN * PROBE_LEN) * 3;
         match u64::from(misses) * PROBE_LEN <= allowed {
@@ -548,7 +548,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes held, but for file data.
+    /// Bytes of memory used, except for file data.
     pub(crate) fn memory(&self) -> usize {
         self.ranges.len() * 2 * size_of::<u64>()
             + self.record.progress.memory()

@@ -1,8 +1,8 @@
-//! Asking for what is missing (CCSDS 727.0-B-5 §4.6.4).
+//! Requests for missing data (CCSDS 727.0-B-5 §4.6.4).
 //!
-//! A sender answers a NAK in the order of its requests. So when data from the end of what was
-//! last asked for arrives, or from behind it, whatever is still missing before it was lost again
-//! and is asked for at once. Only when the answers stop before that, a timer must find out.
+//! A sender serves a NAK in the order of its requests. When data from the end of the last request
+//! or after it arrives, everything still missing before it was lost again, and is requested at
+//! once. Only if the repairs stop before that, a timer must detect it.
 
 use std::time::Duration;
 
@@ -16,88 +16,88 @@ use crate::path::{Burst, Class, Path, Turn};
 use crate::thin_return::{self, ArrivalRate, EARLY_ITEMS};
 use crate::timer::TICK;
 
-/// Data in arrival order that may be lost in a row before the answers count as over. With one
-/// packet in ten lost, eight in a row are one in 10^8.
+/// Consecutive losses after which repairs count as complete. With 10 % of packets lost, eight in a
+/// row are one in 10^8.
 const LOSSES_IN_A_ROW: u32 = 8;
 
-/// Times in a row that a silent sender is asked at the regular interval; then it gets longer.
+/// Number of requests to a silent sender at the regular interval; then the interval grows.
 const PATIENT_ASKS: u32 = 8;
 
-/// Rounds in a row without any progress, after which a round is one NAK PDU: the sender is
-/// probably out of reach, and the first of its repairs brings the other requests.
+/// Consecutive rounds without progress after which a round is one NAK PDU: the sender is probably
+/// unreachable, and its first repair triggers the other requests.
 const SILENT_ROUNDS: u32 = 3;
 
 /// Bytes that cross the forward link in the time of one request, from which on the return link is
 /// thin: 8 bytes against 4 KiB are a ratio of 1 to 512.
 const THIN: u64 = 4096;
 
-/// Length of a short NAK with the headers below it, about.
+/// Approximate length of a short NAK with the headers below it.
 const NAK_LEN: usize = 64;
 
-/// Requests over a thin return link while the file still comes.
+/// Requests over a thin return link while the file still arrives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Early {
-    /// End of what was requested.
+    /// End of the requested range.
     end: u64,
-    /// Most bytes between two gaps that are requested as one.
+    /// Maximum bytes between two gaps requested as one.
     bridge: u64,
 }
 
-/// Where a reception is with its NAKs.
+/// NAK state of a reception.
 #[derive(Debug, Default)]
 pub(crate) struct NakState {
     pub(super) round: Round,
-    /// Rounds in a row that brought nothing.
+    /// Consecutive rounds without progress.
     pub(super) misses: u32,
-    /// When the first of those rounds was over.
+    /// Time at which the first of them ended.
     missed_since: Option<Time>,
-    /// When the answers to this round count as over.
+    /// Time at which repairs of this round count as complete.
     deadline: Time,
-    /// How fast data comes.
+    /// Spacing of arriving data.
     pace: Pace,
-    /// When the last gap was asked for before the file's end.
+    /// Time of the last request before the EOF.
     immediate_at: Option<Time>,
-    /// When a contact began with a request, before its return came up.
+    /// Time at which a contact began with a request, before its return link came up.
     contact_at: Option<Time>,
-    /// How long an unanswered round waited before the path went down, in rounds in a row.
+    /// Time for which consecutive rounds had waited when the path went down.
     waited: Duration,
-    /// Times in a row that it asked at regular intervals and nothing came.
+    /// Consecutive requests at regular intervals without a result.
     fruitless: u32,
-    /// The rate at which data arrives.
+    /// Rate at which data arrives.
     pub(super) arrivals: ArrivalRate,
-    /// Requests over a thin return link while the file still comes.
+    /// Requests over a thin return link while the file still arrives.
     early: Early,
-    /// A NAK that asks for nothing is due, because the sender prompted.
+    /// Whether an empty NAK is due, because the sender prompted.
     pub(super) empty_due: bool,
 }
 
 impl NakState {
-    /// Something of use arrived.
+    /// Notes that useful data arrived.
     pub(super) fn progressed(&mut self) {
         (self.misses, self.missed_since) = (0, None);
     }
 }
 
-/// One sequence of NAK PDUs and the answers to it.
+/// Sequence of NAK PDUs and their repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Round {
-    /// Nothing is asked for.
+    /// Nothing is requested.
     #[default]
     Idle,
-    /// NAK PDUs are being sent, of which `sent` were; the next speaks of what follows `next`, the
-    /// last ends at `end`.
+    /// NAK PDUs are being sent, `sent` so far; the next one covers what follows `next`, the last
+    /// ends at `end`.
     Asking { next: u64, end: u64, metadata: bool, last: u64, sent: u32 },
-    /// All were sent; the last gap they asked for ends at `last`.
+    /// All were sent; the last requested gap ends at `last`.
     Waiting { last: u64, requested_at: Time, is_answered: bool },
 }
 
-/// How data PDUs followed each other.
+/// Spacing of arriving data PDUs.
 #[derive(Debug, Default)]
 struct Pace {
     last: Option<Time>,
     total: Duration,
     count: u32,
-    /// The longest recent pause.
+    /// Longest recent pause.
     pause: Duration,
 }
 
@@ -117,14 +117,14 @@ impl Pace {
         self.total / self.count.max(1)
     }
 
-    /// A silence that means that nothing more is under way.
+    /// Silence after which nothing more is under way.
     fn silence(&self) -> Duration {
         (self.mean() * LOSSES_IN_A_ROW).max(self.pause * 2)
     }
 }
 
 impl Receiver {
-    /// Takes note of new data in `offset..end`, which began at `before` bytes of progress.
+    /// Notes new data in `offset..end`, which began at `before` bytes of progress.
     #[inline]
     pub(super) fn nak_progress(
         &mut self,
@@ -172,8 +172,8 @@ impl Receiver {
         }
     }
 
-    /// Requests what is missing before `end` while a thin return link is idle, as its NAKs after
-    /// the end of the file would take long; not if this one would delay those.
+    /// Requests missing data before `end` while a thin return link is idle, as NAKs after the EOF
+    /// would take long; not if this one would delay those.
     fn ask_early(&mut self, core: &mut Core, now: Time, end: u64) {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let size = self.metadata.as_ref().and_then(|metadata| metadata.size);
@@ -194,9 +194,10 @@ impl Receiver {
         self.ask(core, now, start, end);
     }
 
-    /// The bytes between two gaps that must be requested as one for a NAK to have few requests.
+    /// Bytes between two gaps that must be requested as one to keep the number of requests in a NAK
+    /// low.
     ///
-    /// While new data still comes, what is sent twice delays it, and requests cost no time.
+    /// While new data still arrives, duplicates delay it, and requests cost no time.
     fn early_bridge(&self, start: u64, end: u64) -> u64 {
         let gaps: Vec<_> = self.ranges.gaps(start, end).collect();
         let mut between: Vec<_> =
@@ -206,8 +207,8 @@ impl Receiver {
         joined.checked_sub(1).map_or(0, |last| between[last])
     }
 
-    /// Most bytes between two gaps that are requested as one, because another request takes
-    /// longer on the return link. An engine that keeps few gaps reports them as they are.
+    /// Maximum bytes between two gaps requested as one, because another request takes longer on the
+    /// return link. An entity that keeps few gaps reports them unchanged.
     fn bridge(&self, core: &Core) -> u64 {
         if self.base.remote.naks.gaps_max.is_some() {
             return 0;
@@ -223,8 +224,8 @@ impl Receiver {
         self.bridge(core) >= THIN
     }
 
-    /// Data arrived that was here before: between joined gaps, it shows that replies arrive, and
-    /// how far they are.
+    /// Notes duplicate data: between joined gaps, it shows that repairs arrive, and how far they
+    /// are.
     pub(super) fn repeated(&mut self, core: &mut Core, now: Time, end: u64) {
         let least = self.base.seat.round_trip(&core.shared.paths).least();
         let Round::Waiting { requested_at, ref mut is_answered, .. } = self.nak.round else {
@@ -238,10 +239,10 @@ impl Receiver {
         self.answered(core, now, end);
     }
 
-    /// Something that was asked for arrived.
+    /// Notes that requested data arrived.
     pub(super) fn answered(&mut self, core: &mut Core, now: Time, end: u64) {
         let Round::Waiting { last, requested_at, .. } = self.nak.round else { return };
-        // What comes sooner than light was asked for before this round.
+        // Data that arrives within the light time was requested before this round.
         let possible =
             now.since(requested_at) >= self.base.seat.round_trip(&core.shared.paths).least();
         let thin = self.return_is_thin(core);
@@ -258,7 +259,7 @@ impl Receiver {
             path.rtt.sample(now.since(requested_at));
         }
         self.nak.progressed();
-        // Over a thin return link the sender repeats until the next request arrives.
+        // Over a thin return link the sender retransmits until the next request arrives.
         if possible && (end >= last || thin) {
             self.nak.round = Round::Idle;
             self.base.disarm(core, Alarm::Nak);
@@ -275,12 +276,12 @@ impl Receiver {
         self.base.alarm_no_later(core, Alarm::Nak, self.nak.deadline);
     }
 
-    /// The end of the file is known: asks for all that is missing.
+    /// Requests everything missing once the EOF is known.
     pub(super) fn ask_after_eof(&mut self, core: &mut Core, now: Time) {
         if self.nak.round != Round::Idle {
             return;
         }
-        // Replies to requests of before are under way; what follows those was not requested yet.
+        // Repairs of earlier requests are under way; data after them was not requested yet.
         let size = self.eof.map_or(0, |eof| eof.size);
         let early = std::mem::take(&mut self.nak.early.end);
         if early > 0 && self.ranges.gaps(early, size).next().is_some() {
@@ -289,7 +290,7 @@ impl Receiver {
         }
         let pending = self.nak.immediate_at.map(|at| at + self.base.answer_time(core));
         match pending.filter(|until| *until > now) {
-            // Answers to gaps asked for a moment ago are still under way.
+            // Repairs of recently requested gaps are still under way.
             Some(until) => {
                 let last = u64::MAX;
                 self.nak.round = Round::Waiting { last, requested_at: now, is_answered: true };
@@ -300,8 +301,8 @@ impl Receiver {
         }
     }
 
-    /// Data came before the Metadata: asks for that at once, since it takes a round trip and
-    /// nothing can be written without it, and again for as long as it does not come.
+    /// Requests the Metadata at once if data arrives before it, because that takes a round trip and
+    /// nothing can be written without it; repeated until it arrives.
     pub(super) fn ask_for_metadata(&mut self, core: &mut Core, now: Time) {
         let waiting = self.eof.is_some() || now < self.nak.deadline;
         if waiting || !self.base.acknowledged() || self.nak.round != Round::Idle {
@@ -312,7 +313,7 @@ impl Receiver {
         self.base.want(core, Class::Control);
     }
 
-    /// Starts a round over everything up to the end, or up to the progress so far.
+    /// Starts a round for everything up to the end, or up to the progress so far.
     pub(super) fn ask_for_all(&mut self, core: &mut Core, now: Time) {
         let end = self.eof.map_or(self.ranges.end(), |eof| eof.size);
         self.ask(core, now, 0, end);
@@ -325,14 +326,14 @@ impl Receiver {
             return;
         }
         self.nak.round = Round::Asking { next: start, end, metadata, last: start, sent: 0 };
-        // What is asked for comes a round trip later; that pause says nothing about the pace.
+        // Requested data arrives a round trip later; that pause does not measure the spacing.
         self.nak.pace.last = None;
         let at = self.nak_from.max(now);
         self.base.want_at(core, Class::Control, now, at);
     }
 
-    /// Sends the PDUs of a round: contiguous scopes that do not overlap. What lies behind the last
-    /// that a round may have is asked for with what was lost again, when the answers are here.
+    /// Sends the PDUs of a round: contiguous scopes that do not overlap. Gaps beyond the round's
+    /// limit are requested with those lost again, after the repairs.
     pub(super) fn emit_naks(&mut self, core: &mut Core, burst: &mut Burst<'_>) -> Turn {
         let fss = self.base.header.file_size_len();
         let fixed = self.base.header.encoded_len() + self.base.header.crc_len() + 1 + 2 * fss;
@@ -360,7 +361,7 @@ impl Receiver {
             let last_gap = requests.last().map_or(0, |request| request.end);
             let scope_end = if more { last_gap.max(next) } else { end };
             if requests.is_empty() {
-                // Everything came before the question was put.
+                // Everything arrived before the request was sent.
                 self.nak.round = Round::Idle;
                 return Turn::Over;
             }
@@ -380,10 +381,10 @@ impl Receiver {
         Turn::Over
     }
 
-    /// The last PDU of a round has left.
+    /// Notes that the last PDU of a round was sent.
     fn requested(&mut self, core: &mut Core, at: Time, last: u64) -> Round {
         if self.eof.is_none() {
-            // The file still comes; what is missing at its end is asked for then.
+            // The file still arrives; data missing at its end is requested then.
             self.nak.immediate_at =
                 self.nak.immediate_at.max((self.nak.early.end > 0).then_some(at));
             return Round::Idle;
@@ -393,15 +394,15 @@ impl Receiver {
         Round::Waiting { last: last.max(1), requested_at: at, is_answered: false }
     }
 
-    /// Time to wait for what a round requests: a reply time, or, from a silent sender, as long as
-    /// for the reply to a probe.
+    /// Timeout for requested data: a reply time, or, for a silent sender, the wait for the reply to
+    /// a probe.
     fn nak_wait(&self, core: &Core) -> Duration {
         let auto = self.base.answer_time(core) + self.nak.pace.mean() * LOSSES_IN_A_ROW;
         let misses = self.nak.misses.saturating_sub(SILENT_ROUNDS - 1);
         self.wait_for_reply(self.base.remote.naks.timer, auto, misses)
     }
 
-    /// The answers stopped, or never came.
+    /// Handles repairs that stopped, or never arrived.
     pub(super) fn nak_overdue(&mut self, core: &mut Core, now: Time) {
         let Round::Waiting { is_answered, .. } = self.nak.round else { return };
         if self.base.is_suspended() {
@@ -420,14 +421,14 @@ impl Receiver {
         }
     }
 
-    /// A round brought nothing.
+    /// Counts a round without progress.
     fn missed(&mut self, core: &mut Core, now: Time) {
         self.nak.misses += 1;
         let first = *self.nak.missed_since.get_or_insert(now);
         let is_over = match self.base.remote.naks.limit {
             Some(limit) => self.nak.misses > limit,
-            // No silence, but nothing of use: the sender lacks what is requested, as the sizes that
-            // the two know differ, or its data are lost.
+            // The sender is not silent, but sends nothing useful: it lacks the requested data
+            // because the two know different sizes, or its data is lost.
             None => now.since(first) >= self.base.inactivity(core),
         };
         if is_over {
@@ -436,7 +437,7 @@ impl Receiver {
         }
     }
 
-    /// The path goes down. Asking begins anew when it is up, but time that was waited in vain
+    /// Stops requests when the path goes down. They restart when it is up, but time already waited
     /// counts, however short the contacts are.
     pub(super) fn stop_asking(&mut self, now: Time) {
         self.nak.missed_since = None;
@@ -445,8 +446,8 @@ impl Receiver {
         }
     }
 
-    /// The path is up, its return not yet: what was lost before the outage is requested at once, as
-    /// a contact may be too short for the rest of the file, a request and the repairs.
+    /// Requests data lost before the outage as soon as the path is up, before its return link is. A
+    /// contact may be too short for the rest of the file, a request and the repairs.
     pub(super) fn ask_at_contact(&mut self, core: &mut Core, now: Time) {
         let is_receiving = self.phase == Phase::Receiving && !self.base.is_suspended();
         if is_receiving && (self.eof.is_some() || self.may_ask_early()) {
@@ -461,8 +462,8 @@ impl Receiver {
         self.base.acknowledged() && self.base.remote.naks.limit.is_none()
     }
 
-    /// Both directions of the path are up again: requests all that is missing, unless the reply to
-    /// the request of this contact is under way.
+    /// Requests everything missing when both directions of the path are up again, unless the
+    /// repairs of this contact's request are under way.
     pub(super) fn ask_again(&mut self, core: &mut Core, now: Time) {
         let wait = self.nak_wait(core);
         let contact = self.nak.contact_at.take().filter(|at| now < *at + wait);
@@ -488,7 +489,7 @@ impl Receiver {
         }
     }
 
-    /// Asks at regular intervals while the file still comes.
+    /// Requests at regular intervals while the file still arrives.
     pub(super) fn ask_periodically(&mut self, core: &mut Core, now: Time) {
         let NakMode::Asynchronous(every) = self.base.remote.naks.mode else { return };
         if self.phase != Phase::Receiving || self.eof.is_some() {
@@ -497,7 +498,7 @@ impl Receiver {
         if self.nak.round == Round::Idle {
             self.ask_for_all(core, now);
         }
-        // A sender that is silent need not be asked as often.
+        // A silent sender need not be asked as often.
         let doublings = self.nak.fruitless.saturating_sub(PATIENT_ASKS).min(20);
         self.nak.fruitless = self.nak.fruitless.saturating_add(1);
         let longest = every.max(Duration::from_secs(60));

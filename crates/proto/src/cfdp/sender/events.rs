@@ -1,4 +1,4 @@
-//! What happens to a sending transaction: PDUs, storage, timers, requests.
+//! Events of a sending transaction: PDUs, storage, timers, requests.
 
 use engine::{Completion, EffectError, FileId, Time};
 use wire::cfdp::{
@@ -15,14 +15,14 @@ use crate::path::{Class, Path};
 use crate::storage::Storage as _;
 use crate::timer::TICK;
 
-/// EOF PDUs sent without an ACK after a cancellation, where no limit is set: nothing depends on
-/// them.
+/// Number of EOF PDUs sent without an ACK after a cancellation, if no limit is set: nothing depends
+/// on them.
 const CANCEL_ATTEMPTS: u32 = 30;
 
 type Answer = Result<Completion, EffectError>;
 
 impl Sender {
-    /// An effect of this transaction was carried out.
+    /// Processes the result of an effect of this transaction.
     pub(crate) fn done(&mut self, core: &mut Core, now: Time, job: Job, answer: Answer) {
         match (job, answer) {
             (Job::Open, Ok(Completion::Opened { file, len, .. })) => {
@@ -93,8 +93,8 @@ impl Sender {
         }
     }
 
-    /// The file is not what it was, or cannot be read. No handler can suspend or ignore that: the
-    /// piece would be missing for good.
+    /// Handles a file that changed or cannot be read. No handler can suspend or ignore that: the
+    /// segment would be missing for good.
     fn unreadable(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         match self.base.handler(core, condition) {
             FaultHandler::Abandon if self.phase == Phase::Sending => self.abandon(core, condition),
@@ -132,13 +132,13 @@ impl Sender {
         if let Phase::Cancelled { condition } = self.phase
             && ack.condition != condition
         {
-            // It answers an EOF from before the cancellation, of which the receiver must hear.
+            // It replies to an EOF from before the cancellation, which the receiver must learn of.
             return;
         }
         match ack.status {
             TransactionStatus::Active => self.received(now),
-            // Nobody works on the transaction there: that is an answer, but no sign of life, so
-            // that the inactivity limit ends the wait if no Finished comes either.
+            // The transaction is over there: that is a reply, but no sign of life, so that the
+            // inactivity limit ends the wait if no Finished arrives either.
             TransactionStatus::Terminated
             | TransactionStatus::Unrecognized
             | TransactionStatus::Undefined
@@ -229,7 +229,7 @@ impl Sender {
                 self.base.want(core, Class::Bulk);
             }
         }
-        // A report that was overtaken by another says nothing new.
+        // A reordered older report has no news.
         self.kept_alive = self.kept_alive.max(report.progress);
         let Some(limit) = self.base.remote.keep_alive_discrepancy else { return };
         let behind = sent.saturating_sub(self.kept_alive);
@@ -238,8 +238,8 @@ impl Sender {
         }
     }
 
-    /// Bytes that leave at the path's rate before a reply can tell of them: no receiver is behind
-    /// because of those. At 1 Mbit/s and 44 min of round trip 331 MB.
+    /// Bytes sent at the path's rate before a reply can cover them: the receiver is not lagging
+    /// because of those. At 1 Mbit/s and a round trip of 44 min, 331 MB.
     fn under_way(&self, core: &Core) -> u64 {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let bps = path.and_then(Path::rate_bps).unwrap_or_default();
@@ -247,12 +247,12 @@ impl Sender {
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
-    /// The receiver is done, well or badly.
+    /// Processes Finished, with success or failure.
     pub(crate) fn on_finished(&mut self, core: &mut Core, now: Time, finished: &Finished<'_>) {
         let good = finished.condition == ConditionCode::NoError && finished.end_system;
         if good && !self.eof.ever_sent && self.restored.is_none() {
-            // Nobody can have a whole file whose end was not told: this is about another one that
-            // had the same number.
+            // No receiver can have a complete file whose end was not announced: this belongs to
+            // another one of the same number.
             self.peer_error(core, PeerError::FinishedBeforeEof);
             return;
         }
@@ -267,7 +267,7 @@ impl Sender {
             Phase::Opening | Phase::Sending | Phase::Cancelled { .. } => false,
             Phase::Acknowledging | Phase::Done => true,
         };
-        // A waypoint's word is not the end.
+        // A waypoint's Finished is not the final one.
         if over || !finished.end_system {
             return;
         }
@@ -285,7 +285,7 @@ impl Sender {
         }
     }
 
-    /// A timer went off.
+    /// Processes a timer.
     pub(crate) fn alarm(&mut self, core: &mut Core, now: Time, alarm: Alarm) {
         match alarm {
             Alarm::Ready(class) => self.base.want(core, class),
@@ -334,7 +334,7 @@ impl Sender {
                 self.base.last_received = now;
                 self.fault(core, now, ConditionCode::InactivityDetected);
             }
-            // The user knows how it ended, and the receiver has a limit as well.
+            // The user knows the outcome, and the receiver has a limit as well.
             Phase::Cancelled { .. } | Phase::Acknowledging if is_silent => self.close(core),
             Phase::Opening
             | Phase::Sending
@@ -353,8 +353,8 @@ impl Sender {
         }
     }
 
-    /// When the receiver's silence is a fault. While it gets what it asked for, which may take longer
-    /// than any limit, it has nothing to say.
+    /// Time at which the receiver's silence is a fault. While it receives requested data, which may
+    /// take longer than any limit, it has nothing to send.
     pub(super) fn silence_limit(&self, core: &Core) -> Time {
         self.base.last_received.max(self.repaired) + self.base.inactivity(core)
     }
@@ -365,7 +365,7 @@ impl Sender {
         if limit.is_some_and(|limit| self.eof.attempts >= limit.max(1)) {
             self.eof.attempts = 0;
             if cancelled {
-                // The receiver is out of reach; its own inactivity limit ends the transaction there.
+                // The receiver is unreachable; its own inactivity limit ends the transaction there.
                 self.close(core);
                 return;
             }
@@ -379,7 +379,7 @@ impl Sender {
         }
     }
 
-    /// Something went wrong: does what the handler of this condition says (§4.8).
+    /// Handles a fault according to its handler (§4.8).
     fn fault(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         if self.phase != Phase::Sending {
             return;
@@ -396,7 +396,7 @@ impl Sender {
         }
     }
 
-    /// Cancels: the user is told at once, the receiver by an EOF.
+    /// Cancels: the user is notified at once, the receiver by an EOF.
     pub(crate) fn cancel(&mut self, core: &mut Core, now: Time, condition: ConditionCode) {
         match self.phase {
             Phase::Opening | Phase::Sending => {}
@@ -415,7 +415,7 @@ impl Sender {
         };
         self.finished(core, outcome);
         if silent {
-            // The receiver knows nothing of it.
+            // The receiver does not know it.
             self.close(core);
             return;
         }
@@ -425,7 +425,7 @@ impl Sender {
         self.eof.acknowledged = false;
         self.eof.attempts = 0;
         self.base.want(core, Class::Bulk);
-        // Nothing may leave any more, and then no other timer is ever armed.
+        // Nothing may be sent any more, and then no other timer is ever armed.
         self.base.alarm(core, Alarm::Inactivity, now + self.base.inactivity(core));
     }
 
@@ -443,7 +443,7 @@ impl Sender {
         self.rearm(core, now);
     }
 
-    /// Asks the receiver for an answer (§4.6.5).
+    /// Prompts the receiver (§4.6.5).
     pub(crate) fn prompt(
         &mut self,
         core: &mut Core,
@@ -463,7 +463,7 @@ impl Sender {
         self.base.want(core, Class::Control);
     }
 
-    /// Starts the timers again after they stood still, and asks for turns.
+    /// Rearms the timers after they were stopped, and requests turns.
     pub(crate) fn rearm(&mut self, core: &mut Core, now: Time) {
         self.want_all(core);
         if !self.base.running(core) {
@@ -476,7 +476,7 @@ impl Sender {
             if self.base.acknowledged() {
                 let limit = self.silence_limit(core);
                 self.base.alarm(core, Alarm::Inactivity, limit.max(now + TICK));
-                // Asks at once: an answer may have been lost while nothing could arrive.
+                // Asks at once: a reply may have been lost during the outage.
                 self.eof.due = true;
                 self.base.want(core, Class::Bulk);
             } else {
@@ -493,7 +493,7 @@ impl Sender {
         self.base.rearm_no_later(core, now, left);
     }
 
-    /// Asks for a turn for all that waits to be sent.
+    /// Requests a turn for everything queued.
     pub(crate) fn want_all(&mut self, core: &mut Core) {
         if self.ack_due.is_some() || !self.prompts_due.is_empty() {
             self.base.want(core, Class::Control);

@@ -1,4 +1,4 @@
-//! Data that goes again while a thin return link delays the NAKs (see
+//! Retransmission of data while a thin return link delays the NAKs (see
 //! [`thin_return::fill`](crate::thin_return::fill)).
 
 use std::time::Duration;
@@ -13,25 +13,25 @@ use crate::ranges::Ranges;
 use crate::storage::Storage as _;
 use crate::thin_return::fill::{Fill, Replies};
 
-/// Repeats that nobody requested.
+/// Unrequested retransmissions.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     fill: Fill,
-    /// Parts that NAKs left out of what they request in their scopes.
+    /// Parts inside the scopes of NAKs that these did not request.
     confirmed: Ranges,
-    /// Whether a NAK arrived.
+    /// Whether a NAK has arrived.
     is_known: bool,
 }
 
 impl Repeats {
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.confirmed.len() * 2 * size_of::<u64>()
     }
 }
 
 impl Sender {
-    /// Notes what a NAK confirms: its scope but its requests.
+    /// Notes what a NAK confirms: its scope except its requests.
     pub(super) fn confirm(&mut self, core: &Core, nak: &Nak<'_>) {
         let Some(source) = self.source.as_ref() else { return };
         let repeats = &mut self.repeats;
@@ -58,8 +58,8 @@ impl Sender {
         }
     }
 
-    /// Has a pass send what a NAK requests, where all was sent and replies are delayed; whether it
-    /// does.
+    /// Has a pass retransmit what a NAK requests, if everything was sent and replies are delayed.
+    /// Returns whether it does.
     pub(super) fn fills(&mut self, core: &mut Core, now: Time) -> bool {
         let path = self.base.seat.path.and_then(|id| core.shared.paths.get(&id));
         let source = self.source.as_ref().filter(|it| it.at_end() && self.eof.ever_sent);
@@ -71,7 +71,7 @@ impl Sender {
             return false;
         }
         if !self.eof.acknowledged {
-            // The NAK shows that the EOF arrived; another would have its ACK delay the next NAK.
+            // The NAK shows that the EOF arrived; the ACK of another one would delay the next NAK.
             self.base.alarm(core, Alarm::Ack, now + self.base.answer_time(core));
         }
         self.fill(core);

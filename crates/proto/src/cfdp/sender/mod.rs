@@ -1,4 +1,4 @@
-//! A transaction at the entity that sends the file (CCSDS 727.0-B-5 §4.6.1).
+//! Transaction at the entity that sends the file (CCSDS 727.0-B-5 §4.6.1).
 
 mod events;
 mod fill;
@@ -24,10 +24,10 @@ use crate::storage::Storage as _;
 use crate::timer::TICK;
 use crate::window::Window;
 
-/// The longest wait for a receiver that was asked how far it is.
+/// Longest wait for a prompted Keep Alive.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
-/// A transaction that sends.
+/// Transaction that sends.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) base: Base,
@@ -35,35 +35,35 @@ pub(crate) struct Sender {
     closure: bool,
     checksum: wire::cfdp::ChecksumType,
     source: Option<Source>,
-    /// How far new data may run ahead; made when the first is sent.
+    /// Limit on new data ahead of the receiver's progress; created with the first data.
     window: Option<Window>,
     metadata: MetadataProgress,
-    /// A host delay: no new data before this.
+    /// Host delay: no new data before this time.
     data_from: Time,
-    /// A host delay: no repair before this.
+    /// Host delay: no repair before this time.
     repair_from: Time,
-    /// When the last repair left.
+    /// Sending time of the last repair.
     repaired: Time,
     eof: EofProgress,
     phase: Phase,
-    /// Answer to a Finished PDU that is due, and when.
+    /// Due ACK of a Finished PDU, and its time.
     ack_due: Option<(ConditionCode, Time)>,
-    /// Whether the end system said Finished, not only a waypoint.
+    /// Whether the end system sent Finished, not only a waypoint.
     end_system_finished: bool,
     prompts_due: Vec<PromptResponse>,
-    /// The farthest progress that the receiver reported by Keep Alive.
+    /// Highest progress reported by Keep Alive.
     kept_alive: u64,
-    /// When the last EOF left, to measure the round trip; only if it was sent once.
+    /// Sending time of the last EOF, to measure the round trip; only if it was sent once.
     eof_left: Option<Time>,
     repeats: Repeats,
     record: Slot,
-    /// Set for a put of an earlier run: the file's size then, if it was announced.
+    /// Set for a put of an earlier run: the file's size then, if announced.
     restored: Option<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
 struct MetadataProgress {
-    /// The PDU, once the file's size is known.
+    /// Encoded PDU, once the file's size is known.
     pdu: Option<Vec<u8>>,
     due: bool,
     sent: bool,
@@ -72,11 +72,11 @@ struct MetadataProgress {
 #[derive(Debug, Default)]
 struct EofProgress {
     due: bool,
-    /// Sent without an answer since the last sign of life.
+    /// Transmissions without a reply since the last sign of life.
     attempts: u32,
     acknowledged: bool,
     ever_sent: bool,
-    /// Probes, or checks for closure, in a row.
+    /// Consecutive probes, or checks for closure.
     waits: u32,
 }
 
@@ -84,11 +84,11 @@ struct EofProgress {
 enum Phase {
     /// The file is being opened.
     Opening,
-    /// Sending, and waiting for how it ends.
+    /// Sending, and waiting for the outcome.
     Sending,
-    /// Cancelled here: the EOF says so and waits for its ACK.
+    /// Cancelled here: the EOF with the condition waits for its ACK.
     Cancelled { condition: ConditionCode },
-    /// Over but for the ACK of the Finished PDU.
+    /// Finished except for the ACK of the Finished PDU.
     Acknowledging,
     /// Over.
     Done,
@@ -123,7 +123,7 @@ impl Sender {
         }
     }
 
-    /// A put of an earlier run, of which the receiver may have any part.
+    /// Put of an earlier run, of which the receiver may have any part.
     pub(crate) fn restored(base: Base, request: PutRequest, size: Option<u64>) -> Self {
         let mut sender = Self::new(base, request, Some(size));
         sender.record.mark_used();
@@ -147,7 +147,7 @@ impl Sender {
         matches!(self.phase, Phase::Opening | Phase::Sending)
     }
 
-    /// Whether this is the transaction that a repeated put would go on with.
+    /// Whether a repeated put would resume this transaction.
     pub(crate) fn resumes(&self, request: &PutRequest) -> bool {
         self.restored.is_some()
             && self.request.destination == request.destination
@@ -155,7 +155,7 @@ impl Sender {
             && self.request.destination_name == request.destination_name
     }
 
-    /// Everything about the file is known: describes it, and begins.
+    /// Creates the Metadata once the file is known, and starts.
     fn prepare(&mut self, core: &mut Core, now: Time, size: Option<u64>) {
         let large = size.is_none_or(|size| size > u64::from(u32::MAX));
         if large && self.base.header.version == Version::V0 && size.is_some() {
@@ -220,7 +220,7 @@ impl Sender {
         }
     }
 
-    /// Keeps what is needed to go on after a restart of this entity.
+    /// Saves the state needed to resume after a restart of this entity.
     fn save(&mut self, core: &mut Core) {
         let Some(metadata) = self.metadata.pdu.as_deref() else { return };
         let source = self.request.source.as_ref();
@@ -229,7 +229,7 @@ impl Sender {
         self.base.record(core, &mut self.record, request);
     }
 
-    /// The largest piece of file data a PDU takes; `None` if not even one byte fits.
+    /// Maximum bytes of file data in a PDU; `None` if not even one fits.
     fn segment(&self, mtu: usize) -> Option<usize> {
         let overhead = self.data_header(0).overhead();
         let room = self.base.pdu_max(mtu).saturating_sub(overhead);
@@ -257,7 +257,7 @@ impl Sender {
         }
     }
 
-    /// Announces the end once everything was sent once.
+    /// Sends the EOF once everything was sent once.
     fn eof_when_ready(&mut self, core: &mut Core) {
         let ready = self.source.as_ref().is_none_or(Source::at_end);
         let first = !self.eof.ever_sent && !self.eof.due;
@@ -267,7 +267,7 @@ impl Sender {
         }
     }
 
-    /// Sends what it has of one class.
+    /// Sends queued PDUs of one class.
     pub(crate) fn emit(&mut self, core: &mut Core, class: Class, burst: &mut Burst<'_>) -> Turn {
         if self.base.is_suspended() {
             return Turn::Over;
@@ -313,7 +313,7 @@ impl Sender {
             return Turn::Over;
         };
         if pdu.len() > burst.mtu() {
-            // The path does not take what the user wants to be said.
+            // The path's MTU is too small for the user's options.
             self.metadata.due = false;
             self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
@@ -403,7 +403,7 @@ impl Sender {
         let now = burst.departure();
         let until = self.progress().saturating_add(self.room(core));
         let Some(segment) = self.segment(burst.mtu()) else {
-            // The path does not take a single byte of the file at a time.
+            // The path's MTU is too small for a single byte of the file.
             self.cancel(core, burst.departure(), ConditionCode::InvalidTransmissionMode);
             return Turn::Over;
         };
@@ -416,7 +416,7 @@ impl Sender {
         });
         let mut head = FileDataHeader { header: self.base.header, segment_metadata, offset: 0 };
         let turn = loop {
-            // The last datagram may exceed the room: short ones would cost more than that.
+            // The last datagram may exceed the limit: short ones would cost more than that.
             let next = source.next_new(segment).filter(|next| next.offset < until);
             let Some(next) = next else { break Turn::Over };
             let len = next.data.len();
@@ -440,8 +440,8 @@ impl Sender {
         self.window.get_or_insert_with(|| Window::new(most, sent)).room(sent)
     }
 
-    /// After data was sent: asks the receiver how far it is when that is due, and without any
-    /// room left waits for its answer.
+    /// Prompts the receiver for its progress when due, after data was sent. Once the limit is
+    /// reached, waits for its reply.
     fn look_at_window(&mut self, core: &mut Core, now: Time) {
         let sent = self.progress();
         let Some(window) = self.window.as_mut() else { return };
@@ -480,14 +480,14 @@ impl Sender {
         Turn::Over
     }
 
-    /// An EOF has left at `at`: what happens next depends on what is waited for.
+    /// Notes an EOF sent at `at`, and starts the wait that follows.
     fn eof_sent(&mut self, core: &mut Core, at: Time) {
         let first = !self.eof.ever_sent;
         self.eof.ever_sent = true;
         self.eof_left = (first || self.eof.attempts == 0).then_some(at);
         let cancelled = matches!(self.phase, Phase::Cancelled { .. });
         if first {
-            // Nobody had to reply before.
+            // No reply was due before.
             self.base.last_received = self.base.last_received.max(at);
         }
         if first && !cancelled && core.config.indications.eof_sent {
@@ -519,14 +519,14 @@ impl Sender {
         }
     }
 
-    /// Waits for Finished, and asks again by an EOF if nothing is heard for long.
+    /// Waits for Finished, and sends another EOF after a long silence.
     fn wait(&mut self, core: &mut Core, now: Time) {
         let auto = (self.base.answer_time(core) * 8).max(Duration::from_secs(2));
         let wait = self.base.remote.probe.duration(auto, self.eof.waits + 2);
         self.base.alarm(core, Alarm::Probe, now + wait);
     }
 
-    /// Tells the user how it ended.
+    /// Indicates the outcome to the user.
     fn finished(&mut self, core: &mut Core, outcome: Outcome) {
         let finished = TransactionFinished {
             id: self.base.id(),
@@ -546,22 +546,21 @@ impl Sender {
         core.user.indicate(Indication::TransactionFinished(finished));
     }
 
-    /// Ends the transaction before it began.
+    /// Ends the transaction before it started.
     fn give_up(&mut self, core: &mut Core, condition: ConditionCode) {
         let outcome = Outcome { condition, ..Outcome::new(DeliveryCode::Complete) };
         self.finished(core, Outcome { delivery: DeliveryCode::Incomplete, ..outcome });
         self.close(core);
     }
 
-    /// What waits to be sent is not wanted by a receiver that is done: an EOF would begin the transaction
-    /// anew.
+    /// Drops queued PDUs when the receiver is done: an EOF would restart the transaction.
     fn say_no_more(&mut self) {
         self.eof.due = false;
         self.metadata.due = false;
         self.prompts_due.clear();
     }
 
-    /// Nothing more is to be done.
+    /// Ends the transaction.
     fn close(&mut self, core: &mut Core) {
         self.base.disarm_all(core);
         self.say_no_more();
@@ -609,7 +608,7 @@ impl Sender {
         }
     }
 
-    /// Bytes held.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         let metadata = self.metadata.pdu.as_ref().map_or(0, Vec::len);
         metadata + self.source.as_ref().map_or(0, Source::memory) + self.repeats.memory()

@@ -1,4 +1,4 @@
-//! Where the file of a reception goes, and the files that are stored to be handed on.
+//! Destinations of received files, and files stored for forwarding.
 
 use bytes::Bytes;
 use engine::FileName;
@@ -9,24 +9,24 @@ use crate::cfdp::core::{Base, Core, Job};
 use crate::cfdp::request::FilestoreRequest;
 use crate::path::Handle;
 
-/// Room taken by a file that is handed on.
+/// Storage used by a file to be forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Custody {
     bytes: u64,
-    /// Whether the file is there, rather than being received.
+    /// Whether the file is stored, rather than being received.
     held: bool,
 }
 
-/// Where the file of a reception goes.
+/// Destination of a received file.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
-    /// It may not be received at all.
+    /// Whether the reception is refused.
     pub(crate) refused: bool,
-    /// Its name, in place of the one the Metadata says.
+    /// Name that replaces the one in the Metadata.
     pub(crate) name: Option<FileName>,
-    /// The filestore requests, in place of those of the Metadata.
+    /// Filestore requests that replace those of the Metadata.
     pub(crate) requests: Option<Vec<FilestoreRequest>>,
-    /// It takes no more room than was announced until its end says that it is longer.
+    /// Whether it is limited to the announced size until its EOF announces a longer one.
     pub(crate) stored: bool,
 }
 
@@ -34,15 +34,15 @@ impl Placement {
     const REFUSED: Self = Self { refused: true, name: None, requests: None, stored: false };
 }
 
-/// The working file in which what `id` brought waits to be handed on.
+/// Working file of the reception `id` that waits to be forwarded.
 pub(super) fn spool_name(id: TransactionId) -> FileName {
     let name = format!("custody-{}-{}", id.source, id.sequence);
     FileName::spool(&name).expect("digits and dashes are a name")
 }
 
 impl Core {
-    /// Says where the file of a reception goes, if not where its Metadata says. `size` is the one
-    /// the Metadata announces.
+    /// Destination of a received file, if not the one in its Metadata. `size` is the one in the
+    /// Metadata.
     pub(crate) fn place(
         &mut self,
         base: &Base,
@@ -91,7 +91,7 @@ impl Core {
         let settings = &self.config.user_operations;
         let operations = &mut self.operations;
         if operations.holds(id) {
-            // The file of the same id is still being handed on.
+            // The file of the same identifier is still being forwarded.
             return Placement::REFUSED;
         }
         let known = operations.custody.contains_key(&id);
@@ -117,7 +117,7 @@ impl Core {
         fits
     }
 
-    /// A reception is over: its file is there, or is not.
+    /// Takes or releases custody at the end of a reception.
     pub(super) fn take_custody(&mut self, id: TransactionId, good: bool) {
         let Some(custody) = self.operations.custody.get_mut(&id) else { return };
         if good {
@@ -127,12 +127,12 @@ impl Core {
         }
     }
 
-    /// The same, for what an earlier run received.
+    /// Takes custody of a file that an earlier run received.
     pub(super) fn take_custody_again(&mut self, id: TransactionId, bytes: u64) {
         self.operations.custody.insert(id, Custody { bytes, held: true });
     }
 
-    /// A stored file is not needed any longer.
+    /// Releases a stored file.
     pub(super) fn release(&mut self, id: TransactionId) {
         if self.operations.custody.remove(&id).is_some() {
             self.delete(spool_name(id));
@@ -157,7 +157,7 @@ impl Operations {
         self.custody.get(&id).is_some_and(|custody| custody.held)
     }
 
-    /// A reception was forgotten; without a file there is nothing to keep room for.
+    /// Releases the storage reserved for a forgotten reception without a file.
     pub(super) fn reception_over(&mut self, id: TransactionId) {
         if self.custody.get(&id).is_some_and(|custody| !custody.held) {
             self.custody.remove(&id);

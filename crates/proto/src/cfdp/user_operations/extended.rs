@@ -1,17 +1,17 @@
 //! Waypoints of the extended procedures: class 3 (unreliable) and class 4 (reliable) of issues 1 to
 //! 4 (profile `extended-b3`).
 //!
-//! **Medium confidence.** The book removed these procedures, and nobody to check against was found.
-//! What is certain are the fields: all PDUs of a transaction keep its id and its final destination
-//! on every hop, and Finished says whether the end system or a waypoint speaks.
+//! **Medium confidence.** The book removed these procedures, and no implementation to verify
+//! against was found. Only the fields are certain: all PDUs of a transaction keep its id and its
+//! final destination on every hop, and Finished tells the end system from a waypoint.
 //!
-//! * Class 3: unacknowledged PDUs are handed on one by one, as they come. A transaction comes in by
-//!   one path and leaves by another; what comes otherwise is dropped, which ends every loop.
-//! * Class 4: the waypoint receives the whole file as an acknowledged receiver does, with NAKs and
-//!   retransmissions of its own, and says Finished as a waypoint: it has custody. It then sends the
-//!   file to the next entity under the same id. The Finished of the end system goes back hop by
-//!   hop; a source that asks again by an EOF gets it again. Only version-000 PDUs can tell the two
-//!   kinds of Finished apart, so only those are relayed.
+//! * Class 3: unacknowledged PDUs are forwarded one by one. A transaction arrives on one path and
+//!   leaves on another; other PDUs are dropped, which ends every loop.
+//! * Class 4: the waypoint receives the whole file as an acknowledged receiver does, with its own
+//!   NAKs and retransmissions, and sends Finished as a waypoint: it has custody. It then sends the
+//!   file to the next entity under the same identifier. The Finished of the end system is returned
+//!   hop by hop; a source that sends another EOF gets it again. Only version-000 PDUs can tell the
+//!   two kinds of Finished apart, so only those are relayed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,13 +33,13 @@ use crate::cfdp::{Entity, Transaction, journal};
 use crate::path::Handle;
 use crate::session::Turns as _;
 
-/// What is handed on for others by the extended procedures.
+/// Transactions relayed by the extended procedures.
 #[derive(Debug, Default)]
 pub(super) struct Relays {
-    /// Class 3: where the PDUs of a transaction come from, and where they go.
+    /// Class 3: origin and destination paths of transactions.
     flows: BTreeMap<TransactionId, Flow>,
     order: VecDeque<TransactionId>,
-    /// Class 4: the second half of a relayed transaction, which sends.
+    /// Class 4: sending halves of relayed transactions.
     forwards: BTreeMap<TransactionId, Forward>,
 }
 
@@ -52,9 +52,9 @@ struct Flow {
 #[derive(Clone, Copy, Debug)]
 struct Forward {
     handle: Handle,
-    /// The header of what goes back to the source.
+    /// Header of PDUs towards the source.
     back: Header,
-    /// The path to the entity before this one, as far as it is known.
+    /// Path to the previous entity, if known.
     from: Option<PathId>,
 }
 
@@ -63,7 +63,7 @@ impl Relays {
         self.forwards.contains_key(&id)
     }
 
-    /// Takes note of a class 3 transaction, in place of the oldest if there are too many.
+    /// Records a class 3 transaction, in place of the oldest if there are too many.
     fn flow(&mut self, id: TransactionId, flow: Flow, max: usize) -> Flow {
         if let Some(known) = self.flows.get(&id) {
             return *known;
@@ -79,7 +79,7 @@ impl Relays {
 }
 
 impl Entity {
-    /// Takes a PDU that is meant for another entity; `false` if it is not to be handed on.
+    /// Processes a PDU for another entity. Returns `false` if it is not relayed.
     pub(in crate::cfdp) fn relay(
         &mut self,
         now: Time,
@@ -89,7 +89,7 @@ impl Entity {
     ) -> bool {
         let header = &pdu.header;
         let own = EntityId(self.core.config.entity);
-        // Answers come back to where a transaction was let through before.
+        // Replies return to where a transaction was permitted before.
         let permitted = header.direction == Direction::TowardSender || self.may_relay(from);
         if header.source == own || header.destination == own || !permitted {
             return false;
@@ -104,7 +104,7 @@ impl Entity {
         }
     }
 
-    /// Whether the neighbour on a path may have PDUs handed on.
+    /// Whether PDUs of the neighbour on a path may be relayed.
     fn may_relay(&self, from: PathId) -> bool {
         let config = &self.core.config;
         let mut neighbours = config.remotes.values().filter(|remote| remote.path == Some(from));
@@ -174,7 +174,7 @@ impl Entity {
         self.settle(handle);
     }
 
-    /// A file of class 4 is here: sends it to the next entity.
+    /// Sends a complete class 4 file to the next entity.
     pub(super) fn relay_received(&mut self, now: Time, received: &Received) {
         let id = received.id();
         let known = self.core.operations.relays.forwards(id);
@@ -190,7 +190,7 @@ impl Entity {
         self.forward(now, &header, request, None);
     }
 
-    /// Takes up the second half of a relayed transaction of an earlier run.
+    /// Restores the sending half of a relayed transaction of an earlier run.
     pub(in crate::cfdp) fn restore_forward(
         &mut self,
         now: Time,
@@ -225,18 +225,18 @@ impl Entity {
         self.settle(handle);
     }
 
-    /// A relayed transaction is over at the end system: tells the source.
+    /// Notifies the source that a relayed transaction has ended at the end system.
     pub(super) fn relay_sent(&mut self, finished: &TransactionFinished) {
         let id = finished.id;
         let Some(forward) = self.core.operations.relays.forwards.remove(&id) else { return };
         self.core.release(id);
         self.core.tell(OperationIndication::Relayed { id, condition: finished.condition });
-        // The word of the end system; the path takes as much of it as it can.
+        // The end system's Finished, as much of it as fits the path.
         let pdu = Outcome::reported(finished).encode(&forward.back, true, usize::MAX);
         if let Some(from) = forward.from {
             self.reply(from, Some(pdu.clone()));
         }
-        // The source that has not heard it asks again, and is told from here.
+        // A source that has not received it asks again, and gets it from here.
         let order = self.core.operations.owed.remove(&id);
         let telling = self.by_id.get(&id).copied();
         let subject = match telling.and_then(|handle| self.slots.get_mut(handle)) {

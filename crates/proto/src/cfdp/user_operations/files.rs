@@ -1,4 +1,4 @@
-//! Answers that are files: directory listings and status reports (CCSDS 727.0-B-5 §6.3, §6.4).
+//! Responses that are files: directory listings and status reports (CCSDS 727.0-B-5 §6.3, §6.4).
 
 use std::fmt::Write as _;
 
@@ -15,16 +15,16 @@ use crate::cfdp::request::PutRequest;
 use crate::path::Handle;
 use crate::storage::Storage as _;
 
-/// A file that is being written to be sent.
+/// File that is written to be sent.
 #[derive(Debug)]
 pub(super) struct FileJob {
     asker: Asker,
     step: Step,
-    /// Its name at the asker.
+    /// Its name at the requester.
     file: String,
-    /// What goes along with it.
+    /// Messages that accompany it.
     messages: Vec<Bytes>,
-    /// What goes in its place if it cannot be written.
+    /// Messages sent instead if it cannot be written.
     refusal: Vec<Bytes>,
 }
 
@@ -35,7 +35,7 @@ enum Step {
     Writing { file: FileId },
 }
 
-/// The working file in which the answer to `id` waits to be sent.
+/// Working file of the response to `id` that waits to be sent.
 pub(super) fn spool_name(id: TransactionId) -> FileName {
     let name = format!("answer-{}-{}", id.source, id.sequence);
     FileName::spool(&name).expect("digits and dashes are a name")
@@ -86,7 +86,7 @@ impl Entity {
         self.core.shared.filestore(Handle::NOBODY, Job::Own(Task::Operation(number)), request);
     }
 
-    /// Writes an answer into a file and sends it.
+    /// Writes a response into a file and sends it.
     pub(super) fn answer_with_file(
         &mut self,
         asker: Asker,
@@ -116,7 +116,7 @@ impl Entity {
             .push_back(StoreEffect::Open { ticket, name, mode: OpenMode::Truncate }.into());
     }
 
-    /// An effect of a file job was carried out.
+    /// Processes the result of an effect of a file job.
     pub(in crate::cfdp) fn job_done(
         &mut self,
         now: Time,
@@ -149,7 +149,7 @@ impl Entity {
                 let request = PutRequest {
                     destination: asker.entity,
                     source: Some(spool_name(asker.original)),
-                    // The name of a working file means nothing elsewhere.
+                    // The name of a working file has no meaning elsewhere.
                     source_name: Some(job.file.clone()),
                     destination_name: job.file,
                     mode: Some(asker.mode),
@@ -180,7 +180,7 @@ impl Entity {
     }
 }
 
-/// One name a line, relative to the root; directories end with a slash.
+/// One name per line, relative to the root; directories end with a slash.
 fn listing(directory: &str, entries: &[DirEntry]) -> String {
     let mut out = String::new();
     for entry in entries {

@@ -1,4 +1,4 @@
-//! What an entity tells its user about user operations.
+//! Indications about user operations.
 
 use bytes::Bytes;
 use wire::cfdp::{
@@ -7,183 +7,183 @@ use wire::cfdp::{
 
 use crate::cfdp::request::FilestoreResponse;
 
-/// What became of an operation asked of another entity, or what another entity asked here.
+/// Result of an operation requested from another entity, or a request of another entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationIndication {
-    /// A put that another entity made on our behalf is over (§6.2.10).
+    /// End of a put that another entity made for this one (§6.2.10).
     ProxyPutResponse {
-        /// The entity that made it.
+        /// Entity that made it.
         from: EntityId,
-        /// The transaction that asked for it.
+        /// Transaction that requested it.
         id: TransactionId,
-        /// Why it ended.
+        /// Condition with which it ended.
         condition: ConditionCode,
-        /// Whether all arrived.
+        /// Whether everything arrived.
         delivery: DeliveryCode,
-        /// What became of the file.
+        /// Status of the file.
         file_status: FileStatus,
-        /// What its filestore requests gave.
+        /// Responses to its filestore requests.
         filestore_responses: Vec<FilestoreResponse>,
     },
-    /// A put was begun here on another's behalf (§6.2).
+    /// Start of a put made for another entity (§6.2).
     ProxyPut {
-        /// On whose.
+        /// Requesting entity.
         from: EntityId,
-        /// The transaction that asked for it.
+        /// Transaction that requested it.
         original: TransactionId,
         /// The put.
         id: TransactionId,
     },
     /// A directory listing arrived, or was refused (§6.3.3).
     DirectoryListing {
-        /// Who answers.
+        /// Responding entity.
         from: EntityId,
-        /// The transaction that asked for it.
+        /// Transaction that requested it.
         id: TransactionId,
         /// Whether there is a listing.
         success: bool,
         /// The directory.
         directory: String,
-        /// The file here that holds the listing.
+        /// Local file with the listing.
         file: String,
     },
-    /// The state of a transaction at another entity (§6.4.3).
+    /// State of a transaction at another entity (§6.4.3).
     RemoteStatusReport {
-        /// Who answers.
+        /// Responding entity.
         from: EntityId,
-        /// The transaction that asked for it.
+        /// Transaction that requested it.
         id: TransactionId,
-        /// The transaction asked about.
+        /// Transaction reported on.
         transaction: TransactionId,
         /// Its state.
         status: TransactionStatus,
-        /// Whether a report was sent along.
+        /// Whether a report was attached.
         success: bool,
-        /// The file here that holds the report; empty without one.
+        /// Local file with the report; empty without one.
         file: String,
     },
-    /// The answer to a request to suspend (§6.5.3).
+    /// Response to a suspend request (§6.5.3).
     RemoteSuspend {
-        /// Who answers.
+        /// Responding entity.
         from: EntityId,
-        /// The transaction asked about.
+        /// Transaction concerned.
         transaction: TransactionId,
         /// Whether it is suspended.
         suspended: bool,
         /// Its state.
         status: TransactionStatus,
     },
-    /// The answer to a request to resume (§6.6.3).
+    /// Response to a resume request (§6.6.3).
     RemoteResume {
-        /// Who answers.
+        /// Responding entity.
         from: EntityId,
-        /// The transaction asked about.
+        /// Transaction concerned.
         transaction: TransactionId,
         /// Whether it is still suspended.
         suspended: bool,
         /// Its state.
         status: TransactionStatus,
     },
-    /// A file, or messages alone, arrived over waypoints.
+    /// A file, or messages alone, arrived through waypoints.
     SfoReceived {
-        /// The last hop's transaction.
+        /// Transaction of the last hop.
         id: TransactionId,
         /// The original source.
         source: EntityId,
-        /// The source's own name for its request.
+        /// Label that the source gave its request.
         label: Bytes,
-        /// Waypoints passed.
+        /// Number of waypoints passed.
         prior_waypoints: u8,
-        /// The file's name here; empty if there is none.
+        /// Local name of the file; empty if there is none.
         destination_name: String,
-        /// The messages to the user, in order.
+        /// Messages to user, in order.
         messages: Vec<Bytes>,
-        /// What the filestore requests gave.
+        /// Responses to the filestore requests.
         filestore_responses: Vec<FilestoreResponse>,
     },
-    /// A file was handed on to the next entity on its way, or could not be.
+    /// A file was forwarded to the next entity, or could not be.
     SfoForwarded {
-        /// The transaction that brought it.
+        /// Transaction that brought it.
         original: TransactionId,
         /// The next entity.
         next: EntityId,
-        /// How the hop ended.
+        /// Condition with which the hop ended.
         condition: ConditionCode,
     },
-    /// An entity on the way reports how far a file came.
+    /// Report of an entity on the route about a file.
     SfoReport(SfoReported),
-    /// A file of class 4 is at its end system, or will not get there.
+    /// A class 4 file reached its end system, or failed.
     Relayed {
-        /// The transaction, which is the same on all hops.
+        /// Transaction, which is the same on all hops.
         id: TransactionId,
-        /// How it ended.
+        /// Condition with which it ended.
         condition: ConditionCode,
     },
-    /// Another entity asked for what it may not have, or what cannot be done.
+    /// A request of another entity was refused.
     Refused {
-        /// Who asked.
+        /// Requesting entity.
         from: EntityId,
-        /// The transaction that asked.
+        /// Transaction of the request.
         id: TransactionId,
-        /// Why it was refused.
+        /// Reason.
         reason: Refusal,
     },
 }
 
-/// A report of the store-and-forward overlay.
+/// Report of the store-and-forward overlay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SfoReported {
-    /// The source's own name for its request.
+    /// Label that the source gave its request.
     pub label: Bytes,
     /// The original source.
     pub source: EntityId,
     /// The final destination.
     pub destination: EntityId,
-    /// Who reports.
+    /// Reporting entity.
     pub reporter: EntityId,
-    /// Waypoints before the reporter.
+    /// Number of waypoints before the reporter.
     pub prior_waypoints: u8,
-    /// What is reported: [`SfoReported::DELIVERED`], [`SfoReported::FORWARDED`] or
-    /// [`SfoReported::FAILED`], as this implementation numbers them.
+    /// Event: [`SfoReported::DELIVERED`], [`SfoReported::FORWARDED`] or [`SfoReported::FAILED`], as
+    /// numbered by this implementation.
     pub code: u8,
-    /// How the reporter's hop ended.
+    /// Condition with which the reporter's hop ended.
     pub condition: ConditionCode,
-    /// Whether all arrived.
+    /// Whether everything arrived.
     pub delivery: DeliveryCode,
-    /// What became of the file.
+    /// Status of the file.
     pub file_status: FileStatus,
-    /// What the filestore requests gave at the destination.
+    /// Responses to the filestore requests at the destination.
     pub filestore_responses: Vec<FilestoreResponse>,
 }
 
 impl SfoReported {
-    /// The file is at its destination.
+    /// The file reached its destination.
     pub const DELIVERED: u8 = 0;
-    /// A waypoint handed the file on.
+    /// A waypoint forwarded the file.
     pub const FORWARDED: u8 = 1;
-    /// A waypoint could not hand the file on, and gave it up.
+    /// A waypoint could not forward the file, and gave up.
     pub const FAILED: u8 = 2;
 }
 
-/// Why a request of another entity was refused.
+/// Reason for refusing another entity's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Refusal {
     /// [`Permissions`](super::Permissions) do not allow it.
     #[error("it is not permitted")]
     NotPermitted,
-    /// A file or directory name leads out of the root, or cannot be used.
+    /// A file or directory name is outside the root, or unusable.
     #[error("a name in it cannot be used")]
     Name,
-    /// It names this entity as the one to send to.
+    /// The request names this entity as its destination.
     #[error("it leads back to this entity")]
     Loop,
-    /// The file passed more waypoints than allowed, or would go back where it came from.
+    /// The file passed more waypoints than allowed, or would return to the previous entity.
     #[error("there is no way on")]
     NoRoute,
-    /// As much as allowed is stored or being served.
+    /// The limit on stored files or requests being served is reached.
     #[error("as much as allowed is under way")]
     Full,
-    /// The store, or the put that was asked for, refused it.
+    /// The store, or the requested put, failed.
     #[error("it cannot be carried out")]
     Impossible,
 }

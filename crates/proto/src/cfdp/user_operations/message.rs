@@ -1,12 +1,11 @@
-//! The messages to user that are user operations, as they come and as they go.
+//! Decoding and encoding of messages to user that are user operations.
 
 use bytes::Bytes;
 use wire::cfdp::{IdField, Lv, SfoRequest, TransactionField, TransactionId, UserOperation, Width};
 
 use crate::cfdp::request::FilestoreResponse;
 
-/// The user operations among the messages of one transaction, in order. What begins as one and
-/// does not go on as one is left out.
+/// User operations among the messages of one transaction, in order. Malformed ones are skipped.
 pub(super) fn operations(messages: &[Bytes]) -> Vec<UserOperation<'_>> {
     messages.iter().filter_map(|message| UserOperation::decode(message).ok().flatten()).collect()
 }
@@ -16,7 +15,7 @@ pub(crate) fn has_operation(messages: &[Bytes]) -> bool {
     messages.iter().any(|message| message.starts_with(b"cfdp"))
 }
 
-/// What a user operation asks this entity to do.
+/// Request in a user operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Request<'a> {
     ProxyPut(ProxyPut<'a>),
@@ -28,7 +27,7 @@ pub(super) enum Request<'a> {
     Sfo(SfoRequest<'a>),
 }
 
-/// The put another entity asks for.
+/// Put requested by another entity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProxyPut<'a> {
     pub(super) destination: IdField,
@@ -36,7 +35,7 @@ pub(super) struct ProxyPut<'a> {
     pub(super) destination_name: Lv<'a>,
 }
 
-/// What an operation asks for; `None` if it answers, or goes along with another.
+/// Request of an operation; `None` if it is a response, or belongs to another operation.
 pub(super) fn request<'a>(operation: &UserOperation<'a>) -> Option<Request<'a>> {
     match *operation {
         UserOperation::ProxyPutRequest { destination, source_name, destination_name } => {
@@ -76,20 +75,20 @@ pub(super) fn request<'a>(operation: &UserOperation<'a>) -> Option<Request<'a>> 
     }
 }
 
-/// The first request among the operations.
+/// First request among the operations.
 pub(super) fn first_request<'a>(operations: &[UserOperation<'a>]) -> Option<Request<'a>> {
     operations.iter().find_map(request)
 }
 
-/// The store-and-forward request among the operations, if they have one.
+/// Store-and-forward request among the operations, if any.
 pub(super) fn sfo_request<'a>(operations: &[UserOperation<'a>]) -> Option<SfoRequest<'a>> {
     operations.iter().find_map(|operation| {
         if let UserOperation::SfoRequest(request) = operation { Some(*request) } else { None }
     })
 }
 
-/// The transaction that caused the one these operations came with. The first counts: what a proxy
-/// was asked to pass on comes after its own.
+/// Transaction that caused the one these operations arrived with. The first counts: messages that a
+/// proxy was asked to pass on follow its own.
 pub(super) fn originating(operations: &[UserOperation<'_>]) -> Option<TransactionId> {
     operations.iter().find_map(|operation| {
         if let UserOperation::OriginatingTransactionId(field) = operation {
@@ -100,7 +99,7 @@ pub(super) fn originating(operations: &[UserOperation<'_>]) -> Option<Transactio
     })
 }
 
-/// A message of its own; `None` if a value in it does not fit a message of 255 bytes.
+/// Encodes one operation; `None` if a value in it does not fit a message of 255 bytes.
 pub(super) fn encode(operation: &UserOperation<'_>) -> Option<Bytes> {
     let message = operation.to_vec().ok()?;
     (message.len() <= 255).then(|| message.into())
@@ -111,12 +110,12 @@ pub(super) fn push(messages: &mut Vec<Bytes>, operation: &UserOperation<'_>) {
     messages.extend(encode(operation));
 }
 
-/// A transaction id in as few bytes as hold it.
+/// Transaction identifier in as few bytes as possible.
 pub(super) fn field(id: TransactionId) -> TransactionField {
     TransactionField::new(id, Width::fitting(id.source.0), Width::fitting(id.sequence))
 }
 
-/// The names a filestore response may carry, without what would make it too long.
+/// Filestore response, without names that would make it too long.
 pub(super) fn short(response: &FilestoreResponse) -> FilestoreResponse {
     let long = response.first.len() + response.second.len() + response.message.len() > 230;
     if !long {
@@ -125,7 +124,7 @@ pub(super) fn short(response: &FilestoreResponse) -> FilestoreResponse {
     FilestoreResponse { message: String::new(), ..response.clone() }
 }
 
-/// An entity number in as few bytes as hold it.
+/// Entity number in as few bytes as possible.
 pub(super) fn entity(number: u64) -> IdField {
     IdField::new(wire::cfdp::EntityId(number), Width::fitting(number))
 }

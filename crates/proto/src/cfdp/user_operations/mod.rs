@@ -1,10 +1,10 @@
-//! What entities ask of each other in messages to user (CCSDS 727.0-B-5 §6), the store-and-forward
-//! overlay, and the extended procedures of issues 1 to 4.
+//! User operations in messages to user (CCSDS 727.0-B-5 §6), the store-and-forward overlay, and the
+//! extended procedures of issues 1 to 4.
 //!
-//! A request rides in the Metadata of an ordinary transaction. Once that is finished at the
-//! receiving entity, the request is carried out; the answer goes back in a transaction of its own.
-//! The record of an acknowledged reception keeps its request until the answer was delivered, so a
-//! restart in between carries it out again rather than forgetting it: at least once, never less.
+//! A request is part of the Metadata of an ordinary transaction. Once that has finished at the
+//! receiving entity, the request is carried out; the response is sent in a transaction of its own.
+//! The record of an acknowledged reception keeps its request until the response was delivered, so a
+//! restart in between carries it out again: at least once.
 //!
 //! | operation | section | permitted by |
 //! |---|---|---|
@@ -54,7 +54,7 @@ use super::request::{PutRequest, RequestError};
 use super::{Entity, Transaction, journal};
 use crate::path::Handle;
 
-/// What an entity does for others.
+/// Services of an entity for others.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     notices: VecDeque<Notice>,
@@ -65,32 +65,32 @@ pub(crate) struct Operations {
     /// Files being written to be sent.
     jobs: BTreeMap<u64, FileJob>,
     job: u64,
-    /// Files stored to be handed on, and what is kept free for those that arrive.
+    /// Files stored for forwarding, and storage reserved for those that arrive.
     custody: BTreeMap<TransactionId, Custody>,
-    /// Receptions whose record keeps a request, and their place in the order of receptions.
+    /// Receptions whose record keeps a request, with their order numbers.
     owed: BTreeMap<TransactionId, u64>,
-    /// A put is being begun whose id is not known yet.
+    /// Whether a put is being started whose identifier is not known yet.
     submitting: bool,
     relays: Relays,
 }
 
-/// Something that calls for action.
+/// Event that requires an action.
 #[derive(Debug)]
 enum Notice {
     Received(Box<Received>),
     Sent(Box<TransactionFinished>),
-    /// A put ended without a word.
+    /// A put ended without an indication.
     Gone(TransactionId),
 }
 
-/// A reception that is over.
+/// Finished reception.
 #[derive(Debug)]
 struct Received {
     finished: TransactionFinished,
     header: Header,
-    /// The Metadata PDU; only kept of what is relayed.
+    /// Metadata PDU; only kept for relayed transactions.
     metadata: Vec<u8>,
-    /// The path to the entity it came from.
+    /// Path to the entity it came from.
     path: Option<PathId>,
     /// Whether an earlier run of this entity received it.
     restored: bool,
@@ -111,31 +111,31 @@ impl Received {
     }
 }
 
-/// Who asked for something, by which transaction, and in which mode the answer goes.
+/// Origin of a request: entity, transaction, and mode of the response.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     original: TransactionId,
     entity: u64,
     mode: TransmissionMode,
-    /// Where the request came from, for an entity of which nothing else is known.
+    /// Path of the request, for an entity without a configured path.
     path: Option<PathId>,
 }
 
-/// Why a put was made.
+/// Purpose of a put.
 #[derive(Debug)]
 enum Purpose {
-    /// Another entity asked for it.
+    /// Requested by another entity.
     Proxy(Asker),
-    /// It answers a request; the file it carries is deleted after it.
+    /// Response to a request; the file it carries is deleted afterwards.
     Answer { asker: Asker, spool: Option<FileName> },
-    /// It hands a file on.
+    /// Forwarding of a file.
     Hop(Box<Hop>),
-    /// It only tells something.
+    /// Notification only.
     Note,
 }
 
 impl Purpose {
-    /// The path on which the destination of the put was heard, if it asked for it.
+    /// Path of the put's request, if the destination is the requester.
     fn origin(&self, destination: u64) -> Option<PathId> {
         match self {
             Self::Proxy(asker) | Self::Answer { asker, .. } => {
@@ -147,7 +147,7 @@ impl Purpose {
 }
 
 impl Core {
-    /// A reception is over.
+    /// Processes the end of a reception.
     pub(crate) fn received(
         &mut self,
         base: &Base,
@@ -169,7 +169,7 @@ impl Core {
         self.operations.notices.push_back(Notice::Received(Box::new(received)));
     }
 
-    /// A put is over.
+    /// Processes the end of a put.
     pub(crate) fn sent(&mut self, finished: &TransactionFinished) {
         let operations = &mut self.operations;
         if operations.submitting
@@ -180,8 +180,7 @@ impl Core {
         }
     }
 
-    /// Whether the record of a reception must keep what was asked with it; `order` is its place in
-    /// the order of receptions.
+    /// Whether the record of a reception must keep its request; `order` is its order number.
     pub(crate) fn owes(
         &mut self,
         base: &Base,
@@ -216,7 +215,7 @@ impl Operations {
         self.notices.is_empty() && self.deferred.is_empty()
     }
 
-    /// A transaction was forgotten.
+    /// Processes a forgotten transaction.
     pub(crate) fn gone(&mut self, role: Role, id: TransactionId) {
         match role {
             Role::Receiver => self.reception_over(id),
@@ -239,7 +238,7 @@ impl Operations {
 }
 
 impl Entity {
-    /// Does what receptions and puts that ended call for.
+    /// Carries out the actions required by finished receptions and puts.
     #[inline]
     pub(super) fn serve(&mut self, now: Time) {
         if !self.core.operations.is_idle() {
@@ -278,7 +277,7 @@ impl Entity {
         TransactionId { source: EntityId(self.core.config.entity), sequence: 0 }
     }
 
-    /// Carries out the first operation that a reception asks for, or tells what it answers.
+    /// Carries out the first operation requested by a reception, or indicates a response.
     fn dispatch(&mut self, now: Time, received: &Received) {
         let operations = message::operations(&received.finished.messages);
         match message::first_request(&operations) {
@@ -320,7 +319,7 @@ impl Entity {
         }
     }
 
-    /// After a restart: finds the put that already serves a request of an earlier run.
+    /// After a restart, finds the put that already serves a request of an earlier run.
     fn take_up(&mut self, received: &Received) -> bool {
         let original = received.id();
         let spools = [files::spool_name(original), custody::spool_name(original)];
@@ -342,7 +341,7 @@ impl Entity {
         true
     }
 
-    /// Why a put of an earlier run was made.
+    /// Purpose of a put of an earlier run.
     fn purpose_of(&self, received: &Received, request: PutRequest) -> Purpose {
         let asker = received.asker();
         let operations = message::operations(&received.finished.messages);
@@ -355,14 +354,14 @@ impl Entity {
         }
     }
 
-    /// Begins a put for others. Gives the purpose back if it cannot be.
+    /// Starts a put for others. Returns the purpose if that fails.
     fn submit(
         &mut self,
         now: Time,
         request: PutRequest,
         purpose: Purpose,
     ) -> Result<Option<TransactionId>, (Purpose, Refusal)> {
-        // What is stored to be handed on has a bound of its own.
+        // Files stored for forwarding have a limit of their own.
         let stored =
             matches!(&purpose, Purpose::Hop(hop) if self.core.operations.holds(hop.original));
         let in_hand = self.core.operations.in_hand();
@@ -389,7 +388,7 @@ impl Entity {
         }
     }
 
-    /// Sends an answer of messages alone, in the mode of the request.
+    /// Sends a response of messages alone, in the mode of the request.
     fn answer(&mut self, now: Time, asker: Asker, messages: Vec<Bytes>) {
         let request = PutRequest {
             destination: asker.entity,
@@ -424,7 +423,7 @@ impl Entity {
         }
     }
 
-    /// What was asked with a reception is done: its record need not keep it any longer.
+    /// Removes the request of a reception from its record, once it was served.
     fn discharge(&mut self, id: TransactionId) {
         let Some(order) = self.core.operations.owed.remove(&id) else { return };
         let telling = self.by_id.get(&id).and_then(|handle| self.slots.get(*handle));
@@ -443,7 +442,7 @@ impl Entity {
         self.core.shared.index(Handle::NOBODY, Job::Forget, IndexRequest::Put { key, value });
     }
 
-    /// Takes up a request that an earlier run of this entity had received and not served.
+    /// Restores a request that an earlier run received and did not serve.
     pub(super) fn restore_owed(&mut self, order: u64, finished: &[u8], metadata: &[u8]) {
         let Some(received) = read_owed(finished, metadata) else { return };
         let id = received.id();
@@ -458,7 +457,7 @@ impl Entity {
         self.core.operations.notices.push_back(Notice::Received(Box::new(received)));
     }
 
-    /// Refuses a name of a user before it goes to another entity.
+    /// Checks a name of a user before it is sent to another entity.
     fn check_name(name: &str) -> Result<(), RequestError> {
         FileName::file(name)
             .map(|_| ())
@@ -466,13 +465,13 @@ impl Entity {
     }
 }
 
-/// Whether these messages answer a proxy put.
+/// Whether these messages are the response to a proxy put.
 fn is_response(messages: &[Bytes]) -> bool {
     let mut operations = message::operations(messages).into_iter();
     operations.any(|operation| matches!(operation, UserOperation::ProxyPutResponse { .. }))
 }
 
-/// The end of a put of which nothing is known but that it ended.
+/// Result of a put of which only its end is known.
 fn abandoned(id: TransactionId) -> TransactionFinished {
     TransactionFinished {
         id,
@@ -490,7 +489,7 @@ fn abandoned(id: TransactionId) -> TransactionFinished {
     }
 }
 
-/// Reads what the record of a reception kept.
+/// Decodes the request kept in a reception's record.
 fn read_owed(finished: &[u8], metadata: &[u8]) -> Option<Received> {
     let Ok(Pdu { header, body: Body::Finished(end) }) = Pdu::decode(finished) else { return None };
     let described = Pdu::decode(metadata).ok()?;

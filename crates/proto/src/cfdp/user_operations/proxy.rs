@@ -1,4 +1,4 @@
-//! Puts made on behalf of others (CCSDS 727.0-B-5 §6.2).
+//! Puts made for others (CCSDS 727.0-B-5 §6.2).
 
 use bytes::Bytes;
 use engine::{FileName, Time};
@@ -47,7 +47,7 @@ impl Entity {
         }
     }
 
-    /// Cancels a put that the same entity asked for.
+    /// Cancels a put requested by the same entity.
     pub(super) fn proxy_cancelled(&mut self, now: Time, asker: Asker, all: &[UserOperation<'_>]) {
         let wanted = message::originating(all);
         let mut puts = self.core.operations.puts.iter();
@@ -58,7 +58,7 @@ impl Entity {
             }
             Purpose::Answer { .. } | Purpose::Hop(_) | Purpose::Note => None,
         });
-        // One that is over was answered already.
+        // The response to a finished one was already sent.
         if let Some(id) = found {
             let _ended_meanwhile = self.cancel(now, id);
         }
@@ -94,7 +94,7 @@ impl Entity {
     }
 }
 
-/// The put that is asked for; `None` if a name in it cannot be used.
+/// Requested put; `None` if a name in it is unusable.
 fn wanted_put(asker: Asker, put: &ProxyPut<'_>, all: &[UserOperation<'_>]) -> Option<PutRequest> {
     let source = match put.source_name.to_str()? {
         "" => None,
@@ -116,7 +116,7 @@ fn wanted_put(asker: Asker, put: &ProxyPut<'_>, all: &[UserOperation<'_>]) -> Op
     Some(request)
 }
 
-/// Takes note of an operation that goes along with a proxy put request.
+/// Applies an operation that accompanies a proxy put request.
 fn apply(request: &mut PutRequest, operation: &UserOperation<'_>) {
     match operation {
         UserOperation::ProxyMessageToUser(text) => {

@@ -1,5 +1,5 @@
-//! Reports on, suspension and resumption of transactions, asked for by other entities
-//! (CCSDS 727.0-B-5 §6.4 to §6.6), and the answers to what this entity asked.
+//! Status reports, suspension and resumption of transactions requested by other entities (CCSDS
+//! 727.0-B-5 §6.4 to §6.6), and responses to this entity's requests.
 
 use std::fmt::Write as _;
 
@@ -61,7 +61,7 @@ impl Entity {
         let access = self.core.config.remote(asker.entity).permissions.suspend;
         let permitted = self.may(asker, id, access);
         if permitted {
-            // A transaction that is over shows in the status that goes back.
+            // The returned status shows that a transaction is over.
             let _unknown = if suspend { self.suspend(now, id) } else { self.resume(now, id) };
         } else {
             self.core.refuse(asker, Refusal::NotPermitted);
@@ -83,7 +83,7 @@ impl Entity {
         self.answer(now, asker, messages);
     }
 
-    /// Whether an entity may look at or act on a transaction.
+    /// Whether an entity may inspect or control a transaction.
     fn may(&self, asker: Asker, id: TransactionId, access: Access) -> bool {
         match access {
             Access::Nothing => false,
@@ -106,7 +106,7 @@ impl Entity {
         }
     }
 
-    /// Tells the user of what answers a request of this entity.
+    /// Indicates responses to requests of this entity.
     pub(super) fn answered(&mut self, received: &Received, all: &[UserOperation<'_>]) {
         if let Some(report) = all.iter().find_map(|operation| reported_by(operation, received, all))
         {
@@ -115,7 +115,7 @@ impl Entity {
     }
 }
 
-/// What an operation tells the user, if it answers something.
+/// Indication for an operation that is a response.
 fn reported_by(
     operation: &UserOperation<'_>,
     received: &Received,
@@ -176,7 +176,7 @@ fn proxy_filestore_responses(all: &[UserOperation<'_>]) -> Vec<FilestoreResponse
     responses.collect()
 }
 
-/// The report of a transaction as a text, one field a line.
+/// Report of a transaction as text, one field per line.
 fn describe(report: &Report) -> String {
     let mut out = String::new();
     let role = match report.role {
@@ -209,7 +209,7 @@ fn describe(report: &Report) -> String {
     out
 }
 
-/// The messages to the user that an overlay transfer carries.
+/// Messages to user in an overlay transfer.
 pub(super) fn sfo_messages(all: &[UserOperation<'_>]) -> Vec<Bytes> {
     let messages = all.iter().filter_map(|operation| {
         let UserOperation::SfoMessageToUser(text) = operation else { return None };

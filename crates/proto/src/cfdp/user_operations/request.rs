@@ -1,4 +1,4 @@
-//! What a user asks of other entities through its own.
+//! Requests of a user to other entities.
 
 use bytes::Bytes;
 use engine::{FileName, Time};
@@ -11,20 +11,20 @@ use super::message;
 use crate::cfdp::Entity;
 use crate::cfdp::request::{FilestoreRequest, PutRequest, RequestError};
 
-/// A put that another entity shall make, with a file of its own (CCSDS 727.0-B-5 §6.2).
+/// Put to be made by another entity, with a file of its own (CCSDS 727.0-B-5 §6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProxyPutRequest {
-    /// The entity that shall receive the file; this one, to get a file.
+    /// Entity that receives the file; this one, to fetch a file.
     pub destination: u64,
-    /// The file at the proxy; empty sends messages and filestore requests alone.
+    /// File at the proxy; if empty, only messages and filestore requests are sent.
     pub source_name: String,
     /// Its name at the destination.
     pub destination_name: String,
     /// Messages to the destination's user.
     pub messages: Vec<Bytes>,
-    /// What the destination shall do in its filestore.
+    /// Filestore requests for the destination.
     pub filestore_requests: Vec<FilestoreRequest>,
-    /// What to do about faults in the proxy's put.
+    /// Fault handlers of the proxy's put.
     pub fault_handlers: Vec<(ConditionCode, FaultHandler)>,
     /// Transmission mode of the proxy's put; `None` leaves it to the proxy.
     pub mode: Option<TransmissionMode>,
@@ -36,18 +36,18 @@ pub struct ProxyPutRequest {
     pub closure: Option<bool>,
 }
 
-/// A file, or messages alone, to be handed on from waypoint to waypoint.
+/// File, or messages alone, to be forwarded by waypoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SfoPutRequest {
     /// The final destination.
     pub destination: u64,
-    /// The file here; `None` sends messages and filestore requests alone.
+    /// Local file; `None` sends only messages and filestore requests.
     pub source: Option<FileName>,
     /// Its name at the final destination.
     pub destination_name: String,
-    /// The user's own name for this request: reports carry it.
+    /// Label of this request, which reports carry.
     pub label: Bytes,
-    /// Who gets reports from the entities on the way.
+    /// Recipients of reports from the entities on the route.
     pub trace: TraceControl,
     /// Transmission mode of all hops.
     pub mode: TransmissionMode,
@@ -57,9 +57,9 @@ pub struct SfoPutRequest {
     pub segmentation_control: bool,
     /// Messages to the final destination's user.
     pub messages: Vec<Bytes>,
-    /// What the final destination shall do in its filestore.
+    /// Filestore requests for the final destination.
     pub filestore_requests: Vec<FilestoreRequest>,
-    /// What to do about faults on the hops.
+    /// Fault handlers of the hops.
     pub fault_handlers: Vec<(ConditionCode, FaultHandler)>,
     /// Flow label of the hops.
     pub flow_label: Option<Bytes>,
@@ -84,7 +84,7 @@ impl Default for SfoPutRequest {
     }
 }
 
-/// Messages in the making; remembers what did not fit.
+/// Messages under construction; records whether one did not fit.
 #[derive(Default)]
 struct Messages {
     list: Vec<Bytes>,
@@ -176,12 +176,12 @@ impl SfoPutRequest {
 }
 
 impl Entity {
-    /// Has another entity send one of its files (CCSDS 727.0-B-5 §6.2); ends with an
-    /// [`OperationIndication::ProxyPutResponse`](super::OperationIndication) that carries the id
-    /// returned here.
+    /// Has another entity send one of its files (CCSDS 727.0-B-5 §6.2). Ends with an
+    /// [`OperationIndication::ProxyPutResponse`](super::OperationIndication) that carries the
+    /// identifier returned here.
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn proxy_put(
         &mut self,
         now: Time,
@@ -195,11 +195,11 @@ impl Entity {
         self.put_messages(now, proxy, messages)
     }
 
-    /// Cancels a put that another entity makes on our behalf (§6.2.12); `id` is what
-    /// [`Entity::proxy_put`] returned.
+    /// Cancels a put that another entity makes for this one (§6.2.12); `id` was returned by
+    /// [`Entity::proxy_put`].
     ///
     /// # Errors
-    /// The request cannot be carried out.
+    /// The request is refused.
     pub fn proxy_cancel(
         &mut self,
         now: Time,
@@ -213,13 +213,13 @@ impl Entity {
         self.put_messages(now, proxy, messages)
     }
 
-    /// Asks for the names in a directory of another entity (§6.3): one a line, relative to its
-    /// root, directories with a slash at their end. The listing arrives as `local_file`; then
-    /// comes an [`OperationIndication::DirectoryListing`](super::OperationIndication). An empty
-    /// name is the root.
+    /// Requests a directory listing of another entity (§6.3): one name per line, relative to its
+    /// root, directories with a trailing slash. The listing arrives as `local_file`, followed by an
+    /// [`OperationIndication::DirectoryListing`](super::OperationIndication). An empty name is the
+    /// root.
     ///
     /// # Errors
-    /// The request cannot be carried out.
+    /// The request is refused.
     pub fn list_directory(
         &mut self,
         now: Time,
@@ -235,12 +235,12 @@ impl Entity {
         self.put_operation(now, remote, "the names of a listing", &operation)
     }
 
-    /// Asks another entity for the state of a transaction (§6.4). The report arrives as
-    /// `local_file`, if there is such a transaction; then comes an
+    /// Requests the state of a transaction at another entity (§6.4). The report arrives as
+    /// `local_file`, if there is such a transaction, followed by an
     /// [`OperationIndication::RemoteStatusReport`](super::OperationIndication).
     ///
     /// # Errors
-    /// The request cannot be carried out.
+    /// The request is refused.
     pub fn remote_status_report(
         &mut self,
         now: Time,
@@ -256,11 +256,11 @@ impl Entity {
         self.put_operation(now, remote, "the name of a report", &operation)
     }
 
-    /// Asks another entity to suspend a transaction (§6.5); ends with an
+    /// Requests another entity to suspend a transaction (§6.5). Ends with an
     /// [`OperationIndication::RemoteSuspend`](super::OperationIndication).
     ///
     /// # Errors
-    /// The request cannot be carried out.
+    /// The request is refused.
     pub fn remote_suspend(
         &mut self,
         now: Time,
@@ -271,11 +271,11 @@ impl Entity {
         self.put_operation(now, remote, "a transaction", &operation)
     }
 
-    /// Asks another entity to go on with a transaction (§6.6); ends with an
+    /// Requests another entity to resume a transaction (§6.6). Ends with an
     /// [`OperationIndication::RemoteResume`](super::OperationIndication).
     ///
     /// # Errors
-    /// The request cannot be carried out.
+    /// The request is refused.
     pub fn remote_resume(
         &mut self,
         now: Time,
@@ -286,12 +286,12 @@ impl Entity {
         self.put_operation(now, remote, "a transaction", &operation)
     }
 
-    /// Sends a file over waypoints: to the next entity on the way to its destination, by
-    /// [`UserOperations::routes`](super::UserOperations::routes). The reports come as
+    /// Sends a file through waypoints: to the next entity by
+    /// [`UserOperations::routes`](super::UserOperations::routes). Reports arrive as
     /// [`OperationIndication::SfoReport`](super::OperationIndication).
     ///
     /// # Errors
-    /// The request cannot be carried out; nothing was begun.
+    /// The request is refused; nothing was started.
     pub fn sfo_put(
         &mut self,
         now: Time,

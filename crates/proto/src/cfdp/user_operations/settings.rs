@@ -1,68 +1,69 @@
-//! What others may ask of this entity, and what it holds for them.
+//! Permissions of remote entities, and limits on what is stored for them.
 
 use std::collections::BTreeMap;
 
 use crate::{settings, words};
 
-/// Whose transactions another entity may look at or act on.
+/// Transactions that another entity may inspect or control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// None.
+    /// No transactions.
     Nothing,
-    /// Those between it and this entity.
+    /// Transactions between it and this entity.
     Own,
-    /// All.
+    /// All transactions.
     All,
 }
 
 words!(Access { "nothing" = Self::Nothing, "own" = Self::Own, "all" = Self::All });
 
 settings! {
-    /// Requests of one remote entity that are served (CCSDS 727.0-B-5 §6). What is not permitted is
-    /// refused with the response the book has for it.
+    /// Permitted requests of one remote entity (CCSDS 727.0-B-5 §6). Others are refused with the
+    /// response defined in the book.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Permissions {
-        /// Send files of this entity to any entity (§6.2).
+        /// Whether it may have files of this entity sent to any entity (§6.2).
         pub proxy_put: bool as Flag = false,
-        /// Filestore requests with a file (§4.9): create, delete, rename, append.
+        /// Whether its files may carry filestore requests (§4.9): create, delete, rename, append.
         pub filestore: bool as Flag = true,
-        /// List directories below the root (§6.3).
+        /// Whether it may list directories below the root (§6.3).
         pub directory_listing: bool as Flag = true,
-        /// Report the state of transactions (§6.4): `all`, its `own`, or `nothing`.
+        /// Transactions whose state it may request (§6.4): `all`, its `own`, or `nothing`.
         pub status_report: Access as Word = Access::All,
-        /// Suspend and resume transactions (§6.5, §6.6): `all`, its `own`, or `nothing`.
+        /// Transactions that it may suspend and resume (§6.5, §6.6): `all`, its `own`, or
+        /// `nothing`.
         pub suspend: Access as Word = Access::Own,
-        /// Store files here and forward them (store-and-forward overlay).
+        /// Whether it may have files stored and forwarded here (store-and-forward overlay).
         pub store_and_forward: bool as Flag = false,
-        /// Forward PDUs of classes 3 and 4 (extended procedures).
+        /// Whether it may have PDUs of classes 3 and 4 forwarded (extended procedures).
         pub relay: bool as Flag = false,
     }
 }
 
 settings! {
-    /// Services of the entity for others, with their bounds.
+    /// Services of the entity for others, with their limits.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct UserOperations {
-        /// Next entities on the way to those that are not reached directly: `{ 3 = 2 }` sends by
-        /// entity 2 what is for entity 3.
+        /// Next hops of entities that are not reached directly: `{ 3 = 2 }` sends files for entity
+        /// 3 to entity 2.
         pub routes: BTreeMap<u64, u64> as Routes = BTreeMap::new(),
-        /// Waypoints a file may pass; one that passed more is refused.
+        /// Maximum number of waypoints of a file; beyond it the file is refused.
         pub waypoints_max: u8 as Number = 16,
-        /// Files stored to be forwarded. One more is refused.
+        /// Number of files stored for forwarding. Further files are refused.
         pub stored_files: usize as Number = 64,
         /// Bytes of those files. A file that would exceed it is refused.
         pub stored_bytes: u64 as Size = 1 << 30,
-        /// Requests of others that are being served. One more is refused with an indication.
+        /// Requests of others being served. Further ones are refused, with an indication.
         pub pending: usize as Number = 256,
-        /// Bytes of a directory listing; a longer one is refused.
+        /// Bytes of a directory listing; longer ones are refused.
         pub listing_bytes: usize as Size = 1 << 20,
-        /// Transactions of class 3 whose PDUs are forwarded. The oldest is forgotten for one more.
+        /// Number of class 3 transactions being forwarded. Beyond it the oldest is forgotten.
         pub flows: usize as Number = 1024,
     }
 }
 
 impl UserOperations {
-    /// The entity to which what is meant for `destination` is sent next.
+    /// Next hop to `destination`.
     #[must_use]
     pub fn next_hop(&self, destination: u64) -> u64 {
         self.routes.get(&destination).copied().unwrap_or(destination)

@@ -1,10 +1,10 @@
 //! The store-and-forward overlay (CCSDS 727.0-B-5 §6.7; the bit layout is a profile, see
 //! `wire::cfdp`).
 //!
-//! Each hop is a transaction of its own, with the request in front of its messages. A waypoint
-//! stores the whole file among its working files, counts itself, and puts the file to the next
-//! entity of its route. Reports travel as messages alone: straight to a neighbour, otherwise as an
-//! overlay request of their own, so that the bound on waypoints holds for them too.
+//! Each hop is a transaction of its own, with the request as its first message. A waypoint stores
+//! the whole file as a working file, counts itself, and puts the file to the next hop. Reports are
+//! messages alone: sent directly to a neighbour, otherwise as an overlay request of their own, so
+//! that the limit on waypoints applies to them too.
 
 use bytes::Bytes;
 use engine::Time;
@@ -20,16 +20,16 @@ use crate::cfdp::core::Core;
 use crate::cfdp::indication::TransactionFinished;
 use crate::cfdp::request::{FilestoreResponse, PutRequest};
 
-/// A file on its way to the next entity.
+/// File on its way to the next entity.
 #[derive(Debug)]
 pub(super) struct Hop {
-    /// The transaction that brought it.
+    /// Transaction that brought it.
     pub(super) original: TransactionId,
     next: u64,
     traced: Traced,
 }
 
-/// What reports on an overlay transfer say of it.
+/// Identity of an overlay transfer in reports.
 #[derive(Clone, Debug)]
 pub(super) struct Traced {
     trace: TraceControl,
@@ -40,7 +40,7 @@ pub(super) struct Traced {
     prior_waypoints: u8,
 }
 
-/// How a hop ended, for a report.
+/// Outcome of a hop, for a report.
 #[derive(Clone, Copy, Debug)]
 struct Outcome<'a> {
     code: u8,
@@ -71,7 +71,7 @@ impl Traced {
 }
 
 impl Core {
-    /// Why something is not handed on; `None` if it is.
+    /// Reason for not forwarding a request; `None` if it is forwarded.
     pub(super) fn sfo_refusal(&self, from: u64, request: &SfoRequest<'_>) -> Option<Refusal> {
         let settings = &self.config.user_operations;
         let next = settings.next_hop(request.destination.value);
@@ -162,9 +162,10 @@ impl Entity {
         self.send_report(now, &traced, traced.source, outcome, purpose);
     }
 
-    /// A hop is over: what was stored for it is not needed any longer, whichever way it ended.
+    /// Processes the end of a hop: the stored file is released, whatever the outcome.
     pub(super) fn hop_ended(&mut self, now: Time, hop: &Hop, finished: &TransactionFinished) {
-        // The record first: a crash in between leaves a file too many, not a record of none.
+        // The record first: a crash in between leaves a file without a record, not a record without
+        // a file.
         self.discharge(hop.original);
         self.core.release(hop.original);
         self.core.tell(OperationIndication::SfoForwarded {
@@ -252,7 +253,7 @@ impl Entity {
     }
 }
 
-/// The put to the next entity: the same messages, with one waypoint more in the request.
+/// Put to the next entity: the same messages, with one more waypoint in the request.
 fn hop_request(next: u64, request: &SfoRequest<'_>, received: &Received) -> PutRequest {
     let has_file = received.has_file();
     let counted = SfoRequest { prior_waypoints: request.prior_waypoints + 1, ..*request };
@@ -283,7 +284,7 @@ fn hop_request(next: u64, request: &SfoRequest<'_>, received: &Received) -> PutR
     put
 }
 
-/// A report as the user gets it.
+/// Report as indicated to the user.
 pub(super) fn reported(report: &SfoReport<'_>, all: &[UserOperation<'_>]) -> OperationIndication {
     let responses = all.iter().filter_map(|operation| {
         let UserOperation::SfoFilestoreResponse(response) = operation else { return None };

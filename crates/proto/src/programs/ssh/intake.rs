@@ -1,20 +1,20 @@
-//! Messages as they arrive.
+//! Parser of incoming messages.
 
 use bytes::{Buf as _, BytesMut};
 
 use super::{MAC, n};
 
-/// Bytes of the longest message.
+/// Maximum bytes of a message.
 const MESSAGE_MAX: usize = 256 << 10;
-/// Bytes of the longest version line (RFC 4253 §4.2).
+/// Maximum bytes of a version line (RFC 4253 §4.2).
 const VERSION_MAX: usize = 255;
-/// Bytes that arrived and are no whole message yet.
+/// Received bytes of incomplete messages.
 #[derive(Debug, Default)]
 pub(super) struct Intake {
     raw: BytesMut,
-    /// The version line arrived.
+    /// Whether the version line has arrived.
     has_version: bool,
-    /// Messages have authentication codes.
+    /// Whether messages have authentication codes.
     has_keys: bool,
 }
 
@@ -23,7 +23,7 @@ impl Intake {
         self.raw.extend_from_slice(bytes);
     }
 
-    /// Takes the next whole message: its number and what follows it.
+    /// Takes the next complete message: its number and content.
     pub(super) fn next(&mut self) -> Result<Option<(u8, BytesMut)>, &'static str> {
         if !self.has_version {
             let Some(end) = self.raw.iter().position(|byte| *byte == b'\n') else {

@@ -2,17 +2,17 @@
 
 use super::PACKET;
 
-/// Window that is offered to the peer.
+/// Window offered to the peer.
 #[derive(Debug)]
 pub(super) struct Window {
     left: u64,
     max: u64,
-    /// Bytes that were read and not offered again.
+    /// Bytes read and not offered again.
     consumed: u64,
 }
 
 impl Window {
-    /// A client offers its window at once, a server when it knows what for.
+    /// A client offers its window at once, a server when the channel's purpose is known.
     pub(super) fn new(max: u64, at_once: bool) -> Self {
         Self { left: if at_once { max } else { 0 }, max, consumed: 0 }
     }
@@ -21,22 +21,22 @@ impl Window {
         u32::try_from(self.max).unwrap_or(u32::MAX)
     }
 
-    /// All of it is offered.
+    /// Offers the whole window.
     pub(super) fn open(&mut self) {
         self.left = self.max;
     }
 
-    /// The peer sent so much.
+    /// Accounts for received bytes.
     ///
     /// # Errors
-    /// When that is more than was offered.
+    /// More bytes than offered.
     pub(super) fn take(&mut self, len: u64) -> Result<(), &'static str> {
         self.left = self.left.checked_sub(len).ok_or("more than the window")?;
         Ok(())
     }
 
-    /// So much was read. Returns how much is to be offered again: a window is offered in pieces, not
-    /// byte by byte (`channel_check_window()`), and by newer releases after `often` three packets.
+    /// Accounts for bytes read. Returns how many are to be offered again: a window is offered in
+    /// portions (`channel_check_window()`), and by newer releases after `often` three packets.
     pub(super) fn consume(&mut self, len: u64, often: bool) -> Option<u32> {
         self.consumed += len;
         let some = often && self.max - self.left > 3 * PACKET as u64;
