@@ -1,4 +1,4 @@
-//! Buffers that grow with what the connection carries, as Linux 6 grows them.
+//! Auto-tuned buffers, which grow with the connection's throughput as in Linux 6.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use engine::Time;
 
 use super::config::Buffer;
 
-/// Segments that the first round trip is expected to bring (`TCP_INIT_CWND`).
+/// Segments expected in the first round trip (`TCP_INIT_CWND`).
 const FIRST_ROUND: u64 = 10;
 
-/// Bytes that Linux on a 64-bit machine sets aside for the headers of a segment
-/// (`MAX_TCP_HEADER` and `skb_shared_info`), and for the structure that describes it (`sk_buff`).
+/// Bytes that 64-bit Linux reserves for a segment's headers (`MAX_TCP_HEADER` and
+/// `skb_shared_info`) and for its descriptor (`sk_buff`).
 const SEGMENT_HEADERS: u64 = 640;
 const SEGMENT_RECORD: u64 = 256;
 
-/// Size of the receive buffer: dynamic right-sizing (`tcp_rcv_space_adjust`). It is twice what the
-/// user read in the last round trip, more while that grows, and what lies beyond a gap on top.
+/// Size of the receive buffer: dynamic right-sizing (`tcp_rcv_space_adjust`). Twice what the user
+/// read in the last round trip, more while that grows, plus the data beyond a gap.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiveTuning {
     max: Option<u64>,
     rtt: Option<Duration>,
     since: Time,
     read: u64,
-    /// Most bytes that were read in a round trip.
+    /// Maximum bytes read in a round trip.
     space: u64,
 }
 
@@ -37,8 +37,8 @@ impl ReceiveTuning {
         Self { max, rtt: None, since: now, read: 0, space }
     }
 
-    /// Takes a sample of how long an acknowledgment takes to bring new data. A lower one counts at
-    /// once, as a queue lengthens the others; one of more than twice the estimate counts nothing.
+    /// Takes a round trip sample, from an acknowledgment to new data. A lower one replaces the
+    /// estimate, as queues lengthen the others; one above twice the estimate is ignored.
     pub(crate) fn round_trip(&mut self, took: Duration) {
         self.rtt = Some(match self.rtt {
             Some(rtt) if took > rtt * 2 => rtt,
@@ -47,9 +47,9 @@ impl ReceiveTuning {
         });
     }
 
-    /// Counts bytes that the user read; `waiting` more could be read, and `beyond` bytes from the
-    /// first missing one on there is data. Returns the size that the buffer should have, if it
-    /// should change.
+    /// Counts bytes read by the user; `waiting` more are readable, and data beyond a gap extends to
+    /// `beyond` bytes after the first missing one. Returns the new size of the buffer, if it should
+    /// change.
     pub(crate) fn read(
         &mut self,
         now: Time,
@@ -62,15 +62,14 @@ impl ReceiveTuning {
         if now.since(self.since) < rtt {
             return None;
         }
-        // A user that falls behind needs no larger buffer.
+        // A user that lags needs no larger buffer.
         let read = std::mem::take(&mut self.read).saturating_sub(waiting);
         self.since = now;
         (read > self.space).then(|| self.grow(read, beyond))?
     }
 
-    /// Data arrived behind a gap, up to `beyond` bytes from the first missing one on. Returns the
-    /// size that the buffer should have: without that much more the sender would stop until the gap
-    /// is filled.
+    /// Notes data after a gap, up to `beyond` bytes from the first missing one. Returns the new
+    /// size of the buffer: without it, the sender would stop until the gap is filled.
     pub(crate) fn reordered(&mut self, beyond: u64) -> Option<u64> {
         self.grow(self.space, beyond)
     }
@@ -85,10 +84,9 @@ impl ReceiveTuning {
     }
 }
 
-/// Size of the send buffer for a window of `cwnd` bytes in segments of `mss`
-/// (`tcp_sndbuf_expand`): `windows` of them, in the memory that Linux takes for a segment. That
-/// is about three times its payload at an MTU of 1,500, which leaves room for what waits behind a
-/// gap.
+/// Size of the send buffer for a window of `cwnd` bytes in segments of `mss` (`tcp_sndbuf_expand`):
+/// `windows` windows, in the memory that Linux uses per segment. At an MTU of 1,500 that is about
+/// three times its payload, which leaves room for data held back by a gap.
 pub(crate) fn send_capacity(buffer: Buffer, cwnd: u64, mss: u64, windows: u64) -> u64 {
     match buffer {
         Buffer::Fixed(size) => size,
@@ -150,7 +148,7 @@ mod tests {
     #[test]
     fn the_send_buffer_is_some_windows_in_the_memory_of_linux() {
         let auto = Buffer::Auto { initial: 10, max: 100_000 };
-        // 1,460 + 640 bytes take 4,096, and 256 for their record.
+        // 1,460 + 640 bytes take 4,096, plus 256 for their descriptor.
         assert_eq!(send_capacity(auto, 14_600, 1460, 2), 87_040);
         assert_eq!(send_capacity(auto, 14_600, 1460, 3), 100_000);
         assert_eq!(send_capacity(Buffer::Fixed(7), 14_600, 1460, 2), 7);

@@ -1,4 +1,4 @@
-//! The settings of a stack and of a connection.
+//! Settings of a stack and of a connection.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,32 +13,32 @@ use crate::settings::form::{Leaf, Number, OFF, Size, Word};
 use crate::settings::{Base, Kind, Value, Visited, Visitor, Wrong};
 use crate::{settings, visit, words};
 
-/// The settings of a stack.
+/// Settings of a stack.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where packets to an address go; the longest prefix wins. To an address without a route they
-    /// go to the interface of the lowest number that is up.
+    /// Routes; the longest prefix wins. Addresses without a route use the interface of the lowest
+    /// number that is up.
     pub routes: Vec<Route>,
-    /// The settings of all connections over an interface, in place of those that were asked for: a
-    /// proxy's connections are of one kind on one side and of another on the other.
+    /// Settings of all connections over an interface, which override the requested ones: a proxy's
+    /// connections differ by side.
     pub interfaces: BTreeMap<PathId, Options>,
-    /// The stack's own addresses. Packets to others are left alone; none: any address is its own.
+    /// Addresses of the stack. Packets to others are ignored; if empty, any address is accepted.
     pub addresses: Vec<IpAddr>,
-    /// Whether a segment for a connection that does not exist is answered with a reset
-    /// (RFC 9293 §3.10.7.1).
+    /// Whether segments of unknown connections get a reset (RFC 9293 §3.10.7.1).
     pub reset_strangers: bool,
-    /// Ports for connections that name none of their own.
+    /// Ephemeral ports.
     pub ports: RangeInclusive<u16>,
-    /// The checks of RFC 5961 §3, §4 and §5: a reset counts only with the exact number, a SYN within
-    /// a connection and an acknowledgment out of bounds are challenged.
+    /// Checks of RFC 5961 §3, §4 and §5: a reset needs the exact number; a SYN within a connection
+    /// and an out-of-range acknowledgment get a challenge ACK.
     pub robust: bool,
-    /// Least time between two challenges, or answers to what is out of window, of one connection.
+    /// Minimum time between two challenge ACKs, or replies to out-of-window segments, of one
+    /// connection.
     pub challenge_interval: Duration,
-    /// How long a closed connection's numbers are remembered (2 MSL).
+    /// Time for which a closed connection is remembered (2 MSL).
     pub time_wait: Duration,
-    /// How long the end of a peer is awaited that was told that nobody reads any more.
+    /// Time to wait for the FIN of a peer that knows that nobody reads any more.
     pub fin_wait: Duration,
-    /// Bounds on what the stack holds.
+    /// Limits of the stack.
     pub limits: Limits,
 }
 
@@ -59,27 +59,28 @@ impl Default for Config {
     }
 }
 
-/// Where packets to some addresses go.
+/// Route to some addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The addresses, with [`Route::bits`].
+    /// Destination prefix, with [`Route::bits`].
     pub prefix: IpAddr,
-    /// Leading bits of the prefix that count.
+    /// Prefix length.
     pub bits: u8,
-    /// The interface.
+    /// Interface.
     pub path: PathId,
 }
 
-/// Bounds on what a stack holds.
+/// Limits of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections, those of a backlog included.
+    /// Number of connections, including those of a backlog.
     pub connections: usize,
-    /// Closed connections whose numbers are remembered; the oldest makes room.
+    /// Number of closed connections remembered; the oldest is forgotten.
     pub time_wait: usize,
-    /// Segments to strangers that wait to be sent; further ones are left out.
+    /// Number of queued replies to unknown connections; further ones are dropped.
     pub replies: usize,
-    /// Gaps in what one connection received; a segment that would make one more is dropped.
+    /// Number of gaps in received data of one connection; segments that would open another are
+    /// dropped.
     pub gaps: usize,
 }
 
@@ -90,24 +91,24 @@ impl Default for Limits {
 }
 
 settings! {
-    /// Connections that wait to be established at a listener.
+    /// Backlog of a listener.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Backlog {
-        /// Connections that may wait to be established.
+        /// Maximum number of half-open connections.
         pub half_open: usize as Number [Least(1)] = 256,
-        /// SYN cookies (RFC 4987): `when-full`, for a SYN beyond `half_open`, `never` or `always`.
+        /// SYN cookies (RFC 4987): `when-full` (for SYNs beyond `half_open`), `never` or `always`.
         pub cookies: Cookies as Word = Cookies::WhenFull,
     }
 }
 
-/// Whether connections are made of SYN cookies (RFC 4987 §3.6), which take no memory.
+/// Use of SYN cookies (RFC 4987 §3.6), which take no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cookies {
-    /// Never: a SYN beyond the backlog is dropped, and sent again.
+    /// Never: a SYN beyond the backlog is dropped, and retransmitted by the peer.
     Never,
-    /// For a SYN beyond the backlog.
+    /// For SYNs beyond the backlog.
     WhenFull,
-    /// For each SYN.
+    /// For all SYNs.
     Always,
 }
 
@@ -118,92 +119,91 @@ words!(Cookies {
 });
 
 settings! {
-    /// Settings of a connection. Each can be switched by itself.
+    /// Settings of a connection. Each can be changed separately.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Options [more: Self::visit_buffers] {
         /// Congestion control.
         pub congestion: Algorithm as Word = Algorithm::Cubic(Cubic::LINUX),
-        /// Longest segment to be announced and sent, in bytes without headers; `off` takes what fits
-        /// into the interface's MTU. Options of the header take their room from it.
+        /// Maximum segment size announced and sent, in bytes without headers; `off` uses what fits
+        /// the interface's MTU. Header options reduce the data in a segment.
         pub mss: Option<u16> as Off<Number> [Least(64)] = None,
-        /// Window scale (RFC 7323 §2); without it no window is longer than 65,535 bytes.
+        /// Window scaling (RFC 7323 §2); without it windows are limited to 65,535 bytes.
         pub window_scale: bool as Flag = true,
-        /// Timestamps, and with them protection against wrapped sequence numbers (RFC 7323 §3, §5).
+        /// Timestamps, and protection against wrapped sequence numbers by them (RFC 7323 §3, §5).
         pub timestamps: bool as Flag = true,
         /// Selective acknowledgment (RFC 2018).
         pub sack: bool as Flag = true,
-        /// Reports of duplicates, which are sent and heeded (RFC 2883).
+        /// Reports of duplicates, sent and used (RFC 2883).
         pub duplicate_sack: bool as Flag = true,
-        /// Recovery from losses: RFC 6582, RFC 6675, RFC 6937, or as Linux up to 3.1.
+        /// Loss recovery: RFC 6582, RFC 6675, RFC 6937, or as in Linux up to 3.1.
         pub recovery: LossRecovery as Word = LossRecovery::Prr,
-        /// Loss detection by the times at which segments were sent (RFC 8985); needs `sack`. It finds
-        /// lost retransmissions, too.
+        /// Loss detection by sending times (RFC 8985); needs `sack`. It also detects lost
+        /// retransmissions.
         pub rack: bool as Flag = true,
-        /// Probes after two round trips of silence, before the timeout (RFC 8985 §7).
+        /// Tail loss probes after two round trips of silence, before the timeout (RFC 8985 §7).
         pub tail_loss_probe: bool as Flag = false,
-        /// New data for the first two duplicate acknowledgments (RFC 3042).
+        /// Limited transmit: new data for the first two duplicate acknowledgments (RFC 3042).
         pub limited_transmit: bool as Flag = true,
-        /// Undo of the reaction to a loss that was none (RFC 3708, RFC 4015).
+        /// Undo of the reaction to a spurious loss (RFC 3708, RFC 4015).
         pub undo: bool as Flag = true,
         /// Explicit congestion notification (RFC 3168).
         pub ecn: bool as Flag = false,
-        /// Nagle's algorithm: a short segment waits until everything is acknowledged (RFC 9293
+        /// Nagle's algorithm: a short segment waits until all data is acknowledged (RFC 9293
         /// §3.7.4).
         pub nagle: bool as Flag = true,
-        /// Minshall's variant, which Linux has: a short segment waits for other short ones alone. The
-        /// end of what a user writes goes at once behind full segments.
+        /// Minshall's variant, as in Linux: a short segment waits only for other short ones. The
+        /// end of a user's write follows full segments at once.
         pub minshall: bool as Flag = true,
         /// Acknowledgments.
         pub acks("ack"): AckPolicy as Table = AckPolicy::default(),
-        /// Bounds of the retransmission timeout.
+        /// Limits of the retransmission timeout.
         pub timeouts("rto"): Timeouts as Table = Timeouts::default(),
         /// Retransmissions of a SYN.
         pub syn_retries: u32 as Number = 6,
-        /// Retransmissions of data by the timer before the connection is given up: R2 of RFC 9293
+        /// Retransmissions of data by the timer before the connection is closed: R2 of RFC 9293
         /// §3.8.3.
         pub retries: u32 as Number = 15,
-        /// Probes of an idle peer.
+        /// Keep-alive probes of an idle peer.
         pub keep_alive: Option<KeepAlive> as Off<Table> = None,
-        /// Whether repeated timeouts of a full segment lower the segment size (RFC 4821, RFC 8899). A
-        /// probe raises it again. It is `tcp_mtu_probing` of Linux.
+        /// Whether repeated timeouts of a full segment reduce the segment size (RFC 4821,
+        /// RFC 8899). A probe raises it again. Linux: `tcp_mtu_probing`.
         pub mtu_probing: bool as Flag = false,
-        /// Segments that may be sent before anything is acknowledged; `off` is as many as RFC 3390
-        /// allows.
+        /// Initial congestion window in segments; `off` follows RFC 3390.
         pub initial_window: InitialWindow as Segments [Least(1)] = InitialWindow::Segments(10),
-        /// Congestion window after a timeout without sending: `decay` (RFC 2861), `restart` (RFC
-        /// 5681), or `off`, unchanged.
+        /// Congestion window after a retransmission timeout without sending: `decay` (RFC 2861),
+        /// `restart` (RFC 5681), or `off` (unchanged).
         pub idle: Option<IdleRule> as Off<Word> = Some(IdleRule::Decay),
-        /// Bytes that the user may write ahead of what is acknowledged.
+        /// Bytes that the user may write ahead of acknowledgments.
         pub send_buffer: Buffer = Buffer::Auto { initial: 16 << 10, max: 4 << 20 },
-        /// Whether the user is notified of any room in the send buffer, or, as by Linux, of a third.
-        /// Then it writes seldom and much.
+        /// Whether the user is notified of any room in the send buffer, rather than, as in Linux,
+        /// of a third, which makes writes fewer and larger.
         pub any_room: bool as Flag = false,
-        /// Bytes that the peer may send ahead of what the user reads.
+        /// Bytes that the peer may send ahead of the user's reads.
         pub receive_buffer: Buffer = Buffer::Auto { initial: 64 << 10, max: 6 << 20 },
-        /// Pacing, where the congestion control has no rate of its own. It sends twice the window a
+        /// Pacing for congestion controls without a rate of their own: at twice the window per
         /// round trip in slow start, and 1.2 times the window later.
         pub pacing: bool as Flag = false,
-        /// Routers a packet may cross.
+        /// TTL or hop limit of packets.
         pub hop_limit: u8 = 64,
-        /// The differentiated services code point, 6 bits.
+        /// Differentiated services code point (DSCP), 6 bits.
         pub dscp: u8 = 0,
-        /// SCPS-TP, if any of it is used.
+        /// SCPS-TP, if used.
         pub scps: Option<Scps> as Off<Table> = None,
     }
 }
 
 settings! {
-    /// Bounds of the retransmission timeout (RFC 6298).
+    /// Limits of the retransmission timeout (RFC 6298).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Timeouts [check: Self::order] {
-        /// Timeout before anything is known of the round trip.
+        /// Timeout before the round trip is known.
         pub initial: Duration as Span [Interval] = Duration::from_secs(1),
-        /// Least timeout.
+        /// Minimum timeout.
         pub min: Duration as Span [Interval] = Duration::from_millis(200),
-        /// Greatest timeout, and the most between two probes of a closed window.
+        /// Maximum timeout, and maximum time between two probes of a closed window.
         pub max: Duration as Span [Interval] = Duration::from_secs(120),
-        /// Least allowance beyond the smoothed round trip, where four times the variation is less:
-        /// the clock's granularity of RFC 6298, and 200 ms in Linux.
+        /// Minimum margin above the smoothed round trip, where four times the variation is less:
+        /// the clock granularity of RFC 6298; 200 ms in Linux.
         pub margin: Duration as Span = Duration::from_millis(200),
     }
 }
@@ -219,57 +219,57 @@ impl Timeouts {
 }
 
 settings! {
-    /// Acknowledgments of what arrives (RFC 9293 §3.8.6.3).
+    /// Acknowledgment of received data (RFC 9293 §3.8.6.3).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AckPolicy {
-        /// Full segments for each of which an acknowledgment is sent; 1: at once. `off` acknowledges
-        /// after the delay alone, whatever comes, out of order or twice.
+        /// Full segments per acknowledgment; 1: each at once. `off` acknowledges only after the
+        /// delay, even out-of-order and duplicate data.
         pub every: u32 as Off<Number> [Least(1)] = 2,
-        /// Greatest delay of an acknowledgment.
+        /// Maximum delay of an acknowledgment.
         pub max_delay: Duration as Span = Duration::from_millis(40),
-        /// Segments at the beginning that are acknowledged at once.
+        /// Number of initial segments acknowledged at once.
         pub quick: u32 as Number = 16,
     }
 }
 
 settings! {
-    /// Probes of an idle peer (RFC 9293 §3.8.4).
+    /// Keep-alive probes of an idle peer (RFC 9293 §3.8.4).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct KeepAlive {
-        /// Time without a segment after which an idle peer is probed.
+        /// Idle time after which a peer is probed.
         pub idle: Duration as Span [Interval] = Duration::from_secs(7200),
         /// Time between probes.
         pub interval: Duration as Span [Interval] = Duration::from_secs(75),
-        /// Probes before the connection is given up.
+        /// Number of unanswered probes before the connection is closed.
         pub probes: u32 as Number [Least(1)] = 9,
     }
 }
 
-/// What is sent after a loss, and how the window gets down.
+/// Transmission after a loss, and the reduction of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
-    /// One segment a round trip, as partial acknowledgments come (RFC 6582). With SACK the holes
-    /// are known and are not filled one by one, but nothing else is made of it.
+    /// One segment per round trip, at partial acknowledgments (RFC 6582). With SACK, known data is
+    /// skipped, but SACK is not used otherwise.
     NewReno,
-    /// What the scoreboard says, up to the reduced window (RFC 6675).
+    /// By the scoreboard, up to the reduced window (RFC 6675).
     Sack6675,
     /// The same, with the reduction spread over the round trip (RFC 6937).
     Prr,
-    /// The same, with one segment for every two that arrive (Linux up to 3.1).
+    /// The same, with one segment per two acknowledged (Linux up to 3.1).
     RateHalving,
 }
 
-/// What may be sent before anything is acknowledged.
+/// Initial congestion window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitialWindow {
     /// Two to four segments, about 4,380 bytes (RFC 3390, RFC 5681 §3.1).
     Rfc3390,
-    /// So many segments.
+    /// This many segments.
     Segments(u32),
 }
 
 impl InitialWindow {
-    /// In bytes.
+    /// Window in bytes.
     #[must_use]
     pub fn bytes(self, mss: u64) -> u64 {
         match self {
@@ -279,22 +279,22 @@ impl InitialWindow {
     }
 }
 
-/// The size of a buffer, in bytes.
+/// Size of a buffer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Buffer {
-    /// Always the same.
+    /// Constant size.
     Fixed(u64),
-    /// It grows with what the connection carries in a round trip.
+    /// Grows with the connection's throughput per round trip.
     Auto {
-        /// At the beginning.
+        /// Initial size.
         initial: u64,
-        /// At most.
+        /// Maximum size.
         max: u64,
     },
 }
 
 impl Buffer {
-    /// At the beginning.
+    /// Initial size.
     #[must_use]
     pub fn initial(self) -> u64 {
         match self {
@@ -303,7 +303,7 @@ impl Buffer {
         }
     }
 
-    /// At most.
+    /// Maximum size.
     #[must_use]
     pub fn max(self) -> u64 {
         match self {
@@ -353,10 +353,10 @@ words!(IdleRule { "restart" = Self::Restart, "decay" = Self::Decay });
 /// Growth limit of a connection's buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferLimit {
-    /// As far as Linux lets them unless it is configured (`net.ipv4.tcp_wmem` and `tcp_rmem`): 4 MiB
-    /// to send and 6 MiB to receive; from 6.16 on a receiver has 32 MiB.
+    /// Linux defaults (`net.ipv4.tcp_wmem` and `tcp_rmem`): 4 MiB to send and 6 MiB to receive, 32
+    /// MiB since 6.16.
     Linux,
-    /// To 256 MiB, which is more than any window here needs.
+    /// 256 MiB, more than any window here needs.
     #[default]
     Unlimited,
 }
@@ -364,10 +364,10 @@ pub enum BufferLimit {
 words!(BufferLimit { "linux" = Self::Linux, "unlimited" = Self::Unlimited });
 
 impl BufferLimit {
-    /// All, in the order in which they are listed.
+    /// All, in listing order.
     pub const ALL: &[Self] = &[Self::Linux, Self::Unlimited];
 
-    /// Its name.
+    /// Name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -376,7 +376,7 @@ impl BufferLimit {
         }
     }
 
-    /// Most bytes of the send buffer and of the receive buffer.
+    /// Maximum bytes of the send buffer and of the receive buffer.
     #[must_use]
     pub fn most(self) -> (u64, u64) {
         match self {
@@ -385,7 +385,7 @@ impl BufferLimit {
         }
     }
 
-    /// Changes the most that the buffers of a connection grow to. Fixed ones stay as they are.
+    /// Changes the maximum of a connection's growing buffers. Fixed ones are unchanged.
     pub fn apply(self, options: &mut Options) {
         let (send, receive) = self.most();
         for (buffer, most) in
@@ -419,7 +419,7 @@ impl Leaf<Options> for Growth {
     }
 }
 
-/// Form of a buffer by its size, or the most that it grows to. A size alone does not grow.
+/// Form of a buffer by its size or its maximum. A size alone is fixed.
 #[derive(Debug)]
 struct Most;
 
@@ -443,7 +443,7 @@ impl Leaf<Buffer> for Most {
     }
 }
 
-/// Form of a buffer by its size at the beginning.
+/// Form of a buffer by its initial size.
 #[derive(Debug)]
 struct Initial;
 
@@ -469,7 +469,7 @@ impl Leaf<Buffer> for Initial {
     }
 }
 
-/// The least buffer: one with less than a few segments is of no use.
+/// Minimum buffer: one below a few segments is useless.
 const BUFFER_MIN: u64 = 1000;
 
 impl Options {
@@ -477,26 +477,26 @@ impl Options {
         visit! { visitor;
             /// Growth limit of both buffers: `unlimited` or `linux`. Sizes take precedence.
             "buffers": (*self) as Growth,
-            /// Bytes of the send buffer, or the most that it grows to. A size alone does not grow.
+            /// Bytes of the send buffer, or its maximum. A size alone is fixed.
             "send_buffer": self.send_buffer as Most [Least(BUFFER_MIN)],
-            /// Bytes of the send buffer at the beginning; `off` does not grow.
+            /// Initial bytes of the send buffer; `off` makes it fixed.
             "send_buffer_initial": self.send_buffer as Initial [Least(BUFFER_MIN)],
-            /// Bytes of the receive buffer, which is the window offered, or the most that it grows to.
+            /// Bytes of the receive buffer, which is the offered window, or its maximum.
             "receive_buffer": self.receive_buffer as Most [Least(BUFFER_MIN)],
-            /// Bytes of the receive buffer at the beginning; `off` does not grow.
+            /// Initial bytes of the receive buffer; `off` makes it fixed.
             "receive_buffer_initial": self.receive_buffer as Initial [Least(BUFFER_MIN)],
         }
         Ok(())
     }
 
-    /// By how much windows are shifted so that the longest fits its field.
+    /// Window shift with which the largest window fits its field.
     pub(crate) fn receive_scale(&self) -> u8 {
         let max = self.receive_buffer.max();
         let shift = (0..14).find(|shift| max >> shift <= 65_535).unwrap_or(14);
         if self.window_scale { shift } else { 0 }
     }
 
-    /// The receive buffer at the beginning. A window of less than the field's unit could not be told.
+    /// Initial receive buffer. A window below the field's unit could not be announced.
     pub(crate) fn receive_capacity(&self) -> u64 {
         self.receive_buffer.initial().max(1 << self.receive_scale())
     }

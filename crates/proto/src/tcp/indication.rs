@@ -1,4 +1,4 @@
-//! What a stack tells its user, and answers when asked.
+//! Indications of a stack to its user, and information on request.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,230 +7,231 @@ use thiserror::Error;
 
 use super::scps::Agreed;
 
-/// A connection, as its stack numbers it; never used twice.
+/// Connection number, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
-/// A listener, as its stack numbers it; never used twice.
+/// Listener number, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub(crate) u32);
 
-/// What a stack tells its user.
+/// Indication of a stack to its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indication {
-    /// A connection that was asked for is established.
+    /// A requested connection is established.
     Connected {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// A peer has established a connection to a listener.
+    /// A peer's connection to a listener is established.
     Incoming {
         /// The listener.
         listener: ListenerId,
         /// The connection.
         connection: ConnectionId,
-        /// Its near end.
+        /// Local address.
         local: SocketAddr,
-        /// Its far end.
+        /// Remote address.
         remote: SocketAddr,
     },
-    /// There is something to read; told again after all was read.
+    /// There is data to read; repeated after everything was read.
     Readable {
-        /// Where.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// There is room again, after a write that was not taken whole.
+    /// There is room again, after an incomplete write.
     Writable {
-        /// Where.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// The peer writes no more; all that it wrote can be read.
+    /// The peer has closed; all its data can be read.
     PeerClosed {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// The connection is over. What can still be read stays until it is read, or the connection is
-    /// aborted; after that its number is unknown.
+    /// The connection is closed. Unread data remains until it is read or the connection is aborted;
+    /// after that its number is unknown.
     Closed {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
-        /// Why.
+        /// Reason.
         reason: CloseReason,
     },
-    /// A record can be read whole ([`Stack::record`](super::Stack::record)).
+    /// A record can be read completely ([`Stack::record`](super::Stack::record)).
     Record {
-        /// Where.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// Data was left out, as the best-effort service allows
+    /// Data was skipped, as the best-effort service allows
     /// ([`Stack::take_holes`](super::Stack::take_holes)).
     Holes {
-        /// Where.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// SCPS-TP was offered, and the peer, or something on the way, does not have it: it is TCP.
+    /// SCPS-TP was offered, but the peer or a middlebox does not support it: the connection uses
+    /// TCP.
     PlainTcp {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// A listener's backlog ran full; told again after it was empty.
+    /// A listener's backlog is full; repeated after it was empty.
     BacklogFull {
-        /// Which.
+        /// The listener.
         listener: ListenerId,
     },
 }
 
-/// Why a connection is over.
+/// Reason for the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloseReason {
-    /// Both sides have closed it, and know all that was written to be delivered.
+    /// Closed by both sides, with all data delivered.
     Graceful,
-    /// Nobody listens at the peer.
+    /// Refused: no listener at the peer.
     Refused,
-    /// The peer has reset it.
+    /// Reset by the peer.
     Reset,
-    /// The peer does not answer.
+    /// Timeout: the peer does not reply.
     TimedOut,
-    /// The user has aborted it, or there was data for a user that reads no more.
+    /// Aborted by the user, or data arrived for a user that reads no more.
     Aborted,
 }
 
-/// Why a request is refused.
+/// Error of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
-    /// There is no such connection, or no more.
+    /// Unknown connection.
     #[error("there is no such connection")]
     UnknownConnection,
-    /// There is no such listener, or no more.
+    /// Unknown listener.
     #[error("there is no such listener")]
     UnknownListener,
-    /// The address and port are taken.
+    /// The address and port are in use.
     #[error("the address and port are in use")]
     InUse,
-    /// The two addresses are not of the same family, or one is no address of a host.
+    /// The two addresses are not of the same family, or one is not a host address.
     #[error("the addresses do not fit together")]
     Address,
-    /// No interface is up that leads there.
+    /// No interface with a route is up.
     #[error("no interface leads there")]
     NoRoute,
-    /// There are as many connections as the stack may hold.
+    /// The maximum number of connections is reached.
     #[error("there are too many connections")]
     Full,
     /// The user has closed this direction.
     #[error("the connection is closed for writing")]
     Closing,
-    /// Ends of records are SCPS-TP's, which the peer does not have.
+    /// The peer does not support SCPS-TP, which records need.
     #[error("the peer takes no ends of records")]
     NoRecords,
-    /// What the record ends with has left already.
+    /// The last byte of the record was already sent.
     #[error("what the record ends with was sent before its end was said")]
     RecordSent,
-    /// There are as many records under way as may be.
+    /// The maximum number of records is reached.
     #[error("there are too many records that are not acknowledged")]
     TooManyRecords,
 }
 
-/// A state of a connection (RFC 9293 §3.3.2).
+/// State of a connection (RFC 9293 §3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// A SYN is sent.
+    /// A SYN was sent.
     SynSent,
-    /// A SYN is sent and one received.
+    /// A SYN was sent and one received.
     SynReceived,
-    /// Data goes both ways.
+    /// Data can be sent and received.
     Established,
-    /// The user has closed; the peer does not know yet.
+    /// Closed by the user; not acknowledged.
     FinWait1,
-    /// The user has closed, and the peer knows.
+    /// Closed by the user; acknowledged.
     FinWait2,
-    /// The peer has closed.
+    /// Closed by the peer.
     CloseWait,
-    /// Both have closed at the same time.
+    /// Closed by both at the same time.
     Closing,
-    /// Both have closed, the peer first.
+    /// Closed by both, the peer first.
     LastAck,
-    /// Both have closed, and both know; old segments may still come.
+    /// Closed by both and acknowledged; old segments may still arrive.
     TimeWait,
-    /// There is no connection.
+    /// No connection.
     Closed,
 }
 
-/// The condition of a connection.
+/// Information about a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Info {
-    /// The state.
+    /// State.
     pub state: State,
-    /// The near end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The far end.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// Data of a full segment, in bytes.
+    /// Data bytes of a full segment.
     pub mss: u64,
-    /// Both sides understand time stamps.
+    /// Whether timestamps are used.
     pub timestamps: bool,
-    /// Both sides understand selective acknowledgments.
+    /// Whether selective acknowledgments are used.
     pub sack: bool,
-    /// Both sides understand explicit congestion notification.
+    /// Whether explicit congestion notification is used.
     pub ecn: bool,
-    /// What both sides do of SCPS-TP; `None`: it is TCP.
+    /// Negotiated SCPS-TP features; `None`: TCP.
     pub scps: Option<Agreed>,
-    /// The link is away, and the connection stands still.
+    /// Whether the connection is suspended during an outage.
     pub suspended: bool,
-    /// By how much the peer's windows are shifted, and this side's.
+    /// Window scale shifts of the peer and of this side.
     pub window_scale: (u8, u8),
-    /// The congestion window, in bytes.
+    /// Congestion window, in bytes.
     pub cwnd: u64,
-    /// The slow-start threshold, in bytes.
+    /// Slow start threshold, in bytes.
     pub ssthresh: u64,
-    /// The rate of sending, if there is one, in bit/s.
+    /// Pacing rate in bit/s, if any.
     pub pacing_rate_bps: Option<u64>,
-    /// Bytes that may be in flight for the peer's window.
+    /// Bytes that the peer's window allows in flight.
     pub peer_window: u64,
-    /// Bytes thought to be in the network.
+    /// Estimated bytes in the network.
     pub in_flight: u64,
-    /// The smoothed round trip.
+    /// Smoothed round trip.
     pub srtt: Option<Duration>,
-    /// Its variation.
+    /// Round trip variation.
     pub rttvar: Duration,
-    /// The least round trip.
+    /// Minimum round trip.
     pub min_rtt: Option<Duration>,
-    /// The retransmission time-out.
+    /// Retransmission timeout.
     pub rto: Duration,
-    /// Bytes written that are not acknowledged, or not sent.
+    /// Bytes written that are unsent or unacknowledged.
     pub unacknowledged: u64,
-    /// Bytes that wait to be read.
+    /// Readable bytes.
     pub readable: u64,
-    /// The sizes of the send buffer and the receive buffer, in bytes.
+    /// Sizes of the send buffer and the receive buffer, in bytes.
     pub buffers: (u64, u64),
-    /// Counts since the beginning.
+    /// Counters since its start.
     pub counts: Counts,
 }
 
-/// Counts of a connection.
+/// Counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Segments sent.
     pub segments_sent: u64,
     /// Segments received.
     pub segments_received: u64,
-    /// Bytes of data sent, those that were sent again included.
+    /// Bytes of data sent, including retransmissions.
     pub bytes_sent: u64,
     /// Bytes of data acknowledged.
     pub bytes_acknowledged: u64,
     /// Bytes of data received in order.
     pub bytes_received: u64,
-    /// Segments with data, or a FIN, that were sent again.
+    /// Retransmitted segments with data or a FIN.
     pub retransmissions: u64,
-    /// Recoveries without the timer.
+    /// Recoveries without a timeout.
     pub recoveries: u64,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: u64,
-    /// Losses that were none, as it turned out.
+    /// Spurious losses.
     pub spurious: u64,
-    /// Reductions of the window for congestion marks.
+    /// Window reductions for congestion marks.
     pub ecn_reductions: u64,
     /// Duplicate acknowledgments received.
     pub duplicate_acks: u64,
@@ -240,18 +241,18 @@ pub struct Counts {
     pub tail_loss_probes: u64,
     /// Selective negative acknowledgments sent, and received.
     pub snacks: (u64, u64),
-    /// Losses that were put down to corruption, so that the congestion control was not told of them;
-    /// time-outs among them.
+    /// Losses attributed to corruption, including timeouts, and not reported to the congestion
+    /// control.
     pub corruptions: u64,
-    /// Ends of records of the peer for which there was no room.
+    /// Ends of the peer's records dropped for lack of room.
     pub records_dropped: u64,
-    /// Reports of routers after which segments are shorter.
+    /// Router reports that reduced the segment size.
     pub path_mtu_reports: u64,
-    /// Times that segments became shorter because long ones vanished.
+    /// Reductions of the segment size because long segments vanished.
     pub black_holes: u64,
-    /// Time for which the peer's receive window stopped the sender.
+    /// Time during which the peer's receive window limited the sender.
     pub peer_window_limited: Duration,
-    /// Time for which the send buffer stopped the sender: all data in it was sent, and it had no
+    /// Time during which the send buffer limited the sender: all its data was sent, and it had no
     /// room for more.
     pub send_buffer_limited: Duration,
 }
@@ -285,35 +286,35 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// Counts of a stack: packets that led to nothing.
+/// Counters of a stack: packets without a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets received.
     pub packets: u64,
-    /// They are of another protocol, or have extension headers.
+    /// Packets of other protocols, or with extension headers.
     pub not_tcp: u64,
-    /// They are pieces of packets.
+    /// Fragments.
     pub fragments: u64,
-    /// A checksum is wrong.
+    /// Packets with a wrong checksum.
     pub bad_checksums: u64,
-    /// They are no packets, or no segments.
+    /// Malformed packets or segments.
     pub malformed: u64,
-    /// They are for an address of somebody else.
+    /// Packets for another host's address.
     pub misdirected: u64,
-    /// They belong to no connection.
+    /// Segments of no connection.
     pub strangers: u64,
-    /// SYNs beyond a backlog, or beyond the bound on connections.
+    /// SYNs beyond a backlog, or beyond the connection limit.
     pub refused_syns: u64,
     /// SYN cookies sent.
     pub cookies_sent: u64,
-    /// Connections made of a cookie that came back.
+    /// Connections made from returned cookies.
     pub cookies_accepted: u64,
-    /// Answers to strangers that found no room.
+    /// Replies to unknown connections dropped for lack of room.
     pub dropped_replies: u64,
-    /// Reports that a packet was too long, of which use was made.
+    /// Packet-too-big reports applied.
     pub reports_taken: u64,
-    /// Such reports about nothing in flight, which may be forged (RFC 5927).
+    /// Packet-too-big reports about nothing in flight, which may be forged (RFC 5927).
     pub reports_ignored: u64,
-    /// Connections that offered SCPS-TP, or were to take it up, and are TCP.
+    /// Connections that offered or should have accepted SCPS-TP, and use TCP.
     pub plain_tcp: u64,
 }

@@ -1,5 +1,5 @@
-//! Numbers that nobody can guess: initial sequence numbers (RFC 6528), time stamp offsets, and SYN
-//! cookies (RFC 4987 §3.6).
+//! Unpredictable numbers: initial sequence numbers (RFC 6528), timestamp offsets, and SYN cookies
+//! (RFC 4987 §3.6).
 
 use std::net::IpAddr;
 
@@ -9,19 +9,19 @@ use sha2::{Digest as _, Sha256};
 use super::connection::Offer;
 use super::packet::Tuple;
 
-/// Segment sizes that a cookie can hold.
+/// Segment sizes that a cookie can encode.
 const SIZES: [u16; 8] = [536, 1220, 1300, 1360, 1440, 1452, 1460, 8948];
 
-/// Seconds in a cookie's unit of time, and how many units it is good for.
+/// Seconds per cookie time unit, and validity in units.
 const UNIT_SECONDS: u64 = 64;
 const UNITS: u64 = 2;
 
-/// Bits of a time stamp that carry what a cookie has no room for.
+/// Bits of a timestamp with data that a cookie has no room for.
 const OPTION_BITS: u32 = 0x3f;
-/// A shift that says that windows are not shifted.
+/// Shift value for no window scaling.
 const NO_SCALE: u32 = 15;
 
-/// A stack's key.
+/// Secret key of a stack.
 #[derive(Debug)]
 pub(crate) struct Secret([u8; 32]);
 
@@ -48,13 +48,13 @@ impl Secret {
         digest.iter().take(8).fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// The initial sequence number: a clock of 4 µs, and a number of the connection's own.
+    /// Initial sequence number: a clock of 4 µs plus a number specific to the connection.
     pub(crate) fn initial(&self, now: Time, tuple: Tuple) -> u32 {
         let clock = (now.as_nanos() / 4000) as u32;
         clock.wrapping_add(self.hash(tuple, 1, [0; 2]) as u32)
     }
 
-    /// What is added to the clock of a connection's time stamps.
+    /// Offset of a connection's timestamp clock.
     pub(crate) fn stamp_offset(&self, tuple: Tuple) -> u32 {
         self.hash(tuple, 2, [0; 2]) as u32
     }
@@ -64,8 +64,7 @@ impl Secret {
         self.hash(tuple, 3, more) as u32 & 0xff_ffff
     }
 
-    /// The initial sequence number that stands for a SYN with `sequence` that offers segments of
-    /// `mss`.
+    /// SYN cookie: initial sequence number for a SYN with `sequence` and segments of `mss`.
     pub(crate) fn cookie(&self, now: Time, tuple: Tuple, sequence: u32, mss: u16) -> u32 {
         let unit = now.as_nanos() / 1_000_000_000 / UNIT_SECONDS;
         let size = SIZES.iter().rposition(|size| *size <= mss).unwrap_or(0) as u32;
@@ -73,7 +72,7 @@ impl Secret {
         (unit as u32 & 0x1f) << 27 | size << 24 | mark
     }
 
-    /// The segment size of a cookie that has come back, if it is one and not too old.
+    /// Segment size in a returned cookie, if it is valid and recent.
     pub(crate) fn open(&self, now: Time, tuple: Tuple, sequence: u32, cookie: u32) -> Option<u16> {
         let unit = now.as_nanos() / 1_000_000_000 / UNIT_SECONDS;
         let size = cookie >> 24 & 7;
@@ -84,8 +83,8 @@ impl Secret {
     }
 }
 
-/// The time stamp of a cookie: the clock's, its lower bits replaced by what was agreed on, and not
-/// ahead of the clock.
+/// Timestamp of a cookie: the clock's, with its lower bits replaced by the negotiated options, and
+/// not ahead of the clock.
 pub(crate) fn stamp_with(stamp: u32, offer: &Offer) -> u32 {
     let scale = offer.scale.map_or(NO_SCALE, u32::from);
     let bits = scale | u32::from(offer.sack) << 4 | u32::from(offer.ecn) << 5;
@@ -97,7 +96,7 @@ pub(crate) fn stamp_with(stamp: u32, offer: &Offer) -> u32 {
     }
 }
 
-/// What was agreed on, from the time stamp that the peer echoes.
+/// Negotiated options in an echoed timestamp.
 pub(crate) fn offer_in(echo: u32, mss: u16, stamp: u32) -> Offer {
     let scale = echo & 0xf;
     Offer {

@@ -1,27 +1,26 @@
 //! TCP (RFC 9293) as an engine over IP.
 //!
-//! A [`Stack`] is one host's TCP. Its paths are IP interfaces; it takes and gives whole packets of
-//! IPv4 and IPv6. Connections are asked for and awaited by its methods, and what becomes of them is
-//! told by [`Indication`]s.
+//! A [`Stack`] is one host's TCP. Its paths are IP interfaces; it receives and sends whole packets
+//! of IPv4 and IPv6. Its methods open and accept connections, and [`Indication`]s report their events.
 //!
-//! | what | where |
+//! | feature | specification |
 //! |---|---|
-//! | path MTU | RFC 1191, RFC 8201, RFC 5927 §4.1; RFC 4821, if wanted |
+//! | path MTU | RFC 1191, RFC 8201, RFC 5927 §4.1; RFC 4821, if enabled |
 //! | states, opening, closing, resets | RFC 9293, RFC 5961, RFC 1337, RFC 6528, SYN cookies RFC 4987 |
-//! | window scale, time stamps, PAWS | RFC 7323 |
+//! | window scale, timestamps, PAWS | RFC 7323 |
 //! | selective acknowledgment | RFC 2018, RFC 2883 |
-//! | retransmission time-out | RFC 6298 |
+//! | retransmission timeout | RFC 6298 |
 //! | losses | RFC 5681, RFC 6582, RFC 6675, RFC 6937, RFC 8985, RFC 3042 |
-//! | losses that are none | RFC 3522, RFC 3708, RFC 4015 |
+//! | spurious losses | RFC 3522, RFC 3708, RFC 4015 |
 //! | congestion marks | RFC 3168 |
 //! | congestion control | [`cc`] |
 //! | SCPS-TP, CCSDS 714.0-B-2 | [`scps`] |
 //!
-//! Every option of a connection can be switched ([`Options`]), and a [`Profile`] has those of a kernel of
-//! its time. What is sent is decided when the driver asks: losses first, then new data as far as the
-//! congestion window, the peer's window and the pace allow, in batches of equal packets.
+//! Every option of a connection can be set ([`Options`]), and a [`Profile`] has those of a historic
+//! kernel. Segments are chosen when the driver asks: retransmissions first, then new data as far as
+//! the congestion window, the peer's window and pacing allow, in batches of equal packets.
 //!
-//! Left out: urgent data (taken as any other), the pushing of data (everything is pushed), source
+//! Not supported: urgent data (treated like other data), PSH control (everything is pushed), source
 //! routes and other options of IP, other messages of ICMP, data in a SYN.
 
 mod autotune;

@@ -10,17 +10,18 @@ use wire::ipv6::{self, Ipv6};
 use wire::scps::{self, Compressed, Head};
 use wire::tcp::{self, Header, PseudoHeader, Segment, TcpOption};
 
-/// A segment that arrived.
+/// Received segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived<'a> {
     pub(crate) tuple: Tuple,
     pub(crate) ecn: Ecn,
-    /// TCP's protocol number, or that of SCPS-TP.
+    /// IP protocol number: TCP's, or that of SCPS-TP.
     pub(crate) carrier: u8,
     pub(crate) segment: Segment<'a>,
 }
 
-/// A packet with a compressed header that arrived: whose it is, its sender and its number there say.
+/// Received packet with a compressed header; its connection follows from the sender and its number
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivedCompressed<'a> {
     pub(crate) remote: IpAddr,
@@ -29,7 +30,7 @@ pub(crate) struct ArrivedCompressed<'a> {
     pub(crate) packet: Compressed<'a>,
 }
 
-/// A router's report that a packet of this host was too long.
+/// Router's report that a packet of this host was too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) ends: Ends,
@@ -37,21 +38,21 @@ pub(crate) struct Refused {
     pub(crate) sequence: u32,
     /// Length of the packet, in bytes.
     pub(crate) len: usize,
-    /// Longest packet that would have passed; 0 where the router does not say.
+    /// Longest packet that would have passed; 0 if not reported.
     pub(crate) mtu: u32,
 }
 
-/// The ends of the connection that a quoted packet belongs to.
+/// Connection of a quoted packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ends {
     /// By its ports.
     Ports(Tuple),
-    /// By the number that this host gave it for compressed headers (CCSDS 714.0-B-2).
+    /// By this host's number for compressed headers (CCSDS 714.0-B-2).
     Number { local: IpAddr, remote: IpAddr, number: u8 },
 }
 
 impl Ends {
-    /// The host that the packet was sent to.
+    /// Host that the packet was sent to.
     pub(crate) fn remote(&self) -> IpAddr {
         match self {
             Self::Ports(tuple) => tuple.remote.ip(),
@@ -68,23 +69,23 @@ pub(crate) enum PacketContent<'a> {
     Refused(Refused),
 }
 
-/// The two ends of a connection, as this one sees them.
+/// Addresses of a connection, from this host's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Tuple {
     pub(crate) remote: SocketAddr,
     pub(crate) local: SocketAddr,
 }
 
-/// Why a packet is left alone.
+/// Reason for ignoring a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Another protocol, or an extension header.
     NotTcp,
-    /// A piece of a packet.
+    /// Fragment.
     Fragment,
     /// A checksum is wrong.
     Checksum,
-    /// It is no packet, or no segment.
+    /// Malformed packet or segment.
     Malformed,
 }
 
@@ -100,7 +101,7 @@ impl From<wire::DecodeError> for Fault {
     }
 }
 
-/// Reads a packet.
+/// Decodes a packet.
 pub(crate) fn read(bytes: &[u8]) -> Result<PacketContent<'_>, Fault> {
     let (protocol, traffic_class, source, destination, payload) =
         if bytes.first().is_some_and(|first| first >> 4 == 6) {
@@ -140,7 +141,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<PacketContent<'_>, Fault> {
     Ok(PacketContent::Segment(Arrived { tuple, ecn, carrier: protocol, segment }))
 }
 
-/// The report that a packet is too long, if this is one.
+/// Packet-too-big report in this packet, if it is one.
 fn too_big(
     (protocol, source, destination): (u8, IpAddr, IpAddr),
     payload: &[u8],
@@ -154,7 +155,7 @@ fn too_big(
     })
 }
 
-/// Reads the packet that a router quotes: at least 8 bytes of the segment, which are its ports and
+/// Decodes the packet quoted by a router: at least 8 bytes of the segment, which are its ports and
 /// its sequence number, or a whole compressed header.
 fn refused(report: &TooBig<'_>) -> Result<Refused, Fault> {
     let quoted = Quoted::decode(report.quoted)?;
@@ -179,7 +180,7 @@ fn refused(report: &TooBig<'_>) -> Result<Refused, Fault> {
     Ok(Refused { ends: Ends::Ports(tuple), sequence, len, mtu })
 }
 
-/// Reads a packet whose header is whole.
+/// Decodes a packet with a whole header.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
     match read(bytes)? {
         PacketContent::Segment(arrived) => Ok(arrived),
@@ -187,7 +188,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Arrived<'_>, Fault> {
     }
 }
 
-/// What the packets of a connection have in common.
+/// Fields common to the packets of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     pub(crate) tuple: Tuple,
@@ -195,9 +196,9 @@ pub(crate) struct Flow {
     carrier: u8,
     hop_limit: u8,
     dscp: u8,
-    /// Routers may cut its packets of IPv4 into fragments.
+    /// Whether routers may fragment its IPv4 packets.
     pub(crate) may_fragment: bool,
-    /// The identification of the next packet; the next number each, for compressed headers.
+    /// Identification of the next packet; consecutive numbers, for compressed headers.
     id: u16,
 }
 
@@ -208,19 +209,19 @@ impl Flow {
         Self { tuple, pseudo, carrier, hop_limit, dscp, may_fragment: false, id }
     }
 
-    /// The same under another protocol number.
+    /// Same flow with another protocol number.
     pub(crate) fn with_carrier(mut self, carrier: u8) -> Self {
         self.pseudo = PseudoHeader::new(self.tuple.local.ip(), self.tuple.remote.ip(), carrier);
         self.carrier = carrier;
         self
     }
 
-    /// Bytes of IP's header.
+    /// Bytes of the IP header.
     pub(crate) fn ip_len(&self) -> usize {
         ip_len(self.tuple.remote.ip())
     }
 
-    /// Writes a packet around the data, which lies at its end.
+    /// Writes a packet around the data at its end.
     pub(crate) fn write(
         &mut self,
         packet: &mut [u8],
@@ -238,7 +239,7 @@ impl Flow {
         self.write_ip(packet, self.carrier, ecn);
     }
 
-    /// Writes a packet with a compressed header around the data, which lies at its end.
+    /// Writes a packet with a compressed header around the data at its end.
     pub(crate) fn write_compressed(
         &mut self,
         packet: &mut [u8],
@@ -309,7 +310,7 @@ pub(crate) fn ip_len(address: IpAddr) -> usize {
     }
 }
 
-/// The longest segment that a peer takes which announces none (RFC 9293 §3.7.1).
+/// Default segment size of a peer that announces none (RFC 9293 §3.7.1).
 pub(crate) fn mss_default(address: IpAddr) -> u16 {
     match address {
         IpAddr::V4(_) => 576 - 40,

@@ -1,4 +1,4 @@
-//! What implementations of their time did.
+//! Settings of historic implementations.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::cc::{Algorithm, Bic, Counting, Cubic, IdleRule, Vegas};
 use super::config::{AckPolicy, Buffer, InitialWindow, LossRecovery, Options, Timeouts};
 use super::scps::{LossCause, RateControl, Scps};
 
-/// An implementation whose settings a connection can have. Those of kernels are as they came, on a
-/// machine with much memory; those of SCPS-TP are its reference implementation's.
+/// Named settings of a connection: kernels with their defaults on a machine with ample memory, and
+/// the SCPS-TP reference implementation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
     /// Linux 2.2 (1999): Reno, buffers of 64 KiB.
@@ -18,20 +18,21 @@ pub enum Profile {
     Linux2618,
     /// Linux 2.6.32 (2009): CUBIC with HyStart, buffers up to 4 MiB.
     Linux2632,
-    /// Linux 6 (2023): CUBIC, proportional rate reduction, RACK, ten segments at the beginning.
+    /// Linux 6 (2023): CUBIC, proportional rate reduction, RACK, an initial window of ten segments.
     Modern,
-    /// SCPS-TP as the reference implementation comes: Vegas, SNACK, and the rate of the route.
+    /// SCPS-TP with the reference implementation's defaults: Vegas, SNACK, and the rate of the
+    /// route.
     Scps,
-    /// The same with Van Jacobson's congestion control, and no rate.
+    /// SCPS-TP with Van Jacobson's congestion control, without a rate.
     ScpsVj,
-    /// The same with Vegas, and no rate.
+    /// SCPS-TP with Vegas, without a rate.
     ScpsVegas,
-    /// The same without congestion control: losses are corruption, and the rate alone holds it back.
+    /// SCPS-TP without congestion control: losses are corruption, and only the rate limits it.
     ScpsRate,
 }
 
 impl Profile {
-    /// All: kernels, the oldest first, then SCPS-TP.
+    /// All: kernels, oldest first, then SCPS-TP.
     pub const ALL: [Self; 9] = [
         Self::Linux22,
         Self::Linux2418,
@@ -44,7 +45,7 @@ impl Profile {
         Self::ScpsRate,
     ];
 
-    /// Its name in files and on command lines.
+    /// Name in files and on command lines.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,16 +61,17 @@ impl Profile {
         }
     }
 
-    /// The profile of that name.
+    /// Profile of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|profile| profile.name() == name)
     }
 
-    /// The settings of a connection.
+    /// Settings of a connection.
     #[must_use]
     pub fn options(self) -> Options {
-        // Before 2.6.39: three segments, and three seconds for the first time-out.
+        // Before 2.6.39: an initial window of three segments, and an initial timeout of three
+        // seconds.
         let old = Options {
             initial_window: InitialWindow::Rfc3390,
             timeouts: Timeouts { initial: Duration::from_secs(3), ..Options::default().timeouts },
@@ -90,10 +92,10 @@ impl Profile {
                 duplicate_sack: false,
                 undo: false,
                 idle: Some(IdleRule::Restart),
-                // The first segment is acknowledged at once, which helps out of slow start.
+                // The first segment is acknowledged at once, which speeds up slow start.
                 acks: AckPolicy { max_delay: Duration::from_millis(200), quick: 1, ..old.acks },
                 send_buffer: Buffer::Fixed(65_535),
-                // Half of the 64 KiB is for the kernel's own use.
+                // Half of the 64 KiB is reserved for the kernel.
                 receive_buffer: Buffer::Fixed(32_767),
                 ..old
             },
@@ -120,7 +122,7 @@ impl Profile {
             Self::ScpsVj => scps(Algorithm::NewReno(Counting::Acks), LossCause::Congestion, false),
             Self::ScpsVegas => scps(Algorithm::Vegas(Vegas::SCPS), LossCause::Congestion, false),
             Self::ScpsRate => Options {
-                // A rate alone wants windows of twice what a round trip carries.
+                // A rate alone needs windows of twice the bandwidth-delay product.
                 send_buffer: auto(32_768, 16 << 20),
                 receive_buffer: auto(65_535, 16 << 20),
                 ..scps(Algorithm::None { window: None }, LossCause::Corruption, true)
@@ -129,8 +131,8 @@ impl Profile {
     }
 }
 
-/// The reference implementation's defaults: windows of 32 KiB, an acknowledgment for every second
-/// segment or after 200 ms, time-outs of 250 ms to 64 s.
+/// Defaults of the reference implementation: windows of 32 KiB, an acknowledgment per second
+/// segment or after 200 ms, timeouts of 250 ms to 64 s.
 fn scps(congestion: Algorithm, assume: LossCause, with_rate: bool) -> Options {
     let rate = with_rate.then(RateControl::default);
     Options {

@@ -1,4 +1,4 @@
-//! What arrived and the user has not read: in order, and beyond gaps.
+//! Received and unread data: in order, and beyond gaps.
 
 use wire::tcp::{SackBlock, SackBlocks};
 
@@ -6,39 +6,39 @@ use super::ring::Ring;
 use super::seq;
 use crate::ranges::Ranges;
 
-/// The receiver's half of a stream.
+/// Receiving half of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Reassembly {
     ring: Ring,
-    /// The first byte that the user has not read.
+    /// First unread byte.
     start: u64,
-    /// The byte expected next.
+    /// Next expected byte.
     next: u64,
-    /// What arrived beyond it.
+    /// Data beyond it.
     beyond: Ranges,
-    /// Blocks of that, the latest first (RFC 2018 §4).
+    /// Blocks of that data, the latest first (RFC 2018 §4).
     recent: Vec<(u64, u64)>,
     capacity: u64,
-    /// Data beyond a gap takes from the room for new data.
+    /// Whether data beyond a gap uses the room for new data.
     charges_beyond: bool,
     gaps_max: usize,
 }
 
-/// What became of a segment's data.
+/// Result for a segment's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It was next, and this much can be read now that could not before.
+    /// In order: this many bytes became readable.
     InOrder { bytes: u64, filled_gap: bool },
-    /// It lies behind a gap.
+    /// Beyond a gap.
     Beyond,
-    /// This much of its beginning had arrived before, and nothing in it is new.
+    /// Duplicate: this much of its beginning had arrived before, and nothing in it is new.
     Duplicate { start: u64, end: u64 },
-    /// There is no room for one more gap.
+    /// No room for another gap.
     Refused,
 }
 
 impl Reassembly {
-    /// An empty one that expects `next` first.
+    /// Empty buffer that first expects `next`.
     pub(crate) fn new(next: u64, capacity: u64, gaps_max: usize) -> Self {
         Self {
             ring: Ring::default(),
@@ -52,8 +52,8 @@ impl Reassembly {
         }
     }
 
-    /// Makes what lies beyond a gap take from the room for new data, as in Linux, whose buffer grows
-    /// by as much.
+    /// Makes data beyond a gap use the room for new data, as in Linux, whose buffer grows by as
+    /// much.
     pub(crate) fn charge_beyond(&mut self) {
         self.charges_beyond = true;
     }
@@ -62,7 +62,7 @@ impl Reassembly {
         self.next
     }
 
-    /// Bytes that can be read.
+    /// Readable bytes.
     pub(crate) fn readable(&self) -> u64 {
         self.next - self.start
     }
@@ -71,12 +71,12 @@ impl Reassembly {
         self.capacity
     }
 
-    /// Makes it larger; it never becomes smaller.
+    /// Enlarges the buffer; it never shrinks.
     pub(crate) fn grow(&mut self, capacity: u64) {
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// The byte behind the last that there is room for.
+    /// End of the range with room.
     pub(crate) fn edge(&self) -> u64 {
         let beyond = if self.charges_beyond { self.beyond.covered() } else { 0 };
         self.start + self.capacity.saturating_sub(beyond)
@@ -86,12 +86,12 @@ impl Reassembly {
         self.beyond.len() > 0
     }
 
-    /// The first byte that the user has not read.
+    /// First unread byte.
     pub(crate) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Takes what is missing before `to`, which lies at the end of a hole, for zeros.
+    /// Fills missing data before `to`, the end of a hole, with zeros.
     pub(crate) fn skip(&mut self, to: u64) {
         const ZEROS: [u8; 1024] = [0; 1024];
         self.ring.reserve(self.start, self.used(), to);
@@ -103,12 +103,12 @@ impl Reassembly {
         self.join();
     }
 
-    /// What is missing from `at` on, in order, before the last byte that has arrived.
+    /// Missing ranges from `at` on, in order, before the last byte received.
     pub(crate) fn holes_from(&self, at: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.beyond.gaps(at.max(self.next), self.beyond.end())
     }
 
-    /// Behind the last byte that has arrived.
+    /// End of the last byte received.
     pub(crate) fn highest(&self) -> u64 {
         self.used()
     }
@@ -118,7 +118,7 @@ impl Reassembly {
         end <= self.next || self.beyond.gaps(start.max(self.next), end).next().is_none()
     }
 
-    /// Takes bytes that lie within `next..edge` at least in part, up to `limit`.
+    /// Inserts bytes that lie at least partly within `next..edge`, up to `limit`.
     pub(crate) fn insert(&mut self, at: u64, bytes: &[u8], limit: u64) -> Arrival {
         let end = (at + bytes.len() as u64).min(limit).max(at);
         if end <= self.next {
@@ -160,7 +160,7 @@ impl Reassembly {
         Arrival::Beyond
     }
 
-    /// Puts the block that has `at` in front of the others.
+    /// Moves the block that contains `at` to the front.
     fn report(&mut self, at: u64) {
         let Some(block) = self.block(at) else { return };
         self.recent.retain(|(start, end)| *end < block.0 || *start > block.1);
@@ -173,7 +173,7 @@ impl Reassembly {
         self.beyond.containing(at)
     }
 
-    /// Goes on over what had arrived beyond a gap that is filled.
+    /// Joins data after a filled gap.
     fn join(&mut self) {
         if let Some((_, end)) = self.beyond.containing(self.next) {
             self.next = end;
@@ -183,7 +183,7 @@ impl Reassembly {
         self.recent.retain(|(_, end)| *end > next);
     }
 
-    /// Blocks to report, at most so many.
+    /// Blocks to report, at most `most`.
     pub(crate) fn blocks(&self, most: usize) -> impl Iterator<Item = SackBlock> + '_ {
         self.recent
             .iter()
@@ -191,17 +191,17 @@ impl Reassembly {
             .map(|(start, end)| SackBlock { left: seq::wire(*start), right: seq::wire(*end) })
     }
 
-    /// What can be read, in one piece or in two.
+    /// Readable data, in one or two pieces.
     pub(crate) fn peek(&self) -> (&[u8], &[u8]) {
         self.ring.slices(self.start, self.readable() as usize)
     }
 
-    /// Forgets what was read.
+    /// Removes bytes that were read.
     pub(crate) fn consume(&mut self, bytes: u64) {
         self.start = (self.start + bytes).min(self.next);
     }
 
-    /// Forgets everything, and gives the memory back.
+    /// Removes everything, and frees the memory.
     pub(crate) fn clear(&mut self) {
         self.start = self.next;
         self.beyond = Ranges::new();

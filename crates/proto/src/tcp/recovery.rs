@@ -1,23 +1,24 @@
-//! How the window gets down after a loss, and when the loss is over (RFC 6582, RFC 6675, RFC 6937).
+//! Reduction of the window after a loss, and the end of the recovery (RFC 6582, RFC 6675,
+//! RFC 6937).
 
 use super::config::LossRecovery;
 
-/// Where a connection is with its losses.
+/// Loss state of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Nothing is wrong.
+    /// No loss.
     Open,
-    /// A router marked something; the window is reduced until `point` is acknowledged.
+    /// Window reduced for a mark until `point` is acknowledged.
     Reduced {
-        /// The next sequence number when that was told.
+        /// Next sequence number at that time.
         point: u64,
     },
-    /// Something was lost, and is sent again.
+    /// Lost data is being retransmitted.
     Recovery(Recovery),
-    /// The timer ran out, or the congestion control begins anew: all is sent again until `point` is
-    /// acknowledged.
+    /// After a timeout, or a restart by the congestion control: everything is retransmitted until
+    /// `point` is acknowledged.
     Restarted {
-        /// The next sequence number when that was.
+        /// Next sequence number at that time.
         point: u64,
     },
 }
@@ -27,7 +28,7 @@ impl Phase {
         matches!(self, Self::Open)
     }
 
-    /// Whether the congestion control is not to grow its window.
+    /// Whether the congestion control must not grow its window.
     pub(crate) fn holds_window(&self) -> bool {
         match self {
             Self::Reduced { .. } | Self::Recovery(_) => true,
@@ -36,36 +37,37 @@ impl Phase {
     }
 }
 
-/// A recovery under way.
+/// Current recovery.
 #[derive(Clone, Debug)]
 pub(crate) struct Recovery {
     how: LossRecovery,
-    /// RecoveryPoint: over when that is acknowledged.
+    /// RecoveryPoint: its acknowledgment ends the recovery.
     pub(crate) point: u64,
     /// Bytes that may be in flight now.
     pub(crate) window: u64,
-    /// Bytes in flight at the beginning, delivered since, sent since (RFC 6937 §3).
+    /// Bytes in flight at the start, delivered since, sent since (RFC 6937 §3).
     flight: u64,
     delivered: u64,
     sent: u64,
-    /// The last segment was sent again, which is done once (rule 4 of NextSeg).
+    /// Whether the last segment was retransmitted, which is done once (rule 4 of NextSeg).
     pub(crate) rescued: bool,
 }
 
-/// What an acknowledgment means for a recovery.
+/// Effect of an acknowledgment on a recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Bytes newly delivered.
     pub(crate) delivered: u64,
     /// Bytes in flight.
     pub(crate) pipe: u64,
-    /// The window to come down to.
+    /// Target window.
     pub(crate) target: u64,
     pub(crate) mss: u64,
 }
 
 impl Recovery {
-    /// It begins with `flight` bytes out and a window of `window`, which is to become `target`.
+    /// Starts a recovery with `flight` bytes in flight and a window of `window`, which becomes
+    /// `target`.
     pub(crate) fn new(
         how: LossRecovery,
         point: u64,
@@ -80,7 +82,7 @@ impl Recovery {
         Self { how, point, window, flight: flight.max(1), delivered: 0, sent: 0, rescued: false }
     }
 
-    /// Whether the rules of RFC 6675 for what may be lost hold.
+    /// Whether the rules of RFC 6675 for possibly lost data apply.
     pub(crate) fn guesses(&self) -> bool {
         matches!(self.how, LossRecovery::Sack6675)
     }
@@ -92,12 +94,12 @@ impl Recovery {
             LossRecovery::NewReno | LossRecovery::Sack6675 => self.window = target,
             LossRecovery::Prr => {
                 let sent = if pipe > target {
-                    // In proportion: 10 segments delivered of 20 at a target of 14: 7 are sent.
+                    // Proportional: 10 segments delivered of 20 at a target of 14: 7 are sent.
                     let due = u128::from(self.delivered) * u128::from(target);
                     let due = due.div_ceil(u128::from(self.flight)) as u64;
                     due.saturating_sub(self.sent)
                 } else {
-                    // Slow start up to the target: one more than what was delivered.
+                    // Slow start up to the target: one more than delivered.
                     let most = self.delivered.saturating_sub(self.sent).max(delivered) + mss;
                     most.min(target - pipe)
                 };
@@ -121,11 +123,11 @@ mod tests {
 
     const MSS: u64 = 1000;
 
-    /// The window of 20 segments is halved; the first is lost and 19 acknowledgments come. Returns
-    /// how many segments were sent by each.
+    /// Halves a window of 20 segments after the first is lost and 19 acknowledgments arrive.
+    /// Returns the number of segments sent at each.
     fn sent_by(how: LossRecovery) -> Vec<u64> {
         let mut recovery = Recovery::new(how, 0, 20 * MSS, 20 * MSS, 10 * MSS);
-        // The first is lost and sent again at once; three duplicates brought that about.
+        // The first is lost and retransmitted at once, after three duplicates.
         let mut pipe = 20 * MSS - 3 * MSS - MSS;
         let mut counts = Vec::new();
         for n in 0..17 {
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn prr_does_not_let_the_pipe_run_dry() {
-        // Much was lost at once: 3 segments are left of a target of 10.
+        // Heavy loss: 3 segments are left of a target of 10.
         let mut recovery = Recovery::new(LossRecovery::Prr, 0, 20 * MSS, 20 * MSS, 10 * MSS);
         recovery.acknowledged(Progress {
             delivered: MSS,

@@ -1,22 +1,22 @@
-//! Bytes at absolute positions, in memory that goes round.
+//! Bytes at absolute positions, in a ring buffer.
 
-/// A window of a stream: byte `n` lies at `n` modulo the size.
+/// Window of a stream: byte `n` is at `n` modulo the size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
-    /// A power of two of bytes, or none.
+    /// Memory: a power of two of bytes, or empty.
     bytes: Vec<u8>,
 }
 
-/// The least memory that is taken.
+/// Minimum memory.
 const LEAST: usize = 4096;
 
 impl Ring {
-    /// Memory held, in bytes.
+    /// Bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Makes room for `start..end`; what lies in `start..used` is kept.
+    /// Makes room for `start..end`; keeps `start..used`.
     pub(crate) fn reserve(&mut self, start: u64, used: u64, end: u64) {
         let needed = (end - start) as usize;
         if needed <= self.bytes.len() {
@@ -33,7 +33,7 @@ impl Ring {
         self.write(start + first.len() as u64, second);
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes = Vec::new();
     }
@@ -42,7 +42,7 @@ impl Ring {
         at as usize & (self.bytes.len() - 1)
     }
 
-    /// Writes bytes for which there is room.
+    /// Writes bytes that there is room for.
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -54,7 +54,7 @@ impl Ring {
         self.bytes[..tail.len()].copy_from_slice(tail);
     }
 
-    /// The bytes from `at` on, in one piece or in two.
+    /// Bytes from `at` on, in one or two pieces.
     pub(crate) fn slices(&self, at: u64, len: usize) -> (&[u8], &[u8]) {
         if len == 0 {
             return (&[], &[]);

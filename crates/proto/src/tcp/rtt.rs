@@ -1,34 +1,34 @@
 //! The round trip and the retransmission timeout (RFC 6298), as Linux estimates them.
 //!
-//! Every acknowledgment is a sample with the weights of RFC 6298, however many come in a round
-//! trip: the estimate follows a queue that grows. The variation rises with a sample and falls once
-//! a round trip (`tcp_rtt_estimator`), so that many equal samples do not make it vanish.
+//! Every acknowledgment is a sample with the weights of RFC 6298, however many arrive per round
+//! trip: the estimate follows a growing queue. The variation rises with each sample and falls once
+//! per round trip (`tcp_rtt_estimator`), so that many equal samples do not reduce it to zero.
 
 use std::time::Duration;
 
 use super::config::Timeouts;
 
-/// What is known of the round trip.
+/// Round trip estimate.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
     timeouts: Timeouts,
     smoothed: Option<Duration>,
-    /// Four times the mean deviation, and the most it was in this round trip.
+    /// Four times the mean deviation, and its maximum in this round trip.
     deviation: Duration,
     deviation_most: Duration,
     /// Timeout beyond the smoothed round trip.
     allowance: Duration,
-    /// The round trip ends when this is acknowledged.
+    /// Sequence number whose acknowledgment ends the round trip.
     round_end: u64,
     least: Option<Duration>,
-    /// How often the time-out was doubled.
+    /// Number of doublings of the timeout.
     backoff: u32,
-    /// Time-outs that left it as it is since a sample last came.
+    /// Timeouts without doubling since the last sample.
     kept: u32,
 }
 
 impl Rtt {
-    /// With a least time-out above the most, the least counts.
+    /// Creates an estimate. If the minimum timeout exceeds the maximum, the minimum applies.
     pub(crate) fn new(timeouts: Timeouts) -> Self {
         Self {
             timeouts: Timeouts { max: timeouts.max.max(timeouts.min), ..timeouts },
@@ -43,8 +43,8 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample from an acknowledgment: `una` is the first byte that is not acknowledged, `nxt`
-    /// the one sent next. It ends the back-off.
+    /// Takes a sample from an acknowledgment: `una` is the first unacknowledged byte, `nxt` the
+    /// next to send. It ends the back-off.
     pub(crate) fn sample(&mut self, took: Duration, (una, nxt): (u64, u64)) {
         (self.backoff, self.kept) = (0, 0);
         self.note_least(took);
@@ -60,7 +60,7 @@ impl Rtt {
         self.smoothed = Some(from_nanos(nanos(smoothed) + error / 8));
         let deviation = nanos(self.deviation);
         let change = error.abs() - deviation / 4;
-        // A round trip that falls is no reason for a longer timeout.
+        // A falling round trip must not lengthen the timeout.
         let change = if error < 0 && change > 0 { change / 8 } else { change };
         self.deviation = from_nanos(deviation + change);
         self.deviation_most = self.deviation_most.max(self.deviation);
@@ -71,7 +71,7 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample that counts for the least round trip alone.
+    /// Takes a sample for the minimum round trip only.
     pub(crate) fn note_least(&mut self, took: Duration) {
         self.least = Some(self.least.map_or(took, |least| least.min(took)));
     }
@@ -89,26 +89,26 @@ impl Rtt {
         self.least
     }
 
-    /// The retransmission time-out, doubled as often as it ran out.
+    /// Retransmission timeout, with its doublings.
     pub(crate) fn timeout(&self) -> Duration {
         let base = self.base();
         let doubled = base.checked_mul(1_u32.checked_shl(self.backoff).unwrap_or(u32::MAX));
         doubled.unwrap_or(Duration::MAX).min(self.timeouts.max).max(self.timeouts.min)
     }
 
-    /// The time-out without its back-off.
+    /// Timeout without back-off.
     pub(crate) fn base(&self) -> Duration {
         let Some(smoothed) = self.smoothed else { return self.timeouts.initial };
         smoothed.saturating_add(self.allowance).clamp(self.timeouts.min, self.timeouts.max)
     }
 
-    /// Doubles the time-out.
+    /// Doubles the timeout.
     pub(crate) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(31);
     }
 
-    /// It ran out, and stays as it is for a few times: without a sample it may be too short for any
-    /// answer, which none but a longer one can show.
+    /// Keeps an expired timeout a few times: without a sample it may be too short for any reply,
+    /// which only a longer one can show.
     pub(crate) fn keep(&mut self) {
         const TIMES: u32 = 3;
         self.kept = self.kept.saturating_add(1);
@@ -121,8 +121,8 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// The SYN timed out, so there is no sample: the time-out for data is three seconds at least
-    /// (RFC 6298 §5.7).
+    /// Sets the data timeout to at least three seconds after a timeout of the SYN, which gives no
+    /// sample (RFC 6298 §5.7).
     pub(crate) fn syn_timed_out(&mut self) {
         if self.smoothed.is_none() {
             self.timeouts.initial = self.timeouts.initial.max(Duration::from_secs(3));

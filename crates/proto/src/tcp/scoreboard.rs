@@ -1,4 +1,4 @@
-//! What is in flight: what was sent when, what the peer has, what is lost, and how fast it arrives
+//! Scoreboard of data in flight: sending times, acknowledgments, losses, and the delivery rate
 //! (RFC 6675, RFC 8985, draft-cheng-iccrg-delivery-rate-estimation).
 
 mod rate;
@@ -16,7 +16,7 @@ use self::reordering::Reordering;
 use super::cc::RateSample;
 use crate::ranges::Ranges;
 
-/// One segment in flight.
+/// Segment in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) start: u64,
@@ -24,11 +24,11 @@ pub(crate) struct Record {
     sent_at: Time,
     sacked: bool,
     lost: bool,
-    /// A retransmission is under way.
+    /// Whether a retransmission is in flight.
     resent: bool,
-    /// How often it was sent.
+    /// Number of transmissions.
     sends: u32,
-    /// It was sent more than once, so an acknowledgment may be of either.
+    /// Whether it was sent more than once, so that an acknowledgment is ambiguous.
     ambiguous: bool,
     /// State of the delivery rate when it was sent.
     rate: Snapshot,
@@ -40,29 +40,29 @@ impl Record {
     }
 }
 
-/// What one acknowledgment told.
+/// Content of one acknowledgment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     /// Bytes acknowledged cumulatively.
     pub(crate) acked: u64,
     /// Bytes newly acknowledged selectively.
     pub(crate) sacked: u64,
-    /// Bytes first acknowledged, in either way.
+    /// Bytes acknowledged for the first time, in either way.
     pub(crate) newly_delivered: u64,
-    /// Times since segments were sent that are acknowledged cumulatively, and were sent once.
+    /// Times since cumulatively acknowledged segments were sent, if sent once.
     pub(crate) acked_rtt: Option<Elapsed>,
-    /// Times since segments were sent that are acknowledged selectively, and were sent once.
+    /// Times since selectively acknowledged segments were sent, if sent once.
     pub(crate) sacked_rtt: Option<Elapsed>,
-    /// A retransmitted segment is acknowledged cumulatively.
+    /// Whether a retransmitted segment is acknowledged cumulatively.
     pub(crate) resent_acked: bool,
-    /// Bytes of the longest segment that was first acknowledged, in either way.
+    /// Bytes of the longest segment acknowledged for the first time, in either way.
     pub(crate) longest: u64,
     newest: Option<Newest>,
-    /// Behind the highest byte that had arrived before this acknowledgment.
+    /// End of the highest byte that had arrived before this acknowledgment.
     highest_before: Option<u64>,
 }
 
-/// Times since the first and since the last of some segments were sent.
+/// Times since the first and the last of some segments were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Elapsed {
     pub(crate) oldest: Duration,
@@ -80,34 +80,34 @@ impl Elapsed {
 #[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
     records: VecDeque<Record>,
-    /// What is acknowledged selectively, in whole segments.
+    /// Selectively acknowledged ranges, in whole segments.
     sacked: Ranges,
     una: u64,
     nxt: u64,
     sacked_bytes: u64,
     lost_bytes: u64,
     resent_bytes: u64,
-    /// Bytes that duplicate acknowledgments say have left, without saying which.
+    /// Bytes that duplicate acknowledgments report as delivered, without naming them.
     phantom: u64,
-    /// What lies before it and is not acknowledged was held for lost once.
+    /// End of the range in which unacknowledged data was considered lost.
     lost_to: u64,
-    /// `lost_to` without timeouts: if a timeout is taken back, what the scoreboard or the time has
-    /// decided before it is not decided again.
+    /// `lost_to` without timeouts: after an undone timeout, earlier decisions of the scoreboard or
+    /// by time are not repeated.
     judged_to: u64,
-    /// Nothing before it waits to be sent again.
+    /// Position before which nothing waits for retransmission.
     resend_from: u64,
-    /// Behind the last byte that was sent again: HighRxt.
+    /// End of the last retransmitted byte: HighRxt.
     high_resent: u64,
-    /// Retransmissions in the order of time.
+    /// Retransmissions in order of time.
     resends: VecDeque<(Time, u64)>,
     rate: DeliveryRate,
     reordering: Reordering,
-    /// The least round trip, below which nothing is believed.
+    /// Minimum round trip; shorter samples are ignored.
     least_rtt: Option<Duration>,
 }
 
 impl Scoreboard {
-    /// Nothing is in flight; `at` is sent next.
+    /// Empty scoreboard; `at` is sent next.
     pub(crate) fn new(at: u64) -> Self {
         Self {
             records: VecDeque::new(),
@@ -129,7 +129,7 @@ impl Scoreboard {
         }
     }
 
-    /// The least round trip of the connection, as far as it is known.
+    /// Sets the minimum round trip of the connection, if known.
     pub(crate) fn least_rtt(&mut self, least: Option<Duration>) {
         self.least_rtt = least;
     }
@@ -139,7 +139,7 @@ impl Scoreboard {
         self.nxt - self.una
     }
 
-    /// Bytes thought to be in the network.
+    /// Estimated bytes in the network.
     pub(crate) fn pipe(&self) -> u64 {
         let gone = self.sacked_bytes + self.lost_bytes + self.phantom;
         (self.out() + self.resent_bytes).saturating_sub(gone)
@@ -162,17 +162,17 @@ impl Scoreboard {
         self.reordering.is_seen()
     }
 
-    /// In quarters of the least round trip, how much later a segment may come.
+    /// Allowed lateness of a segment, in quarters of the minimum round trip.
     pub(crate) fn reordering_steps(&self) -> u32 {
         self.reordering.steps()
     }
 
-    /// What was held for lost was late: it may be later from now on (RFC 8985 §6.2, step 4).
+    /// Allows more lateness after a segment considered lost was late (RFC 8985 §6.2, step 4).
     pub(crate) fn was_reordered(&mut self) {
         self.reordering.allow_more();
     }
 
-    /// A recovery is over.
+    /// Notes the end of a recovery.
     pub(crate) fn recovered(&mut self) {
         self.reordering.recovered();
     }
@@ -185,12 +185,12 @@ impl Scoreboard {
         self.rate.delivered()
     }
 
-    /// Segments held, for the memory they take.
+    /// Number of segments held, for the memory they take.
     pub(crate) fn memory(&self) -> usize {
         self.records.len() * size_of::<Record>() + self.sacked.len() * 64
     }
 
-    /// All that is allowed is sent, and nothing more is there to send.
+    /// Notes that everything allowed was sent and no more data is available.
     pub(crate) fn app_limited(&mut self) {
         self.rate.app_limited(self.pipe());
     }
@@ -199,7 +199,7 @@ impl Scoreboard {
         self.rate.is_app_limited()
     }
 
-    /// New bytes `start..end` are sent.
+    /// Adds new bytes `start..end`.
     pub(crate) fn send(&mut self, now: Time, start: u64, end: u64) {
         if self.records.is_empty() {
             self.rate.begin(now);
@@ -219,7 +219,7 @@ impl Scoreboard {
         self.records.push_back(record);
     }
 
-    /// The segment at `index` is sent again.
+    /// Notes the retransmission of the segment at `index`.
     pub(crate) fn resend(&mut self, now: Time, index: usize) {
         let Some(record) = self.records.get_mut(index) else { return };
         if !record.resent {
@@ -234,7 +234,7 @@ impl Scoreboard {
         self.resends.push_back((now, record.start));
     }
 
-    /// The segment at `index`, cut in two if it is longer than `most`.
+    /// Segment at `index`, split if longer than `most`.
     pub(crate) fn segment(&mut self, index: usize, most: u64) -> Option<(u64, u64)> {
         let record = self.records.get_mut(index)?;
         if record.len() > most {
@@ -251,7 +251,7 @@ impl Scoreboard {
         self.records.partition_point(|record| record.end <= at)
     }
 
-    /// The first segment that is lost and was not sent again.
+    /// First lost segment that was not retransmitted.
     pub(crate) fn next_lost(&mut self) -> Option<usize> {
         if self.lost_bytes == 0 {
             return None;
@@ -263,12 +263,12 @@ impl Scoreboard {
         index
     }
 
-    /// The last segment in flight that is not acknowledged.
+    /// Last unacknowledged segment in flight.
     pub(crate) fn last_unsacked(&self) -> Option<usize> {
         self.records.iter().rposition(|record| !record.sacked)
     }
 
-    /// A segment below the highest that is acknowledged, beyond what was sent again (rule 3 of
+    /// Segment below the highest acknowledged one, beyond the retransmitted ones (rule 3 of
     /// NextSeg, RFC 6675 §4).
     pub(crate) fn next_unsure(&self) -> Option<usize> {
         let highest = self.sacked.end();
@@ -277,7 +277,7 @@ impl Scoreboard {
         rest.position(|record| !record.sacked && !record.resent).map(|at| from + at)
     }
 
-    /// Everything before `una` is acknowledged.
+    /// Acknowledges everything before `una`.
     pub(crate) fn acknowledge(&mut self, now: Time, una: u64, delivery: &mut Delivery) {
         delivery.acked = una - self.una;
         self.una = una;
@@ -315,7 +315,7 @@ impl Scoreboard {
         self.high_resent = self.high_resent.max(una);
     }
 
-    /// `start..end` is acknowledged selectively. It says whether any of that is news.
+    /// Acknowledges `start..end` selectively. Returns whether any of it is new.
     pub(crate) fn sack(
         &mut self,
         now: Time,
@@ -372,24 +372,25 @@ impl Scoreboard {
         let took = now.since(record.sent_at);
         self.reordering.arrived(record.end, !record.ambiguous, &mut delivery.highest_before);
         self.rate.deliver(now, len, (record.sent_at, record.rate), &mut delivery.newest);
-        // An acknowledgment that comes sooner than any other is of the original (RFC 8985 §6.2).
+        // An acknowledgment within less than the minimum round trip is of the original (RFC 8985
+        // §6.2).
         if !record.ambiguous || self.least_rtt.is_none_or(|least| took >= least) {
             self.reordering.advance(record.sent_at, record.end, took);
         }
     }
 
-    /// The rate at which data was delivered.
+    /// Delivery rate.
     pub(crate) fn rate(&self, delivery: &Delivery) -> Option<RateSample> {
         self.rate.sample(delivery.newest?, self.least_rtt)
     }
 
-    /// One more duplicate acknowledgment says that a segment has left.
+    /// Counts another duplicate acknowledgment, for one delivered segment.
     pub(crate) fn add_phantom(&mut self, bytes: u64) {
         let rest = self.out().saturating_sub(self.lost_bytes);
         self.phantom = (self.phantom + bytes).min(rest);
     }
 
-    /// So much of what they said is explained.
+    /// Removes explained bytes from that count.
     pub(crate) fn take_phantom(&mut self, bytes: u64) {
         self.phantom = self.phantom.saturating_sub(bytes);
     }
@@ -398,8 +399,8 @@ impl Scoreboard {
         self.phantom = 0;
     }
 
-    /// Where the scoreboard's rule puts the end of what is lost: more than two segments, or three
-    /// runs, are acknowledged behind it (IsLost, RFC 6675 §4).
+    /// End of lost data by the scoreboard's rule: more than two segments, or three runs, are
+    /// acknowledged after it (IsLost, RFC 6675 §4).
     pub(crate) fn loss_edge(&self, mss: u64) -> Option<u64> {
         const DUP_THRESH: u64 = 3;
         let (mut runs, mut bytes) = (0, 0);
@@ -413,7 +414,7 @@ impl Scoreboard {
         None
     }
 
-    /// Holds for lost what lies before `edge` and was not held for lost before. Returns its bytes.
+    /// Marks data before `edge` as lost, unless marked before. Returns its bytes.
     pub(crate) fn lose_to(&mut self, edge: u64) -> u64 {
         let mut bytes = 0;
         let from = self.index_of(self.lost_to);
@@ -428,7 +429,7 @@ impl Scoreboard {
         bytes
     }
 
-    /// Holds the first segment for lost. Returns its bytes.
+    /// Marks the first segment as lost. Returns its bytes.
     pub(crate) fn lose_first(&mut self) -> u64 {
         if self.records.is_empty() { 0 } else { self.lose(0) }
     }
@@ -438,12 +439,12 @@ impl Scoreboard {
         self.records.front().map_or(0, Record::len)
     }
 
-    /// Where the first segment begins that is lost and was not sent again.
+    /// Start of the first lost segment that was not retransmitted.
     pub(crate) fn first_lost(&mut self) -> Option<u64> {
         self.next_lost().map(|index| self.records[index].start)
     }
 
-    /// Marks segments under way with more than `most` bytes as lost. Returns their bytes.
+    /// Marks segments in flight with more than `most` bytes as lost. Returns their bytes.
     pub(crate) fn lose_longer(&mut self, most: u64) -> u64 {
         let mut lost = 0;
         for index in 0..self.records.len() {
@@ -456,7 +457,7 @@ impl Scoreboard {
         lost
     }
 
-    /// The segment as it was sent first is lost.
+    /// Marks the original transmission of a segment as lost.
     fn lose(&mut self, index: usize) -> u64 {
         let record = &mut self.records[index];
         if record.sacked || record.lost {
@@ -468,7 +469,7 @@ impl Scoreboard {
         record.len()
     }
 
-    /// What was sent again is lost, too.
+    /// Marks a retransmission as lost, too.
     fn lose_again(&mut self, index: usize) -> u64 {
         let len = self.lose(index);
         let record = &mut self.records[index];
@@ -478,13 +479,13 @@ impl Scoreboard {
         len.max(record.len())
     }
 
-    /// What was sent before something that arrived, by more than `allowance`, is lost (RFC 8985
-    /// §6.2). Returns its bytes, and when to look again.
+    /// Marks data as lost that was sent more than `allowance` before data that arrived (RFC 8985
+    /// §6.2). Returns its bytes, and the time of the next check.
     pub(crate) fn lose_by_time(&mut self, now: Time, allowance: Duration) -> (u64, Option<Time>) {
         let Some(rack) = self.reordering.rack() else { return (0, None) };
         let patience = rack.took + allowance;
         let (mut bytes, mut again): (u64, Option<Time>) = (0, None);
-        // Segments that were sent once lie in the order of time.
+        // Segments sent once are in order of time.
         let mut index = self.index_of(self.lost_to);
         while let Some(record) = self.records.get(index).copied() {
             if !record.sacked && !record.ambiguous {
@@ -501,7 +502,7 @@ impl Scoreboard {
             self.judged_to = self.judged_to.max(record.end);
             index += 1;
         }
-        // Those that were sent again are in an order of their own.
+        // Retransmitted ones have an order of their own.
         while let Some((at, start)) = self.resends.front().copied() {
             let index = self.index_of(start);
             let record = self.records.get(index).filter(|r| r.start <= start && start < r.end);
@@ -520,9 +521,8 @@ impl Scoreboard {
         (bytes, again)
     }
 
-    /// The timer ran out: everything is lost that is not acknowledged. If the first segment is
-    /// acknowledged selectively, the peer has thrown it away, and what it said counts no more
-    /// (RFC 2018 §8).
+    /// Marks all unacknowledged data as lost after a timeout. If the first segment is selectively
+    /// acknowledged, the peer has discarded it, and its SACK information is dropped (RFC 2018 §8).
     pub(crate) fn lose_all(&mut self) -> u64 {
         if self.records.front().is_some_and(|record| record.sacked) {
             self.records.iter_mut().for_each(|record| record.sacked = false);
@@ -542,8 +542,8 @@ impl Scoreboard {
         self.lost_bytes.saturating_sub(before)
     }
 
-    /// The peer lacks `start..end`: what is in flight of it is lost, but for what was sent again
-    /// within `embargo`, of which the peer cannot know. Returns its bytes.
+    /// Marks data in flight of the missing `start..end` as lost, except retransmissions within
+    /// `embargo`, of which the peer cannot know. Returns its bytes.
     pub(crate) fn lose_hole(&mut self, now: Time, start: u64, end: u64, embargo: Duration) -> u64 {
         let mut bytes = 0;
         for index in self.index_of(start)..self.records.len() {
@@ -559,7 +559,7 @@ impl Scoreboard {
         bytes
     }
 
-    /// The first segment in flight is lost, and the last, even if it was sent again.
+    /// Marks the first segment in flight as lost, and the last, even if it was retransmitted.
     pub(crate) fn lose_ends(&mut self) {
         let last = self.last_unsacked();
         for index in [Some(0), last].into_iter().flatten() {
@@ -571,33 +571,32 @@ impl Scoreboard {
         }
     }
 
-    /// What left says nothing of the round trip any more.
+    /// Excludes data already sent from round trip samples.
     pub(crate) fn forget_times(&mut self) {
         self.records.iter_mut().for_each(|record| record.ambiguous = true);
     }
 
-    /// The end of the first segment, if it is lost after it was sent so often, and lies before `stop`.
+    /// End of the first segment, if it is lost after `transmissions` and lies before `stop`.
     pub(crate) fn worn(&self, transmissions: u32, stop: u64) -> Option<u64> {
         let first = self.records.front()?;
         let worn = first.lost && !first.resent && first.sends >= transmissions;
         (worn && first.end <= stop).then_some(first.end)
     }
 
-    /// The end of what is acknowledged selectively from `at` on.
+    /// End of the selectively acknowledged data from `at` on.
     pub(crate) fn held_from(&self, at: u64) -> u64 {
         self.sacked.containing(at).map_or(at, |(_, end)| end)
     }
 
-    /// Nothing is lost after all. What was held for lost by the scoreboard or by its time stays
-    /// decided, as in Linux: it would be held for lost again by the next acknowledgment. What was sent
-    /// again may be lost still.
+    /// Undoes spurious losses. Decisions of the scoreboard or by time stay, as in Linux: the next
+    /// acknowledgment would repeat them. Retransmissions may still be lost.
     pub(crate) fn forgive(&mut self) {
         self.records.iter_mut().for_each(|record| record.lost = false);
         (self.lost_bytes, self.phantom) = (0, 0);
         (self.lost_to, self.resend_from) = (self.judged_to.max(self.una), self.nxt);
     }
 
-    /// Time since the first segment in flight was last sent.
+    /// Time since the last transmission of the first segment in flight.
     pub(crate) fn head_age(&self, now: Time) -> Option<Duration> {
         self.records.front().map(|record| now.since(record.sent_at))
     }

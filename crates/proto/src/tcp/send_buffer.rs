@@ -1,28 +1,28 @@
-//! What the user wrote and the peer has not acknowledged.
+//! Data written by the user and not acknowledged by the peer.
 
 use super::ring::Ring;
 
-/// Bytes of the stream from the first that is not acknowledged.
+/// Bytes of the stream from the first unacknowledged one.
 #[derive(Clone, Debug)]
 pub(crate) struct SendBuffer {
     ring: Ring,
     start: u64,
     end: u64,
     capacity: u64,
-    /// The user writes no more: a FIN follows the last byte.
+    /// Whether the user has closed: a FIN follows the last byte.
     finished: bool,
-    /// The user could not write all it had.
+    /// Whether the user could not write everything.
     wanted: bool,
 }
 
 impl SendBuffer {
-    /// An empty one whose first byte will be `start`.
+    /// Empty buffer whose first byte will be `start`.
     pub(crate) fn new(start: u64, capacity: u64) -> Self {
         let ring = Ring::default();
         Self { ring, start, end: start, capacity, finished: false, wanted: false }
     }
 
-    /// The one behind the last byte written.
+    /// End of the last byte written.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
@@ -43,12 +43,12 @@ impl SendBuffer {
         self.capacity
     }
 
-    /// Makes it larger; it never becomes smaller.
+    /// Enlarges the buffer; it never shrinks.
     pub(crate) fn grow(&mut self, capacity: u64) {
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// Takes what there is room for and says how much that is.
+    /// Appends the bytes that there is room for. Returns their number.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         let taken = bytes.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
         self.ring.reserve(self.start, self.end, self.end + taken as u64);
@@ -63,12 +63,12 @@ impl SendBuffer {
         self.wanted
     }
 
-    /// Whether the user waited for room, which there is now.
+    /// Whether the user waited for room that exists now.
     pub(crate) fn take_wanted(&mut self) -> bool {
         std::mem::take(&mut self.wanted)
     }
 
-    /// The user writes no more.
+    /// Marks the end of the user's data.
     pub(crate) fn finish(&mut self) {
         self.finished = true;
     }
@@ -77,18 +77,18 @@ impl SendBuffer {
         self.finished
     }
 
-    /// Copies bytes that are still there.
+    /// Copies bytes that are still held.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
         debug_assert!(at >= self.start && at + out.len() as u64 <= self.end);
         self.ring.read(at, out);
     }
 
-    /// Forgets what lies before `at`.
+    /// Removes bytes before `at`.
     pub(crate) fn release(&mut self, at: u64) {
         self.start = self.start.max(at.min(self.end));
     }
 
-    /// Forgets everything, and gives the memory back.
+    /// Removes everything, and frees the memory.
     pub(crate) fn clear(&mut self) {
         self.start = self.end;
         self.ring.clear();

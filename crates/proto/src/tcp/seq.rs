@@ -3,23 +3,23 @@
 //! A connection counts its bytes from its initial sequence number plus 2^32, so that a number never
 //! wraps and never falls below zero, and its lower half is what goes on the wire.
 
-/// Where a connection begins whose initial sequence number is `initial`.
+/// Start of a connection with initial sequence number `initial`.
 pub(crate) fn begin(initial: u32) -> u64 {
     1 << 32 | u64::from(initial)
 }
 
-/// The number on the wire.
+/// Number on the wire.
 pub(crate) fn wire(at: u64) -> u32 {
     at as u32
 }
 
-/// The number that is `wire` on the wire and next to `near`: within 2^31 of it.
+/// Number with the wire form `wire` that is nearest to `near`: within 2^31 of it.
 pub(crate) fn expand(near: u64, wire: u32) -> u64 {
     let distance = wire.wrapping_sub(near as u32).cast_signed();
     near.wrapping_add_signed(i64::from(distance))
 }
 
-/// Whether one time stamp is older than another (RFC 7323 §5.2).
+/// Whether a timestamp is older than another (RFC 7323 §5.2).
 pub(crate) fn is_older(value: u32, than: u32) -> bool {
     value.wrapping_sub(than).cast_signed() < 0
 }

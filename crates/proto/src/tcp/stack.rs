@@ -1,4 +1,4 @@
-//! The engine: interfaces, listeners, connections, and what goes to nobody's connection.
+//! TCP engine: interfaces, listeners, connections, and segments of no connection.
 
 mod arrival;
 mod numbers;
@@ -27,17 +27,17 @@ use super::isn::Secret;
 use super::packet::{Flow, Tuple};
 use super::time_wait::{Remembered, TimeWait};
 
-/// The least MTU of an interface: headers with all options, and something to carry.
+/// Minimum MTU of an interface: headers with all options, and some data.
 const MTU_MIN: usize = 128;
 
-/// An IP interface.
+/// IP interface.
 #[derive(Debug, Default)]
 struct Interface {
     mtu: usize,
     rate_bps: Option<u64>,
     /// Bytes that it adds to a packet.
     overhead: usize,
-    /// When the layer below last lost a packet to damage.
+    /// Time at which the layer below last lost a packet to corruption.
     corrupted_at: Option<Time>,
     up: bool,
     blocked: bool,
@@ -51,25 +51,25 @@ impl Interface {
     }
 }
 
-/// A place for a connection.
+/// Slot of a connection.
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
     connection: Option<Box<Connection>>,
-    /// Its user knows of it.
+    /// Whether its user knows it.
     known: bool,
-    /// It counts as half open at its listener.
+    /// Whether it counts as half open at its listener.
     half_open: bool,
-    /// It is in its interface's queue.
+    /// Whether it is in its interface's queue.
     queued: bool,
-    /// It waits for its route's rate.
+    /// Whether it waits for its route's rate.
     waits: bool,
-    /// Its peer's number for it is known.
+    /// Whether its peer's number for it is known.
     numbered: bool,
     armed: Option<Deadline>,
 }
 
-/// Where connections are awaited.
+/// Listener.
 #[derive(Debug)]
 struct Listener {
     local: SocketAddr,
@@ -79,7 +79,7 @@ struct Listener {
     reported_full: bool,
 }
 
-/// A segment to somebody without a connection.
+/// Segment of no connection.
 #[derive(Debug)]
 struct Reply {
     path: PathId,
@@ -97,9 +97,8 @@ enum Timer {
 
 /// TCP over IP interfaces.
 ///
-/// Each path is an interface: what is received on it and sent on it are IP packets, whole. The
-/// service are the methods; what happens is told by [`Indication`]s. See the
-/// [module](crate::tcp).
+/// Each path is an interface: IP packets are received and sent on it. The methods are the service,
+/// and [`Indication`]s report events. See the [module](crate::tcp).
 #[derive(Debug)]
 pub struct Stack {
     config: Config,
@@ -108,7 +107,7 @@ pub struct Stack {
     secret: Secret,
     interfaces: BTreeMap<PathId, Interface>,
     listeners: BTreeMap<ListenerId, Listener>,
-    /// By address and port; an unspecified address stands for any, and so does port 0.
+    /// Listeners by address and port; an unspecified address means any, and so does port 0.
     listening: BTreeMap<SocketAddr, ListenerId>,
     next_listener: u32,
     slots: Vec<Slot>,
@@ -122,12 +121,12 @@ pub struct Stack {
     path_mtus: PathMtus,
     indications: VecDeque<Indication>,
     statistics: Statistics,
-    /// Of connections that are gone, by their interfaces.
+    /// Counters of former connections, by their interfaces.
     totals: BTreeMap<PathId, Counts>,
 }
 
 impl Stack {
-    /// A stack without interfaces and connections.
+    /// Creates a stack without interfaces and connections.
     #[must_use]
     pub fn new(config: Config, mut rng: Rng) -> Self {
         let secret = Secret::new(&mut rng);
@@ -155,13 +154,13 @@ impl Stack {
         }
     }
 
-    /// Packets that led to nothing.
+    /// Counters of packets without a result.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Counts of all connections there are and were, summed.
+    /// Sum of the counters of all current and former connections.
     #[must_use]
     pub fn totals(&self) -> Counts {
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
@@ -169,14 +168,14 @@ impl Stack {
         connections.fold(gone, |sum, connection| sum + connection.info().counts)
     }
 
-    /// Connections there are, those included that their users have left and whose last bytes are under
-    /// way, without those of which only the numbers are remembered.
+    /// Number of connections, including those left by their users whose last bytes are in flight,
+    /// but not those remembered in TIME-WAIT.
     #[must_use]
     pub fn open(&self) -> usize {
         self.by_tuple.len()
     }
 
-    /// Bytes of memory held on account of peers and users.
+    /// Bytes of memory used for peers and users.
     #[must_use]
     pub fn memory(&self) -> usize {
         let connections = self.slots.iter().filter_map(|slot| slot.connection.as_ref());
@@ -205,7 +204,7 @@ impl Stack {
         ConnectionId { index, generation: self.slots[index as usize].generation }
     }
 
-    /// Puts a connection into a free place.
+    /// Puts a connection into a free slot.
     fn place(&mut self, now: Time, connection: Connection, known: bool) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
@@ -224,8 +223,8 @@ impl Stack {
         self.slots.len() - self.free.len() >= self.config.limits.connections
     }
 
-    /// After anything was done with a connection: tells its user, arms its timer, and puts it into
-    /// the queue of its interface.
+    /// Notifies a connection's user, arms its timer, and puts it into the queue of its interface,
+    /// after any change.
     fn settle(&mut self, now: Time, index: u32) {
         self.remember(now, index);
         self.learn_path_mtu(now, index);
@@ -289,7 +288,7 @@ impl Stack {
         self.free.push(index);
     }
 
-    /// A connection in TIME-WAIT goes to a smaller place, and the last acknowledgment goes out.
+    /// Moves a connection in TIME-WAIT to less memory after its last acknowledgment.
     fn remember(&mut self, now: Time, index: u32) {
         let Some(connection) = self.slots[index as usize].connection.as_deref_mut() else { return };
         if !connection.is_waiting() {
@@ -359,12 +358,12 @@ impl Stack {
         }
     }
 
-    /// The settings of a connection over an interface, for which others were asked for.
+    /// Settings of a connection over an interface, instead of the requested ones.
     fn options_over(&self, path: PathId, defaults: &Options) -> Options {
         self.config.interfaces.get(&path).unwrap_or(defaults).clone()
     }
 
-    /// Counts of all connections over an interface that there are and were, summed.
+    /// Sum of the counters of all current and former connections over an interface.
     #[must_use]
     pub fn totals_over(&self, path: PathId) -> Counts {
         let gone = self.totals.get(&path).copied().unwrap_or_default();
@@ -373,14 +372,14 @@ impl Stack {
         over.fold(gone, |sum, connection| sum + connection.info().counts)
     }
 
-    /// The interface through which an address is reached.
+    /// Interface to an address.
     fn route(&self, address: IpAddr) -> Option<PathId> {
         let any = || self.interfaces.iter().find(|(_, interface)| interface.up).map(|(id, _)| *id);
         let routed = self.route_number(address);
         routed.map(|number| self.config.routes[number as usize].path).or_else(any)
     }
 
-    /// The number of the configured route to an address.
+    /// Number of the configured route to an address.
     fn route_number(&self, address: IpAddr) -> Option<u32> {
         let matches = |route: &super::Route| match (route.prefix, address) {
             (IpAddr::V4(prefix), IpAddr::V4(address)) => {
@@ -413,7 +412,7 @@ impl Stack {
                 });
                 self.rates_changed(now, path);
             }
-            // Packets need a path that keeps them apart.
+            // Packets need a path that preserves their boundaries.
             PathEvent::Up(_) | PathEvent::Down => {
                 interface.up = false;
                 self.link_changed(now, path, Connection::suspend_own);
@@ -428,7 +427,7 @@ impl Stack {
         }
     }
 
-    /// Does something with all connections of an interface.
+    /// Applies a change to all connections of an interface.
     fn link_changed(
         &mut self,
         now: Time,
@@ -447,7 +446,7 @@ impl Stack {
 
     fn send_reply(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let interfaces = &self.interfaces;
-        // What waits for an interface that is gone is of no use later.
+        // Replies for an interface that is gone are useless later.
         self.replies.retain(|reply| interfaces.get(&reply.path).is_some_and(|i| i.up));
         let open = |reply: &Reply| interfaces.get(&reply.path).is_some_and(Interface::is_open);
         let at = self.replies.iter().position(open)?;

@@ -1,5 +1,5 @@
-//! Connections that are over, as far as old segments of them must be told apart
-//! (RFC 9293 §3.10.7.4, RFC 1337, RFC 6191).
+//! Closed connections remembered to recognise their old segments (RFC 9293 §3.10.7.4, RFC 1337,
+//! RFC 6191).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,16 +9,16 @@ use wire::tcp::{Flags, Segment, TcpOption};
 use super::packet::{Flow, Tuple};
 use super::seq;
 
-/// What is remembered of a connection.
+/// State remembered of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     pub(crate) flow: Flow,
     pub(crate) path: PathId,
     pub(crate) receive_next: u64,
     pub(crate) send_next: u64,
-    /// The window that was announced last, as on the wire.
+    /// Last announced window, as on the wire.
     pub(crate) window: u16,
-    /// The peer's last time stamp, and what is added to the clock here.
+    /// Last timestamp of the peer, and the offset of the local clock.
     pub(crate) stamps: Option<(u32, u32)>,
     last_answer: Option<Time>,
     serial: u64,
@@ -35,23 +35,24 @@ impl Remembered {
     }
 }
 
-/// What to do about a segment of such a connection.
+/// Action for a segment of such a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// Ignore it.
     Ignore,
     /// Acknowledge it.
     Answer,
-    /// Acknowledge it, and remember the connection for as long again: the peer sent its FIN again.
+    /// Acknowledge it, and remember the connection for as long again: the peer retransmitted its
+    /// FIN.
     Renew,
-    /// It begins a new connection, whose numbers go on from these.
+    /// Accept it as a new connection, whose numbers follow these.
     Anew {
-        /// The first sequence number of the new one.
+        /// Initial sequence number of the new one.
         initial: u32,
     },
 }
 
-/// The table.
+/// Table of closed connections.
 #[derive(Debug)]
 pub(crate) struct TimeWait {
     entries: BTreeMap<Tuple, Remembered>,
@@ -60,7 +61,8 @@ pub(crate) struct TimeWait {
     max: usize,
 }
 
-/// Least time between two answers of one entry, so that two that remember do not answer each other.
+/// Minimum time between two replies for one entry, so that two such hosts do not reply to each
+/// other for ever.
 const ANSWER_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 
 impl TimeWait {
@@ -76,7 +78,7 @@ impl TimeWait {
         self.entries.len()
     }
 
-    /// Remembers a connection. Returns another that had to make room.
+    /// Remembers a connection. Returns another that was forgotten for it.
     pub(crate) fn insert(&mut self, tuple: Tuple, mut entry: Remembered) -> Option<Tuple> {
         self.serial += 1;
         entry.serial = self.serial;
@@ -104,7 +106,7 @@ impl TimeWait {
         entry
     }
 
-    /// Judges a segment; `None` if no such connection is remembered.
+    /// Decides about a segment; `None` if no such connection is remembered.
     pub(crate) fn judge(
         &mut self,
         now: Time,

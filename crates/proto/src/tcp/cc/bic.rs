@@ -1,37 +1,37 @@
-//! BIC (Xu, Harfoush and Rhee 2004), as Linux 2.6.8 to 2.6.18 had it by default.
+//! BIC (Xu, Harfoush and Rhee 2004), the default of Linux 2.6.8 to 2.6.18.
 
 use engine::Time;
 
 use super::window::Window;
 use super::{Ack, Congestion, Control, Counting, Idle, Sent, Timeout};
 
-/// In a binary search the window goes a part of this size of the way (Linux's `BICTCP_B`).
+/// Share of the distance by which a binary search advances: 1 / `SEARCH_PART` (Linux's `BICTCP_B`).
 const SEARCH_PART: f64 = 4.0;
 
-/// Before the first loss the window grows by a segment for so many at least: by 5 % a round.
+/// Before the first loss, acknowledged segments per segment of growth: at least 5 % per round.
 const FIRST_SEARCH: f64 = 20.0;
 
-/// BIC's parameters; the windows are in segments.
+/// Parameters of BIC; windows are in segments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bic {
-    /// What is left of the window after a loss.
+    /// Multiplicative decrease after a loss.
     pub beta: f64,
-    /// The most by which it grows in a round (the paper's `S_max`).
+    /// Maximum growth per round (the paper's `S_max`).
     pub increment_max: f64,
-    /// Up to this window it is Reno.
+    /// Window up to which it behaves like Reno.
     pub low_window: f64,
-    /// Round trips that a window near `W_max` takes to grow by four segments.
+    /// Round trips for a growth of four segments near `W_max`.
     pub smooth_part: f64,
-    /// A connection that lost before it found back to its former window leaves room for others.
+    /// Whether a connection with a loss before regaining its former window yields to others.
     pub fast_convergence: bool,
-    /// The slow start threshold of a path of which nothing is known.
+    /// Initial slow start threshold.
     pub ssthresh_first: Option<u64>,
-    /// What makes the window grow in slow start.
+    /// Counting of acknowledgments in slow start.
     pub counting: Counting,
 }
 
 impl Default for Bic {
-    /// Those of Linux 2.6.18.
+    /// Parameters of Linux 2.6.18.
     fn default() -> Self {
         Self {
             beta: 819.0 / 1024.0,
@@ -45,7 +45,7 @@ impl Default for Bic {
     }
 }
 
-/// Segments that are acknowledged for each by which the window grows.
+/// Acknowledged segments per segment of growth.
 pub(super) fn per_increment(bic: &Bic, cwnd: f64, w_max: f64, has_lost: bool) -> f64 {
     if cwnd <= bic.low_window {
         return cwnd;
@@ -53,7 +53,7 @@ pub(super) fn per_increment(bic: &Bic, cwnd: f64, w_max: f64, has_lost: bool) ->
     let linear = cwnd / bic.increment_max;
     let smooth = cwnd * bic.smooth_part / SEARCH_PART;
     let count = if cwnd < w_max {
-        // Linux reckons in whole segments.
+        // Linux computes in whole segments.
         let distance = ((w_max - cwnd) / SEARCH_PART).floor();
         if distance > bic.increment_max {
             linear
@@ -72,7 +72,7 @@ pub(super) fn per_increment(bic: &Bic, cwnd: f64, w_max: f64, has_lost: bool) ->
     if has_lost { count.max(1.0) } else { count.clamp(1.0, FIRST_SEARCH) }
 }
 
-/// What the next search aims at after a loss with this window.
+/// Target of the next search after a loss at this window.
 pub(super) fn aim(cwnd: f64, w_max: f64, beta: f64, fast_convergence: bool) -> f64 {
     if fast_convergence && cwnd < w_max { cwnd * f64::midpoint(1.0, beta) } else { cwnd }
 }
@@ -81,7 +81,7 @@ pub(super) fn aim(cwnd: f64, w_max: f64, beta: f64, fast_convergence: bool) -> f
 pub(super) struct BicControl {
     window: Window,
     bic: Bic,
-    /// The window at the last loss, or what the search aims at, in segments.
+    /// Window at the last loss, or the search's target, in segments.
     w_max: f64,
     has_lost: bool,
     /// The same before the last reduction.
@@ -135,7 +135,7 @@ impl Control for BicControl {
         }
         let share = self.share();
         self.window.time_out(timeout, share);
-        // What was known of the path is old.
+        // Knowledge about the path is outdated.
         (self.w_max, self.has_lost) = (0.0, false);
     }
 

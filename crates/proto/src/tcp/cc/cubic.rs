@@ -7,45 +7,45 @@ use super::hystart::{Detector, HyStart, Verdict};
 use super::window::Window;
 use super::{Ack, Congestion, Control, Counting, Idle, Sent, Timeout};
 
-/// The window grows by half a round at most (RFC 9438 §4.4).
+/// Maximum growth: half of the window per round (RFC 9438 §4.4).
 const GROWTH_MOST: f64 = 2.0;
 
-/// CUBIC's parameters; windows are in segments, times in seconds.
+/// Parameters of CUBIC; windows are in segments, times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cubic {
-    /// How fast the window grows away from `W_max`, in segments a second cubed.
+    /// Scaling factor of the cubic growth, in segments per second cubed.
     pub c: f64,
-    /// What is left of the window after a loss.
+    /// Multiplicative decrease after a loss.
     pub beta: f64,
-    /// A connection that lost before it found back to its former window leaves room for others (§4.7).
+    /// Whether a connection with a loss before regaining its former window yields to others (§4.7).
     pub fast_convergence: bool,
-    /// How it makes sure not to be slower than Reno (§4.3).
+    /// Reno-friendly growth (§4.3).
     pub friendliness: Friendliness,
-    /// How slow start ends without a loss.
+    /// End of slow start without a loss.
     pub hystart: HyStart,
-    /// The most by which the window grows in a tenth of a second; `None`: by half a round.
+    /// Maximum growth in a tenth of a second; `None`: half of the window per round.
     pub increment_max: Option<f64>,
-    /// Before the first loss it grows by a segment for so many at least.
+    /// Minimum growth before the first loss: acknowledged segments per segment.
     pub first_search: Option<f64>,
-    /// The slow start threshold of a path of which nothing is known.
+    /// Initial slow start threshold.
     pub ssthresh_first: Option<u64>,
-    /// What makes the window grow in slow start.
+    /// Counting of acknowledgments in slow start.
     pub counting: Counting,
 }
 
-/// How CUBIC makes sure not to be slower than Reno.
+/// Reno-friendly growth of CUBIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Friendliness {
-    /// Not at all.
+    /// None.
     Off,
-    /// It grows by α = 3(1 - β)/(1 + β) segments a round at least.
+    /// At least α = 3(1 - β)/(1 + β) segments per round.
     Fixed,
-    /// The same, and by one a round once Reno would have regained its window (§4.3).
+    /// The same, and one per round once Reno would have regained its window (§4.3).
     Rfc9438,
 }
 
 impl Cubic {
-    /// As RFC 9438 has it, with HyStart++.
+    /// CUBIC of RFC 9438, with HyStart++.
     pub const RFC9438: Self = Self {
         c: 0.4,
         beta: 0.7,
@@ -58,7 +58,7 @@ impl Cubic {
         counting: Counting::Bytes { limit: 8 },
     };
 
-    /// As Linux has it since 3.15.
+    /// CUBIC of Linux since 3.15.
     pub const LINUX: Self = Self {
         c: 410.0 / 1024.0,
         beta: 717.0 / 1024.0,
@@ -71,10 +71,10 @@ impl Cubic {
         counting: Counting::Bytes { limit: u64::MAX },
     };
 
-    /// As Linux 2.6.29 to 2.6.38 had it.
+    /// CUBIC of Linux 2.6.29 to 2.6.38.
     pub const LINUX_2_6_32: Self = Self { counting: Counting::Acks, ..Self::LINUX };
 
-    /// As Linux 2.6.19 to 2.6.22 had it.
+    /// CUBIC of Linux 2.6.19 to 2.6.22.
     pub const LINUX_2_6_19: Self = Self {
         beta: 819.0 / 1024.0,
         hystart: HyStart::Off,
@@ -91,25 +91,25 @@ impl Default for Cubic {
     }
 }
 
-/// Time from the beginning of an epoch to the plateau, in seconds (RFC 9438 §4.2, figure 2).
+/// Time from the start of an epoch to the plateau, in seconds (RFC 9438 §4.2, figure 2).
 pub(super) fn plateau(c: f64, w_max: f64, cwnd_epoch: f64) -> f64 {
     if w_max > cwnd_epoch { libm::cbrt((w_max - cwnd_epoch) / c) } else { 0.0 }
 }
 
-/// The window at `t` (RFC 9438 §4.2, figure 1).
+/// Window at time `t` (RFC 9438 §4.2, figure 1).
 pub(super) fn w_cubic(c: f64, t: f64, k: f64, w_max: f64) -> f64 {
     let off = t - k;
     c * off * off * off + w_max
 }
 
-/// The time since the last reduction.
+/// Time since the last reduction.
 #[derive(Debug)]
 struct Epoch {
     began: Time,
     /// Seconds to the plateau, and its height.
     k: f64,
     plateau: f64,
-    /// What Reno's window would be.
+    /// Estimate of Reno's window.
     w_est: f64,
 }
 
@@ -118,12 +118,12 @@ pub(super) struct CubicControl {
     window: Window,
     cubic: Cubic,
     detector: Detector,
-    /// The window at the last loss, or what growth aims at; 0 if unknown.
+    /// Window at the last loss, or the target of growth; 0 if unknown.
     w_max: f64,
-    /// The window before the last reduction (§4.3's `cwnd_prior`).
+    /// Window before the last reduction (§4.3's `cwnd_prior`).
     cwnd_prior: f64,
     epoch: Option<Epoch>,
-    /// When something was last sent.
+    /// Time of the last transmission.
     last_sent: Time,
     /// `w_max` before the last reduction.
     prior: f64,
@@ -144,11 +144,11 @@ impl CubicControl {
         }
     }
 
-    /// Slow start; returns bytes left for congestion avoidance.
+    /// Applies slow start. Returns bytes left for congestion avoidance.
     fn slow_start(&mut self, now: Time, ack: &Ack) -> u64 {
         let mss = self.window.mss;
         let counted = self.cubic.counting.slow_start(ack, mss);
-        // RFC 9406 §4.3 looks for a queue only while nothing is known of the path; Linux, always.
+        // RFC 9406 §4.3 looks for a queue only on an unknown path; Linux always does.
         let is_unknown = self.window.ssthresh == u64::MAX;
         let verdict = if is_unknown || self.cubic.hystart == HyStart::Train {
             self.detector.judge(now, ack, self.window.cwnd, mss, counted)
@@ -184,7 +184,7 @@ impl CubicControl {
         epoch.w_est += alpha * acked / cwnd;
         let t = now.since(epoch.began).as_secs_f64();
         let rtt = ack.min_rtt.unwrap_or_default().as_secs_f64();
-        // Where the window shall be a round trip from now (§4.4).
+        // Target window in one round trip (§4.4).
         let target = w_cubic(cubic.c, t + rtt, epoch.k, epoch.plateau);
         let mut count = if target > cwnd { cwnd / (target - cwnd) } else { 100.0 * cwnd };
         count = count.max(GROWTH_MOST);
@@ -200,7 +200,7 @@ impl CubicControl {
         self.window.grow(bytes, count * self.window.mss as f64);
     }
 
-    /// What is known of the window that led to congestion (§4.7).
+    /// Records the window that led to congestion (§4.7).
     fn note_peak(&mut self, in_use: u64) {
         self.prior = self.w_max;
         let segments = in_use as f64 / self.window.mss as f64;
@@ -212,7 +212,7 @@ impl CubicControl {
 
 impl Control for CubicControl {
     fn on_sent(&mut self, now: Time, sent: &Sent) {
-        // A pause is no time in which the window could have been used (§5.8).
+        // An idle time does not count as use of the window (§5.8).
         if sent.in_flight == 0
             && let Some(epoch) = &mut self.epoch
         {

@@ -1,4 +1,4 @@
-//! Leaving slow start before the queue overflows: HyStart as Linux has it, and HyStart++ (RFC 9406).
+//! End of slow start before the queue overflows: HyStart as in Linux, and HyStart++ (RFC 9406).
 
 use std::time::Duration;
 
@@ -6,60 +6,59 @@ use engine::Time;
 
 use super::Ack;
 
-/// Samples of the round trip that a round needs before they mean something (RFC 9406's
-/// `N_RTT_SAMPLE`, and Linux's `HYSTART_MIN_SAMPLES`).
+/// Minimum round trip samples per round (RFC 9406's `N_RTT_SAMPLE`, Linux's `HYSTART_MIN_SAMPLES`).
 const SAMPLES_LEAST: u32 = 8;
 
-/// Bounds of the growth of the round trip that is held for a queue.
+/// Limits of the round trip growth that indicates a queue.
 const THRESHOLD_LEAST: Duration = Duration::from_millis(4);
 const THRESHOLD_MOST: Duration = Duration::from_millis(16);
 
-/// Linux looks for a queue only in windows of so many segments.
+/// Segments of the window below which Linux does not look for a queue.
 const LOW_WINDOW: u64 = 16;
 
-/// ACKs that come closer together belong to one train (Linux).
+/// Gap between ACKs of one train (Linux).
 const TRAIN_GAP: Duration = Duration::from_millis(2);
 
 /// Rounds of conservative slow start (RFC 9406's `CSS_ROUNDS`).
 const CONSERVATIVE_ROUNDS: u32 = 5;
 
-/// How much slower a window grows in conservative slow start (RFC 9406's `CSS_GROWTH_DIVISOR`).
+/// Factor by which growth slows down in conservative slow start (RFC 9406's `CSS_GROWTH_DIVISOR`).
 const CONSERVATIVE_DIVISOR: u64 = 4;
 
-/// How slow start may end without a loss.
+/// End of slow start without a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HyStart {
-    /// Not at all.
+    /// None.
     Off,
-    /// When the round trip grew by an eighth, 4 ms at least and 16 ms at most, or when ACKs keep
-    /// coming for longer than half the least round trip (Ha and Rhee 2008, Linux since 2.6.29).
+    /// When the round trip has grown by an eighth, at least 4 ms and at most 16 ms, or when an ACK
+    /// train exceeds half of the minimum round trip (Ha and Rhee 2008, Linux since 2.6.29).
     #[default]
     Train,
-    /// By the round trip alone, with five rounds of slower growth to make sure of it (RFC 9406).
+    /// By the round trip alone, confirmed by five rounds of slower growth (RFC 9406).
     PlusPlus,
 }
 
-/// What a detector says of an ACK in slow start.
+/// Decision for an ACK in slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The window grows by this many bytes for the bytes that count.
+    /// Growth of the window by this many bytes.
     Grow(u64),
-    /// A queue has formed: slow start is over.
+    /// End of slow start: a queue has formed.
     Leave,
 }
 
-/// Looks for the queue while slow start goes on.
+/// Detector of a queue during slow start.
 #[derive(Debug)]
 pub(super) struct Detector {
     kind: HyStart,
-    /// The least round trip of this round and of the one before, and this round's samples.
+    /// Minimum round trips of the current and the previous round, and the number of samples.
     current: Option<Duration>,
     last: Option<Duration>,
     samples: u32,
     round_began: Option<Time>,
-    /// When the last ACK of the train came.
+    /// Arrival of the train's last ACK.
     train: Time,
-    /// Rounds left of conservative slow start, and the round trip with which it began.
+    /// Remaining rounds of conservative slow start, and the round trip at its start.
     conservative: Option<(u32, Duration)>,
 }
 
@@ -76,12 +75,12 @@ impl Detector {
         }
     }
 
-    /// Slow start begins anew.
+    /// Restarts slow start.
     pub(super) fn restart(&mut self) {
         *self = Self::new(self.kind);
     }
 
-    /// An ACK in slow start; `counted` bytes of it would make the window grow.
+    /// Processes an ACK in slow start; `counted` of its bytes would grow the window.
     pub(super) fn judge(
         &mut self,
         now: Time,
@@ -113,8 +112,7 @@ impl Detector {
         }
     }
 
-    /// Begins a round if it is time; returns whether conservative slow start has had all of its
-    /// rounds.
+    /// Starts a round if due. Returns whether conservative slow start has used all of its rounds.
     fn begin_round(&mut self, now: Time, is_new: bool) -> bool {
         if !is_new && self.round_began.is_some() {
             return false;
@@ -128,14 +126,14 @@ impl Detector {
         *rounds == 0
     }
 
-    /// Whether this round's samples are above `base` by more than noise.
+    /// Whether this round's samples exceed `base` by more than noise.
     fn is_delayed(&self, base: Option<Duration>) -> bool {
         let (Some(base), Some(current)) = (base, self.current) else { return false };
         let threshold = (base / 8).clamp(THRESHOLD_LEAST, THRESHOLD_MOST);
         self.samples >= SAMPLES_LEAST && current >= base.saturating_add(threshold)
     }
 
-    /// Whether ACKs have been coming without a gap for half the least round trip.
+    /// Whether ACKs have arrived without a gap for half of the minimum round trip.
     fn is_train_long(&mut self, now: Time, ack: &Ack) -> bool {
         let (Some(base), Some(began)) = (ack.min_rtt, self.round_began) else { return false };
         if now.since(self.train) > TRAIN_GAP {
@@ -152,7 +150,7 @@ impl Detector {
                 self.conservative = Some((CONSERVATIVE_ROUNDS, current));
             }
             (Some((_, base)), Some(current)) if self.samples >= SAMPLES_LEAST && current < base => {
-                // The queue was none.
+                // There was no queue.
                 self.conservative = None;
             }
             (None | Some(_), _) => {}

@@ -1,20 +1,20 @@
-//! Congestion control: how much may be in flight, and how fast it goes.
+//! Congestion control: how much may be in flight, and how fast it is sent.
 //!
-//! A [`Control`] is told what was sent, acknowledged and lost, and answers with a window, and with a
-//! rate if it paces. It counts bytes and knows nothing of sequence numbers: which bytes are lost,
-//! when a loss belongs to a new window and what is sent again is the connection's business.
+//! A [`Control`] receives what was sent, acknowledged and lost, and returns a window, and a rate if
+//! it paces. It counts bytes without sequence numbers: the connection decides which bytes are lost,
+//! when a loss belongs to a new window, and what is retransmitted.
 //!
-//! # Who does what in recovery
+//! # Responsibilities in recovery
 //!
-//! The connection tells a loss once a window ([`Control::on_congestion`]). The control then sets
-//! [`Control::ssthresh`], and [`Control::cwnd`] to the same (Tahoe: to one segment). How the window
-//! gets from its former size to the new one (inflation by duplicate ACKs, proportional rate reduction,
-//! rate halving) is the connection's, until [`Control::on_recovered`]. In between the control does not
-//! grow its window ([`Ack::in_recovery`]). A control whose [`Control::recovery`] is [`Recovery::Own`]
-//! is left alone: its window holds in recovery, too.
+//! The connection reports a loss once per window ([`Control::on_congestion`]). The control then
+//! sets [`Control::ssthresh`], and [`Control::cwnd`] to the same (Tahoe: to one segment). The
+//! transition from the former window to the new one (inflation by duplicate ACKs, proportional rate
+//! reduction, rate halving) is up to the connection, until [`Control::on_recovered`]. Meanwhile the
+//! control does not grow its window ([`Ack::in_recovery`]). A control whose [`Control::recovery`]
+//! is [`Recovery::Own`] is not modified: its window applies in recovery, too.
 //!
-//! After a time-out the window grows from one segment by slow start: [`Ack::in_recovery`] is false. Of
-//! one ACK, the congestion that it reveals and the end of a recovery are told before the ACK itself.
+//! After a timeout the window grows from one segment by slow start: [`Ack::in_recovery`] is false.
+//! Congestion revealed by an ACK, and the end of a recovery, are reported before the ACK itself.
 
 mod bbr;
 mod bic;
@@ -49,143 +49,143 @@ pub use self::names::Named;
 pub use self::reno::Counting;
 pub use self::vegas::{Vegas, VegasVariant};
 
-/// The state of one connection's congestion control.
+/// State of one connection's congestion control.
 pub trait Control: fmt::Debug + Send {
-    /// The handshake is over and took this long, if it was measured.
+    /// End of the handshake, which took `rtt` if measured.
     fn on_established(&mut self, _now: Time, _rtt: Option<Duration>) {}
 
     /// Bytes were sent.
     fn on_sent(&mut self, now: Time, sent: &Sent);
 
-    /// An ACK acknowledged something new, cumulatively or selectively.
+    /// An ACK acknowledged new data, cumulatively or selectively.
     fn on_ack(&mut self, now: Time, ack: &Ack);
 
-    /// The network is congested; called once a window.
+    /// The network is congested; called once per window.
     fn on_congestion(&mut self, now: Time, congestion: &Congestion);
 
-    /// What was in flight when the last congestion or the time-out was told is acknowledged.
+    /// Data in flight at the last congestion or timeout was acknowledged.
     fn on_recovered(&mut self, now: Time);
 
-    /// The retransmission timer ran out with this much in flight.
+    /// The retransmission timer expired.
     fn on_timeout(&mut self, now: Time, timeout: &Timeout);
 
-    /// The last congestion or time-out turned out to be none (RFC 3708, RFC 4015): take it back.
+    /// The last congestion or timeout was spurious (RFC 3708, RFC 4015): undo it.
     fn on_spurious(&mut self, now: Time);
 
-    /// About to send after a pause; only if the connection restarts after pauses.
+    /// Data is about to be sent after an idle time; called only if the connection restarts after
+    /// these.
     fn on_idle(&mut self, now: Time, idle: &Idle);
 
-    /// The size of a full segment changed: another path MTU was learnt.
+    /// The size of a full segment changed with the path MTU.
     fn on_mss(&mut self, mss: u64);
 
-    /// Bytes that may be in flight, one segment at least.
+    /// Bytes that may be in flight, at least one segment.
     fn cwnd(&self) -> u64;
 
-    /// Below this window slow start goes on; `u64::MAX` before any loss.
+    /// Slow start threshold; `u64::MAX` before any loss.
     fn ssthresh(&self) -> u64;
 
-    /// The rate to pace at in bit/s, of TCP's payload; `None` if the control does not pace.
+    /// Pacing rate in bit/s of TCP payload; `None` if the control does not pace.
     fn pacing_rate_bps(&self) -> Option<u64> {
         None
     }
 
-    /// What the connection does after a loss.
+    /// Recovery of the connection after a loss.
     fn recovery(&self) -> Recovery {
         Recovery::Window
     }
 
-    /// Windows that the send buffer has room for: two, so that there is something to send when the
-    /// window doubles.
+    /// Number of windows in the send buffer: two, so that there is data when the window doubles.
     fn windows_buffered(&self) -> u64 {
         2
     }
 
-    /// Whether the window is the control's own in recovery, too: the connection neither inflates nor
-    /// reduces it.
+    /// Whether the window is the control's own in recovery, too: the connection neither inflates
+    /// nor reduces it.
     fn governs_recovery(&self) -> bool {
         self.recovery() == Recovery::Own
     }
 }
 
-/// What a connection does after a loss.
+/// Recovery of a connection after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Everything in flight counts as lost and is sent again from one segment on by slow start, as
-    /// after a time-out, but without its back-off (Tahoe, 1988).
+    /// Everything in flight counts as lost and is retransmitted by slow start from one segment, as
+    /// after a timeout, but without its back-off (Tahoe, 1988).
     Restart,
-    /// The first ACK that acknowledges something new ends it (Reno, 1990; RFC 2001).
+    /// Ends with the first ACK of new data (Reno, 1990; RFC 2001).
     FirstAck,
-    /// It ends when all is acknowledged that was in flight (RFC 6582, RFC 6675, RFC 6937).
+    /// Ends when all data in flight at its start is acknowledged (RFC 6582, RFC 6675, RFC 6937).
     Window,
-    /// The same, but the window is the control's all the time.
+    /// The same, with the control's own window.
     Own,
 }
 
-/// What was sent.
+/// Sent bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// Bytes of payload.
     pub bytes: u64,
     /// Bytes in flight before them.
     pub in_flight: u64,
-    /// The application had less to send than was allowed.
+    /// Whether the application had less to send than allowed.
     pub app_limited: bool,
-    /// They were sent before.
+    /// Whether they were sent before.
     pub retransmission: bool,
 }
 
-/// What an ACK told.
+/// Information in an ACK.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ack {
-    /// Bytes that the cumulative acknowledgement moved over.
+    /// Bytes by which the cumulative acknowledgment advanced.
     pub acked: u64,
     /// Bytes newly acknowledged by SACK blocks.
     pub sacked: u64,
-    /// Bytes that this ACK tells were delivered, each counted once: when first acknowledged,
+    /// Bytes delivered according to this ACK, each counted once: when first acknowledged,
     /// cumulatively or selectively.
     pub newly_delivered: u64,
-    /// The same summed over the connection, this ACK included.
+    /// Total bytes delivered on the connection, including this ACK.
     pub delivered: u64,
-    /// Bytes newly held for lost.
+    /// Bytes newly considered lost.
     pub lost: u64,
-    /// A sample of the round trip, not of bytes that were sent twice unless time stamps tell (Karn).
+    /// Round trip sample; not from retransmitted bytes, unless by timestamps (Karn).
     pub rtt: Option<Duration>,
-    /// The smoothed round trip (RFC 6298); `None` before the first sample.
+    /// Smoothed round trip (RFC 6298); `None` before the first sample.
     pub srtt: Option<Duration>,
-    /// The least round trip of the connection.
+    /// Minimum round trip of the connection.
     pub min_rtt: Option<Duration>,
     /// Bytes in flight before this ACK.
     pub prior_in_flight: u64,
     /// Bytes in flight after it.
     pub in_flight: u64,
-    /// It is the first that acknowledges cumulatively what was sent since the last round began: a new
-    /// round trip begins.
+    /// Whether this ACK starts a round trip: it is the first to acknowledge cumulatively data sent
+    /// since the last round began.
     pub round: bool,
-    /// The rate at which data was delivered.
+    /// Delivery rate.
     pub rate: Option<RateSample>,
-    /// In recovery from a loss or an ECN mark, not from a time-out.
+    /// Whether the connection recovers from a loss or an ECN mark, not from a timeout.
     pub in_recovery: bool,
-    /// The congestion window, not the application or the peer's window, limited what was sent.
+    /// Whether the congestion window limited sending, not the application or the peer's window.
     pub cwnd_limited: bool,
-    /// The peer echoes a congestion mark (ECE).
+    /// Whether the peer echoes a congestion mark (ECE).
     pub ecn_echo: bool,
 }
 
-/// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
+/// Sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateSample {
     /// Bytes delivered over the interval.
     pub delivered: u64,
-    /// The longer of the time it took to send them and the time it took to acknowledge them, not zero.
+    /// The longer of the times it took to send and to acknowledge them, not zero.
     pub interval: Duration,
-    /// Bytes that the connection had delivered when the newest byte acknowledged was sent.
+    /// Total bytes delivered when the newest acknowledged byte was sent.
     pub prior_delivered: u64,
-    /// The application limited what was sent: the path may be faster.
+    /// Whether the application limited sending: the path may be faster.
     pub app_limited: bool,
 }
 
 impl RateSample {
-    /// Bytes a second.
+    /// Rate in bytes per second.
     #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.delivered as f64 / self.interval.as_secs_f64()
@@ -195,15 +195,15 @@ impl RateSample {
 /// Congestion in a window of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Congestion {
-    /// How it showed.
+    /// Cause.
     pub cause: Cause,
     /// Bytes sent and not cumulatively acknowledged (`FlightSize`, RFC 5681 §2).
     pub flight_size: u64,
-    /// The congestion window limited what was sent.
+    /// Whether the congestion window limited sending.
     pub cwnd_limited: bool,
 }
 
-/// How congestion showed.
+/// Cause of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A segment was lost.
@@ -212,67 +212,67 @@ pub enum Cause {
     Ecn,
 }
 
-/// A time-out.
+/// Timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
     /// Bytes sent and not cumulatively acknowledged.
     pub flight_size: u64,
-    /// It is the first since something new was acknowledged; the others do not reduce the threshold
-    /// further (RFC 5681 §3.1).
+    /// Whether it is the first since new data was acknowledged; later ones do not reduce the
+    /// threshold further (RFC 5681 §3.1).
     pub is_first: bool,
 }
 
-/// A pause in sending that was longer than the retransmission time-out.
+/// Idle time longer than the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idle {
-    /// How long nothing was sent.
+    /// Duration.
     pub lasted: Duration,
-    /// The retransmission time-out.
+    /// Retransmission timeout.
     pub rto: Duration,
-    /// What a window is worth after it.
+    /// Rule for the window after it.
     pub rule: IdleRule,
 }
 
-/// What a window is worth after a pause.
+/// Window after an idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdleRule {
-    /// The initial window, if it was larger (RFC 5681 §4.1).
+    /// Initial window, if the window was larger (RFC 5681 §4.1).
     Restart,
-    /// Half for each time-out that passed, not less than the initial window (RFC 2861).
+    /// Half for each retransmission timeout that passed, not less than the initial window
+    /// (RFC 2861).
     #[default]
     Decay,
 }
 
-/// Which control a connection has.
+/// Congestion control of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Algorithm {
-    /// Slow start, congestion avoidance, fast retransmit; a loss restarts from one segment (Jacobson
-    /// 1988).
+    /// Slow start, congestion avoidance, fast retransmit; restarts from one segment after a loss
+    /// (Jacobson 1988).
     Tahoe(Counting),
-    /// With fast recovery, which the first new ACK ends (RFC 2001).
+    /// Adds fast recovery, which ends with the first new ACK (RFC 2001).
     Reno(Counting),
-    /// With a recovery that lasts for a window (RFC 5681, RFC 6582).
+    /// Adds a recovery that lasts for a window (RFC 5681, RFC 6582).
     NewReno(Counting),
-    /// By the round trip: [`Vegas::LINUX`], [`Vegas::PAPER`], [`Vegas::SCPS`].
+    /// Delay-based: [`Vegas::LINUX`], [`Vegas::PAPER`], [`Vegas::SCPS`].
     Vegas(Vegas),
-    /// Linux's default from 2.6.8 to 2.6.18.
+    /// Default of Linux 2.6.8 to 2.6.18.
     Bic(Bic),
-    /// [`Cubic::RFC9438`], [`Cubic::LINUX`] and older kernels'.
+    /// [`Cubic::RFC9438`], [`Cubic::LINUX`] and those of older kernels.
     Cubic(Cubic),
-    /// BBR version 1, as Linux has it.
+    /// BBR version 1, as in Linux.
     Bbr,
-    /// No control: the window is as given and never changes. Something else, like a rate, limits what
-    /// is sent.
+    /// None: a constant window. Something else, like a rate, limits sending.
     None {
-        /// Bytes that may be in flight; `None`: any number.
+        /// Bytes that may be in flight; `None`: unlimited.
         window: Option<u64>,
     },
 }
 
-/// A control for a new connection.
+/// Creates the control of a new connection.
 ///
-/// `mss` is the payload of a full segment, `initial_window` and `ssthresh` are in bytes; `ssthresh` is
-/// `u64::MAX` if nothing is known of the path. `seed` decides where chance is part of the algorithm.
+/// `mss` is the payload of a full segment, `initial_window` and `ssthresh` are in bytes; `ssthresh`
+/// is `u64::MAX` for an unknown path. `seed` seeds randomised algorithms.
 #[must_use]
 pub fn new(
     algorithm: Algorithm,

@@ -1,37 +1,37 @@
-//! Congestion controls by name.
+//! Named congestion controls.
 
 use super::{Algorithm, Bic, Counting, Cubic, Vegas};
 use crate::settings::form::Words;
 
-/// Congestion control with a name.
+/// Named congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Jacobson's of 1988.
     Tahoe,
     /// Jacobson's of 1990: the first new acknowledgment ends a recovery (RFC 2001).
     Reno,
-    /// RFC 5681 with RFC 6582: what Linux calls reno.
+    /// RFC 5681 with RFC 6582: Linux's reno.
     Newreno,
-    /// Vegas, as Linux has it.
+    /// Vegas, as in Linux.
     Vegas,
-    /// Vegas, as its authors had it.
+    /// Vegas, by its authors.
     VegasPaper,
-    /// Vegas, as the SCPS reference implementation has it.
+    /// Vegas, as in the SCPS reference implementation.
     VegasScps,
     /// BIC.
     Bic,
-    /// CUBIC, as Linux has it.
+    /// CUBIC, as in Linux.
     Cubic,
-    /// CUBIC, as RFC 9438 has it.
+    /// CUBIC, by RFC 9438.
     CubicRfc9438,
     /// BBR, version 1.
     Bbr,
-    /// None: what the peer's window takes.
+    /// None: limited by the peer's window.
     None,
 }
 
 impl Named {
-    /// All, in the order in which they are listed.
+    /// All, in listing order.
     pub const ALL: &[Self] = &[
         Self::Tahoe,
         Self::Reno,
@@ -46,7 +46,7 @@ impl Named {
         Self::None,
     ];
 
-    /// Its name.
+    /// Name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Named {
         }
     }
 
-    /// The control of that name.
+    /// Congestion control of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|congestion| congestion.name() == name)
@@ -91,7 +91,7 @@ impl Named {
     /// Algorithm of TCP.
     #[must_use]
     pub fn algorithm(self) -> Algorithm {
-        // Linux counts all that an acknowledgment covers, RFC 5681 no more than two segments.
+        // Linux counts all acknowledged bytes, RFC 5681 at most two segments.
         let counting = Counting::Bytes { limit: u64::MAX };
         match self {
             Self::Tahoe => Algorithm::Tahoe(counting),
@@ -109,7 +109,7 @@ impl Named {
     }
 }
 
-/// Controls with parameters of their own have no name.
+/// Controls with custom parameters have no name.
 impl Words for Algorithm {
     fn words() -> Vec<(&'static str, Self)> {
         Named::ALL.iter().map(|control| (control.name(), control.algorithm())).collect()

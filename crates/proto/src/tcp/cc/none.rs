@@ -4,7 +4,7 @@ use engine::Time;
 
 use super::{Ack, Congestion, Control, Idle, Recovery, Sent, Timeout};
 
-/// A window that nothing changes.
+/// Constant window.
 #[derive(Debug)]
 pub(super) struct Unlimited {
     window: u64,

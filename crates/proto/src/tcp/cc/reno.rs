@@ -1,21 +1,21 @@
-//! Tahoe, Reno and NewReno (RFC 5681). They differ in what ends a recovery, which the connection
-//! carries out.
+//! Tahoe, Reno and NewReno (RFC 5681). They differ in the end of a recovery, which is up to the
+//! connection.
 
 use engine::Time;
 
 use super::window::Window;
 use super::{Ack, Congestion, Control, Idle, Recovery, Sent, Timeout};
 
-/// What makes a window grow.
+/// Counting of acknowledgments for growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counting {
-    /// Each ACK counts as one segment, whatever it acknowledges (RFC 2581, kernels before 2006):
-    /// delayed ACKs halve the growth.
+    /// One segment per ACK, whatever it acknowledges (RFC 2581, kernels before 2006): delayed ACKs
+    /// halve the growth.
     Acks,
-    /// What an ACK acknowledges counts, in slow start at most `limit` segments an ACK (RFC 3465's L;
-    /// RFC 5681 allows 1).
+    /// Acknowledged bytes, in slow start at most `limit` segments per ACK (RFC 3465's L; RFC 5681
+    /// allows 1).
     Bytes {
-        /// Segments an ACK.
+        /// Segments per ACK.
         limit: u64,
     },
 }
@@ -27,7 +27,7 @@ impl Default for Counting {
 }
 
 impl Counting {
-    /// Bytes by which this ACK counts in slow start.
+    /// Bytes counted for this ACK in slow start.
     pub(super) fn slow_start(self, ack: &Ack, mss: u64) -> u64 {
         match self {
             Self::Acks => {
@@ -41,7 +41,7 @@ impl Counting {
         }
     }
 
-    /// Bytes by which this ACK counts in congestion avoidance.
+    /// Bytes counted for this ACK in congestion avoidance.
     pub(super) fn avoidance(self, ack: &Ack, mss: u64) -> u64 {
         match self {
             Self::Acks => self.slow_start(ack, mss),
@@ -64,7 +64,7 @@ impl Reno {
     }
 }
 
-/// Slow start, then a segment a window (RFC 5681 §3.1).
+/// Applies slow start, then one segment per window (RFC 5681 §3.1).
 pub(super) fn increase(window: &mut Window, counting: Counting, ack: &Ack) {
     let mut bytes = counting.avoidance(ack, window.mss);
     if window.is_slow_start() {

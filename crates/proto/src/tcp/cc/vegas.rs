@@ -1,5 +1,5 @@
-//! Vegas (Brakmo and Peterson 1995): the window follows how many segments of the connection wait in
-//! queues, which shows in the round trip before anything is lost.
+//! Vegas (Brakmo and Peterson 1995): the window follows the number of the connection's segments in
+//! queues, which increases the round trip before anything is lost.
 
 use std::time::Duration;
 
@@ -9,44 +9,44 @@ use super::reno::increase;
 use super::window::Window;
 use super::{Ack, Cause, Congestion, Control, Counting, Idle, Sent, Timeout};
 
-/// Samples of the round trip without which a round decides nothing: two may both be of delayed ACKs.
+/// Minimum round trip samples for a decision: two may both be of delayed ACKs.
 const SAMPLES_LEAST: u32 = 3;
 
-/// Which Vegas, and its bounds in segments.
+/// Variant of Vegas, and its thresholds in segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vegas {
-    /// With fewer segments in queues the window grows.
+    /// Queued segments below which the window grows.
     pub alpha: u32,
-    /// With more it shrinks.
+    /// Queued segments above which it shrinks.
     pub beta: u32,
-    /// With more slow start is over.
+    /// Queued segments above which slow start ends.
     pub gamma: u32,
-    /// Whose.
+    /// Variant.
     pub variant: VegasVariant,
 }
 
-/// Implementations of Vegas that differ.
+/// Variants of Vegas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VegasVariant {
-    /// Linux's: slow start doubles each round and ends with the window that the path carried; the
-    /// least round trip of a round counts, reckoned against the least of all; losses halve.
+    /// Linux: slow start doubles each round and ends with the window that the path carried;
+    /// compares a round's minimum round trip with the overall minimum; halves after losses.
     Linux,
-    /// The authors': slow start doubles every other round and ends with a window smaller by an eighth;
-    /// the mean round trip of a round counts; losses take a quarter.
+    /// Authors: slow start doubles every other round and ends with a window smaller by an eighth;
+    /// uses a round's mean round trip; reduces by a quarter after losses.
     Paper,
-    /// The SCPS reference implementation's: what is in flight is reckoned with in place of the window,
-    /// which shrinks by half of what is too much and a segment more; slow start doubles at the end of a
-    /// round, if there was a sample in it. Losses halve, down to one segment, and from there, as after a
-    /// time-out, it starts slowly again.
+    /// SCPS reference implementation: uses the bytes in flight instead of the window, which shrinks
+    /// by half of the excess plus one segment; slow start doubles at the end of a round with a
+    /// sample. Losses halve the window down to one segment, from where, as after a timeout, slow
+    /// start begins again.
     Scps,
 }
 
 impl Vegas {
-    /// Linux's, with its parameters.
+    /// Linux, with its parameters.
     pub const LINUX: Self = Self { alpha: 2, beta: 4, gamma: 1, variant: VegasVariant::Linux };
-    /// The authors', with the smaller of their pairs of parameters.
+    /// Authors, with the smaller of their pairs of parameters.
     pub const PAPER: Self = Self { alpha: 1, beta: 3, gamma: 1, variant: VegasVariant::Paper };
-    /// That of the SCPS reference implementation.
+    /// SCPS reference implementation.
     pub const SCPS: Self = Self { alpha: 3, beta: 5, gamma: 4, variant: VegasVariant::Scps };
 }
 
@@ -60,17 +60,17 @@ impl Default for Vegas {
 pub(super) struct VegasControl {
     window: Window,
     vegas: Vegas,
-    /// The least round trip seen: that of an empty path.
+    /// Minimum round trip so far: that of an empty path.
     base: Option<Duration>,
-    /// The least round trip of this round, the sum of its samples and their number.
+    /// Minimum round trip of this round, sum and number of its samples.
     least: Duration,
     sum: Duration,
     samples: u32,
-    /// The round that began before the last recovery or pause says nothing.
+    /// Whether the round began before the last recovery or idle time, and is ignored.
     is_stale: bool,
-    /// A time-out is not recovered from: until then it is Reno.
+    /// Whether a timeout is not recovered from: it behaves like Reno until then.
     is_reno: bool,
-    /// The paper's slow start grows in this round.
+    /// Whether the authors' slow start grows in this round.
     grows: bool,
 }
 
@@ -93,7 +93,7 @@ impl VegasControl {
         (self.least, self.sum, self.samples) = (Duration::MAX, Duration::ZERO, 0);
     }
 
-    /// The round trip of this round and that of an empty path, if there are samples enough.
+    /// Round trips of this round and of an empty path, if there are enough samples.
     fn round_trips(&self) -> Option<(f64, f64)> {
         let enough = match self.vegas.variant {
             VegasVariant::Linux | VegasVariant::Paper => SAMPLES_LEAST,
@@ -109,12 +109,12 @@ impl VegasControl {
         Some((rtt.max(1e-9), base.max(1e-9)))
     }
 
-    /// Segments of this connection in queues.
+    /// Number of the connection's segments in queues.
     fn queued(&self, ack: &Ack, rtt: f64, base: f64) -> f64 {
         let segments = |bytes: u64| bytes as f64 / self.window.mss as f64;
         match self.vegas.variant {
-            // Against the empty path's round trip, which reckons more than there is if the queue is
-            // long beside the path.
+            // Relative to the empty path's round trip, which overestimates if the queue is long
+            // compared to the path.
             VegasVariant::Linux => (segments(self.window.cwnd) * (rtt - base) / base).floor(),
             VegasVariant::Paper => segments(self.window.cwnd) * (1.0 - base / rtt),
             VegasVariant::Scps => {
@@ -127,14 +127,14 @@ impl VegasControl {
         self.window.cwnd = bytes.max(least_segments * self.window.mss);
     }
 
-    /// The decision at the end of a round.
+    /// Decides at the end of a round.
     fn decide(&mut self, ack: &Ack) {
         let Some((rtt, base)) = self.round_trips() else {
             match self.vegas.variant {
                 VegasVariant::Linux | VegasVariant::Paper => {
                     increase(&mut self.window, Counting::default(), ack);
                 }
-                // It moves with samples only.
+                // It changes with samples only.
                 VegasVariant::Scps => {}
             }
             return;
@@ -196,13 +196,13 @@ impl VegasControl {
         }
     }
 
-    /// SCPS's mode: at the bottom of one segment it starts slowly again.
+    /// SCPS variant: at one segment slow start begins again.
     fn linear_above_bottom(&mut self) {
         let is_bottom = self.window.cwnd == self.window.mss;
         self.window.ssthresh = if is_bottom { u64::MAX } else { self.window.cwnd };
     }
 
-    /// ACKs within a round make the window grow in slow start alone.
+    /// Grows the window for ACKs within a round, in slow start only.
     fn within_round(&mut self, ack: &Ack) {
         if !self.window.is_slow_start() {
             return;
@@ -223,8 +223,8 @@ impl VegasControl {
 
 impl Control for VegasControl {
     fn on_sent(&mut self, _now: Time, sent: &Sent) {
-        // Linux holds after a pause that the path may be another one. The round begins with what is
-        // sent now, so it is not stale: a window of one segment, which always pauses, has to grow.
+        // Linux assumes another path after an idle time. The round begins with data sent now, so it
+        // is not stale: a window of one segment, which always idles, has to grow.
         if sent.in_flight == 0 && self.vegas.variant == VegasVariant::Linux {
             self.base = None;
             self.forget_round();
@@ -267,7 +267,7 @@ impl Control for VegasControl {
         let in_use = self.window.in_use(congestion.flight_size, congestion.cwnd_limited);
         self.window.reduce(congestion, share);
         if self.vegas.variant == VegasVariant::Scps {
-            // One segment is the least, not two.
+            // The minimum is one segment, not two.
             self.set_window(in_use / 2, 1);
             self.linear_above_bottom();
         }

@@ -1,18 +1,17 @@
-//! The congestion window and the slow start threshold, and what the window-based algorithms do with
-//! them alike.
+//! Congestion window and slow start threshold, with operations common to window-based algorithms.
 
 use super::{Congestion, Idle, IdleRule, Timeout};
 
-/// The window and the threshold, in bytes.
+/// Window and threshold, in bytes.
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) mss: u64,
     initial: u64,
     pub(super) cwnd: u64,
     pub(super) ssthresh: u64,
-    /// What was acknowledged and did not yet make the window grow, in bytes.
+    /// Acknowledged bytes that have not grown the window yet.
     credit: f64,
-    /// The window and the threshold before the last reduction.
+    /// Window and threshold before the last reduction.
     prior: Option<(u64, u64)>,
 }
 
@@ -27,19 +26,19 @@ impl Window {
         self.cwnd < self.ssthresh
     }
 
-    /// Sets the threshold of a path of which nothing is known to so many segments.
+    /// Sets the initial threshold to this many segments.
     pub(super) fn first_threshold(&mut self, segments: Option<u64>) {
         if let Some(segments) = segments.filter(|_| self.ssthresh == u64::MAX) {
             self.ssthresh = segments.saturating_mul(self.mss);
         }
     }
 
-    /// The window in segments.
+    /// Window in segments.
     pub(super) fn segments(&self) -> f64 {
         self.cwnd as f64 / self.mss as f64
     }
 
-    /// Slow start by `bytes`; returns what is left of them beyond the threshold.
+    /// Grows by `bytes` up to the threshold. Returns the rest.
     pub(super) fn slow_start(&mut self, bytes: u64) -> u64 {
         let room = self.ssthresh.saturating_sub(self.cwnd);
         let grown = bytes.min(room);
@@ -47,11 +46,10 @@ impl Window {
         bytes - grown
     }
 
-    /// Grows by one segment for each `per_segment` bytes acknowledged, as the sum of what was
-    /// acknowledged reaches that.
+    /// Grows by one segment for each `per_segment` acknowledged bytes in total.
     pub(super) fn grow(&mut self, acked: u64, per_segment: f64) {
         let per_segment = per_segment.max(1.0);
-        // What was gathered while a segment cost more buys one at most.
+        // Credit gathered while a segment cost more buys at most one.
         self.credit = self.credit.min(per_segment) + acked as f64;
         let times = (self.credit / per_segment).floor();
         if times >= 1.0 {
@@ -60,27 +58,27 @@ impl Window {
         }
     }
 
-    /// What a reduction starts from: the window, or what was in flight if less was (RFC 5681 §3.1,
-    /// equation 4). What limited transmit sent on top does not count.
+    /// Base of a reduction: the window, or the bytes in flight if less (RFC 5681 §3.1, equation 4).
+    /// Data sent by limited transmit does not count.
     pub(super) fn in_use(&self, flight_size: u64, cwnd_limited: bool) -> u64 {
         if cwnd_limited { self.cwnd } else { flight_size.min(self.cwnd) }
     }
 
-    /// Remembers what there was, and sets the threshold, which is two segments at least.
+    /// Saves the state, and sets the threshold, at least two segments.
     fn lower(&mut self, ssthresh: u64) {
         self.prior = Some((self.cwnd, self.ssthresh));
         self.ssthresh = ssthresh.max(2 * self.mss);
         self.credit = 0.0;
     }
 
-    /// Congestion: `share` of what was in use is the new threshold and the new window.
+    /// Sets threshold and window to `share` of the window in use.
     pub(super) fn reduce(&mut self, congestion: &Congestion, share: f64) {
         let in_use = self.in_use(congestion.flight_size, congestion.cwnd_limited);
         self.lower((in_use as f64 * share) as u64);
         self.cwnd = self.ssthresh;
     }
 
-    /// A time-out: `share` of what was in flight is the new threshold, and one segment is the window
+    /// Sets the threshold to `share` of the bytes in flight, and the window to one segment
     /// (RFC 5681 §3.1).
     pub(super) fn time_out(&mut self, timeout: &Timeout, share: f64) {
         if timeout.is_first {
@@ -90,7 +88,7 @@ impl Window {
         self.credit = 0.0;
     }
 
-    /// Takes the last reduction back; returns whether there was one.
+    /// Undoes the last reduction. Returns whether there was one.
     pub(super) fn undo(&mut self) -> bool {
         let Some((cwnd, ssthresh)) = self.prior.take() else { return false };
         self.cwnd = self.cwnd.max(cwnd);
@@ -98,13 +96,13 @@ impl Window {
         true
     }
 
-    /// After a pause.
+    /// Reduces the window after an idle time.
     pub(super) fn idle(&mut self, idle: &Idle) {
         let restart = self.initial.min(self.cwnd);
         match idle.rule {
             IdleRule::Restart => self.cwnd = restart,
             IdleRule::Decay => {
-                // What the window was stays known as the threshold, for slow start to find back to.
+                // The threshold keeps the former window, which slow start regains.
                 self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
                 let rto = idle.rto.as_nanos().max(1);
                 let halvings = (idle.lasted.as_nanos() / rto).min(63) as u32;
@@ -114,7 +112,7 @@ impl Window {
         self.credit = 0.0;
     }
 
-    /// Another size of segments; the window keeps its bytes, and one segment fits.
+    /// Changes the segment size; the window keeps its bytes, and at least one segment.
     pub(super) fn set_mss(&mut self, mss: u64) {
         self.mss = mss.max(1);
         self.initial = self.initial.max(self.mss);

@@ -1,5 +1,5 @@
-//! An acknowledgment: what it says of what was sent, and what follows for the window
-//! (RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 3168).
+//! Processing of acknowledgments: the scoreboard and the window (RFC 5681, RFC 6298, RFC 6582,
+//! RFC 6675, RFC 3168).
 
 use std::time::Duration;
 
@@ -14,33 +14,33 @@ use crate::tcp::recovery::Progress;
 use crate::tcp::scoreboard::Delivery;
 use crate::tcp::seq;
 
-/// What an acknowledgment brought, for those who judge it.
+/// Result of an acknowledgment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct News {
     pub(super) delivery: Delivery,
-    /// The cumulative acknowledgment went on.
+    /// Whether the cumulative acknowledgment advanced.
     pub(super) advanced: bool,
-    /// SACK blocks told something new.
+    /// Whether SACK blocks were new.
     pub(super) sacked: bool,
-    /// It is a duplicate (RFC 5681 §2).
+    /// Whether it is a duplicate (RFC 5681 §2).
     pub(super) duplicate: bool,
-    /// Bytes that the peer says it lacks, and that were not known to be lost.
+    /// Bytes that the peer reports missing, and that were not known to be lost.
     pub(super) holes: u64,
-    /// It reports bytes that came twice.
+    /// Range reported as received twice.
     pub(super) twice: Option<(u64, u64)>,
-    /// The time stamp it echoes.
+    /// Echoed timestamp.
     pub(super) echo: Option<u32>,
-    /// Time since the latest segment was sent that it acknowledges, for the congestion control.
+    /// Time since the latest acknowledged segment was sent, for the congestion control.
     rtt: Option<Duration>,
-    /// It acknowledges selectively what was sent before the first segment in flight last was: that one
-    /// has no reason to be late yet.
+    /// Whether it selectively acknowledges data sent before the last transmission of the first
+    /// segment in flight, which is then not late yet.
     before_head: bool,
     /// Bytes in flight before it.
     prior_in_flight: u64,
 }
 
 impl Connection {
-    /// Takes an acknowledgment of `ack`, in a segment at `at`, that is not beyond what was sent.
+    /// Processes an acknowledgment of `ack`, in a segment at `at`, that is not beyond sent data.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
@@ -66,7 +66,7 @@ impl Connection {
         self.undo_if_spurious(now, &news);
         let lost = self.judge(now, &news);
         self.leave_phase(now, news.advanced);
-        // A control that governs its window sees one recovery where the next follows at once.
+        // A control with its own window sees one recovery where the next follows at once.
         let own = self.control.governs_recovery() && news.advanced;
         if own && self.losses.is_open() && self.board.lost() > 0 {
             self.begin_recovery(now);
@@ -79,7 +79,7 @@ impl Connection {
         self.after_ack(now, &news);
     }
 
-    /// What it says goes into the scoreboard.
+    /// Updates the scoreboard.
     fn take_in(&mut self, now: Time, ack: u64, received: ReceivedOptions<'_>) -> News {
         let prior_in_flight = self.board.pipe();
         self.board.least_rtt(self.rtt.least());
@@ -137,8 +137,8 @@ impl Connection {
         (left, seq::expand(left, block.right))
     }
 
-    /// Takes a sample of the round trip: from what was sent once, or else from the time stamps (Karn's
-    /// rule, RFC 7323 §4.1).
+    /// Takes a round trip sample: from data sent once, otherwise from timestamps (Karn's rule,
+    /// RFC 7323 §4.1).
     fn round_trip(&mut self, now: Time, news: &mut News) {
         let delivery = &news.delivery;
         let acked = delivery.acked_rtt.filter(|_| !delivery.resent_acked);
@@ -152,7 +152,7 @@ impl Connection {
         };
         let Some(took) = by_clock.or_else(by_stamp) else { return };
         self.rtt.sample(took, (self.snd.una(), self.snd.nxt()));
-        // A segment may have left later than the oldest, and is nearer to the round trip of the path.
+        // A later segment than the oldest is closer to the path's round trip.
         let latest = sacked.or(acked).map_or(took, |elapsed| elapsed.latest);
         self.rtt.note_least(latest);
         news.rtt = Some(latest);
@@ -160,7 +160,7 @@ impl Connection {
             sacked.zip(self.board.head_age(now)).is_some_and(|(sacked, age)| sacked.oldest > age);
     }
 
-    /// Whether something is over: a recovery, a reduction, a restart.
+    /// Ends a recovery, a reduction or a restart that is over.
     fn leave_phase(&mut self, now: Time, advanced: bool) {
         let by_first = self.control.recovers_with_first();
         if !self.losses.is_over(self.snd.una(), by_first, advanced) {
@@ -171,7 +171,7 @@ impl Connection {
         }
     }
 
-    /// The peer echoes a congestion mark (RFC 3168 §6.1.2).
+    /// Reduces the window for an echoed congestion mark (RFC 3168 §6.1.2).
     fn reduce_for_mark(&mut self, now: Time, cwnd_limited: bool) {
         if !self.losses.is_open() {
             return;
@@ -236,7 +236,7 @@ impl Connection {
         }
     }
 
-    /// Lets the user write as much as the window asks for.
+    /// Grows the send buffer as the window requires.
     pub(super) fn make_room(&mut self) {
         let windows = self.control.windows_buffered();
         let (cwnd, mss) = (self.control.cwnd(), self.mss());

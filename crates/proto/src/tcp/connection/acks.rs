@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use engine::Time;
 
-/// Acknowledgments owed at most; more of the same report nothing new.
+/// Maximum number of acknowledgments owed; more would report nothing new.
 const OWED_MAX: u32 = 64;
 
-/// Last acknowledgment, and those that are owed.
+/// Last acknowledgment, and those owed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acks {
     /// Last.ACK.sent.
     last: u64,
-    /// Acknowledgments without delay that are left at the beginning.
+    /// Remaining initial acknowledgments without delay.
     quick: u32,
-    /// Acknowledgments without data to be sent at once, each by itself.
+    /// Number of separate acknowledgments without data to send at once.
     owed: u32,
-    /// One is due with whatever is sent first, or at once.
+    /// Whether one is due with the next segment, or at once.
     is_due: bool,
-    /// Bytes that arrived twice.
+    /// Range received twice.
     duplicate: Option<(u64, u64)>,
     last_challenge: Option<Time>,
 }
@@ -28,7 +28,7 @@ impl Acks {
         Self { last: 0, quick, owed: 0, is_due: false, duplicate: None, last_challenge: None }
     }
 
-    /// The peer's stream begins at `next`.
+    /// Sets the start of the peer's stream.
     pub(super) fn begin(&mut self, next: u64) {
         self.last = next;
     }
@@ -37,7 +37,7 @@ impl Acks {
         self.last
     }
 
-    /// Owes one more, at once and by itself.
+    /// Owes another separate acknowledgment.
     pub(super) fn owe(&mut self) {
         self.owed = (self.owed + 1).min(OWED_MAX);
     }
@@ -46,7 +46,7 @@ impl Acks {
         self.owed > 0
     }
 
-    /// One of those owed left.
+    /// Notes that one of those owed was sent.
     pub(super) fn pay(&mut self) {
         self.owed -= 1;
     }
@@ -56,7 +56,7 @@ impl Acks {
         self.owed = 1;
     }
 
-    /// One is due with whatever is sent first.
+    /// Makes one due with the next segment.
     pub(super) fn hasten(&mut self) {
         self.is_due = true;
     }
@@ -65,7 +65,7 @@ impl Acks {
         self.is_due
     }
 
-    /// Owes one for what should not have come, at most one an interval (RFC 5961 §5).
+    /// Owes a challenge ACK, at most one per interval (RFC 5961 §5).
     pub(super) fn challenge(&mut self, now: Time, interval: Duration) {
         if self.last_challenge.is_none_or(|last| now.since(last) >= interval) {
             self.last_challenge = Some(now);
@@ -88,14 +88,14 @@ impl Acks {
         self.duplicate
     }
 
-    /// An acknowledgment of all before `next` left.
+    /// Notes that everything before `next` was acknowledged.
     pub(super) fn left(&mut self, next: u64) {
         self.last = next;
         self.is_due = false;
         self.duplicate = None;
     }
 
-    /// Nothing is acknowledged any more.
+    /// Stops acknowledging.
     pub(super) fn stop(&mut self) {
         (self.owed, self.is_due) = (0, false);
     }

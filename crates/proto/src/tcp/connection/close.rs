@@ -1,4 +1,4 @@
-//! Closing: by the user, by the peer, by a reset, by silence (RFC 9293 §3.6, §3.10.4, §3.10.5).
+//! Closing: by the user, the peer, a reset, or silence (RFC 9293 §3.6, §3.10.4, §3.10.5).
 
 use engine::Time;
 
@@ -6,12 +6,12 @@ use super::{Connection, Timers};
 use crate::tcp::indication::{CloseReason, State};
 
 impl Connection {
-    /// Short segments go at once, or wait as [`Options::nagle`](crate::tcp::Options::nagle) says.
+    /// Sends short segments at once, or applies [`Options::nagle`](crate::tcp::Options::nagle).
     pub(crate) fn set_no_delay(&mut self, on: bool) {
         self.options.nagle = !on;
     }
 
-    /// The user writes no more.
+    /// Closes the sending half.
     pub(crate) fn shut_down(&mut self) {
         if self.send.is_finished() {
             return;
@@ -25,8 +25,8 @@ impl Connection {
         };
     }
 
-    /// The user writes no more and reads no more. `true` if there was something to read, or comes
-    /// before the peer closed: the peer is to be told by a reset (RFC 9293 §3.6.1).
+    /// Closes both halves for the user. Returns `true` if unread data exists or arrives before the
+    /// peer's FIN: the peer then gets a reset (RFC 9293 §3.6.1).
     pub(crate) fn detach(&mut self, now: Time) -> bool {
         self.shut_down();
         self.inbound.detach();
@@ -38,7 +38,7 @@ impl Connection {
         unread && self.state != State::Closed
     }
 
-    /// The peer has acknowledged the FIN.
+    /// Processes the acknowledgment of the FIN.
     pub(super) fn fin_acknowledged(&mut self, now: Time) {
         match self.state {
             State::FinWait1 => {
@@ -59,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// All that the peer wrote is there, and its FIN.
+    /// Processes the peer's FIN once all its data has arrived.
     pub(super) fn peer_finished(&mut self) {
         self.inbound.finish();
         self.acks.hasten();
@@ -77,26 +77,26 @@ impl Connection {
         }
     }
 
-    /// Both have closed and know it. The stack remembers the numbers for a while, in a smaller
-    /// place; the last acknowledgment is still to be sent.
+    /// Enters TIME-WAIT. The stack remembers the numbers for a while in less memory; the last
+    /// acknowledgment is still to be sent.
     fn enter_time_wait(&mut self) {
         self.quiet();
         self.state = State::TimeWait;
     }
 
-    /// In TIME-WAIT, when the last acknowledgment has left.
+    /// Whether the connection is in TIME-WAIT.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state == State::TimeWait
     }
 
-    /// The connection's numbers are remembered elsewhere.
+    /// Ends a connection that the stack remembers in TIME-WAIT.
     pub(crate) fn waits_elsewhere(&mut self) {
         self.state = State::Closed;
         self.acks.stop();
         self.events.closed = Some(CloseReason::Graceful);
     }
 
-    /// It is over.
+    /// Ends the connection.
     pub(crate) fn end(&mut self, reason: CloseReason) {
         if self.state == State::Closed {
             return;
@@ -110,7 +110,7 @@ impl Connection {
         self.events.closed = Some(reason);
     }
 
-    /// Nothing is sent any more, and no timer runs.
+    /// Stops sending and all timers.
     fn quiet(&mut self) {
         self.send.clear();
         self.timers = Timers::default();

@@ -1,4 +1,4 @@
-//! Congestion control of a connection: its window, its rounds, its pace.
+//! Congestion control of a connection: window, rounds, pacing.
 
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use crate::tcp::config::Options;
 use crate::tcp::recovery::Phase;
 use crate::tcp::rtt::Rtt;
 
-/// Time by which a paced connection may run ahead, so that a fast one sends several at once.
+/// Time by which a paced connection may run ahead, so that a fast one sends several segments at
+/// once.
 const BURST: Duration = Duration::from_millis(1);
 
-/// Congestion control, and when data was sent and may be sent.
+/// Congestion control, and transmission times.
 #[derive(Debug)]
 pub(super) struct SendControl {
     algorithm: Box<dyn Control>,
     seed: u64,
-    /// A round trip ends when that is acknowledged.
+    /// Sequence number whose acknowledgment ends a round trip.
     round_end: u64,
-    /// The congestion window stopped what would have been sent before that.
+    /// Sequence number up to which the congestion window held data back.
     limited_to: Option<u64>,
     last_sent: Time,
-    /// Earliest time for the next segment, if there is a pace.
+    /// Earliest time for the next segment, if paced.
     pace_next: Time,
-    /// CWR is due: the next new data reports that the window is reduced (RFC 3168 §6.1.2).
+    /// CWR is due with the next new data (RFC 3168 §6.1.2).
     reports_reduction: bool,
 }
 
@@ -41,7 +42,7 @@ impl SendControl {
         }
     }
 
-    /// The connection is established: begins with the initial window for its segments.
+    /// Starts with the initial window once the connection is established.
     pub(super) fn establish(
         &mut self,
         now: Time,
@@ -71,12 +72,12 @@ impl SendControl {
         self.algorithm.governs_recovery()
     }
 
-    /// Whether everything in flight is sent again after a loss.
+    /// Whether everything in flight is retransmitted after a loss.
     pub(super) fn restarts(&self) -> bool {
         self.algorithm.recovery() == Recovery::Restart
     }
 
-    /// Whether the first acknowledgment of something new ends a recovery.
+    /// Whether the first acknowledgment of new data ends a recovery.
     pub(super) fn recovers_with_first(&self) -> bool {
         self.algorithm.recovery() == Recovery::FirstAck
     }
@@ -95,7 +96,7 @@ impl SendControl {
         self.algorithm.on_mss(mss);
     }
 
-    /// Something was lost or marked while `flight_size` bytes were in flight.
+    /// Reports a loss or mark while `flight_size` bytes were in flight.
     pub(super) fn congested(
         &mut self,
         now: Time,
@@ -115,7 +116,7 @@ impl SendControl {
         self.algorithm.on_timeout(now, timeout);
     }
 
-    /// A loss was none.
+    /// Reports a spurious loss.
     pub(super) fn spurious(&mut self, now: Time) {
         self.algorithm.on_spurious(now);
     }
@@ -133,12 +134,12 @@ impl SendControl {
         ends
     }
 
-    /// The congestion window stopped what would have been sent at `nxt`.
+    /// Notes that the congestion window held data back at `nxt`.
     pub(super) fn limit(&mut self, nxt: u64) {
         self.limited_to = Some(nxt);
     }
 
-    /// Whether the congestion window stopped the sender in the flight that begins at `una`.
+    /// Whether the congestion window limited the flight that begins at `una`.
     pub(super) fn is_limited(&self, una: u64) -> bool {
         self.limited_to.is_some_and(|to| una < to)
     }
@@ -156,12 +157,12 @@ impl SendControl {
         self.last_sent
     }
 
-    /// A SYN left, or data whose pace is of no account.
+    /// Notes the sending of a SYN, or of unpaced data.
     pub(super) fn note_sent(&mut self, now: Time) {
         self.last_sent = now;
     }
 
-    /// Data is about to be sent with nothing in flight: was the connection idle?
+    /// Handles an idle time before data is sent with nothing in flight.
     pub(super) fn end_idle(&mut self, now: Time, rto: Duration, options: &Options) {
         let lasted = now.since(self.last_sent);
         if let Some(rule) = options.idle
@@ -177,12 +178,12 @@ impl SendControl {
         self.last_sent = now;
     }
 
-    /// The link was away for so long.
+    /// Excludes an outage of the link from all times.
     pub(super) fn put_off(&mut self, by: Duration) {
         self.last_sent += by;
     }
 
-    /// Bits a second to send at, if there is such a rate.
+    /// Pacing rate in bit/s, if any.
     pub(super) fn pacing_rate_bps(&self, options: &Options, rtt: &Rtt) -> Option<u64> {
         let own = || {
             let smoothed = rtt.smoothed().filter(|_| options.pacing)?;
@@ -195,12 +196,12 @@ impl SendControl {
         self.algorithm.pacing_rate_bps().or_else(own).filter(|rate| *rate > 0)
     }
 
-    /// When the next segment may leave, if the pace holds it back.
+    /// Time of the next segment, if pacing holds it back.
     pub(super) fn held_until(&self, now: Time) -> Option<Time> {
         (self.pace_next > now + BURST).then_some(self.pace_next)
     }
 
-    /// Bytes left at this rate.
+    /// Accounts for bytes sent at this rate.
     pub(super) fn pace(&mut self, now: Time, bytes: u64, rate_bps: u64) {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate_bps);
         let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! Window for what the peer sends, and the end of it.
+//! Receive window, and the end of the peer's stream.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use crate::tcp::autotune::ReceiveTuning;
 use crate::tcp::config::Buffer;
 use crate::tcp::reassembly::Reassembly;
 
-/// Segment size until the peer's is known (RFC 9293 §3.7.1).
+/// Segment size before the peer's is known (RFC 9293 §3.7.1).
 const MSS_DEFAULT: u64 = 536;
 
 /// End of the peer's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Unknown,
-    /// A FIN lies here, behind data that may be missing.
+    /// FIN at this number, after data that may be missing.
     At(u64),
-    /// Everything arrived, and the FIN.
+    /// All data and the FIN have arrived.
     Received,
 }
 
-/// User of what is received.
+/// User of received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
     /// Waits for an event.
     Waits,
-    /// Got its event, and has not read everything.
+    /// Was notified, and has not read everything.
     Notified,
     /// Reads no more.
     Gone,
@@ -35,11 +35,11 @@ enum Reader {
 /// Receive window.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    /// Right edge of the window as announced.
+    /// Right edge of the announced window.
     advertised: u64,
     /// Rcv.Wind.Shift (RFC 7323 §2.3).
     shift: u8,
-    /// Both sides shift windows, if only by nothing.
+    /// Whether both sides scale windows, even by zero.
     shifts: bool,
     tuning: ReceiveTuning,
     /// Longest segment received: the size of a full one.
@@ -66,14 +66,14 @@ impl Inbound {
         self.shift = shift;
     }
 
-    /// Begins where the peer's SYN says, with a shift if both sides shift.
+    /// Starts at the peer's SYN, with a shift if both sides scale.
     pub(super) fn begin(&mut self, next: u64, shift: Option<u8>) {
         self.advertised = next;
         self.shifts = shift.is_some();
         self.shift = shift.unwrap_or(0);
     }
 
-    /// Begins to adapt to what the user reads.
+    /// Starts auto-tuning to the user's reads.
     pub(super) fn tune(&mut self, now: Time, buffer: Buffer, mss: u64) {
         self.tuning = ReceiveTuning::new(now, buffer, mss);
     }
@@ -94,27 +94,27 @@ impl Inbound {
         self.full_segment
     }
 
-    /// Sequence number expected next, the FIN included.
+    /// Next expected sequence number, including the FIN.
     pub(super) fn next(&self, buffer: &Reassembly) -> u64 {
         buffer.next() + u64::from(self.end == End::Received)
     }
 
-    /// Bytes that the window still takes from `next` on.
+    /// Bytes that the window allows from `next` on.
     pub(super) fn open(&self, next: u64) -> u64 {
         self.advertised.saturating_sub(next)
     }
 
-    /// Window as the peer knows it, in whole units of the shift.
+    /// Window known to the peer, in whole units of the shift.
     fn announced(&self, next: u64, shift: u8) -> u64 {
         self.open(next) >> shift << shift
     }
 
-    /// Window as it was last announced, for the field.
+    /// Last announced window, for the field.
     pub(super) fn field(&self, next: u64) -> u16 {
         (self.open(next) >> self.shift).min(65_535) as u16
     }
 
-    /// Announces the window; its right edge never goes back, and goes on by steps that are worth it
+    /// Announces the window. Its right edge never recedes, and advances by sufficiently large steps
     /// (RFC 9293 §3.8.6.2.2).
     pub(super) fn announce(&mut self, buffer: &Reassembly, shift: u8) -> u16 {
         let next = self.next(buffer);
@@ -127,13 +127,13 @@ impl Inbound {
         window as u16
     }
 
-    /// A SYN cookie that came back announced this much.
+    /// Sets the window announced by a returned SYN cookie.
     pub(super) fn announced_by_cookie(&mut self, buffer: &Reassembly) {
         self.advertised = buffer.next() + buffer.capacity().min(65_535);
     }
 
-    /// The user has read: the buffer grows, and `true` is returned if the window opened so much that
-    /// the peer needs to know (RFC 9293 §3.8.6.2.2).
+    /// Processes a read of the user: the buffer grows. Returns `true` if the window opened enough
+    /// to notify the peer (RFC 9293 §3.8.6.2.2).
     pub(super) fn consumed(
         &mut self,
         now: Time,
@@ -151,35 +151,35 @@ impl Inbound {
         }
         let next = self.next(buffer);
         let announced = self.announced(next, self.shift);
-        // Without a shift the field holds no more, however large the buffer.
+        // Without a shift the field is limited, however large the buffer.
         let most = 65_535 << self.shift;
         let open = buffer.edge().saturating_sub(next).min(most);
         let worth = self.full_segment.min(buffer.capacity() / 2).max(1);
         self.end == End::Unknown && open >= 2 * announced && open - announced >= worth
     }
 
-    /// A round trip by the peer's clock, from a full segment.
+    /// Takes a round trip sample by the peer's timestamps, from a full segment.
     pub(super) fn round_trip(&mut self, took: Duration) {
         self.tuning.round_trip(took);
     }
 
-    /// Something arrived beyond a gap: the buffer has room for as much.
+    /// Grows the buffer for data beyond a gap.
     pub(super) fn beyond_gap(&mut self, buffer: &mut Reassembly) {
         let beyond = buffer.highest().saturating_sub(buffer.next());
         self.tuning.reordered(beyond).into_iter().for_each(|size| buffer.grow(size));
     }
 
-    /// A segment of this length arrived in order.
+    /// Notes the length of a segment that arrived in order.
     pub(super) fn note_segment(&mut self, len: u64) {
         self.full_segment = self.full_segment.max(len);
     }
 
-    /// Where what is accepted ends.
+    /// End of the acceptable range.
     pub(super) fn limit(&self) -> u64 {
         self.fin_at().map_or(self.advertised, |fin| fin.min(self.advertised))
     }
 
-    /// Where the FIN lies, while something before it is missing.
+    /// Position of the FIN, while data before it is missing.
     pub(super) fn fin_at(&self) -> Option<u64> {
         match self.end {
             End::At(fin) => Some(fin),
@@ -187,7 +187,7 @@ impl Inbound {
         }
     }
 
-    /// Notes a FIN within the window. Returns whether that is news.
+    /// Notes a FIN within the window. Returns whether that is new.
     pub(super) fn note_fin(&mut self, at: u64) -> bool {
         let is_news = at <= self.advertised && self.end == End::Unknown;
         if is_news {
@@ -196,7 +196,7 @@ impl Inbound {
         is_news
     }
 
-    /// Everything arrived, and the FIN.
+    /// Notes that all data and the FIN have arrived.
     pub(super) fn finish(&mut self) {
         self.end = End::Received;
     }
@@ -210,7 +210,7 @@ impl Inbound {
         self.reader = Reader::Gone;
     }
 
-    /// Something can be read. Returns whether the user waits for that event.
+    /// Returns whether the user waits for an event of readable data.
     pub(super) fn notify(&mut self) -> bool {
         let waits = self.reader == Reader::Waits;
         if waits {

@@ -1,25 +1,25 @@
-//! Times during which a buffer stops the sender, counted as Linux counts them (`tcp_chrono`).
+//! Times during which a buffer limits the sender, counted as in Linux (`tcp_chrono`).
 
 use engine::Time;
 
 use super::Connection;
 use crate::tcp::indication::Counts;
 
-/// Buffer that stops a sender whose congestion window has room.
+/// Buffer that limits a sender whose congestion window has room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     /// Receive window of the peer.
     PeerWindow,
-    /// Send buffer: all data in it is sent, and it has no room for more.
+    /// Send buffer: all its data is sent, and it has no room for more.
     SendBuffer,
 }
 
-/// Limit in force, and since when.
+/// Current limit, and its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limited(Option<(Limit, Time)>);
 
 impl Limited {
-    /// Replaces the limit, and adds the duration of the one before to `counts`.
+    /// Replaces the limit, and adds the duration of the previous one to `counts`.
     fn set(&mut self, now: Time, limit: Option<Limit>, counts: &mut Counts) {
         if let Some((before, since)) = self.0 {
             let total = match before {
@@ -33,13 +33,13 @@ impl Limited {
 }
 
 impl Connection {
-    /// Counts from now on for the buffer that stops the sender, if one does.
+    /// Counts for the buffer that now limits the sender, if any.
     pub(super) fn count_limit(&mut self, now: Time) {
         let limit = if self.may_send() { self.limit(now) } else { None };
         self.limited.set(now, limit, &mut self.counts);
     }
 
-    /// Buffer that stops the sender. Repairs, the congestion window and the pace come first.
+    /// Buffer that limits the sender. Repairs, congestion window and pacing take precedence.
     fn limit(&mut self, now: Time) -> Option<Limit> {
         let mss = self.mss();
         let paced = self.timers.pace_at.is_some_and(|at| at > now);

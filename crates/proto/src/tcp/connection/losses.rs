@@ -1,5 +1,5 @@
-//! What is lost, what follows from that, and what turns out not to have been lost
-//! (RFC 6582, RFC 6675, RFC 8985, RFC 3708, RFC 4015).
+//! Losses, the recovery from them, and spurious ones (RFC 6582, RFC 6675, RFC 8985, RFC 3708,
+//! RFC 4015).
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::tcp::rtt::Rtt;
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::seq;
 
-/// Duplicate acknowledgments that make a loss (RFC 5681 §3.2).
+/// Duplicate acknowledgments that indicate a loss (RFC 5681 §3.2).
 const DUPLICATES: u32 = 3;
 
-/// Reaction to a loss that may turn out to be none.
+/// Reaction to a loss that may be spurious.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
-    /// The first acknowledgment would echo an older time stamp than this.
+    /// Timestamp that only a later transmission carries: an older echo shows a spurious loss.
     stamp: Option<u32>,
-    /// Bytes that were retransmitted and are not reported to have come twice.
+    /// Retransmitted bytes that are not reported as duplicates.
     unexplained: u64,
     any: bool,
 }
@@ -31,26 +31,27 @@ struct Undo {
 enum TailProbe {
     None,
     Due,
-    /// It left, with this as its end.
+    /// Sent up to this end.
     Sent {
         end: u64,
         resent: bool,
     },
 }
 
-/// Losses of a connection, and its recovery from them.
+/// Losses of a connection, and the recovery from them.
 #[derive(Debug)]
 pub(super) struct Losses {
     phase: Phase,
-    /// The recovery under way is not from congestion: the congestion control does not know of it.
+    /// Whether the current recovery is not due to congestion, and unknown to the congestion
+    /// control.
     spared: bool,
-    /// The peer reports by SACK what arrived.
+    /// Whether the peer sends SACK.
     sack: bool,
-    /// Duplicate acknowledgments in a row.
+    /// Consecutive duplicate acknowledgments.
     duplicates: u32,
-    /// SND.NXT when a recovery, or a timeout, last began.
+    /// SND.NXT when a recovery or a timeout last began.
     recover: u64,
-    /// The first lost segment is to be sent whatever the window.
+    /// Whether the first lost segment is sent regardless of the window.
     urgent: bool,
     undo: Option<Undo>,
     probe: TailProbe,
@@ -86,12 +87,12 @@ impl Losses {
         self.phase.is_open()
     }
 
-    /// Whether the congestion control is not to grow its window for a loss or a mark.
+    /// Whether the congestion control must not grow its window, because of a loss or a mark.
     pub(super) fn holds_window(&self) -> bool {
         self.phase.holds_window()
     }
 
-    /// Whether the recovery under way is not from congestion.
+    /// Whether the current recovery is not due to congestion.
     pub(super) fn is_spared(&self) -> bool {
         self.spared
     }
@@ -103,7 +104,7 @@ impl Losses {
         }
     }
 
-    /// Whether a recovery is to begin.
+    /// Whether a recovery must start.
     fn begins(&self, board: &Scoreboard) -> bool {
         match self.phase {
             Phase::Open | Phase::Reduced { .. } => board.lost() > 0,
@@ -111,7 +112,7 @@ impl Losses {
         }
     }
 
-    /// A recovery begins.
+    /// Starts a recovery.
     fn begin(&mut self, phase: Phase, point: u64, spared: bool) {
         self.phase = phase;
         self.spared = spared;
@@ -119,27 +120,27 @@ impl Losses {
         self.urgent = true;
     }
 
-    /// A router marked something: the window is reduced until `point` is acknowledged.
+    /// Reduces the window for a mark until `point` is acknowledged.
     pub(super) fn reduce(&mut self, point: u64) {
         self.phase = Phase::Reduced { point };
         self.undo = None;
     }
 
-    /// Everything is retransmitted until `point` is acknowledged.
+    /// Retransmits everything until `point` is acknowledged.
     pub(super) fn restart(&mut self, point: u64, spared: bool) {
         self.phase = Phase::Restarted { point };
         self.spared = spared;
         self.recover = point;
     }
 
-    /// Segments in flight are retransmitted as shorter ones, which says nothing of congestion.
+    /// Retransmits segments in flight as shorter ones, which is not due to congestion.
     pub(super) fn cut(&mut self, point: u64) {
         self.restart(point, self.spared || self.phase.is_open());
         (self.duplicates, self.urgent) = (0, true);
         (self.undo, self.probe) = (None, TailProbe::None);
     }
 
-    /// The retransmission timer went off.
+    /// Notes an expired retransmission timer.
     pub(super) fn timed_out(&mut self) {
         (self.duplicates, self.probe) = (0, TailProbe::None);
         self.urgent = true;
@@ -155,7 +156,7 @@ impl Losses {
         }
     }
 
-    /// A recovery, a reduction or a restart is over. Returns whether it was from congestion.
+    /// Ends a recovery, a reduction or a restart. Returns whether it was due to congestion.
     pub(super) fn end(&mut self, board: &mut Scoreboard) -> bool {
         board.clear_phantom();
         if matches!(self.phase, Phase::Recovery(_)) {
@@ -166,7 +167,7 @@ impl Losses {
         !std::mem::take(&mut self.spared)
     }
 
-    /// The first lost segment is to be sent whatever the window.
+    /// Sends the first lost segment regardless of the window.
     pub(super) fn hurry(&mut self) {
         self.urgent = true;
     }
@@ -179,7 +180,7 @@ impl Losses {
         std::mem::take(&mut self.urgent)
     }
 
-    /// A tail loss probe is due.
+    /// Makes a tail loss probe due.
     pub(super) fn call_probe(&mut self) {
         self.probe = TailProbe::Due;
     }
@@ -188,12 +189,12 @@ impl Losses {
         self.probe == TailProbe::Due
     }
 
-    /// Whether no tail loss probe is due or under way.
+    /// Whether no tail loss probe is due or in flight.
     pub(super) fn has_no_probe(&self) -> bool {
         self.probe == TailProbe::None
     }
 
-    /// Whether a tail loss probe was due, which it is once.
+    /// Takes a due tail loss probe. Returns whether there was one.
     pub(super) fn take_due_probe(&mut self) -> bool {
         let is_due = self.is_probe_due();
         if is_due {
@@ -202,12 +203,12 @@ impl Losses {
         is_due
     }
 
-    /// A tail loss probe leaves.
+    /// Notes a sent tail loss probe.
     pub(super) fn probe_sent(&mut self, end: u64, resent: bool) {
         self.probe = TailProbe::Sent { end, resent };
     }
 
-    /// Ends a tail loss probe. Returns whether it repaired something (RFC 8985 §7.4).
+    /// Ends a tail loss probe. Returns whether it repaired a loss (RFC 8985 §7.4).
     fn probe_repaired(&mut self, una: u64, news: &News) -> bool {
         let TailProbe::Sent { end, resent } = self.probe else { return false };
         if una < end {
@@ -220,7 +221,7 @@ impl Losses {
         !arrived && una > end
     }
 
-    /// Nothing is sent any more.
+    /// Stops sending.
     pub(super) fn stop(&mut self) {
         self.urgent = false;
         if self.is_probe_due() {
@@ -246,7 +247,7 @@ impl Losses {
         lost
     }
 
-    /// Time by which a segment may arrive after one that was sent later (RFC 8985 §6.2).
+    /// Time by which a segment may arrive after a later one (RFC 8985 §6.2).
     fn allowance(&self, board: &Scoreboard, rtt: &Rtt, mss: u64) -> Duration {
         let enough = board.sacked() >= u64::from(DUPLICATES) * mss;
         if !board.is_reordered() && (!self.is_open() || enough) {
@@ -257,7 +258,8 @@ impl Losses {
         allowance.min(rtt.smoothed().unwrap_or_default())
     }
 
-    /// Duplicate acknowledgments say how many segments have left, but not which (RFC 6582).
+    /// Applies duplicate acknowledgments, which count delivered segments without naming them
+    /// (RFC 6582).
     fn lost_without_sack(
         &mut self,
         board: &mut Scoreboard,
@@ -281,7 +283,8 @@ impl Losses {
                 if news.duplicate {
                     board.add_phantom(mss);
                 } else if news.advanced && !over {
-                    // A partial acknowledgment: all but the segment sent again had left before.
+                    // Partial acknowledgment: all but the retransmitted segment were already
+                    // counted.
                     board.take_phantom(news.delivery.acked.saturating_sub(mss));
                     self.urgent = true;
                     return board.lose_first();
@@ -292,12 +295,12 @@ impl Losses {
         0
     }
 
-    /// Notes that a reaction to a loss begins, which may have to be undone.
+    /// Notes the start of a reaction that may have to be undone.
     fn note_undo(&mut self, stamp: Option<u32>) {
         self.undo = Some(Undo { stamp, unexplained: 0, any: false });
     }
 
-    /// Bytes are retransmitted.
+    /// Notes retransmitted bytes.
     pub(super) fn note_resent(&mut self, bytes: u64) {
         if let Some(undo) = &mut self.undo {
             undo.unexplained += bytes;
@@ -305,8 +308,8 @@ impl Losses {
         }
     }
 
-    /// Whether what was held for a loss was none: the acknowledgment echoes the original (RFC 3522),
-    /// or all that was retransmitted has come twice (RFC 3708).
+    /// Whether a loss was spurious: the acknowledgment echoes the original (RFC 3522), or
+    /// everything retransmitted arrived twice (RFC 3708).
     fn is_spurious(&mut self, news: &News) -> bool {
         let Some(undo) = &mut self.undo else { return false };
         if let Some((left, right)) = news.twice
@@ -318,13 +321,13 @@ impl Losses {
         let echoed = news.advanced.then_some(news.echo).flatten().zip(undo.stamp);
         let original = echoed.is_some_and(|(echo, stamp)| seq::is_older(echo, stamp));
         if news.advanced {
-            // Only the first acknowledgment can show by its echo.
+            // Only the first acknowledgment can show it by its echo.
             undo.stamp = None;
         }
         came_twice || (original && undo.any && !self.phase.is_open())
     }
 
-    /// Takes back what was done for a loss that was none.
+    /// Undoes the reaction to a spurious loss.
     fn forgive(&mut self) {
         (self.undo, self.phase) = (None, Phase::Open);
         (self.duplicates, self.urgent) = (0, false);
@@ -332,7 +335,7 @@ impl Losses {
 }
 
 impl Connection {
-    /// Judges what an acknowledgment means for what is in flight. Returns bytes newly held for lost.
+    /// Detects losses after an acknowledgment. Returns the bytes newly considered lost.
     pub(super) fn judge(&mut self, now: Time, news: &News) -> u64 {
         self.end_probe(now, news);
         self.losses.count(news);
@@ -358,7 +361,7 @@ impl Connection {
         lost
     }
 
-    /// The reordering timer ran out: what has not come by now is lost.
+    /// Handles the reordering timer: segments still missing are lost.
     pub(super) fn reordering_timed_out(&mut self, now: Time) {
         self.lost_by_time(now);
         self.begin_recovery_if_lost(now);
@@ -370,13 +373,13 @@ impl Connection {
         }
     }
 
-    /// Something was lost.
+    /// Starts the recovery from a loss.
     pub(super) fn begin_recovery(&mut self, now: Time) {
         let corrupted = self.blames_corruption(now);
         self.counts.corruptions += u64::from(corrupted);
         let blameless = corrupted || self.lost_probe_alone();
         if corrupted && self.snack().is_some() {
-            // The peer says what is missing, so there is nothing to probe for.
+            // The peer reports what is missing, so there is nothing to probe for.
             self.losses.hurry();
             return;
         }
@@ -402,7 +405,7 @@ impl Connection {
         self.losses.begin(phase, nxt, spared);
     }
 
-    /// Notes that a reaction to a loss begins, which may have to be undone.
+    /// Notes the start of a reaction that may have to be undone.
     pub(super) fn note_undo(&mut self, now: Time) {
         if self.options.undo {
             let stamp = self.stamps.are_agreed().then(|| self.stamps.clock(now));
@@ -410,7 +413,7 @@ impl Connection {
         }
     }
 
-    /// Takes back what was done for a loss that was none.
+    /// Undoes the reaction to a spurious loss.
     pub(super) fn undo_if_spurious(&mut self, now: Time, news: &News) {
         if !self.losses.is_spurious(news) {
             return;
@@ -423,7 +426,7 @@ impl Connection {
         self.rtt.end_backoff();
     }
 
-    /// A tail loss probe that repaired something shows congestion.
+    /// Ends a tail loss probe; one that repaired a loss indicates congestion.
     fn end_probe(&mut self, now: Time, news: &News) {
         let repaired = self.losses.probe_repaired(self.snd.una(), news);
         if repaired && self.losses.is_open() && !self.blames_corruption(now) {

@@ -1,7 +1,7 @@
-//! One connection: the state machine of RFC 9293 §3.10.
+//! Connection: the state machine of RFC 9293 §3.10.
 //!
-//! It is driven by its stack: segments and time come in, packets are pulled. What its user is to be
-//! told is noted in [`Events`], which the stack takes after each call.
+//! Driven by its stack, which passes segments and time, and pulls packets. Notifications for its
+//! user are collected in [`Events`], which the stack takes after each call.
 
 mod ack;
 mod acks;
@@ -46,7 +46,7 @@ use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::send_buffer::SendBuffer;
 
-/// What the user is to be told.
+/// Notifications for the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
     pub(crate) established: bool,
@@ -56,15 +56,15 @@ pub(crate) struct Events {
     pub(crate) closed: Option<CloseReason>,
     /// The end of a record can be read.
     pub(crate) record: bool,
-    /// Something was left out.
+    /// Data was skipped.
     pub(crate) holes: bool,
-    /// SCPS-TP was wanted, and the peer does not have it.
+    /// SCPS-TP was requested, but the peer does not support it.
     pub(crate) plain_tcp: bool,
-    /// It has found out how long packets may be on its path.
+    /// Discovered path MTU.
     pub(crate) path_mtu: Option<usize>,
 }
 
-/// What a connection must know of its stack's settings.
+/// Settings of the stack that a connection needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) robust: bool,
@@ -87,10 +87,10 @@ impl Rules {
 /// Echo of congestion marks (RFC 3168 §6.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EcnEcho {
-    /// The peer does not take part.
+    /// The peer does not use ECN.
     Off,
     Agreed,
-    /// Congestion was experienced, and the peer has not said that its window is reduced.
+    /// Congestion was experienced, and the peer has not confirmed a reduced window.
     Due,
 }
 
@@ -104,7 +104,7 @@ impl EcnEcho {
     }
 }
 
-/// One connection.
+/// Connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) flow: Flow,
@@ -117,17 +117,17 @@ pub(crate) struct Connection {
     counts: Counts,
     handshake: Handshake,
 
-    // What is sent.
+    // Sending.
     snd: SendSequence,
     send: SendBuffer,
     board: Scoreboard,
     losses: Losses,
     control: SendControl,
     rtt: Rtt,
-    /// Buffer that stops the sender.
+    /// Buffer that limits the sender.
     limited: Limited,
 
-    // What is received.
+    // Receiving.
     receive: Reassembly,
     inbound: Inbound,
     acks: Acks,
@@ -145,27 +145,27 @@ impl Connection {
         self.state
     }
 
-    /// The byte expected next, a FIN included.
+    /// Next expected byte, including a FIN.
     pub(crate) fn receive_next(&self) -> u64 {
         self.inbound.next(&self.receive)
     }
 
-    /// The listener it came to.
+    /// Listener it arrived at.
     pub(crate) fn listener(&self) -> Option<ListenerId> {
         self.handshake.listener
     }
 
-    /// What is sent next.
+    /// Next byte to send.
     pub(crate) fn send_next(&self) -> u64 {
         self.snd.nxt()
     }
 
-    /// The last time stamp of the peer, and what is added to the clock here.
+    /// Last timestamp of the peer, and the offset of the local clock.
     pub(crate) fn stamps(&self) -> Option<(u32, u32)> {
         self.stamps.recent()
     }
 
-    /// Where its FIN lies, or would lie.
+    /// Position of its FIN.
     fn fin(&self) -> u64 {
         self.send.end()
     }
@@ -178,7 +178,7 @@ impl Connection {
         !matches!(self.state, State::SynSent | State::SynReceived | State::Closed)
     }
 
-    /// Whether data may still be sent, or sent again.
+    /// Whether data may still be sent or retransmitted.
     fn may_send(&self) -> bool {
         match self.state {
             State::Established
@@ -194,15 +194,15 @@ impl Connection {
         }
     }
 
-    /// Bytes of a full segment's data: without the options that every segment has.
+    /// Data bytes of a full segment: without the options that every segment has.
     pub(crate) fn mss(&self) -> u64 {
         let fit = self.packet_max().saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         let own = self.options.mss.map_or(fit, usize::from);
         self.data_of(fit.min(own).min(usize::from(self.path_mtu.peer_mss)))
     }
 
-    /// Bytes of data in a segment whose size without options is this. A compressed header of data has
-    /// 8 bytes, or 16 with time stamps, in place of 20, or 32.
+    /// Data bytes of a segment of this size without options. A compressed data header has 8 bytes,
+    /// or 16 with timestamps, instead of 20 or 32.
     fn data_of(&self, size: usize) -> u64 {
         let data = match (self.peer_number().is_some(), self.stamps.are_agreed()) {
             (false, false) => size,
@@ -213,7 +213,7 @@ impl Connection {
         data.max(1) as u64
     }
 
-    /// The interface takes other packets than before.
+    /// Notes a changed MTU of the interface.
     pub(crate) fn set_mtu(&mut self, mtu: usize) {
         if self.path_mtu.interface != mtu {
             self.path_mtu.interface = mtu;
@@ -221,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Takes what the user writes, as far as there is room.
+    /// Accepts data written by the user, as far as there is room.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> usize {
         self.note_app_limit();
         self.send.write(bytes)
@@ -235,12 +235,12 @@ impl Connection {
         self.send.is_finished()
     }
 
-    /// What can be read.
+    /// Readable data.
     pub(crate) fn peek(&self) -> (&[u8], &[u8]) {
         self.receive.peek()
     }
 
-    /// The user has read so much.
+    /// Notes that the user has read `bytes`.
     pub(crate) fn consume(&mut self, now: Time, bytes: u64) {
         let bytes = bytes.min(self.receive.readable());
         self.receive.consume(bytes);
@@ -253,12 +253,12 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing left for its user: it is over, and all is read.
+    /// Whether its user is done: it is closed, and everything was read.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Closed && (self.receive.readable() == 0 || self.inbound.is_detached())
     }
 
-    /// Bytes of memory it holds on account of its peer and its user.
+    /// Bytes of memory used for its peer and its user.
     pub(crate) fn memory(&self) -> usize {
         let own = size_of::<Self>() + self.space.marks.memory() + self.space.ends.memory();
         let buffers = self.send.memory() + self.receive.memory();

@@ -1,4 +1,4 @@
-//! Opening: SYNs sent and received, and what they agree on (RFC 9293 §3.10.1, §3.10.7.3, §3.10.7.4).
+//! Opening: SYNs and their negotiation (RFC 9293 §3.10.1, §3.10.7.3, §3.10.7.4).
 
 use engine::{PathId, Time};
 use wire::tcp::{Capabilities, Flags, Segment, TcpOption};
@@ -18,14 +18,14 @@ use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::send_buffer::SendBuffer;
 use crate::tcp::seq;
 
-/// What a peer's SYN offers.
+/// Options offered in a peer's SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) mss: Option<u16>,
     pub(crate) scale: Option<u8>,
     pub(crate) stamp: Option<u32>,
     pub(crate) sack: bool,
-    /// ECN is asked for, or agreed to.
+    /// ECN is requested or accepted.
     pub(crate) ecn: bool,
     pub(crate) scps: Option<Capabilities>,
 }
@@ -50,7 +50,7 @@ impl Offer {
             }
         }
         let flags = segment.header.flags;
-        // A SYN has both bits, its answer one (RFC 3168 §6.1.1).
+        // A SYN has both bits, its reply one (RFC 3168 §6.1.1).
         offer.ecn = if flags.contains(Flags::ACK) {
             flags.contains(Flags::ECE) && !flags.contains(Flags::CWR)
         } else {
@@ -60,18 +60,18 @@ impl Offer {
     }
 }
 
-/// What a connection begins with.
+/// Initial state of a connection.
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     pub(crate) tuple: Tuple,
     pub(crate) path: PathId,
     pub(crate) mtu: usize,
-    /// The longest packet on the path to the peer, where that is known to be shorter.
+    /// Path MTU to the peer, if known to be smaller.
     pub(crate) path_mtu: Option<usize>,
     pub(crate) initial: u32,
     pub(crate) stamp_offset: u32,
     pub(crate) seed: u64,
-    /// The protocol number of its packets, and its number in compressed headers, or 0.
+    /// IP protocol number of its packets, and its number in compressed headers, or 0.
     pub(crate) carrier: u8,
     pub(crate) own_number: u8,
 }
@@ -86,12 +86,12 @@ impl Negotiated {
 /// SYNs of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handshake {
-    /// Listener that the connection came to.
+    /// Listener it arrived at.
     pub(super) listener: Option<ListenerId>,
     is_due: bool,
-    /// SYNs sent, answers to those of the peer that came again among them.
+    /// Number of SYNs sent, including replies to repeated ones.
     tries: u32,
-    /// SYNs without an answer in time.
+    /// Number of SYNs that timed out.
     timeouts: u32,
 }
 
@@ -110,23 +110,23 @@ impl Handshake {
         self.tries
     }
 
-    /// A SYN is due.
+    /// Makes a SYN due.
     pub(super) fn call_syn(&mut self) {
         self.is_due = true;
     }
 
-    /// No SYN is due any more.
+    /// Clears the due SYN.
     pub(super) fn syn_sent(&mut self) {
         self.is_due = false;
     }
 
-    /// A SYN left.
+    /// Counts a sent SYN.
     pub(super) fn tried(&mut self) {
         self.tries += 1;
         self.is_due = false;
     }
 
-    /// No answer came in time. Returns how often that was.
+    /// Counts a timeout. Returns the number of timeouts.
     pub(super) fn timed_out(&mut self) -> u32 {
         self.timeouts += 1;
         self.timeouts
@@ -167,14 +167,14 @@ impl Connection {
         }
     }
 
-    /// The user asks for a connection.
+    /// Opens a connection for the user.
     pub(crate) fn active(now: Time, at: &Negotiated, options: Options, rules: Rules) -> Self {
         let mut connection = Self::new(now, at, options, rules, State::SynSent);
         connection.inbound.offer(connection.options.receive_scale());
         connection
     }
 
-    /// A SYN has come to a listener.
+    /// Opens a connection for a SYN at a listener.
     pub(crate) fn passive(
         now: Time,
         at: &Negotiated,
@@ -190,7 +190,7 @@ impl Connection {
         connection
     }
 
-    /// A cookie has come back: the connection is as its SYN and the answer had made it.
+    /// Opens a connection from a returned cookie, as its SYN and the reply had negotiated it.
     pub(crate) fn from_cookie(
         now: Time,
         at: &Negotiated,
@@ -207,7 +207,7 @@ impl Connection {
         connection
     }
 
-    /// Takes the peer's SYN in.
+    /// Processes the peer's SYN.
     fn peer_syn(&mut self, now: Time, sequence: u32, offer: Offer) {
         let next = seq::begin(sequence) + 1;
         let capacity = self.options.receive_capacity();
@@ -225,7 +225,7 @@ impl Connection {
         self.space.receive_origin = next;
         let both = self.options.scps.zip(offer.scps);
         self.space.agreed = both.map(|(ours, theirs)| ours.agree(self.space.own_number, theirs));
-        // A hole is told of in one way.
+        // Holes are reported in one way.
         let sack = offer.sack && self.options.sack && self.snack().is_none();
         self.losses.agree_sack(sack);
         if offer.ecn && self.options.ecn {
@@ -234,18 +234,18 @@ impl Connection {
             self.space.agreed.iter_mut().for_each(|agreed| agreed.compression = None);
         }
         self.stamps.agree(now, offer.stamp.filter(|_| self.options.timestamps));
-        // Holes are counted in what both sides know: the sizes that both SYNs announce.
+        // Holes are counted in units known to both sides: the sizes in both SYNs.
         self.space.unit = self.data_of(usize::from(self.mss_offered().min(self.path_mtu.peer_mss)));
     }
 
-    /// The segment size that a SYN announces.
+    /// Segment size announced in a SYN.
     fn mss_offered(&self) -> u16 {
         let fit =
             self.path_mtu.interface.saturating_sub(self.flow.ip_len() + wire::tcp::HEADER_LEN);
         self.options.mss.map_or(fit, |mss| fit.min(usize::from(mss))).min(65_535) as u16
     }
 
-    /// The options and flags of a SYN.
+    /// Options and flags of a SYN.
     pub(super) fn syn_parts(&self, now: Time) -> (Flags, Vec<TcpOption<'static>>) {
         let answers = self.state == State::SynReceived;
         let mut options = vec![TcpOption::MaximumSegmentSize(self.mss_offered())];
@@ -262,7 +262,7 @@ impl Connection {
             let echo = self.stamps.recent().map_or(0, |(recent, _)| recent);
             options.push(TcpOption::Timestamps { value: self.stamps.clock(now), echo });
         }
-        // A shift of zero is offered, too: it says that shifts are understood.
+        // A shift of zero is offered, too: it shows that window scaling is supported.
         if self.options.window_scale && (!answers || self.inbound.shifts()) {
             let padding = if sack && !stamps { 3 } else { 1 };
             options.extend(std::iter::repeat_n(TcpOption::NoOperation, padding));
@@ -281,14 +281,13 @@ impl Connection {
             flags |= Flags::ACK;
             flags |= if self.ecn.is_agreed() { Flags::ECE } else { Flags::NONE };
         } else if self.options.ecn && self.handshake.tries() == 0 {
-            // A SYN that is sent again asks no more, in case that was why it was lost.
+            // A retransmitted SYN does not request ECN, in case that was why it was lost.
             flags |= Flags::ECE | Flags::CWR;
         }
         (flags, options)
     }
 
-    /// A segment while a SYN is sent and none has come (RFC 9293 §3.10.7.3). Says whether it is to be
-    /// answered with a reset.
+    /// Processes a segment in SYN-SENT (RFC 9293 §3.10.7.3). Returns whether to reply with a reset.
     pub(super) fn in_syn_sent(&mut self, now: Time, segment: &Segment<'_>) -> bool {
         let header = &segment.header;
         let acknowledges = header.flags.contains(Flags::ACK);
@@ -315,7 +314,7 @@ impl Connection {
             self.acks.owe_one();
             self.establish(now);
         } else {
-            // Both ask at the same time.
+            // Simultaneous open.
             self.state = State::SynReceived;
             self.handshake.call_syn();
             self.snd.rewind_to_syn();
@@ -323,8 +322,7 @@ impl Connection {
         false
     }
 
-    /// Takes the first sample of the round trip: from a SYN that was sent once, or else from the time
-    /// stamps.
+    /// Takes the first round trip sample: from a SYN sent once, otherwise from timestamps.
     fn handshake_took(&mut self, now: Time, segment: &Segment<'_>) {
         let echo = segment.options.map_while(Result::ok).find_map(|option| {
             if let TcpOption::Timestamps { echo, .. } = option { Some(echo) } else { None }
@@ -340,7 +338,7 @@ impl Connection {
         took.into_iter().for_each(|took| self.rtt.sample(took, (self.snd.una(), self.snd.nxt())));
     }
 
-    /// An acknowledgment of the SYN has come in SYN-RECEIVED.
+    /// Processes the acknowledgment of the SYN in SYN-RECEIVED.
     pub(super) fn syn_acknowledged(&mut self, now: Time, segment: &Segment<'_>) {
         self.handshake_took(now, segment);
         self.snd.syn_acknowledged(segment.header.window, self.receive_next());

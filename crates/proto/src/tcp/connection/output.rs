@@ -1,4 +1,4 @@
-//! What is sent next, decided when the driver asks (RFC 9293 §3.8.6, RFC 6675 §4, RFC 5681).
+//! Choice of the next segment when the driver asks (RFC 9293 §3.8.6, RFC 6675 §4, RFC 5681).
 
 use engine::{Ecn, Time, TxBuf};
 use wire::scps::Head;
@@ -12,20 +12,20 @@ use crate::tcp::indication::State;
 use crate::tcp::scps::SnackOption;
 use crate::tcp::seq;
 
-/// Full segments at the beginning of a connection that go without a pace
-/// (`tcp_update_skb_after_send`, as `sch_fq` once did).
+/// Initial full segments of a connection that are not paced (`tcp_update_skb_after_send`, formerly
+/// `sch_fq`).
 const UNPACED: u64 = 10;
 
-/// What is sent next.
+/// Next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// New data, and perhaps the FIN.
     New { len: u64, fin: bool },
-    /// A segment again.
+    /// Retransmission of a segment.
     Again { index: usize },
 }
 
-/// The options of a segment, without memory from the heap.
+/// Options of a segment, without heap memory.
 struct List<'a> {
     options: [TcpOption<'a>; 16],
     len: usize,
@@ -43,7 +43,8 @@ impl<'a> List<'a> {
 }
 
 impl Connection {
-    /// Writes what can be sent now into `tx`. Says whether there is more than it takes.
+    /// Writes segments that can be sent now into `tx`. Returns whether there are more than it
+    /// holds.
     pub(crate) fn fill(&mut self, now: Time, tx: &mut TxBuf) -> bool {
         if self.handshake.is_syn_due() {
             return !self.send_syn(now, tx);
@@ -75,7 +76,7 @@ impl Connection {
         }
         self.count_limit(now);
         if self.liveness.is_probe_due() {
-            // A byte that the peer has, so that it must answer (RFC 9293 §3.8.4).
+            // A byte that the peer has, so that it must reply (RFC 9293 §3.8.4).
             if !self.send_bare(now, tx, self.snd.una() - 1) {
                 return true;
             }
@@ -90,7 +91,7 @@ impl Connection {
     }
 
     pub(super) fn in_flight(&self) -> u64 {
-        // Without limited transmit, what duplicates say counts from the third on only.
+        // Without limited transmit, duplicates count only from the third on.
         let blind =
             self.losses.is_open() && !self.options.limited_transmit && self.snack().is_none();
         if blind { self.board.out() } else { self.board.pipe() }
@@ -99,7 +100,7 @@ impl Connection {
     fn next(&mut self, now: Time) -> Option<Next> {
         let room = self.data_room();
         let full = self.flow.ip_len() + HEADER_LEN + OPTIONS_MAX + self.mss() as usize;
-        // What is due only once waits for its credit here.
+        // One-time transmissions wait for their credit here.
         if (self.losses.is_probe_due() || self.losses.is_urgent()) && !self.affords(full) {
             return None;
         }
@@ -137,9 +138,9 @@ impl Connection {
         None
     }
 
-    /// What is sent from here on is as much as the user gave, not as much as the path takes: less than
-    /// a segment waits, nothing is to be repaired, and the window is not used up. Asked before a user's
-    /// write, too, for a connection that waits for its pace with nothing to send is not polled.
+    /// Notes that sending is limited by the user: less than a segment is queued, nothing must be
+    /// repaired, and the window has room. Also called before a user's write, because a paced
+    /// connection without data is not polled.
     pub(super) fn note_app_limit(&mut self) {
         let waits = self.send.end().saturating_sub(self.snd.nxt());
         let is_whole = self.board.next_lost().is_none();
@@ -148,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// New data that the peer's window and the rules against silly windows let through.
+    /// New data allowed by the peer's window and silly window avoidance.
     fn next_new(&mut self, now: Time, room: u64) -> Option<(u64, bool)> {
         if self.fin_sent() {
             return None;
@@ -162,7 +163,7 @@ impl Connection {
         }
         let (len, is_full) = self.cut(there.min(usable), room);
         let is_last = len == there;
-        // A compressed header of data has no room for it.
+        // A compressed data header has no room for it.
         let alone = len == 0 || self.peer_number().is_none();
         let fin = self.send.is_finished() && is_last && usable > len && alone;
         let flushed = !self.options.nagle || self.send.is_finished() || !self.waits_for_short();
@@ -171,7 +172,7 @@ impl Connection {
         } else if is_full || (is_last && flushed) || self.snd.overrides_window() {
             false
         } else {
-            // Half of the largest window is worth a segment (RFC 9293 §3.8.6.2.1).
+            // Half of the largest window justifies a segment (RFC 9293 §3.8.6.2.1).
             is_last || 2 * len < self.snd.window_max()
         };
         if !wait {
@@ -183,8 +184,7 @@ impl Connection {
         None
     }
 
-    /// What may be lost, or shows what is, when nothing better is left to send (rules 3 and 4 of
-    /// NextSeg).
+    /// Data that may be lost, when nothing better is left to send (rules 3 and 4 of NextSeg).
     fn next_guess(&mut self, fits: bool) -> Option<Next> {
         let sack = self.losses.sack();
         let recovery = self.losses.recovery()?;
@@ -202,7 +202,7 @@ impl Connection {
         Some(Next::Again { index })
     }
 
-    /// A tail loss probe: new data if there is any, else the last segment (RFC 8985 §7.3).
+    /// Tail loss probe: new data if available, otherwise the last segment (RFC 8985 §7.3).
     fn next_probe(&mut self, room: u64) -> Option<Next> {
         self.counts.tail_loss_probes += 1;
         let there = self.send.end().saturating_sub(self.snd.nxt());
@@ -217,18 +217,18 @@ impl Connection {
         Some(Next::Again { index })
     }
 
-    /// Bits a second to send at, if there is such a rate.
+    /// Pacing rate in bit/s, if any.
     pub(super) fn pacing_rate_bps(&self) -> Option<u64> {
         self.control.pacing_rate_bps(&self.options, &self.rtt)
     }
 
-    /// Whether it has to wait for its pace.
+    /// Whether pacing holds it back.
     fn is_paced_out(&mut self, now: Time) -> bool {
         let Some(until) = self.control.held_until(now) else { return false };
         if self.pacing_rate_bps().is_none() {
             return false;
         }
-        // Nobody is woken for nothing.
+        // Arm no timer without work.
         let work =
             self.board.lost() > 0 || self.send.end() > self.snd.nxt() || self.send.is_finished();
         if work && !self.fin_sent() || self.board.lost() > 0 {
@@ -246,8 +246,8 @@ impl Connection {
         }
     }
 
-    /// How much of `most` new bytes a segment takes that has room for so many, and whether it is full
-    /// then. The end of a record ends its segment, too.
+    /// Number of `most` new bytes in a segment with `room`, and whether it is full then. The end of
+    /// a record also ends its segment.
     fn cut(&self, most: u64, room: u64) -> (u64, bool) {
         let Some(end) = self.space.marks.after(self.snd.nxt()) else {
             return (most.min(room), most >= room);
@@ -256,14 +256,14 @@ impl Connection {
         (most.min(full), most >= full)
     }
 
-    /// Bytes of data that fit if a record ends at `end` or lies before it.
+    /// Data bytes that fit if a record ends at `end` or before.
     fn room_to(&self, start: u64, end: u64, room: u64) -> u64 {
         let says_end = end <= start + room && self.space.marks.has(end) && !self.compresses();
         // The option takes two bytes, and two of padding.
         if says_end { room.saturating_sub(4).max(1) } else { room }
     }
 
-    /// Bytes of data that a segment takes beside the options it has now.
+    /// Data bytes that fit beside the current options.
     fn data_room(&self) -> u64 {
         if self.compresses() {
             return self.mss();
@@ -309,7 +309,7 @@ impl Connection {
         list
     }
 
-    /// What arrived beyond gaps, and twice, behind so many bytes of padding.
+    /// Adds blocks beyond gaps and duplicates, after `padding` bytes.
     fn push_blocks(&self, list: &mut List<'_>, padding: usize) {
         let count = self.block_count();
         if count == 0 {
@@ -324,12 +324,12 @@ impl Connection {
         list.push(TcpOption::Sack(blocks));
     }
 
-    /// The window as it was announced last, for the field.
+    /// Last announced window, for the field.
     pub(crate) fn window_field(&self) -> u16 {
         self.inbound.field(self.receive_next())
     }
 
-    /// Writes a packet; `false` if the batch does not take it.
+    /// Writes a packet; `false` if the batch has no room.
     fn emit(
         &mut self,
         now: Time,
@@ -337,7 +337,7 @@ impl Connection {
         (flags, at, len): (Flags, u64, usize),
         ecn: Ecn,
     ) -> bool {
-        // It rides on acknowledgments alone, which leaves the segments of data their length.
+        // Only acknowledgments carry it, which keeps the length of data segments.
         let bare = len == 0 && !flags.contains(Flags::FIN);
         let snack = if bare && self.has_hole_to_tell() {
             let most = self.flow.ip_len() + HEADER_LEN + OPTIONS_MAX;
@@ -406,7 +406,7 @@ impl Connection {
         self.snd.syn_sent();
         self.handshake.tried();
         self.control.note_sent(now);
-        // A peer that asks again does not put off the end of waiting for it.
+        // A repeated SYN of the peer does not extend the wait for its reply.
         self.timers.syn_at.get_or_insert(now + self.rtt.timeout());
         true
     }
@@ -439,7 +439,7 @@ impl Connection {
         } else if len > self.mss() {
             self.note_probe(start, end);
         }
-        // The probe's time counts from the last segment, the time-out from the first.
+        // The probe's time counts from the last segment, the timeout from the first.
         if self.waits_for_retransmission() {
             self.arm_earlier_probe(now);
         } else {
@@ -448,7 +448,7 @@ impl Connection {
         true
     }
 
-    /// Whether something is in flight that a short segment has to wait for (RFC 9293 §3.7.4).
+    /// Whether a short segment has to wait for data in flight (RFC 9293 §3.7.4).
     fn waits_for_short(&self) -> bool {
         !self.board.is_empty() && (!self.options.minshall || self.snd.has_short())
     }
@@ -468,7 +468,7 @@ impl Connection {
             flags |= Flags::PSH;
         }
         let len = (stop - start) as usize;
-        // What is sent again carries no mark (RFC 3168 §6.1.5).
+        // Retransmissions are not ECN-capable (RFC 3168 §6.1.5).
         if !self.emit(now, tx, (flags, start, len), Ecn::NotEct) {
             if index == 0 {
                 self.losses.hurry();
@@ -503,8 +503,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// The same with a compressed header. Data goes without acknowledgment, as in the reference
-    /// implementation: its header is as short as can be, and of one length.
+    /// Writes a packet with a compressed header. Data carries no acknowledgment, as in the
+    /// reference implementation: its header is as short as possible, and of constant length.
     fn emit_compressed(
         &mut self,
         now: Time,
@@ -555,7 +555,7 @@ impl Connection {
         true
     }
 
-    /// An acknowledgment of all that came is on its way.
+    /// Notes that an acknowledgment of all received data was sent.
     fn acknowledgment_left(&mut self) {
         self.acks.left(self.receive_next());
         self.timers.ack_at = None;

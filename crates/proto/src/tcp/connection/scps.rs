@@ -1,4 +1,4 @@
-//! What a connection does of SCPS-TP (CCSDS 714.0-B-2).
+//! SCPS-TP procedures of a connection (CCSDS 714.0-B-2).
 
 use std::time::Duration;
 
@@ -15,60 +15,59 @@ use crate::tcp::scps::{
     Snacking, holes,
 };
 
-/// The first pause between two questions whether a link is back.
+/// Initial pause between two probes for the end of an outage.
 const PROBE_FIRST: Duration = Duration::from_secs(1);
-/// The longest.
+/// Maximum pause.
 const PROBE_MOST: Duration = Duration::from_secs(60);
 
-/// The link is away.
+/// Suspension during an outage of the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suspension {
     since: Time,
-    /// The next question, and the pause before it.
+    /// Time of the next probe, and the pause before it.
     probe: Option<(Time, Duration)>,
-    /// It was asked: what comes now may be the answer, and not what was on its way before.
+    /// Whether a probe was sent: data arriving now may be its reply, rather than data from before
+    /// the outage.
     probed: bool,
 }
 
-/// A route whose connections share a rate: by its interface, and by its number in the configuration
-/// if it has one.
+/// Route whose connections share a rate: its interface, and its configured number, if any.
 pub(crate) type RateKey = (PathId, Option<u32>);
 
-/// What a connection does of SCPS-TP, and what comes of it.
+/// SCPS-TP state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// When the connection is given up, where time-outs do not count.
+    /// Time at which the connection is given up if timeouts do not count.
     pub(super) give_up_at: Option<Time>,
-    /// What both sides do.
+    /// Negotiated features.
     pub(super) agreed: Option<Agreed>,
-    /// What holes are counted in.
+    /// Unit of holes.
     pub(super) unit: u64,
     pub(super) snacking: Snacking,
-    /// The number by which this side calls the connection in compressed headers; 0: none.
+    /// Local number of the connection in compressed headers; 0: none.
     pub(crate) own_number: u8,
-    /// What came last of what compressed headers may leave out: window and acknowledgment, time
-    /// stamps.
+    /// Last values of the fields that compressed headers may omit: window and acknowledgment,
+    /// timestamps.
     pub(crate) last_header: ((u16, u32), (u32, u32)),
-    /// Until when the peer's word holds that data is lost to corruption, and when that last happened
-    /// here.
+    /// End of the peer's report of corruption, and the time of the last corruption here.
     pub(super) corrupted_until: Option<Time>,
     pub(crate) corrupted_at: Option<Time>,
     pub(super) suspended: Option<Suspension>,
-    /// Echoes of older time stamps are not believed.
+    /// Timestamp before which echoes are ignored.
     pub(super) stamps_from: Option<u32>,
     pub(super) marks: Marks,
     pub(super) ends: Ends,
     pub(super) best_effort: BestEffort,
-    /// The sender is ahead of the peer's acknowledgment, for it has given something up.
+    /// Whether the sender is ahead of the peer's acknowledgment, because it gave up data.
     pub(super) goes_on: bool,
-    /// The first byte of the peer's stream.
+    /// First byte of the peer's stream.
     pub(super) receive_origin: u64,
-    /// Bytes that the route's rate lets go now, what each packet costs beyond its own, and what a
-    /// packet would have cost that had to wait.
+    /// Bytes allowed by the route's rate, the overhead of each packet, and the size of a packet
+    /// that had to wait.
     pub(crate) credit: Option<u64>,
     pub(crate) overhead: usize,
     pub(crate) starved: Option<u64>,
-    /// Whose rate that is.
+    /// Route of that rate.
     pub(crate) rate_key: Option<RateKey>,
 }
 
@@ -79,25 +78,25 @@ impl Space {
 }
 
 impl Connection {
-    /// The form of SNACK that both sides use.
+    /// Negotiated form of SNACK.
     pub(super) fn snack(&self) -> Option<SnackForm> {
         self.space.agreed.and_then(|agreed| agreed.snack)
     }
 
-    /// The number by which the peer calls this connection in compressed headers.
+    /// Peer's number of this connection in compressed headers.
     pub(crate) fn peer_number(&self) -> Option<u8> {
         self.space.agreed.and_then(|agreed| agreed.compression)
     }
 
-    /// Whether headers are compressed now. When the FIN is sent the peer may have closed, and no
-    /// longer know the number: a whole header is answered then.
+    /// Whether headers are compressed now. After the FIN the peer may have closed and forgotten the
+    /// number: a whole header gets a reply then.
     pub(super) fn compresses(&self) -> bool {
         self.peer_number().is_some() && !self.fin_sent()
     }
 
-    /// Bytes of data in a segment with a whole header.
+    /// Data bytes of a segment with a whole header.
     pub(super) fn whole_mss(&self) -> u64 {
-        // 20 bytes in place of 8, or 32 in place of 16.
+        // 20 bytes instead of 8, or 32 instead of 16.
         let longer = match (self.peer_number().is_some(), self.stamps.are_agreed()) {
             (false, _) => 0,
             (true, false) => 12,
@@ -106,18 +105,18 @@ impl Connection {
         self.mss().saturating_sub(longer).max(1)
     }
 
-    /// The rate that this connection asks for its route.
+    /// Rate that this connection requests for its route.
     pub(crate) fn rate_control(&self) -> Option<RateControl> {
         self.options.scps.and_then(|scps| scps.rate)
     }
 
-    /// Whether losses are put down to corruption now.
+    /// Whether losses are attributed to corruption now.
     pub(super) fn blames_corruption(&self, now: Time) -> bool {
         let is_reported = self.space.corrupted_until.is_some_and(|until| now < until);
         is_reported || self.options.scps.is_some_and(|scps| scps.assume == LossCause::Corruption)
     }
 
-    /// The peer sees data lost to corruption.
+    /// Notes the peer's report of corruption.
     pub(super) fn corruption_reported(&mut self, now: Time) {
         if self.space.agreed.is_some()
             && let Some(scps) = self.options.scps
@@ -126,24 +125,24 @@ impl Connection {
         }
     }
 
-    /// Whether the peer is to hear that data is lost to corruption here.
+    /// Whether to report corruption to the peer.
     pub(super) fn tells_corruption(&self, now: Time) -> bool {
         let dwell = self.options.scps.map_or(Duration::ZERO, |scps| scps.dwell);
         self.space.agreed.is_some() && self.space.corrupted_at.is_some_and(|at| now < at + dwell)
     }
 
-    /// How long it takes until a connection is given up whose time-out doubles each time: one whose
-    /// time-out stays has as long, or a short pause would end it.
+    /// Time until a connection with doubling timeouts would be given up: one with constant timeouts
+    /// gets as long, or a short outage would end it.
     pub(super) fn patience(&self) -> Duration {
         let (base, most) = (self.rtt.base(), self.options.timeouts.max);
-        // 2^31 times the least time-out is beyond any bound.
+        // 2^31 times the minimum timeout exceeds any limit.
         let doubled =
             (0..self.options.retries.min(31)).map(|n| base.saturating_mul(1 << n).min(most));
         let rest = most.saturating_mul(self.options.retries.saturating_sub(31));
         doubled.fold(rest, Duration::saturating_add)
     }
 
-    /// Whether the route's rate lets a packet of this length go.
+    /// Whether the route's rate allows a packet of this length.
     pub(super) fn affords(&mut self, len: usize) -> bool {
         let cost = (len + self.space.overhead) as u64;
         match self.space.credit {
@@ -164,7 +163,7 @@ impl Connection {
         self.snack().is_some() && self.receive.has_gaps()
     }
 
-    /// The hole that an acknowledgment tells of, if it is time for one.
+    /// Hole to report in an acknowledgment, if due.
     pub(super) fn snack_to_say(&mut self, now: Time) -> Option<SnackOption> {
         let form = self.snack()?;
         let settings = self.options.scps?.snack?;
@@ -172,7 +171,7 @@ impl Connection {
         self.space.snacking.next(now, &settings, how, &self.receive)
     }
 
-    /// Data has arrived beyond a hole.
+    /// Notes data beyond a hole.
     pub(super) fn note_hole(&mut self, now: Time) {
         self.arm_skip(now);
         let Some(snack) = self.options.scps.and_then(|scps| scps.snack) else { return };
@@ -180,7 +179,7 @@ impl Connection {
         self.arm_snack();
     }
 
-    /// Sees to it that a hole is told of when its delay is over.
+    /// Arms the timer for the report of a hole whose delay is running.
     fn arm_snack(&mut self) {
         let snack = self.options.scps.and_then(|scps| scps.snack);
         self.timers.snack_at = snack
@@ -188,7 +187,7 @@ impl Connection {
             .and_then(|snack| self.space.snacking.due_at(&snack));
     }
 
-    /// The delay of a hole is over.
+    /// Reports a hole whose delay is over.
     pub(super) fn snack_due(&mut self, now: Time) {
         if let Some(snack) = self.options.scps.and_then(|scps| scps.snack) {
             self.space.snacking.ripen(now, &snack);
@@ -199,7 +198,7 @@ impl Connection {
         self.arm_snack();
     }
 
-    /// Takes in what the peer says it lacks. Returns bytes newly held for lost.
+    /// Processes the peer's report of missing data. Returns the bytes newly considered lost.
     pub(super) fn take_snack(
         &mut self,
         now: Time,
@@ -211,7 +210,7 @@ impl Connection {
         self.counts.snacks.1 += 1;
         let (offset, size, bits) = snack;
         let bits = if form == SnackForm::Bits { bits } else { &[] };
-        // What is sent again takes a round trip to be heard of, and a little more if that varies.
+        // A retransmission is reported after a round trip, plus its variation.
         let embargo = self.rtt.smoothed().unwrap_or_default() + self.rtt.variation();
         let mut lost = 0;
         for (start, end, missing) in holes(ack, self.space.unit, (offset, size, bits)) {
@@ -228,7 +227,7 @@ impl Connection {
         lost
     }
 
-    /// Losses are told by the peer; duplicates only say how much has left, where no bits say it.
+    /// Detects losses by SNACK; without a bit vector, duplicates only count delivered segments.
     pub(super) fn lost_by_snack(&mut self, news: &News) -> u64 {
         if self.snack() == Some(SnackForm::Bits) {
             return news.holes;
@@ -252,8 +251,8 @@ impl Connection {
         self.peer_number().is_some() && self.space.own_number == number
     }
 
-    /// Whether a loss is sent again at once, whatever the congestion window: the peer has told of it,
-    /// and the rate holds it back if anything does.
+    /// Whether lost data is retransmitted at once, whatever the congestion window: the peer
+    /// reported the loss, and only the rate holds it back.
     pub(super) fn repairs_at_once(&self) -> bool {
         self.snack().is_some() && !matches!(self.losses.phase(), Phase::Restarted { .. })
     }
@@ -266,8 +265,8 @@ impl Connection {
         self.space.suspended.is_some()
     }
 
-    /// The link is away: no timer runs, and nothing is sent but a question now and then whether it is
-    /// back, if it is not this host's own link that would carry it.
+    /// Suspends the connection for an outage: timers stop, and only occasional probes are sent,
+    /// unless this host's own link is down.
     pub(crate) fn suspend(&mut self, now: Time, asks: bool) {
         if self.space.suspended.is_some() {
             return;
@@ -276,19 +275,19 @@ impl Connection {
         self.space.suspended = Some(Suspension { since: now, probe, probed: false });
     }
 
-    /// This host's own link is away.
+    /// Suspends the connection because this host's own link is down.
     pub(crate) fn suspend_own(&mut self, now: Time) {
         if self.suspends() {
             self.suspend(now, false);
         }
     }
 
-    /// When to ask whether the link is back.
+    /// Time of the next probe for the end of the outage.
     pub(super) fn probe_at(&self) -> Option<Time> {
         self.space.suspended.and_then(|suspension| suspension.probe).map(|(at, _)| at)
     }
 
-    /// Asks whether the link is back.
+    /// Sends a probe for the end of the outage.
     pub(super) fn probe_link(&mut self, now: Time) {
         let Some(Suspension { probe: Some((at, pause)), probed, .. }) = &mut self.space.suspended
         else {
@@ -301,29 +300,29 @@ impl Connection {
         self.liveness.call_probe();
     }
 
-    /// A compressed header that leaves out window and acknowledgment means those of the SYN at first. A
-    /// window of a SYN is not shifted, and others are.
+    /// Notes the window and acknowledgment of the SYN, which compressed headers refer to at first.
+    /// Windows of SYNs are not scaled, others are.
     pub(super) fn note_syn_header(&mut self, window: u16) {
         let acknowledgment = crate::tcp::seq::wire(self.snd.iss() + 1);
         self.space.last_header.0 = (window >> self.snd.shift(), acknowledgment);
     }
 
-    /// Something of the peer has come.
+    /// Notes a segment of the peer.
     pub(super) fn peer_is_back(&mut self, now: Time) {
         if self.space.suspended.is_some_and(|suspension| suspension.probed) {
             self.resume(now);
         }
     }
 
-    /// The link is back: everything goes on as if the time had not passed. What was in flight is
-    /// probably lost; its first segment and its last are sent to find out.
+    /// Resumes after an outage as if no time had passed. Data in flight is probably lost; its first
+    /// and last segments are retransmitted to find out.
     pub(crate) fn resume(&mut self, now: Time) {
         let Some(suspension) = self.space.suspended.take() else { return };
         let away = now.since(suspension.since);
         self.timers.put_off(away);
         self.control.put_off(away);
         self.liveness.put_off(away);
-        // What left before says nothing of the round trip.
+        // Earlier transmissions do not measure the round trip.
         self.space.stamps_from = self.stamps.are_agreed().then(|| self.stamps.clock(now));
         self.board.forget_times();
         self.acks.hasten();
@@ -340,10 +339,10 @@ impl Connection {
         }
     }
 
-    /// A record ends with what was written last.
+    /// Marks the end of a record after the last byte written.
     ///
     /// # Errors
-    /// When the peer does not take ends of records, there are too many, or the byte has left.
+    /// The peer does not support records, there are too many, or the byte was already sent.
     pub(crate) fn end_record(&mut self) -> Result<(), RequestError> {
         let most = self.options.scps.map_or(0, |scps| scps.records);
         let agreed = self.space.agreed.is_some() || !self.is_synchronized();
@@ -357,13 +356,13 @@ impl Connection {
         if self.space.marks.add(end, most) { Ok(()) } else { Err(RequestError::TooManyRecords) }
     }
 
-    /// Bytes from what is read next to the end of its record, if that is there.
+    /// Bytes from the next to read to the end of its record, if that has arrived.
     pub(crate) fn record(&self) -> Option<u64> {
         let end = self.space.ends.first().filter(|end| *end <= self.receive.next())?;
         Some(end - self.receive.start())
     }
 
-    /// A record ends before `at`, says the peer.
+    /// Notes the end of a peer's record before `at`.
     pub(super) fn record_ends(&mut self, at: u64) {
         let most = self.options.scps.map_or(0, |scps| scps.records);
         let known = self.receive.start() < at && at <= self.inbound.advertised();
@@ -372,7 +371,7 @@ impl Connection {
         }
     }
 
-    /// Tells the user of records that can be read whole.
+    /// Notifies the user of records that can be read completely.
     pub(super) fn tell_records(&mut self) {
         self.events.record |= self.space.ends.tell(self.receive.next());
     }
@@ -384,7 +383,7 @@ impl Connection {
             .filter(|_| self.space.agreed.is_some_and(|s| s.bets))
     }
 
-    /// Waits for the hole at which the user has arrived.
+    /// Arms the timer for the hole that the user has reached.
     pub(super) fn arm_skip(&mut self, now: Time) {
         let Some(bets) = self.bets() else { return };
         let hole = self.receive.has_gaps()
@@ -396,14 +395,14 @@ impl Connection {
         }
     }
 
-    /// The hole has been waited for long enough.
+    /// Skips a hole after its timeout.
     pub(super) fn skip_hole(&mut self, now: Time) {
         let Some(bets) = self.bets() else { return };
         let next = self.receive.next();
         let there = self.receive.holes_from(next).next().map(|(_, end)| end);
         let Some(end) = there.or(self.inbound.fin_at()).filter(|end| *end > next) else { return };
         if !self.space.best_effort.may_skip(&bets) {
-            // The user has to ask for what there is first.
+            // The user must first fetch the known ones.
             return self.arm_skip(now);
         }
         self.receive.skip(end);
@@ -418,13 +417,14 @@ impl Connection {
         }
     }
 
-    /// Gives up the first segment in flight if it was sent often enough. A FIN is never given up.
+    /// Gives up the first segment in flight after its maximum transmissions. A FIN is never given
+    /// up.
     pub(super) fn give_up(&mut self, now: Time) {
         let Some(bets) = self.bets() else { return };
         let before = self.snd.una();
         loop {
-            // Once something is given up the peer's acknowledgment stands still: what it says it has
-            // behind that is done with.
+            // After giving up data, the peer's acknowledgment stands still: data it reports beyond
+            // is done.
             let held = self.board.held_from(self.snd.una()).min(self.fin());
             if self.space.goes_on && held > self.snd.una() {
                 self.pass(now, held);
@@ -446,7 +446,7 @@ impl Connection {
         }
     }
 
-    /// Is done with what lies before `end`, which the peer has not acknowledged.
+    /// Passes over unacknowledged data before `end`.
     fn pass(&mut self, now: Time, end: u64) {
         self.end_failed_probe(now, self.snd.una());
         self.board.acknowledge(now, end, &mut Delivery::default());
@@ -455,7 +455,7 @@ impl Connection {
         self.space.marks.release(end);
     }
 
-    /// What was left out since the user asked last.
+    /// Takes the data skipped since the last call.
     pub(crate) fn take_holes(&mut self) -> Holes {
         self.space.best_effort.take()
     }

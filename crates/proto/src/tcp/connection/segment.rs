@@ -1,4 +1,4 @@
-//! A segment arrives (RFC 9293 §3.10.7.4, RFC 5961, RFC 7323 §5).
+//! Processing of received segments (RFC 9293 §3.10.7.4, RFC 5961, RFC 7323 §5).
 
 use engine::{Ecn, Time};
 use wire::tcp::{Flags, SackBlocks, Segment, TcpOption};
@@ -8,12 +8,12 @@ use crate::tcp::indication::{CloseReason, State};
 use crate::tcp::reassembly::Arrival;
 use crate::tcp::seq;
 
-/// What the stack is to do about a segment.
+/// Action of the stack for a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stray {
     /// Nothing.
     None,
-    /// It does not belong to this connection: answer it with a reset.
+    /// Reply with a reset: it does not belong to this connection.
     Reset,
 }
 
@@ -54,7 +54,7 @@ impl<'a> ReceivedOptions<'a> {
 }
 
 impl Connection {
-    /// Takes a segment.
+    /// Processes a segment.
     pub(crate) fn segment(&mut self, now: Time, ecn: Ecn, segment: &Segment<'_>) -> Stray {
         self.counts.segments_received += 1;
         match self.state {
@@ -83,10 +83,10 @@ impl Connection {
         if !self.stamps.are_agreed() {
             received.stamps = None;
         }
-        // Even if it is of no use: the peer is there.
+        // Even a useless segment shows that the peer is alive.
         self.liveness.received(now);
-        // A closed window may last as long as the peer answers, whether data is probed for or was in
-        // flight when the peer took the window back (RFC 9293 §3.8.6.1).
+        // A closed window may last while the peer replies, whether data is probed for or was in
+        // flight when the peer closed the window (RFC 9293 §3.8.6.1).
         if self.board.is_empty() || self.snd.window() == 0 {
             self.timers.timeouts = 0;
         }
@@ -101,7 +101,7 @@ impl Connection {
             return Stray::None;
         }
         if flags.contains(Flags::SYN) {
-            // RFC 5961 §4; without it, RFC 793 has the connection reset.
+            // RFC 5961 §4; without it, RFC 793 resets the connection.
             if self.rules.robust {
                 self.challenge(now);
                 return Stray::None;
@@ -140,8 +140,8 @@ impl Connection {
         self.data(now, segment, at)
     }
 
-    /// A SYN again, in SYN-RECEIVED: the peer's, whose answer was lost, or the peer's answer to ours
-    /// where both ask at the same time.
+    /// Handles a SYN in SYN-RECEIVED: a retransmission of the peer's, or the SYN-ACK of a
+    /// simultaneous open.
     fn is_other_syn(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let flags = segment.header.flags;
         if !flags.contains(Flags::SYN)
@@ -173,7 +173,7 @@ impl Connection {
         if !self.stamps.are_agreed() || segment.header.flags.contains(Flags::RST) {
             return true;
         }
-        // RFC 7323 §3.2: without time stamps it is dropped.
+        // RFC 7323 §3.2: segments without timestamps are dropped.
         let Some((value, _)) = received.stamps else { return false };
         if self.stamps.is_old(now, value) {
             if segment.payload.is_empty() {
@@ -186,25 +186,26 @@ impl Connection {
         true
     }
 
-    /// The four cases of RFC 9293 §3.10.7.4; what is not in the window is answered. An acknowledgment
-    /// without data may have the number right behind the window, as in Linux: the peer has used up the
-    /// window, and what it acknowledges counts.
+    /// Applies the four cases of RFC 9293 §3.10.7.4; segments outside the window get a reply. An
+    /// acknowledgment without data may be right after the window, as in Linux: the peer has used up
+    /// the window, and its acknowledgment counts.
     fn is_in_window(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> bool {
         let next = self.receive_next();
         let window = self.inbound.open(next);
         let resets = segment.header.flags.contains(Flags::RST);
-        // A reset counts by its number alone, with data and in a closed window, too (§3.5.3, §3.10.7.4).
+        // A reset counts by its number alone, also with data and in a closed window (§3.5.3,
+        // §3.10.7.4).
         let len = if resets { 0 } else { u64::from(segment.occupies()) };
         let inside = |at: u64| at >= next && at < next + window;
         let is_bare = !resets && !segment.header.flags.contains(Flags::SYN);
         let fits = match (len, window) {
             (0, 0) => at == next,
             (0, _) => inside(at) || (is_bare && at == next + window),
-            // A closed window still takes acknowledgments and resets.
+            // A closed window still accepts acknowledgments and resets.
             (_, 0) => false,
             (_, _) => inside(at) || inside(at + len - 1) || (at < next && at + len > next),
         };
-        // What a closed window does not take may acknowledge something.
+        // Data outside a closed window may still carry an acknowledgment.
         let useful = len > 0 && window == 0 && at == next;
         if fits {
             return true;
@@ -224,7 +225,7 @@ impl Connection {
         useful && segment.header.flags.contains(Flags::ACK)
     }
 
-    /// A reset that is in the window (RFC 5961 §3).
+    /// Processes a reset within the window (RFC 5961 §3).
     fn reset(&mut self, now: Time, at: u64) {
         if self.rules.robust && at != self.receive_next() {
             return self.challenge(now);
@@ -233,12 +234,12 @@ impl Connection {
         self.end(if refused { CloseReason::Refused } else { CloseReason::Reset });
     }
 
-    /// An acknowledgment for what should not have come, at most one in a while.
+    /// Sends a challenge ACK, rate-limited.
     fn challenge(&mut self, now: Time) {
         self.acks.challenge(now, self.rules.challenge_interval);
     }
 
-    /// Takes the peer's time stamp (RFC 7323 §4.3).
+    /// Records the peer's timestamp (RFC 7323 §4.3).
     fn note_stamp(&mut self, now: Time, at: u64, received: ReceivedOptions<'_>, full: bool) {
         let Some((value, echo)) = received.stamps.filter(|_| self.stamps.are_agreed()) else {
             return;
@@ -265,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// The data, and the FIN.
+    /// Processes data and FIN.
     fn data(&mut self, now: Time, segment: &Segment<'_>, at: u64) -> Stray {
         let receives = match self.state {
             State::Established | State::FinWait1 | State::FinWait2 => true,
@@ -282,7 +283,7 @@ impl Connection {
         }
         let end = at + segment.payload.len() as u64;
         if self.inbound.is_detached() && end > self.receive.next() && !segment.payload.is_empty() {
-            // RFC 9293 §3.6.1: nobody reads it, and the peer is to know.
+            // RFC 9293 §3.6.1: nobody reads it, and the peer must know.
             self.end(CloseReason::Aborted);
             return Stray::Reset;
         }
@@ -303,7 +304,7 @@ impl Connection {
     fn text(&mut self, now: Time, at: u64, bytes: &[u8]) {
         let limit = self.inbound.limit();
         if limit <= at && at == self.receive.next() {
-            // A probe of a closed window, which is answered already.
+            // Probe of a closed window, which already got a reply.
             return;
         }
         match self.receive.insert(at, bytes, limit) {
@@ -331,7 +332,7 @@ impl Connection {
         }
     }
 
-    /// Something came beyond a gap, or twice.
+    /// Acknowledges data beyond a gap, or duplicate data.
     fn ack_out_of_order(&mut self, now: Time) {
         if self.options.acks.every > 0 {
             return self.acks.owe();
@@ -339,7 +340,7 @@ impl Connection {
         self.timers.ack_at.get_or_insert(now + self.options.acks.max_delay);
     }
 
-    /// Data came in order: when is it acknowledged? (RFC 9293 §3.8.6.3, RFC 5681 §4.2)
+    /// Schedules the acknowledgment of data in order (RFC 9293 §3.8.6.3, RFC 5681 §4.2).
     fn schedule_ack(&mut self, now: Time, filled_gap: bool) {
         let policy = self.options.acks;
         let waiting = self.receive.next().saturating_sub(self.acks.last());
@@ -348,7 +349,7 @@ impl Connection {
         let gaps = filled_gap || self.receive.has_gaps();
         if quick || (policy.every > 0 && (gaps || enough || policy.every == 1)) {
             if gaps && self.snack().is_some() {
-                // The next hole is told of by an acknowledgment without data.
+                // The next hole is reported in an acknowledgment without data.
                 self.acks.owe();
             }
             self.acks.hasten();

@@ -2,7 +2,7 @@
 
 use crate::tcp::seq;
 
-/// Sequence numbers of what is sent, and the peer's window for it.
+/// Sequence numbers of sent data, and the peer's window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendSequence {
     iss: u64,
@@ -17,7 +17,7 @@ pub(super) struct SendSequence {
     shift: u8,
     /// End of the last short segment (`snd_sml`).
     short_end: u64,
-    /// The persist timer went off: the next segment may be as short as the window.
+    /// Whether the persist timer expired: the next segment may be as short as the window.
     override_window: bool,
 }
 
@@ -60,34 +60,34 @@ impl SendSequence {
         self.shift
     }
 
-    /// Bytes that the peer's window takes.
+    /// Bytes allowed by the peer's window.
     pub(super) fn usable(&self) -> u64 {
         (self.una + self.window).saturating_sub(self.nxt)
     }
 
-    /// Full number of an acknowledgment field.
+    /// Expanded acknowledgment number.
     pub(super) fn expand(&self, acknowledgment: u32) -> u64 {
         seq::expand(self.una, acknowledgment)
     }
 
-    /// Whether an acknowledgment is of something that was sent and not acknowledged.
+    /// Whether an acknowledgment covers sent, unacknowledged data.
     pub(super) fn is_acceptable(&self, ack: u64) -> bool {
         self.una < ack && ack <= self.nxt
     }
 
-    /// Takes the peer's SYN, after which its stream begins at `next`.
+    /// Processes the peer's SYN; its stream begins at `next`.
     pub(super) fn synchronize(&mut self, next: u64, shift: u8) {
         self.window_from = (next - 1, self.una);
         self.shift = shift;
     }
 
-    /// Takes the window of a SYN, which is not shifted.
+    /// Sets the window of a SYN, which is not scaled.
     pub(super) fn set_syn_window(&mut self, field: u16) {
         self.window = u64::from(field);
         self.window_max = self.window;
     }
 
-    /// Takes the acknowledgment of the SYN, in a segment at `at`.
+    /// Processes the acknowledgment of the SYN, in a segment at `at`.
     pub(super) fn syn_acknowledged(&mut self, field: u16, at: u64) {
         self.una = self.iss + 1;
         self.window = u64::from(field) << self.shift;
@@ -95,7 +95,8 @@ impl SendSequence {
         self.window_from = (at, self.una);
     }
 
-    /// Takes the window of a segment at `at`, unless a later one has set it (RFC 9293 §3.10.7.4).
+    /// Updates the window from a segment at `at`, unless a later one has set it (RFC 9293
+    /// §3.10.7.4).
     pub(super) fn update_window(&mut self, field: u16, at: u64, ack: u64) {
         if ack < self.una || (at, ack) < self.window_from {
             return;
@@ -105,23 +106,23 @@ impl SendSequence {
         self.window_from = (at, ack);
     }
 
-    /// The SYN left.
+    /// Notes that the SYN was sent.
     pub(super) fn syn_sent(&mut self) {
         self.nxt = self.iss + 1;
     }
 
-    /// The SYN is to leave again, with an acknowledgment.
+    /// Prepares a retransmission of the SYN with an acknowledgment.
     pub(super) fn rewind_to_syn(&mut self) {
         self.nxt = self.iss;
     }
 
-    /// New data up to `end` left.
+    /// Notes new data sent up to `end`.
     pub(super) fn sent(&mut self, end: u64) {
         self.nxt = end;
         self.override_window = false;
     }
 
-    /// The last segment was a short one.
+    /// Notes that the last segment was short.
     pub(super) fn sent_short(&mut self) {
         self.short_end = self.nxt;
     }
@@ -131,7 +132,7 @@ impl SendSequence {
         self.short_end > self.una
     }
 
-    /// Lets the next segment be as short as the window.
+    /// Allows the next segment to be as short as the window.
     pub(super) fn override_window(&mut self) {
         self.override_window = true;
     }
@@ -144,7 +145,7 @@ impl SendSequence {
         self.una = ack;
     }
 
-    /// Gives up what lies before `end`. The peer counts its window from what it acknowledged.
+    /// Gives up data before `end`. The peer's window counts from its acknowledgment.
     pub(super) fn pass(&mut self, end: u64) {
         self.window = self.window.saturating_sub(end - self.una);
         self.una = end;
@@ -167,7 +168,7 @@ mod tests {
         snd.update_window(50, 501, 1101);
         snd.acknowledge(1101);
         assert_eq!((snd.window(), snd.window_max(), snd.usable()), (200, 400, 0));
-        // It left before.
+        // It was sent before.
         snd.update_window(500, 501, 1001);
         assert_eq!(snd.window(), 200);
         snd.pass(1201);

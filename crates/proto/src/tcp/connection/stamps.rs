@@ -1,4 +1,4 @@
-//! Time stamps (RFC 7323).
+//! Timestamps (RFC 7323).
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use engine::Time;
 
 use crate::tcp::seq;
 
-/// A time stamp of the peer that is older than this is believed again (RFC 7323 §5.5).
+/// Age of the peer's last timestamp after which it is not compared any more (RFC 7323 §5.5).
 const LAST: Duration = Duration::from_secs(24 * 86_400);
 
-/// Clock for time stamps, and the peer's last one if both sides use them.
+/// Timestamp clock, and the peer's last timestamp if both sides use them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamps {
-    /// Number added to the clock.
+    /// Offset of the clock.
     offset: u32,
-    /// TS.Recent, and when it was taken.
+    /// TS.Recent, and its time.
     recent: Option<(u32, Time)>,
 }
 
@@ -23,7 +23,7 @@ impl Stamps {
         Self { offset, recent: None }
     }
 
-    /// Takes the peer's first time stamp, if both sides use them.
+    /// Records the peer's first timestamp, if both sides use them.
     pub(super) fn agree(&mut self, now: Time, first: Option<u32>) {
         self.recent = first.map(|first| (first, now));
     }
@@ -32,7 +32,7 @@ impl Stamps {
         self.recent.is_some()
     }
 
-    /// The peer's last time stamp, and the number added to the clock.
+    /// Last timestamp of the peer, and the offset of the clock.
     pub(super) fn recent(&self) -> Option<(u32, u32)> {
         self.recent.map(|(recent, _)| (recent, self.offset))
     }
@@ -47,19 +47,19 @@ impl Stamps {
         self.recent.map(|(recent, _)| (self.clock(now), recent))
     }
 
-    /// Time since the peer was sent the time stamp that it echoes.
+    /// Time since the echoed timestamp was sent.
     pub(super) fn since(&self, now: Time, echo: u32) -> Option<Duration> {
         let took = self.clock(now).wrapping_sub(echo);
         (echo != 0 && took < 1 << 30).then(|| Duration::from_millis(u64::from(took.max(1))))
     }
 
-    /// Whether a time stamp is older than the last (RFC 7323 §5.3).
+    /// Whether a timestamp is older than the last (RFC 7323 §5.3).
     pub(super) fn is_old(&self, now: Time, value: u32) -> bool {
         let is_old = |(recent, at)| seq::is_older(value, recent) && now.since(at) <= LAST;
         self.recent.is_some_and(is_old)
     }
 
-    /// Takes the peer's time stamp, unless it is older than the last (RFC 7323 §4.3).
+    /// Records the peer's timestamp, unless it is older than the last (RFC 7323 §4.3).
     pub(super) fn update(&mut self, now: Time, value: u32) {
         if let Some(recent) = &mut self.recent
             && !seq::is_older(value, recent.0)

@@ -1,4 +1,4 @@
-//! Time passes: retransmission, persist, probes, delayed acknowledgments, keep-alive.
+//! Timers: retransmission, persist, probes, delayed acknowledgments, keep-alive.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::tcp::indication::{CloseReason, State};
 /// Purpose of the main timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Retransmits what is in flight.
+    /// Retransmission of data in flight.
     Retransmit,
-    /// Sends something before that.
+    /// Tail loss probe before that.
     TailLossProbe,
-    /// Requests the peer's window.
+    /// Probe of the peer's window.
     Persist,
 }
 
-/// Times at which something is due.
+/// Times of due events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
     pub(super) main: Option<(Time, Purpose)>,
-    /// Timeouts of the main timer in a row.
+    /// Consecutive timeouts of the main timer.
     pub(super) timeouts: u32,
     pub(super) syn_at: Option<Time>,
     pub(super) ack_at: Option<Time>,
@@ -36,7 +36,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// All but the waiting for a peer's end stood still for so long.
+    /// Shifts all timers by the length of an outage, except the wait for a peer's FIN.
     pub(super) fn put_off(&mut self, by: Duration) {
         if let Some((at, _)) = &mut self.main {
             *at += by;
@@ -58,9 +58,9 @@ impl Timers {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
     last_received: Time,
-    /// Keep-alive probes since then.
+    /// Number of keep-alive probes since then.
     unanswered: u32,
-    /// A segment is due that the peer must answer.
+    /// Whether a segment is due that the peer must reply to.
     is_probe_due: bool,
 }
 
@@ -69,17 +69,17 @@ impl Liveness {
         Self { last_received: now, unanswered: 0, is_probe_due: false }
     }
 
-    /// A segment of the peer arrived.
+    /// Notes a segment of the peer.
     pub(super) fn received(&mut self, now: Time) {
         (self.last_received, self.unanswered) = (now, 0);
     }
 
-    /// The link was away for so long.
+    /// Excludes an outage of the link from the idle time.
     pub(super) fn put_off(&mut self, by: Duration) {
         self.last_received += by;
     }
 
-    /// Has a segment sent that the peer must answer.
+    /// Makes a segment due that the peer must reply to.
     pub(super) fn call_probe(&mut self) {
         self.is_probe_due = true;
     }
@@ -88,14 +88,14 @@ impl Liveness {
         self.is_probe_due
     }
 
-    /// No probe is due any more.
+    /// Clears the due probe.
     pub(super) fn probe_sent(&mut self) {
         self.is_probe_due = false;
     }
 }
 
 impl Connection {
-    /// The next moment at which something is due.
+    /// Time of the next due event.
     pub(crate) fn deadline(&self) -> Option<Deadline> {
         if self.is_suspended() {
             let linger = self.timers.linger_at.map(|at| Deadline { at, why: "FIN-WAIT-2" });
@@ -124,7 +124,7 @@ impl Connection {
         main.into_iter().chain(others).min()
     }
 
-    /// Does what is due.
+    /// Processes due events.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         let due = |at: &mut Option<Time>| at.take_if(|at| *at <= now).is_some();
         if self.is_suspended() {
@@ -135,7 +135,7 @@ impl Connection {
             }
             return;
         }
-        // Being woken is all that a pace asks for.
+        // Pacing only needs a wake-up.
         due(&mut self.timers.pace_at);
         if due(&mut self.timers.ack_at) {
             self.acks.hasten();
@@ -204,7 +204,7 @@ impl Connection {
         self.arm_retransmission(now);
     }
 
-    /// Begins anew, from what the congestion control says.
+    /// Restarts as the congestion control requires.
     fn restart(&mut self, now: Time) {
         let flight_size = self.board.out();
         let is_first = self.timers.timeouts == 1;
@@ -216,8 +216,8 @@ impl Connection {
         self.losses.restart(self.snd.nxt(), false);
     }
 
-    /// The window and the time-out stay as they are (CCSDS 714.0-B-2). A peer that tells of holes
-    /// hears the first segment and the last: the first is missing, and the last shows what else is.
+    /// Keeps window and timeout (CCSDS 714.0-B-2). To a peer that reports holes, the first and the
+    /// last segment are sent: the first is missing, and the last reveals other holes.
     fn corrupted_at_time_out(&mut self) {
         self.counts.corruptions += 1;
         if self.snack().is_some() {
@@ -247,7 +247,7 @@ impl Connection {
         if self.snd.usable() > 0 {
             self.snd.override_window();
         } else {
-            // It counts until an answer comes (RFC 9293 §3.8.6.1).
+            // It counts until a reply arrives (RFC 9293 §3.8.6.1).
             self.timers.timeouts += 1;
             self.counts.window_probes += 1;
             self.liveness.call_probe();
@@ -281,7 +281,7 @@ impl Connection {
         }
     }
 
-    /// Arms the main timer anew: something is in flight and news have come, or it is sent.
+    /// Rearms the main timer, after news or a transmission.
     pub(super) fn arm_retransmission(&mut self, now: Time) {
         if self.board.is_empty() || self.state == State::Closed {
             self.timers.main = None;
@@ -294,8 +294,8 @@ impl Connection {
         };
     }
 
-    /// Has a tail loss probe come before the time-out that the first segment began: that one was alone, and
-    /// would have waited for the peer's delayed acknowledgment.
+    /// Schedules a tail loss probe before the timeout started by the first segment: that one was
+    /// alone, and would have waited for the peer's delayed acknowledgment.
     pub(super) fn arm_earlier_probe(&mut self, now: Time) {
         let at = self.probe_patience().map(|patience| now + patience);
         let (Some(at), Some((timeout, _))) = (at, self.timers.main) else { return };
@@ -304,29 +304,29 @@ impl Connection {
         }
     }
 
-    /// How long to wait before a tail loss probe (RFC 8985 §7.2), if one may be sent.
+    /// Delay of a tail loss probe (RFC 8985 §7.2), if allowed.
     fn probe_patience(&self) -> Option<Duration> {
         let wanted = self.options.tail_loss_probe && self.losses.sack() && self.losses.is_open();
         if !wanted || !self.losses.has_no_probe() || self.board.has_sacked() {
             return None;
         }
         let smoothed = self.rtt.smoothed()?;
-        // A single segment may be waiting for the peer's delayed acknowledgment.
+        // A single segment may wait for the peer's delayed acknowledgment.
         let single = self.board.out() <= self.mss();
         let patience =
             smoothed * 2 + if single { Duration::from_millis(200) } else { Duration::ZERO };
-        // A round trip may be too short for the clock, and a deadline lies in the future.
+        // A round trip may be below the clock's resolution, and a deadline lies in the future.
         Some(patience.max(Duration::from_millis(1)))
     }
 
-    /// Waits for the peer's window, unless something else will come.
+    /// Waits for the peer's window, unless something else will arrive.
     pub(super) fn arm_persist(&mut self, now: Time) {
         if self.timers.main.is_none() {
             self.timers.main = Some((now + self.rtt.timeout(), Purpose::Persist));
         }
     }
 
-    /// The persist timer runs no more: something can be sent, or nothing is to be.
+    /// Stops the persist timer: something can be sent, or nothing needs to be.
     pub(super) fn end_persist(&mut self) {
         if matches!(self.timers.main, Some((_, Purpose::Persist))) {
             self.timers.main = None;

@@ -1,4 +1,4 @@
-//! Rate at which data is delivered (draft-cheng-iccrg-delivery-rate-estimation).
+//! Delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::tcp::cc::RateSample;
 /// State of the estimate when a segment was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Snapshot {
-    /// Bytes delivered, and when that was.
+    /// Bytes delivered, and the time of that.
     delivered: u64,
     delivered_at: Time,
-    /// When the first segment was sent of those that the rate is measured over.
+    /// Sending time of the first segment over which the rate is measured.
     first_sent_at: Time,
     app_limited: bool,
 }
 
-/// Segment that was sent last of those that an acknowledgment covers.
+/// Most recently sent of the acknowledged segments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Newest {
     sent_at: Time,
@@ -30,7 +30,7 @@ pub(super) struct DeliveryRate {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Until so much is delivered, samples are of an application that had less to send.
+    /// Delivered bytes up to which samples are application-limited.
     app_limited_until: u64,
 }
 
@@ -48,12 +48,12 @@ impl DeliveryRate {
         self.delivered
     }
 
-    /// Something is sent with nothing in flight.
+    /// Starts sending with nothing in flight.
     pub(super) fn begin(&mut self, now: Time) {
         (self.first_sent_at, self.delivered_at) = (now, now);
     }
 
-    /// State to be kept with a segment that is sent.
+    /// State to keep with a sent segment.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             delivered: self.delivered,
@@ -63,17 +63,17 @@ impl DeliveryRate {
         }
     }
 
-    /// All that is allowed is sent, and nothing more is there to send.
+    /// Notes that everything allowed was sent and no more data is available.
     pub(super) fn app_limited(&mut self, pipe: u64) {
         self.app_limited_until = (self.delivered + pipe).max(1);
     }
 
     pub(super) fn is_app_limited(&self) -> bool {
-        // What is sent behind the last of it is limited, too, until something more was there to send.
+        // Data sent after its last byte is limited, too, until more was available.
         self.app_limited_until > 0 && self.delivered <= self.app_limited_until
     }
 
-    /// A segment of `len` bytes is delivered.
+    /// Counts a delivered segment of `len` bytes.
     pub(super) fn deliver(
         &mut self,
         now: Time,
@@ -89,13 +89,13 @@ impl DeliveryRate {
         }
     }
 
-    /// Sample of the rate, unless it is faster than the least round trip allows.
+    /// Rate sample, unless it is faster than the minimum round trip allows.
     pub(super) fn sample(&self, newest: Newest, least: Option<Duration>) -> Option<RateSample> {
         let Newest { sent_at, prior } = newest;
         let sending = sent_at.since(prior.first_sent_at);
         let arriving = self.delivered_at.since(prior.delivered_at);
         let interval = sending.max(arriving);
-        // What arrives faster than the round trip is an artefact of the acknowledgments.
+        // A delivery faster than the round trip is an artefact of the acknowledgments.
         let sound = !interval.is_zero() && least.is_none_or(|least| interval >= least);
         sound.then_some(RateSample {
             delivered: self.delivered - prior.delivered,

@@ -1,23 +1,23 @@
-//! Order of arrival, and how late a segment may be (RFC 8985).
+//! Order of arrival, and the allowed lateness of a segment (RFC 8985).
 
 use std::time::Duration;
 
 use engine::Time;
 
-/// Recoveries for which a longer allowance for reordering lasts (`TCP_RACK_RECOVERY_THRESH`).
+/// Recoveries for which a longer reordering allowance lasts (`TCP_RACK_RECOVERY_THRESH`).
 const STEPS_LAST: u32 = 16;
 
-/// Segment that was sent last of those that arrived.
+/// Most recently sent of the segments that arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rack {
     sent_at: Time,
     end: u64,
-    /// Time that it took.
+    /// Its round trip.
     pub(super) took: Duration,
 }
 
 impl Rack {
-    /// Whether a segment was sent before it.
+    /// Whether it was sent after a given segment.
     pub(super) fn is_after(&self, sent_at: Time, end: u64) -> bool {
         (sent_at, end) < (self.sent_at, self.end)
     }
@@ -27,13 +27,13 @@ impl Rack {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reordering {
     rack: Option<Rack>,
-    /// Behind the highest byte that arrived.
+    /// End of the highest byte that arrived.
     highest: u64,
-    /// Something arrived after what was sent later.
+    /// Whether data arrived after data sent later.
     reordered: bool,
-    /// Quarters of the least round trip that something may be late.
+    /// Allowed lateness in quarters of the minimum round trip.
     steps: u32,
-    /// Recoveries after which that is one quarter again.
+    /// Recoveries until it is one quarter again.
     steps_last: u32,
 }
 
@@ -54,31 +54,31 @@ impl Reordering {
         self.steps
     }
 
-    /// A segment up to `end` arrived. Only those count that arrived before its acknowledgment did.
+    /// Notes the arrival of a segment up to `end`. Only earlier arrivals are compared.
     pub(super) fn arrived(&mut self, end: u64, sent_once: bool, before: &mut Option<u64>) {
         // One acknowledgment may cover segments on both sides of a gap, in any order of its blocks:
-        // only what arrived before it shows that the path reorders.
+        // only earlier arrivals show reordering.
         let highest = *before.get_or_insert(self.highest);
         self.reordered |= sent_once && end < highest;
         self.highest = self.highest.max(end);
     }
 
-    /// A segment arrived of which it is certain when it was sent.
+    /// Notes the arrival of a segment with a certain sending time.
     pub(super) fn advance(&mut self, sent_at: Time, end: u64, took: Duration) {
         if self.rack.is_none_or(|rack| (sent_at, end) > (rack.sent_at, rack.end)) {
             self.rack = Some(Rack { sent_at, end, took });
         }
     }
 
-    /// A segment held for lost was late: it may be later from now on (RFC 8985 §6.2, step 4).
+    /// Allows more lateness after a segment considered lost was late (RFC 8985 §6.2, step 4).
     pub(super) fn allow_more(&mut self) {
         self.reordered = true;
         self.steps = (self.steps + 1).min(16);
         self.steps_last = STEPS_LAST;
     }
 
-    /// A recovery is over. After 16 of them without a late segment, one quarter of the least round
-    /// trip is enough again (RFC 8985 §6.2, step 4).
+    /// Notes the end of a recovery. After 16 without a late segment, the allowance is one quarter
+    /// of the minimum round trip again (RFC 8985 §6.2, step 4).
     pub(super) fn recovered(&mut self) {
         self.steps_last = self.steps_last.saturating_sub(1);
         if self.steps_last == 0 {

@@ -1,42 +1,42 @@
-//! The best-effort transport service, BETS: both sides go on without what is lost (CCSDS 714.0-B-2).
+//! Best-effort transport service, BETS: both sides continue without lost data (CCSDS 714.0-B-2).
 
 use std::time::Duration;
 
 use crate::settings;
 
 settings! {
-    /// Bounds of what either side tries. The defaults are the reference implementation's.
+    /// Limits of the service. The defaults are the reference implementation's.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Bets {
-        /// Time after which a receiver that has read all before a hole continues without it.
+        /// Time after which a receiver that has read everything before a hole skips it.
         pub receive_timeout: Duration as Span [Interval] = Duration::from_micros(1_048_577),
         /// Transmissions of a segment after which a sender gives it up.
         pub transmissions: u32 as Number [Least(1)] = 20,
-        /// Holes that wait to be fetched by the user, in either direction. With so many nothing
-        /// further is left out.
+        /// Holes in either direction that wait to be fetched by the user. At this number nothing
+        /// more is skipped.
         pub holes: usize as Number = 50,
     }
 }
 
-/// Bytes that were left out.
+/// Skipped range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Bytes of the stream before it.
+    /// Stream offset.
     pub offset: u64,
-    /// Bytes it is long.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// What was left out since the user asked last.
+/// Data skipped since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holes {
-    /// Bytes that did not come: what is read in their place is zeros.
+    /// Missing ranges, which are read as zeros.
     pub received: Vec<Hole>,
-    /// Bytes that were given up.
+    /// Ranges given up by the sender.
     pub sent: Vec<Hole>,
 }
 
-/// The state of the service.
+/// State of the service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BestEffort {
     holes: Holes,
@@ -47,12 +47,12 @@ impl BestEffort {
         std::mem::take(&mut self.holes)
     }
 
-    /// Whether one more received hole can be told of.
+    /// Whether another received hole can be reported.
     pub(crate) fn may_skip(&self, bets: &Bets) -> bool {
         self.holes.received.len() < bets.holes
     }
 
-    /// Whether a hole at `offset` that was sent can be told of: one that follows the last joins it.
+    /// Whether a sent hole at `offset` can be reported: one that follows the last joins it.
     pub(crate) fn may_give_up(&self, bets: &Bets, offset: u64) -> bool {
         let joins = |hole: &Hole| hole.offset + hole.bytes == offset;
         self.holes.sent.len() < bets.holes || self.holes.sent.last().is_some_and(joins)

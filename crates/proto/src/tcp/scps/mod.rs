@@ -1,8 +1,8 @@
-//! SCPS-TP (CCSDS 714.0-B-2): what a connection offers its peer beyond TCP, and how it takes losses.
+//! SCPS-TP (CCSDS 714.0-B-2): features offered beyond TCP, and the handling of losses.
 //!
-//! What both SYNs carry is used; a peer without it gets TCP. What only one side does (the cause that
-//! losses are put down to, the rate, what is done in outages) holds whether the peer understands
-//! SCPS-TP or not.
+//! Features in both SYNs are used; a peer without SCPS-TP gets TCP. One-sided features (the assumed
+//! cause of losses, the rate, suspension in outages) apply whether the peer supports SCPS-TP or
+//! not.
 
 mod best_effort;
 mod rate;
@@ -28,29 +28,29 @@ settings! {
     /// Settings of SCPS-TP. The defaults are the reference implementation's.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Scps [more: Self::visit_parts] {
-        /// Selective negative acknowledgment: `short`, `bits` or `off`. Where both sides offer it,
+        /// Selective negative acknowledgment: `short`, `bits` or `off`. If both sides offer it,
         /// neither sends selective acknowledgments.
         pub snack: Option<Snack> as ByForm = Some(Snack::default()),
-        /// Assumed cause of a loss without any report of its cause: `congestion` or `corruption`.
+        /// Assumed cause of a loss without a report: `congestion` or `corruption`.
         pub assume: LossCause as Word = LossCause::Congestion,
-        /// Time for which a peer's report of data lost to corruption holds, and for which this side
-        /// reports that after it has seen it.
+        /// Duration of the effect of a peer's corruption report, and of reporting corruption after
+        /// it occurred here.
         pub dwell: Duration as Span = Duration::from_secs(1),
-        /// Whether a connection stands still while the link is away: nothing is sent and no timer
-        /// runs. Afterwards it has the window and the round trip of before. Otherwise it is as in
-        /// TCP: timers run out.
+        /// Whether a connection is suspended during an outage of the link: nothing is sent and
+        /// timers stop. Afterwards it continues with the former window and round trip. Otherwise
+        /// timers expire as in TCP.
         pub suspends: bool as Flag = true,
-        /// Rate of the route, which all its connections share: of IP packets, or `interface` for that
-        /// of the link, or `off`.
+        /// Rate of the route, shared by all its connections: of IP packets, `interface` for the
+        /// link's rate, or `off`.
         pub rate: Option<RateControl> as ByRate = None,
-        /// Protocol in IP's header of connections that this side opens: `tcp` (6) or `scps` (106).
-        /// Packets of those of the peer are as they come.
+        /// IP protocol of connections opened by this side: `tcp` (6) or `scps` (106). Connections
+        /// of the peer use the peer's.
         pub protocol: Carrier as Word = Carrier::Tcp,
-        /// Compressed headers. Not together with ECN, for which a compressed header has no room.
+        /// Header compression. Not together with ECN, for which a compressed header has no room.
         pub header_compression: bool as Flag = false,
-        /// Best-effort service: both sides continue without what is lost. Data may be missing.
+        /// Best-effort service: both sides continue without lost data. Data may be missing.
         pub bets: Option<Bets> as Off<Table> = None,
-        /// Ends of records that are remembered in either direction.
+        /// Number of record ends remembered in either direction.
         pub records: usize as Number = 1024,
     }
 }
@@ -110,12 +110,12 @@ words!(LossCause { "congestion" = Self::Congestion, "corruption" = Self::Corrupt
 words!(Carrier { "tcp" = Self::Tcp, "scps" = Self::Scps });
 words!(SnackForm { "short" = Self::Short, "bits" = Self::Bits });
 
-/// A protocol number of IP.
+/// IP protocol number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// 6, as TCP.
+    /// 6, as for TCP.
     Tcp,
-    /// 106, which is SCPS-TP's own.
+    /// 106, SCPS-TP's own.
     Scps,
 }
 
@@ -134,7 +134,7 @@ impl Scps {
         visit_part(&mut self.rate, " is given, but tcp.scps.rate is off", visitor)
     }
 
-    /// What a SYN says of it; `own` is the connection's number for compressed headers, or 0.
+    /// Capabilities in a SYN; `own` is the connection's number for compressed headers, or 0.
     pub(crate) fn capabilities(&self, own: u8) -> Capabilities {
         let all = Agreed {
             snack: self.snack.map(|snack| snack.form),
@@ -144,7 +144,7 @@ impl Scps {
         all.capabilities(own)
     }
 
-    /// What is used of it with a peer that offers `theirs`.
+    /// Negotiated features with a peer that offers `theirs`.
     pub(crate) fn agree(&self, own: u8, theirs: Capabilities) -> Agreed {
         let bits = self.capabilities(own).bits & theirs.bits;
         let has = |bit| bits & bit != 0;
@@ -164,28 +164,28 @@ impl Scps {
     }
 }
 
-/// What a loss is put down to.
+/// Cause of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossCause {
-    /// A queue that is full: the congestion control hears of it.
+    /// Full queue: reported to the congestion control.
     Congestion,
-    /// Damage on the way: it is sent again, at the same rate with the same window and time-out.
+    /// Damage on the path: retransmitted, with unchanged rate, window and timeout.
     Corruption,
 }
 
-/// What both sides do of SCPS-TP.
+/// Negotiated SCPS-TP features.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
-    /// The form of selective negative acknowledgments.
+    /// Form of selective negative acknowledgments.
     pub snack: Option<SnackForm>,
-    /// Headers are compressed; the number by which the peer calls the connection.
+    /// Peer's number of the connection in compressed headers.
     pub compression: Option<u8>,
-    /// The best-effort service.
+    /// Best-effort service.
     pub bets: bool,
 }
 
 impl Agreed {
-    /// How it is said: in the answer to a SYN what both have, and nothing else.
+    /// Capabilities for the reply to a SYN: only the negotiated ones.
     pub(crate) fn capabilities(self, own: u8) -> Capabilities {
         let snack = match self.snack {
             None => 0,

@@ -1,4 +1,4 @@
-//! The rate of a route: a token bucket that its connections share.
+//! Rate of a route: a token bucket shared by its connections.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use engine::Time;
 use crate::settings;
 
 settings! {
-    /// Rate of packets on a route. The latest connection of a route sets it for all of them, as a
-    /// socket option does in the reference implementation.
+    /// Rate of packets on a route. The latest connection of a route sets it for all of them, like a
+    /// socket option in the reference implementation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct RateControl {
-        /// Bits a second of IP packets; `None` is the rate of the interface with what it adds to a
-        /// packet, where that is known.
+        /// Rate of IP packets in bit/s; `None` uses the interface's rate, including its overhead
+        /// per packet, if known.
         pub bps: Option<u64> = None,
-        /// Time between two steps of the credit for the rate; `"0 s"` adds it all the time.
+        /// Time between two increments of the rate's credit; `"0 s"` adds it continuously.
         pub tick("rate_tick"): Duration as Span = Duration::from_millis(10),
     }
 }
 
-/// What an interface does with packets.
+/// Packet costs of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wire {
     pub(crate) mtu: usize,
@@ -30,26 +30,26 @@ pub(crate) struct Wire {
 /// Ticks, and packets of the MTU, that may be saved up.
 const SAVED: u128 = 5;
 
-/// Bits times nanoseconds in a byte's second: what a byte costs at 1 bit/s.
+/// Bits times nanoseconds: the cost of one byte at 1 bit/s.
 const BYTE: u128 = 8_000_000_000;
 
-/// A token bucket. Credit is counted in bits times nanoseconds, so that nothing is ever rounded.
+/// Token bucket. Credit is counted in bits times nanoseconds, so that nothing is rounded.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     control: RateControl,
     wire: Wire,
     credit: u128,
-    /// Up to when credit was given.
+    /// Time up to which credit was added.
     at: Time,
 }
 
 impl Bucket {
-    /// One with credit for five packets.
+    /// Bucket with credit for five packets.
     pub(crate) fn new(now: Time, control: RateControl, wire: Wire) -> Self {
         Self { control, wire, credit: SAVED * wire.mtu as u128 * BYTE, at: now }
     }
 
-    /// Other settings, or another interface. What was saved stays, up to the new bound.
+    /// Changes settings or interface. Saved credit is kept, up to the new limit.
     pub(crate) fn set(&mut self, now: Time, control: RateControl, wire: Wire) {
         self.refill(now);
         (self.control, self.wire) = (control, wire);
@@ -64,7 +64,7 @@ impl Bucket {
         self.control.bps.or(self.wire.rate_bps).map(|bps| bps.max(1))
     }
 
-    /// Bytes that a packet costs beyond its own.
+    /// Overhead of a packet, in bytes.
     pub(crate) fn overhead(&self) -> usize {
         if self.control.bps.is_some() { 0 } else { self.wire.overhead }
     }
@@ -85,19 +85,19 @@ impl Bucket {
         self.credit = self.credit.saturating_add(bps * given).min(self.most());
     }
 
-    /// Bytes that may leave now; `None`: any number.
+    /// Bytes that may be sent now; `None`: unlimited.
     pub(crate) fn credit(&mut self, now: Time) -> Option<u64> {
         self.bps()?;
         self.refill(now);
         Some((self.credit / BYTE) as u64)
     }
 
-    /// So many left.
+    /// Takes credit for sent bytes.
     pub(crate) fn spend(&mut self, bytes: u64) {
         self.credit = self.credit.saturating_sub(u128::from(bytes) * BYTE);
     }
 
-    /// When there will be credit for so many bytes, or as many as there ever will be; after `now`.
+    /// Time after `now` at which there is credit for `bytes`, or for the maximum.
     pub(crate) fn ready_at(&self, now: Time, bytes: u64) -> Time {
         let Some(bps) = self.bps() else { return now };
         let needed = (u128::from(bytes) * BYTE).min(self.most());
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(bucket.credit(start), Some(7500));
         bucket.spend(7500);
         assert_eq!(bucket.credit(start + millis(9)), Some(0), "no tick has passed");
-        // 1.2 Mbit/s are 1,500 bytes a tick.
+        // 1.2 Mbit/s are 1,500 bytes per tick.
         assert_eq!(bucket.ready_at(start + millis(9), 1500), start + millis(10));
         assert_eq!(bucket.credit(start + millis(10)), Some(1500));
         assert_eq!(bucket.ready_at(start + millis(10), 3001), start + millis(30));
@@ -143,7 +143,7 @@ mod tests {
         for tick in 1..=1000 {
             bucket.credit(start + millis(10 * tick));
         }
-        // 10 s at 300 bytes a second.
+        // 10 s at 300 bytes per second.
         assert_eq!(bucket.credit(start + millis(10_000)), Some(3000));
         bucket.spend(3000);
         // 1,500 bytes take 5 s.
@@ -158,7 +158,7 @@ mod tests {
         let wire = Wire { mtu: 1500, rate_bps: Some(8_000_000), overhead: 8 };
         none.set(start, RateControl::default(), wire);
         none.spend(7540);
-        // 8 Mbit/s are 10,000 bytes a tick.
+        // 8 Mbit/s are 10,000 bytes per tick.
         assert_eq!((none.credit(start + millis(10)), none.overhead()), (Some(10_000), 8));
         let control = RateControl { bps: Some(80_000), tick: Duration::ZERO };
         none.set(start + millis(10), control, wire);

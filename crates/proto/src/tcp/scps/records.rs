@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-/// Where the user's records end that are not acknowledged, in order.
+/// Ends of the user's unacknowledged records, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     ends: VecDeque<u64>,
 }
 
 impl Marks {
-    /// A record ends before `at`; `false` if there are `most` already.
+    /// Adds the end of a record before `at`; `false` if there are `most` already.
     pub(crate) fn add(&mut self, at: u64, most: usize) -> bool {
         if self.ends.back() == Some(&at) {
             return true;
@@ -21,7 +21,7 @@ impl Marks {
         true
     }
 
-    /// The first end behind `at`.
+    /// First end after `at`.
     pub(crate) fn after(&self, at: u64) -> Option<u64> {
         self.ends.get(self.ends.partition_point(|end| *end <= at)).copied()
     }
@@ -30,7 +30,7 @@ impl Marks {
         self.ends.binary_search(&at).is_ok()
     }
 
-    /// All before `una` is acknowledged.
+    /// Removes ends before the acknowledged `una`.
     pub(crate) fn release(&mut self, una: u64) {
         while self.ends.front().is_some_and(|end| *end <= una) {
             self.ends.pop_front();
@@ -46,16 +46,16 @@ impl Marks {
     }
 }
 
-/// Where the peer's records end that the user has not read.
+/// Ends of the peer's unread records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends {
     ends: BTreeSet<u64>,
-    /// The user was told of those before.
+    /// Position up to which the user was notified.
     reported: u64,
 }
 
 impl Ends {
-    /// A record ends before `at`; `false` if there are `most` already.
+    /// Adds the end of a record before `at`; `false` if there are `most` already.
     pub(crate) fn add(&mut self, at: u64, most: usize) -> bool {
         if self.ends.len() >= most && !self.ends.contains(&at) {
             return false;
@@ -64,12 +64,13 @@ impl Ends {
         true
     }
 
-    /// The first.
+    /// First end.
     pub(crate) fn first(&self) -> Option<u64> {
         self.ends.first().copied()
     }
 
-    /// Whether one lies before `next` that the user was not told of; it is told now.
+    /// Whether there is an end before `next` without a notification, which is then marked as
+    /// notified.
     pub(crate) fn tell(&mut self, next: u64) -> bool {
         let last = self.ends.range(..=next).next_back().copied().unwrap_or(0);
         let news = last > self.reported;
@@ -77,7 +78,7 @@ impl Ends {
         news
     }
 
-    /// All before `start` is read.
+    /// Removes ends before the read position `start`.
     pub(crate) fn release(&mut self, start: u64) {
         while self.ends.first().is_some_and(|end| *end <= start) {
             self.ends.pop_first();

@@ -1,10 +1,10 @@
-//! Selective negative acknowledgments: which hole the receiver tells of, and what the sender makes of
-//! it (CCSDS 714.0-B-2).
+//! Selective negative acknowledgments: the receiver's report of a hole, and the sender's use of it
+//! (CCSDS 714.0-B-2).
 //!
-//! Holes are counted from the acknowledgment number of the same segment, in units that both sides
-//! know: the smaller of the two segment sizes of the SYNs, less what rides in every data segment (12
-//! bytes with time stamps). A hole begins at its unit, rounded down, and has as many as it takes to
-//! cover it: with 1,448 bytes to a unit, 2,896 to 4,500 is missing: offset 2, size 2.
+//! Holes are counted from the acknowledgment number of the same segment, in units known to both
+//! sides: the smaller segment size of the two SYNs, minus the options of every data segment
+//! (12 bytes with timestamps). A hole starts at its unit, rounded down, and has enough units to
+//! cover it. With units of 1,448 bytes and 2,896 to 4,500 missing: offset 2, size 2.
 
 use std::time::Duration;
 
@@ -17,28 +17,27 @@ settings! {
     /// Settings of selective negative acknowledgments.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Snack {
-        /// The form that is offered; a peer that has only the short one gets that.
+        /// Offered form; a peer that only supports the short one gets that.
         pub form: SnackForm = SnackForm::Short,
-        /// Time that a hole stands before it is reported: longer than the path may put things out of
-        /// order.
+        /// Age of a hole before it is reported: longer than the path may reorder packets.
         pub delay("snack_delay"): Duration as Span = Duration::ZERO,
-        /// Reports of the first hole before the next ones are reported.
+        /// Number of reports of the first hole before the next ones are reported.
         pub repeats("snack_repeats"): u32 as Number [Least(1)] = 3,
     }
 }
 
-/// How much one of them says.
+/// Form of SNACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SnackForm {
     /// One hole.
     #[default]
     Short,
-    /// One hole, and a bit for each unit that follows it.
+    /// One hole, and a bit for each following unit.
     Bits,
 }
 
-/// Bytes of a bit vector that a header has room for beside time stamps: 40 less 12 for those, 2 of
-/// padding and 6 for the rest of the option.
+/// Maximum bytes of a bit vector in a header with timestamps: 40 minus 12 for those, 2 of padding
+/// and 6 for the rest of the option.
 pub(crate) const BITS_MAX: usize = 20;
 
 /// Content of one SNACK option.
@@ -56,27 +55,27 @@ impl SnackOption {
     }
 }
 
-/// The receiver's half: which hole is told of next.
+/// Receiving half: choice of the next hole to report.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snacking {
-    /// The acknowledgment for which the first hole was told of, and how often it was.
+    /// Acknowledgment number for which the first hole was reported, and the number of reports.
     first: u64,
     repeated: u32,
-    /// Holes before it were told of in this round, which began then.
+    /// Position before which holes were reported in this round, and its start.
     cursor: u64,
     round_at: Option<Time>,
-    /// When data first arrived beyond what had arrived before: those that matter for the delay, the
+    /// Times at which data first arrived beyond earlier data: those that matter for the delay,
     /// oldest first.
     beyond: Vec<(Time, u64)>,
-    /// What lay behind all that had arrived when the delay began.
+    /// End of the data received when the delay began.
     ripe: u64,
 }
 
-/// Moments remembered while a delay runs; more arrivals than that share one.
+/// Number of times remembered while a delay runs; further arrivals share one.
 const MOMENTS: usize = 16;
 
 impl Snacking {
-    /// Data has arrived up to `end`, beyond a hole.
+    /// Notes data up to `end`, beyond a hole.
     pub(crate) fn arrived(&mut self, now: Time, snack: &Snack, end: u64) {
         if snack.delay.is_zero() {
             self.ripe = self.ripe.max(end);
@@ -86,13 +85,13 @@ impl Snacking {
             return;
         }
         if self.beyond.len() == MOMENTS {
-            // The later moment stands for both, so that nothing is told of too soon.
+            // The later time covers both, so that nothing is reported too early.
             self.beyond.remove(MOMENTS / 2);
         }
         self.beyond.push((now, end));
     }
 
-    /// When a hole is next due that was not told of for its delay.
+    /// Time at which the next hole held back by its delay is due.
     pub(crate) fn due_at(&self, snack: &Snack) -> Option<Time> {
         self.beyond.first().map(|(at, _)| *at + snack.delay)
     }
@@ -107,7 +106,7 @@ impl Snacking {
         }
     }
 
-    /// The hole that the next acknowledgment tells of, with what follows it if the form has that.
+    /// Hole to report in the next acknowledgment, with the following units if the form has them.
     pub(crate) fn next(
         &mut self,
         now: Time,
@@ -125,7 +124,7 @@ impl Snacking {
         let (start, end) = self.choose(now, snack, rtt, receive)?;
         self.round_at = self.round_at.or(Some(now));
         let offset = u16::try_from((start - next) / unit).ok()?;
-        // From the unit in which it begins: what that has before the hole is there already.
+        // From the unit in which it begins: the data of that unit before the hole has arrived.
         let from = next + u64::from(offset) * unit;
         let size = (end - from).div_ceil(unit).min(u64::from(u16::MAX)) as u16;
         let mut option = SnackOption { offset, size, bits: [0; BITS_MAX], len: 0 };
@@ -155,7 +154,7 @@ impl Snacking {
             self.cursor = hole.1;
             return Some(hole);
         }
-        // All were told of. What was sent again takes a round trip, and may be lost again.
+        // All were reported. Retransmissions take a round trip, and may be lost again.
         let again = self.round_at? + rtt?;
         if now < again {
             return None;
@@ -166,8 +165,7 @@ impl Snacking {
     }
 }
 
-/// Sets the bit of each unit from `at` on that has arrived whole, and says how many bytes that
-/// takes.
+/// Sets the bit of each complete unit from `at` on. Returns the number of bytes needed.
 fn fill_bits(bits: &mut [u8; BITS_MAX], at: u64, unit: u64, receive: &Reassembly) -> u8 {
     let mut len = 0;
     for number in 0..BITS_MAX as u64 * 8 {
@@ -184,8 +182,8 @@ fn fill_bits(bits: &mut [u8; BITS_MAX], at: u64, unit: u64, receive: &Reassembly
     len
 }
 
-/// What a SNACK says of bytes from `ack` on: each range with whether it is missing. The second
-/// range and further ones are those of the bit vector, up to its last unit that has arrived.
+/// Ranges reported by a SNACK from `ack` on, each with whether it is missing. The second and later
+/// ones are from the bit vector, up to its last complete unit.
 pub(crate) fn holes(
     ack: u64,
     unit: u64,
@@ -194,7 +192,7 @@ pub(crate) fn holes(
     let start = ack + u64::from(offset) * unit;
     let behind = start + u64::from(size) * unit;
     let bit = |number: usize| bits[number / 8] & 0x80 >> (number % 8) != 0;
-    // Padding is zeros, too: what follows the last one says nothing.
+    // Padding is also zeros: bits after the last one set have no meaning.
     let count = (0..bits.len() * 8).rev().find(|number| bit(*number)).map_or(0, |last| last + 1);
     let mut number = 0;
     let runs = std::iter::from_fn(move || {
@@ -220,7 +218,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// What has arrived, in units.
+    /// Received units.
     fn received(units: &[u64]) -> (Reassembly, Snacking) {
         received_with(units, &Snack::default(), Time::from_secs(1))
     }

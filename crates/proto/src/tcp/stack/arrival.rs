@@ -1,4 +1,4 @@
-//! Packets arrive: whose are they? (RFC 9293 §3.10.7.1, §3.10.7.2)
+//! Dispatch of received packets (RFC 9293 §3.10.7.1, §3.10.7.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,7 +14,7 @@ use crate::tcp::packet::{self, Arrived, Fault, Flow, PacketContent, Tuple};
 use crate::tcp::seq;
 use crate::tcp::time_wait::Verdict;
 
-/// Routers that an answer to a stranger may cross.
+/// Hop limit of a reply to an unknown connection.
 const HOPS: u8 = 64;
 
 impl Stack {
@@ -55,7 +55,7 @@ impl Stack {
         self.stranger(now, path, &arrived);
     }
 
-    /// Whether somebody could have sent it to this host.
+    /// Whether it can have been sent to this host.
     pub(super) fn is_for_this(&self, Tuple { remote, local }: Tuple) -> bool {
         let ours = &self.config.addresses;
         is_host(remote.ip())
@@ -102,8 +102,8 @@ impl Stack {
         }
     }
 
-    /// The listener for an address and port: the exact one, else that of any address, else that of
-    /// any port.
+    /// Listener for an address and port: the exact one, else that of any address, else that of any
+    /// port.
     pub(super) fn listener_for(&self, local: SocketAddr) -> Option<ListenerId> {
         let any: IpAddr = match local.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -143,7 +143,7 @@ impl Stack {
         }
     }
 
-    /// A SYN for a listener.
+    /// Processes a SYN for a listener.
     fn syn(
         &mut self,
         now: Time,
@@ -181,10 +181,10 @@ impl Stack {
         self.settle(now, index);
     }
 
-    /// What of an offer a listener takes up.
+    /// Part of an offer that a listener accepts.
     fn agreed(options: &Options, offer: Offer) -> Offer {
         let stamp = offer.stamp.filter(|_| options.timestamps);
-        // Without time stamps there is no room in a cookie for the rest.
+        // Without timestamps a cookie has no room for the rest.
         Offer {
             mss: offer.mss,
             stamp,
@@ -195,7 +195,7 @@ impl Stack {
         }
     }
 
-    /// Answers a SYN without remembering it.
+    /// Replies to a SYN without remembering it.
     fn send_cookie(&mut self, now: Time, path: PathId, id: ListenerId, arrived: &Arrived<'_>) {
         let tuple = arrived.tuple;
         let Some(listener) = self.listeners.get(&id) else { return };
@@ -239,7 +239,7 @@ impl Stack {
         self.reply(Reply { path, flow, header, options });
     }
 
-    /// An acknowledgment for a listener: does it bring a cookie back?
+    /// Processes an acknowledgment for a listener that may return a cookie.
     fn cookie_returns(
         &mut self,
         now: Time,
@@ -282,7 +282,7 @@ impl Stack {
         true
     }
 
-    /// The acknowledgment of a connection that is over.
+    /// Sends the acknowledgment of a closed connection.
     pub(super) fn answer_from_time_wait(&mut self, now: Time, tuple: Tuple) {
         let Some(entry) = self.time_wait.get(tuple) else { return };
         let clock = (now.as_nanos() / 1_000_000) as u32;
@@ -306,7 +306,7 @@ impl Stack {
         self.reply(Reply { path, flow, header, options });
     }
 
-    /// Answers a segment that belongs to no connection (RFC 9293 §3.10.7.1).
+    /// Replies with a reset to a segment of no connection (RFC 9293 §3.10.7.1).
     pub(super) fn reset(&mut self, path: PathId, arrived: &Arrived<'_>) {
         let segment: &Segment<'_> = &arrived.segment;
         let header = segment.header;
@@ -348,7 +348,7 @@ impl Stack {
     }
 }
 
-/// Whether an address can be that of a host.
+/// Whether an address can be a host's.
 pub(super) fn is_host(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {

@@ -12,10 +12,10 @@ use crate::tcp::config::Options;
 use crate::tcp::packet::{ArrivedCompressed, Tuple};
 use crate::tcp::seq;
 
-/// Between two addresses, a number stands for a connection: near address, far address, number.
+/// Identity of a connection in compressed headers: local address, remote address, number.
 type Number = (IpAddr, IpAddr, u8);
 
-/// Which numbers stand for which connections, of 255 between two addresses in either direction.
+/// Numbers of connections, 255 between two addresses in either direction.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     own: BTreeSet<Number>,
@@ -23,7 +23,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// A connection is over that has this number here, and that number with its peer.
+    /// Frees the local and the peer's number of a closed connection.
     pub(super) fn free(&mut self, index: u32, tuple: Tuple, own: u8, peer: Option<u8>) {
         let ends = (tuple.local.ip(), tuple.remote.ip());
         self.own.remove(&(ends.0, ends.1, own));
@@ -36,12 +36,12 @@ impl Numbers {
 }
 
 impl Stack {
-    /// A number for a new connection; 0 if it is to have none, or all are taken.
+    /// Number for a new connection; 0 if it must not have one, or all are taken.
     pub(super) fn number_for(&mut self, tuple: Tuple, options: &Options) -> u8 {
         if !options.scps.is_some_and(|scps| scps.header_compression) {
             return 0;
         }
-        // What is late of a connection that was there before is not to meet one with its number.
+        // Late packets of a former connection must not meet a new one with its number.
         let start = self.rng.below(255);
         let numbers = (0..255).map(|n| ((start + n) % 255) as u8 + 1);
         let ends = (tuple.local.ip(), tuple.remote.ip());
@@ -51,7 +51,7 @@ impl Stack {
         number
     }
 
-    /// A connection knows its peer's number: what comes with it is its.
+    /// Records the peer's number of a connection, which identifies its packets.
     pub(super) fn know_number(&mut self, index: u32) {
         let Some(connection) = self.slots[index as usize].connection.as_deref() else { return };
         let Some(peer) = connection.peer_number() else { return };
@@ -59,7 +59,7 @@ impl Stack {
         self.numbers.peers.insert((tuple.local.ip(), tuple.remote.ip(), peer), index);
     }
 
-    /// A packet with a compressed header has come.
+    /// Processes a packet with a compressed header.
     pub(super) fn compressed(&mut self, now: Time, arrived: &ArrivedCompressed<'_>) {
         let packet = &arrived.packet;
         let number = (arrived.local, arrived.remote, packet.head.connection);
@@ -68,7 +68,7 @@ impl Stack {
         let Some((index, connection)) =
             slot.and_then(|(index, slot)| Some((index, slot.connection.as_deref_mut()?)))
         else {
-            // There is no telling to which port a reset should go.
+            // The port for a reset is unknown.
             self.statistics.strangers += 1;
             return;
         };

@@ -1,4 +1,4 @@
-//! Reports of routers that a packet was too long, and the path MTUs of hosts.
+//! Packet-too-big reports of routers, and the path MTUs of hosts.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,23 +9,22 @@ use super::Stack;
 use crate::tcp::connection::{Connection, LIFETIME};
 use crate::tcp::packet::{Ends, Refused};
 
-/// Hosts of which a path MTU is remembered; the one that expires first makes room.
+/// Number of remembered path MTUs of hosts; the one that expires first is forgotten.
 const HOSTS_MAX: usize = 4096;
 
-/// Path MTUs that are less than the interface's, by interface and host (RFC 1191 §6.3,
-/// RFC 8201 §5.2).
+/// Path MTUs below the interface's, by interface and host (RFC 1191 §6.3, RFC 8201 §5.2).
 #[derive(Debug, Default)]
 pub(super) struct PathMtus {
     known: BTreeMap<(PathId, IpAddr), (usize, Time)>,
 }
 
 impl PathMtus {
-    /// Bytes of memory held.
+    /// Bytes of memory used.
     pub(super) fn memory(&self) -> usize {
         self.known.len() * (size_of::<(PathId, IpAddr)>() + size_of::<(usize, Time)>())
     }
 
-    /// The path MTU to a host, if it is known and was learnt lately.
+    /// Path MTU to a host, if known and recent.
     pub(super) fn get(&self, now: Time, path: PathId, host: IpAddr) -> Option<usize> {
         let (mtu, until) = self.known.get(&(path, host))?;
         (now < *until).then_some(*mtu)
@@ -47,14 +46,14 @@ impl PathMtus {
 }
 
 impl Stack {
-    /// A router reports that it has dropped a packet that is too long for its next link.
+    /// Processes a router's report of a dropped packet that was too long for its next link.
     pub(super) fn refused(&mut self, now: Time, report: &Refused) {
         let judged = self.connection_of(&report.ends).and_then(|connection| {
             let mtu = connection.judge_report(report)?;
             Some((mtu, connection.path))
         });
         let Some((mtu, path)) = judged else {
-            // It may be forged (RFC 5927 §4.1), or come long after the connection's end.
+            // It may be forged (RFC 5927 §4.1), or arrive long after the connection's end.
             self.statistics.reports_ignored += 1;
             return;
         };
@@ -81,7 +80,7 @@ impl Stack {
         }
     }
 
-    /// All connections to a host send packets of this length at most.
+    /// Limits the packet size of all connections to a host.
     fn limit_packets(&mut self, now: Time, path: PathId, host: IpAddr, mtu: usize) {
         for index in 0..self.slots.len() as u32 {
             let slot = &mut self.slots[index as usize];
@@ -93,7 +92,7 @@ impl Stack {
         }
     }
 
-    /// A connection has found out by itself what its path takes; `whole`: what its interface takes.
+    /// Records the path MTU discovered by a connection; `whole`: the interface's.
     pub(super) fn learn_path_mtu(&mut self, now: Time, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return };

@@ -1,4 +1,4 @@
-//! Rates of routes: who shares one, and who waits for it.
+//! Rates of routes: their connections, and those that wait.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,28 +8,28 @@ use super::{Stack, Timer};
 use crate::tcp::connection::{Connection, RateKey};
 use crate::tcp::scps::{Bucket, Wire};
 
-/// A rate, and the connections that wait for it, each once.
+/// Rate, and the connections that wait for it, each once.
 #[derive(Debug)]
 struct Shared {
     bucket: Bucket,
     waiting: VecDeque<u32>,
 }
 
-/// The rates of all routes that have one: of each interface and each configured route one at most.
+/// Rates of routes, at most one per interface and configured route.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     routes: BTreeMap<RateKey, Shared>,
 }
 
 impl Rates {
-    /// Lets a connection spend what there is.
+    /// Lends a connection the available credit.
     pub(super) fn lend(&mut self, now: Time, key: RateKey, connection: &mut Connection) {
         let Some(shared) = self.routes.get_mut(&key) else { return };
         connection.space.credit = shared.bucket.credit(now);
         connection.space.overhead = shared.bucket.overhead();
     }
 
-    /// A connection is gone.
+    /// Forgets a connection that is gone.
     pub(super) fn forget(&mut self, index: u32) {
         for shared in self.routes.values_mut() {
             shared.waiting.retain(|other| *other != index);
@@ -38,7 +38,7 @@ impl Rates {
 }
 
 impl Stack {
-    /// A connection that asks for a rate shares that of its route, which is as the latest says.
+    /// Has a connection share its route's rate, with the settings of the latest one.
     pub(super) fn share_rate(&mut self, now: Time, index: u32) {
         let Some(connection) = self.slots[index as usize].connection.as_deref() else { return };
         let Some(control) = connection.rate_control() else { return };
@@ -71,9 +71,9 @@ impl Stack {
         })
     }
 
-    /// A connection has sent what it could: what it spent is gone. It waits if that was too little to
-    /// send anything. If it has sent something, those who wait for their turn come first, and it is to
-    /// try again behind them: this says so.
+    /// Takes back unused credit after a connection has sent what it could. It waits if there was
+    /// too little credit to send anything. If it has sent something, waiting connections come
+    /// first, and it tries again after them: returns whether that is so.
     pub(super) fn return_credit(&mut self, now: Time, index: u32, has_sent: bool) -> bool {
         let slot = &mut self.slots[index as usize];
         let Some(connection) = slot.connection.as_deref_mut() else { return false };
@@ -95,7 +95,7 @@ impl Stack {
         has_sent
     }
 
-    /// There is credit again: all who wait may try, in their turn.
+    /// Lets all waiting connections try in turn when there is credit again.
     pub(super) fn rate_allows(&mut self, key: RateKey) {
         let Some(shared) = self.rates.routes.get_mut(&key) else { return };
         for index in std::mem::take(&mut shared.waiting) {
@@ -105,7 +105,7 @@ impl Stack {
         self.timers.cancel(Timer::Rate(key));
     }
 
-    /// An interface is another than before.
+    /// Applies a change of an interface.
     pub(super) fn rates_changed(&mut self, now: Time, path: PathId) {
         let wire = self.wire(path);
         let keys: Vec<_> = self.rates.routes.keys().filter(|key| key.0 == path).copied().collect();

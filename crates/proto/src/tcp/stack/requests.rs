@@ -1,4 +1,4 @@
-//! What a user asks of a stack (RFC 9293 §3.9.1).
+//! Requests of a user to a stack (RFC 9293 §3.9.1).
 
 use std::net::SocketAddr;
 
@@ -15,11 +15,11 @@ use crate::tcp::packet::{self, Arrived, Tuple};
 use crate::tcp::scps::Holes;
 
 impl Stack {
-    /// Waits for connections to an address and port. An unspecified address (`0.0.0.0`, `::`) stands
-    /// for any of its family, port 0 for any port: the narrower listener comes first.
+    /// Listens on an address and port. An unspecified address (`0.0.0.0`, `::`) means any of its
+    /// family, port 0 any port: the more specific listener takes precedence.
     ///
     /// # Errors
-    /// [`RequestError::InUse`] if somebody listens there.
+    /// [`RequestError::InUse`] if there is a listener already.
     pub fn listen(
         &mut self,
         local: SocketAddr,
@@ -38,7 +38,7 @@ impl Stack {
         Ok(id)
     }
 
-    /// Waits no more. Connections that are established stay; those that are not are dropped.
+    /// Stops listening. Established connections stay; others are dropped.
     ///
     /// # Errors
     /// [`RequestError::UnknownListener`].
@@ -56,10 +56,10 @@ impl Stack {
         Ok(())
     }
 
-    /// Asks for a connection. Port 0 of `local` stands for any that is free.
+    /// Opens a connection. Port 0 of `local` means any free port.
     ///
     /// # Errors
-    /// When the addresses do not fit together, are in use or cannot be reached, or there are too many
+    /// The addresses do not match, are in use or cannot be reached, or there are too many
     /// connections.
     pub fn connect(
         &mut self,
@@ -100,8 +100,8 @@ impl Stack {
         Ok(self.id(index))
     }
 
-    /// The two ends of a packet, the peer's first, if it asks for a connection that there is not and
-    /// that somebody would accept.
+    /// Addresses of a packet, the peer's first, if it opens a new connection that a listener would
+    /// accept.
     #[must_use]
     pub fn asks(&self, packet: &[u8]) -> Option<(SocketAddr, SocketAddr)> {
         let Arrived { tuple, segment, .. } = packet::decode(packet).ok()?;
@@ -114,14 +114,14 @@ impl Stack {
         asks.then_some((tuple.remote, tuple.local))
     }
 
-    /// Answers a packet that came over an interface as if nobody listened.
+    /// Replies to a packet of an interface as without a listener.
     pub fn refuse(&mut self, path: PathId, packet: &[u8]) {
         if let Ok(arrived) = packet::decode(packet) {
             self.reset(path, &arrived);
         }
     }
 
-    /// The two ends, with a port that is free (RFC 6056 §3.3.1).
+    /// Addresses with a free port (RFC 6056 §3.3.1).
     fn free_tuple(&mut self, tuple: Tuple) -> Option<Tuple> {
         let taken = |stack: &Self, tuple: Tuple| {
             stack.by_tuple.contains_key(&tuple) || stack.time_wait.get(tuple).is_some()
@@ -139,8 +139,9 @@ impl Stack {
         })
     }
 
-    /// Writes to a connection. Returns how many bytes it took; if that is not all,
-    /// [`Indication::Writable`](super::super::Indication::Writable) tells when there is room again.
+    /// Writes to a connection. Returns the number of bytes accepted; if that is not all,
+    /// [`Indication::Writable`](super::super::Indication::Writable) reports when there is room
+    /// again.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`]; [`RequestError::Closing`] after [`Stack::shut_down`].
@@ -159,7 +160,7 @@ impl Stack {
         Ok(taken)
     }
 
-    /// Bytes that [`Stack::send`] would take.
+    /// Bytes that [`Stack::send`] would accept.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -168,7 +169,7 @@ impl Stack {
         Ok(if connection.is_finished() { 0 } else { connection.room() })
     }
 
-    /// What can be read, in one piece or in two. It stays until [`Stack::consume`].
+    /// Readable data, in one or two pieces. It stays until [`Stack::consume`].
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -176,7 +177,7 @@ impl Stack {
         self.look_at(id).map(Connection::peek)
     }
 
-    /// Takes bytes away that were read, which opens the window.
+    /// Removes bytes that were read, which opens the window.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -192,7 +193,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Reads as much as there is and `out` has room for. Returns how many bytes that were.
+    /// Reads as much as is available and fits into `out`. Returns the number of bytes.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -213,7 +214,7 @@ impl Stack {
         Ok(read)
     }
 
-    /// Lets short segments go at once from here on, or no longer (`TCP_NODELAY`).
+    /// Enables or disables the immediate sending of short segments (`TCP_NODELAY`).
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -229,7 +230,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Writes no more; what the peer writes can still be read. What was written still goes.
+    /// Closes the sending half; the peer's data can still be read. Written data is still sent.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -240,8 +241,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Writes no more and reads no more. What was written still goes, unless there is something that
-    /// was not read: then the peer is reset, for it would believe it delivered.
+    /// Closes both halves. Written data is still sent, unless there is unread data: then the peer
+    /// is reset, as it would otherwise consider that data delivered.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -271,12 +272,12 @@ impl Stack {
         Ok(())
     }
 
-    /// Says that a record ends with what was written last (CCSDS 714.0-B-2): before anything else is
-    /// done with the stack, lest that byte leaves without it.
+    /// Marks the end of a record after the last byte written (CCSDS 714.0-B-2). Must be called
+    /// before anything else, or that byte may be sent without the mark.
     ///
     /// # Errors
-    /// [`RequestError::UnknownConnection`]; when the peer does not take ends of records, there are too
-    /// many, or the byte has left.
+    /// [`RequestError::UnknownConnection`]; the peer does not support records, there are too many,
+    /// or the byte was already sent.
     pub fn end_record(&mut self, now: Time, id: ConnectionId) -> Result<(), RequestError> {
         let connection = self.connection(id).ok_or(RequestError::UnknownConnection)?;
         connection.end_record()?;
@@ -284,7 +285,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Bytes from what is read next to the end of its record, if all of it can be read.
+    /// Bytes from the next to read to the end of its record, if all of it can be read.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -292,7 +293,7 @@ impl Stack {
         self.look_at(id).map(Connection::record)
     }
 
-    /// What the best-effort service left out since this was asked last.
+    /// Data skipped by the best-effort service since the last call.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -303,8 +304,8 @@ impl Stack {
         Ok(holes)
     }
 
-    /// The link beyond the next router is away, as the network says (CCSDS 714.0-B-2): a connection
-    /// that suspends stands still, and asks now and then whether the peer is back.
+    /// Notes an outage of the link beyond the next router, reported by the network (CCSDS
+    /// 714.0-B-2): a connection with suspension stops, and occasionally probes for its end.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -317,7 +318,7 @@ impl Stack {
         Ok(())
     }
 
-    /// That link is back.
+    /// Notes the end of that outage.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -328,14 +329,15 @@ impl Stack {
         Ok(())
     }
 
-    /// The layer below an interface has lost a packet to damage: peers with SCPS-TP are told.
+    /// Notes that the layer below an interface lost a packet to corruption, which is reported to
+    /// peers with SCPS-TP.
     pub fn corruption_experienced(&mut self, now: Time, path: PathId) {
         if let Some(interface) = self.interfaces.get_mut(&path) {
             interface.corrupted_at = Some(now);
         }
     }
 
-    /// The condition of a connection.
+    /// Information about a connection.
     ///
     /// # Errors
     /// [`RequestError::UnknownConnection`].
@@ -343,7 +345,7 @@ impl Stack {
         self.look_at(id).map(Connection::info)
     }
 
-    /// The connections that its user knows of, those included that are over and not read out.
+    /// Connections known to the user, including closed ones with unread data.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         let slots = self.slots.iter().enumerate();
         slots
@@ -352,7 +354,7 @@ impl Stack {
     }
 }
 
-/// Without IPv6's scope and flow, which packets do not carry back.
+/// Address without IPv6's scope and flow, which packets do not carry back.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }

@@ -1,20 +1,20 @@
-//! How much more is acknowledged at once than the path delivers at its rate: hosts and links that
-//! gather ACKs leave pauses, in which the window shall not run dry.
+//! Excess of acknowledged bytes over the path's rate: hosts and links that aggregate ACKs leave
+//! pauses, in which the window must not run dry.
 
 use engine::Time;
 
 /// Rounds after which the older of two maxima is forgotten.
 const ROUNDS: u32 = 5;
 
-/// The longest pause provided for, in seconds.
+/// Longest pause provided for, in seconds.
 const PAUSE_MOST: f64 = 0.1;
 
 #[derive(Debug, Default)]
 pub(super) struct Aggregation {
-    /// Since when ACKs come faster than the rate, and bytes that they acknowledged.
+    /// Start of the time in which ACKs exceed the rate, and bytes acknowledged in it.
     since: Time,
     acked: u64,
-    /// The greatest excess of these rounds and of those before.
+    /// Largest excess of the current and the previous rounds.
     excess: [u64; 2],
     rounds: u32,
 }
@@ -45,7 +45,7 @@ impl Aggregation {
         self.excess[0] = self.excess[0].max(excess);
     }
 
-    /// Bytes to have in flight on top.
+    /// Additional bytes to keep in flight.
     pub(super) fn extra(&self, rate: f64) -> u64 {
         self.excess[0].max(self.excess[1]).min((rate * PAUSE_MOST) as u64)
     }

@@ -1,22 +1,22 @@
-//! Estimates of the path: its least round trip, whether its pipe is full, its round trips.
+//! Estimates of the path: minimum round trip, full pipe, round trips.
 
 use std::time::Duration;
 
 use engine::{Rng, Time};
 
-/// Time for which a least round trip is believed.
+/// Validity of a minimum round trip.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
-/// The pipe is full if the rate grew by less than a quarter in three rounds.
+/// Growth of the rate in three rounds below which the pipe is full.
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 
-/// Least round trip.
+/// Minimum round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MinRtt {
     least: Option<Duration>,
     at: Option<Time>,
-    /// Samples that were as low.
+    /// Number of equally low samples.
     lowest: u64,
 }
 
@@ -29,14 +29,14 @@ impl MinRtt {
         self.least
     }
 
-    /// Believes the least round trip from now on for its time again.
+    /// Restarts the validity of the minimum round trip.
     pub(super) fn renew(&mut self, now: Time) {
         self.at = Some(now);
     }
 
-    /// Whether a sample of the round trip is the lowest so far. Linux wants it to be lower than all
-    /// before. Where a clock has no jitter it is equal to many, and any of them might be the lowest:
-    /// the n-th is with a probability of 1/n.
+    /// Whether a sample of the round trip is the lowest so far. Linux requires it to be lower than
+    /// all before. With a clock without jitter many are equal, and the n-th of them counts as the
+    /// lowest with probability 1/n.
     fn is_lowest(&mut self, rtt: Duration, rng: &mut Rng) -> bool {
         let Some(least) = self.least else { return true };
         if rtt != least {
@@ -46,7 +46,7 @@ impl MinRtt {
         rng.below(self.lowest) == 0
     }
 
-    /// Takes a sample. Returns whether the least before it was too old to be believed.
+    /// Takes a sample. Returns whether the previous minimum had expired.
     pub(super) fn update(&mut self, now: Time, rtt: Option<Duration>, rng: &mut Rng) -> bool {
         let known_at = *self.at.get_or_insert(now);
         let is_old = now > known_at + MIN_RTT_WINDOW;
@@ -63,7 +63,7 @@ impl MinRtt {
 /// Detector of a full pipe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
-    /// Rate when it last grew by a quarter, and rounds since.
+    /// Rate at its last growth by a quarter, and rounds since.
     rate: f64,
     rounds: u32,
     is_full: bool,
@@ -74,7 +74,7 @@ impl FullPipe {
         self.is_full
     }
 
-    /// A round began with this rate.
+    /// Notes the rate at the start of a round.
     pub(super) fn round(&mut self, rate: f64) {
         if self.is_full {
             return;
@@ -87,22 +87,22 @@ impl FullPipe {
         self.is_full = self.rounds >= FULL_ROUNDS;
     }
 
-    /// A timeout: what the rate was counts no more.
+    /// Forgets the rate after a timeout.
     pub(super) fn forget_rate(&mut self) {
         self.rate = 0.0;
     }
 
-    /// A loss was none: looks from the beginning.
+    /// Restarts after a spurious loss.
     pub(super) fn restart(&mut self) {
         (self.rate, self.rounds) = (0.0, 0);
     }
 }
 
-/// Round trips, counted by what is delivered.
+/// Round trips, counted by delivered bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     count: u64,
-    /// A round is over when something is acknowledged that was sent after so much was delivered.
+    /// A round ends when data sent after this many delivered bytes is acknowledged.
     end: u64,
     is_start: bool,
 }
@@ -112,17 +112,17 @@ impl Rounds {
         self.count
     }
 
-    /// Whether the last acknowledgment began a round.
+    /// Whether the last acknowledgment started a round.
     pub(super) fn is_start(&self) -> bool {
         self.is_start
     }
 
-    /// The round ends when something is acknowledged that is sent from now on.
+    /// Ends the round when data sent from now on is acknowledged.
     pub(super) fn end_after(&mut self, delivered: u64) {
         self.end = delivered;
     }
 
-    /// Takes an acknowledgment: bytes delivered when the segment was sent, if known, and now.
+    /// Processes an acknowledgment: bytes delivered when the segment was sent, if known, and now.
     pub(super) fn acknowledged(&mut self, prior_delivered: Option<u64>, delivered: u64) {
         self.is_start = prior_delivered.is_some_and(|prior| prior >= self.end);
         if self.is_start {

@@ -1,8 +1,8 @@
-//! The greatest value of the last rounds.
+//! Windowed maximum filter over rounds.
 
 use std::collections::VecDeque;
 
-/// Values that may yet be the greatest: each greater than all that came after it, one a round at most.
+/// Values that may become the maximum: each larger than all later ones, at most one per round.
 #[derive(Debug)]
 pub(super) struct MaxFilter {
     rounds: u64,
@@ -10,7 +10,7 @@ pub(super) struct MaxFilter {
 }
 
 impl MaxFilter {
-    /// Over the round of the newest value and `rounds` before it.
+    /// Filter over the round of the newest value and the `rounds` before it.
     pub(super) fn new(rounds: u64) -> Self {
         Self { rounds, values: VecDeque::new() }
     }
@@ -27,7 +27,7 @@ impl MaxFilter {
         }
     }
 
-    /// 0 before anything was added.
+    /// Maximum; 0 without values.
     pub(super) fn max(&self) -> f64 {
         self.values.front().map_or(0.0, |(_, value)| *value)
     }

@@ -1,5 +1,5 @@
-//! BBR, version 1 (Cardwell and others 2016), as Linux has it: the window and the rate follow what the
-//! path delivers and its round trip without a queue; losses change little.
+//! BBR version 1 (Cardwell and others 2016), as in Linux: window and rate follow the path's
+//! delivery rate and its round trip without queues; losses have little effect.
 
 mod aggregation;
 mod estimates;
@@ -16,63 +16,63 @@ use self::filter::MaxFilter;
 use self::policer::{Finding, Policer};
 use super::{Ack, Cause, Congestion, Control, Idle, Recovery, Sent, Timeout};
 
-/// 2 / ln 2: the least gain at which the rate doubles each round trip.
+/// 2 / ln 2: minimum gain that doubles the rate each round trip.
 const HIGH_GAIN: f64 = 2.885;
 
-/// Gains of the phases of a cycle: probe, drain, cruise.
+/// Gains of a cycle's phases: probe, drain, cruise.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 
-/// A cycle begins in any phase but the one that drains.
+/// Number of phases in which a cycle may start: all but the draining one.
 const CYCLE_RANDOM: u64 = 7;
 
-/// The window in multiples of what the path holds: delayed and aggregated ACKs need more than one.
+/// Window as a multiple of the path's capacity: delayed and aggregated ACKs need more than one.
 const CWND_GAIN: f64 = 2.0;
 
-/// The pace stays by 1 % below the estimate, so that no queue grows.
+/// Pacing rate as a share of the estimate: 1 % below it, so that no queue builds up.
 const PACING_SHARE: f64 = 0.99;
 
-/// Round trips over which the greatest rate counts.
+/// Round trips over which the maximum rate is taken.
 const BANDWIDTH_ROUNDS: u64 = CYCLE.len() as u64 + 2;
 
-/// How long the window is kept small to see the round trip without a queue, at least.
+/// Minimum time for which the window is reduced to measure the round trip without queues.
 const PROBE_RTT: Duration = Duration::from_millis(200);
 
-/// Segments of the smallest window.
+/// Segments of the minimum window.
 const WINDOW_LEAST: u64 = 4;
 
-/// Segments of the window while nothing is known of the round trip.
+/// Segments of the window before the round trip is known.
 const WINDOW_BLIND: u64 = 10;
 
-/// The round trip reckoned with before one is known, in seconds.
+/// Assumed round trip before one is known, in seconds.
 const RTT_NOMINAL: f64 = 0.001;
 
-/// Below this rate in bytes a second hosts send segments singly, above it by two at least.
+/// Rate, in bytes per second, below which hosts send single segments, and above which at least two.
 const SINGLY_BELOW: f64 = 150_000.0;
 
-/// Most bytes, and most segments, that a host sends at once.
+/// Maximum bytes, and segments, that a host sends at once.
 const BURST_MOST: f64 = 65_215.0;
 const BURST_SEGMENTS_MOST: u64 = 127;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
-    /// Doubles the rate each round trip until it grows no more.
+    /// Doubles the rate each round trip until it stops growing.
     Startup,
-    /// Drains the queue that this made.
+    /// Drains the resulting queue.
     Drain,
     /// Cycles around the estimate.
     ProbeBandwidth { phase: usize, began: Time },
-    /// Keeps the window small to see the round trip without a queue: until then, once it is small, and
-    /// for a round.
+    /// Reduces the window to measure the round trip without queues: until the given time, once it
+    /// is small, and for one round.
     ProbeRtt { until: Option<Time>, is_round_over: bool },
 }
 
-/// BBR's state. Rates are in bytes a second.
+/// State of BBR. Rates are in bytes per second.
 #[derive(Debug)]
 pub(super) struct Bbr {
     mss: u64,
     cwnd: u64,
     ssthresh: u64,
-    /// The window before a recovery or a probe made it smaller.
+    /// Window before a recovery or a probe reduced it.
     prior_cwnd: u64,
     mode: Mode,
     pacing_gain: f64,
@@ -84,14 +84,14 @@ pub(super) struct Bbr {
     min_rtt: MinRtt,
     pipe: FullPipe,
     in_recovery: bool,
-    /// `in_recovery` as of the last ACK that delivered something: a recovery that follows another at
-    /// once continues it.
+    /// `in_recovery` at the last ACK that delivered data: a recovery that immediately follows
+    /// another continues it.
     was_in_recovery: bool,
-    /// In the first round of a recovery what leaves is replaced and no more.
+    /// First round of a recovery: each delivered packet is replaced by one.
     conserves: bool,
-    /// The connection sends again after it had nothing to send.
+    /// Whether the connection sends again after an idle time.
     is_idle_restart: bool,
-    /// Rates of what was sent before so much was delivered were limited by a probe.
+    /// Delivered bytes up to which rates are limited by a probe.
     limited_until: Option<u64>,
     policer: Policer,
     aggregation: Aggregation,
@@ -127,12 +127,12 @@ impl Bbr {
         }
     }
 
-    /// The estimate of the bottleneck's rate.
+    /// Estimated bottleneck rate.
     fn rate(&self) -> f64 {
         self.policer.rate().unwrap_or_else(|| self.bandwidth.max())
     }
 
-    /// Bytes that the path holds at this rate, times `gain`.
+    /// Bandwidth-delay product at this rate, times `gain`.
     fn bdp(&self, rate: f64, gain: f64) -> u64 {
         match self.min_rtt.get() {
             Some(min_rtt) => {
@@ -143,14 +143,14 @@ impl Bbr {
         }
     }
 
-    /// Segments that a host sends at once at the present pace.
+    /// Segments that a host sends at once at the current pacing rate.
     fn burst(&self) -> u64 {
         let least = if self.pacing < SINGLY_BELOW { 1 } else { 2 };
         let bytes = (self.pacing / 1024.0).min(BURST_MOST);
         ((bytes / self.mss as f64) as u64).clamp(least, BURST_SEGMENTS_MOST)
     }
 
-    /// `bytes` and what hosts need because they send, and acknowledge, several segments at once.
+    /// `bytes` plus an allowance for segments sent and acknowledged in batches.
     fn with_room(&self, bytes: u64) -> u64 {
         let mut segments = bytes.div_ceil(self.mss) + 3 * self.burst();
         segments += segments % 2;
@@ -176,7 +176,7 @@ impl Bbr {
         }
     }
 
-    /// A good window, to come back to.
+    /// Saves the window, to restore it later.
     fn save_cwnd(&mut self) {
         let is_cut = self.was_in_recovery || matches!(self.mode, Mode::ProbeRtt { .. });
         self.prior_cwnd = if is_cut { self.prior_cwnd.max(self.cwnd) } else { self.cwnd };
@@ -186,7 +186,7 @@ impl Bbr {
         self.cwnd = self.cwnd.max(self.prior_cwnd);
     }
 
-    /// Begins a cycle in a phase that chance decides.
+    /// Starts a cycle in a random phase.
     fn enter_probe_bandwidth(&mut self, now: Time) {
         let before = CYCLE.len() - 1 - self.rng.below(CYCLE_RANDOM) as usize;
         self.mode = Mode::ProbeBandwidth { phase: (before + 1) % CYCLE.len(), began: now };
@@ -214,7 +214,7 @@ impl Bbr {
         }
     }
 
-    /// Goes on in the cycle when a phase is over.
+    /// Advances the cycle when a phase is over.
     fn update_cycle(&mut self, now: Time, ack: &Ack) {
         let Mode::ProbeBandwidth { phase, began } = self.mode else { return };
         let is_full_length = now.since(began) > self.min_rtt.get().unwrap_or(Duration::MAX);
@@ -259,7 +259,7 @@ impl Bbr {
 
     fn probe_rtt(&mut self, now: Time, ack: &Ack) {
         let Mode::ProbeRtt { until, is_round_over } = self.mode else { return };
-        // What is sent now says nothing of the path's rate.
+        // Data sent now does not measure the path's rate.
         self.limited_until = Some(ack.delivered + ack.in_flight);
         match until {
             None if ack.in_flight <= WINDOW_LEAST * self.mss => {
@@ -390,7 +390,7 @@ impl Control for Bbr {
                 self.save_cwnd();
                 self.in_recovery = true;
             }
-            // Version 1 does not heed marks.
+            // Version 1 ignores ECN marks.
             Cause::Ecn => {}
         }
     }
@@ -417,7 +417,7 @@ impl Control for Bbr {
         (self.in_recovery, self.was_in_recovery, self.conserves) = (false, false, false);
     }
 
-    /// The rate is known still, and paces what goes after a pause.
+    /// The known rate paces data after a pause.
     fn on_idle(&mut self, _now: Time, _idle: &Idle) {}
 
     fn on_mss(&mut self, mss: u64) {
@@ -434,7 +434,7 @@ impl Control for Bbr {
     }
 
     fn pacing_rate_bps(&self) -> Option<u64> {
-        // At least a segment a second, whatever was estimated.
+        // At least one segment per second, whatever the estimate.
         Some((self.pacing.max(self.mss as f64) * 8.0) as u64)
     }
 

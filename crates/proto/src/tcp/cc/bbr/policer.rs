@@ -1,5 +1,5 @@
-//! Finds out whether a policer drops what exceeds a rate: then the rate over a longer time counts, not
-//! the greatest.
+//! Detection of a policer that drops traffic above a rate: the long-term rate then replaces the
+//! maximum.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use engine::Time;
 
 use super::super::Ack;
 
-/// An interval has so many rounds at least, and four times as many at most.
+/// Minimum rounds of an interval; four times as many are the maximum.
 const ROUNDS_LEAST: u32 = 4;
 
-/// The share of what was delivered that is lost in a policer, at least: 50 / 256.
+/// Minimum loss rate in a policer: 50 / 256.
 const LOSS_LEAST: f64 = 50.0 / 256.0;
 
-/// Two intervals agree if their rates differ by an eighth, or by 4 kbit/s.
+/// Relative difference, or 4 kbit/s, below which the rates of two intervals agree.
 const DIFFERENCE_SHARE: f64 = 1.0 / 8.0;
 const DIFFERENCE: f64 = 500.0;
 
-/// Rounds for which a policer is believed in.
+/// Rounds for which a detected policer is assumed.
 const ROUNDS_BELIEVED: u32 = 48;
 
-/// The shortest interval that says something.
+/// Minimum length of a usable interval.
 const INTERVAL_LEAST: Duration = Duration::from_millis(1);
 
-/// What a sample told.
+/// Result of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Nothing to do.
     None,
-    /// The policer is no longer believed in: look for the rate anew.
+    /// The policer is no longer assumed: measure the rate again.
     Over,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Policer {
-    /// Bytes lost over the connection, and delivered as of the last sample.
+    /// Bytes lost over the connection, and delivered at the last sample.
     lost: u64,
     delivered: u64,
     is_sampling: bool,
@@ -42,19 +42,19 @@ pub(super) struct Policer {
     began: Time,
     began_lost: u64,
     began_delivered: u64,
-    /// The rate of the interval before.
+    /// Rate of the previous interval.
     former: Option<f64>,
-    /// The policer's rate in bytes a second.
+    /// Rate of the policer in bytes per second.
     rate: Option<f64>,
 }
 
 impl Policer {
-    /// The policer's rate, if there is one.
+    /// Rate of the policer, if detected.
     pub(super) fn rate(&self) -> Option<f64> {
         self.rate
     }
 
-    /// Forgets all but the counters.
+    /// Resets everything except the counters.
     pub(super) fn restart(&mut self) {
         *self = Self { lost: self.lost, delivered: self.delivered, ..Self::default() };
     }
@@ -64,7 +64,7 @@ impl Policer {
         self.rounds = 0;
     }
 
-    /// A time-out counts as the end of a round with a loss.
+    /// Counts a timeout as the end of a round with a loss.
     pub(super) fn timed_out(&mut self, now: Time) {
         self.step(now, true, false, true, false);
     }
@@ -77,8 +77,8 @@ impl Policer {
         is_round: bool,
         in_cycle: bool,
     ) -> Finding {
-        // What this ACK reports as lost belongs to the interval that ends with it, and not to one that
-        // begins with it.
+        // Losses reported by this ACK belong to the interval that it ends, not to one that it
+        // starts.
         self.delivered = ack.delivered;
         self.lost += ack.lost;
         self.step(now, ack.lost > 0, app_limited, is_round, in_cycle)
