@@ -1,9 +1,9 @@
 //! The suite every engine passes.
 //!
-//! It runs a sender and a receiver of the engine under test in a small world of its own (virtual
-//! clock, one path each way, files in memory), damages that world in every way the contract
-//! allows, and checks the contract's [rules](crate#the-rules) all the way. Nothing here draws on
-//! anything but the seed, so a failure is repeated by running the same check again.
+//! It runs a sender and a receiver of the engine under test in a small world (virtual clock, one
+//! path each way, files in memory), damages that world in every way the contract allows, and checks
+//! the contract's [rules](crate#the-rules) throughout. All randomness comes from the seed, so
+//! running the same check again reproduces a failure.
 //!
 //! A protocol's author implements [`Subject`] and calls [`check_all`] in a test:
 //!
@@ -14,16 +14,14 @@
 //! }
 //! ```
 //!
-//! Choose a file of some ten to twenty datagrams with a short last one: the suite damages each
-//! datagram in turn, so the time it takes grows with the square of their number.
+//! Choose a file of 10 to 20 datagrams whose last one is short. The suite damages each datagram in
+//! turn, so its duration grows with the square of their number.
 //!
-//! A failure panics with the rule that was broken, the check that broke it, the seed, what was
-//! done to the world and the event at which it showed. The failing check alone is repeated by
-//! [`check`].
+//! A failure panics with the broken rule, the check, the seed, the faults that were injected and
+//! the event at which it showed. [`check`] repeats that check alone.
 //!
-//! [`Subject`] is a trait of callbacks, which the contract itself avoids; the suite is generic
-//! over engines that name their requests and indications differently, and a trait is what says
-//! "name yours".
+//! [`Subject`] is a trait of callbacks, which the contract itself avoids: engines name their
+//! requests and indications differently, and the trait maps them.
 
 mod checks;
 mod plan;
@@ -44,12 +42,12 @@ use bytes::Bytes;
 use crate::{Engine, MemoryStore, PathInfo, Time};
 use progress::Progress;
 
-/// Which end of the transfer an engine is.
+/// End of the transfer that an engine plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// It has the file.
+    /// Has the file.
     Sender,
-    /// It is to get the file.
+    /// Receives the file.
     Receiver,
 }
 
@@ -58,114 +56,115 @@ impl Role {
     pub const BOTH: [Self; 2] = [Self::Sender, Self::Receiver];
 }
 
-/// How an engine's user is told that a transfer ended.
+/// Outcome of a transfer as the engine's user learns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// The file is complete, right and stored at the receiver. [`Subject::check`] must agree from
+    /// The file is complete, correct and stored at the receiver. [`Subject::check`] must agree from
     /// this moment on.
     Delivered,
-    /// All is sent; what became of it is not known (a class without acknowledgement).
+    /// Everything is sent; the outcome is unknown (a class without acknowledgement).
     Unconfirmed,
-    /// The transfer was given up, and the user knows.
+    /// The transfer failed, and the user was notified.
     Failed,
 }
 
-/// What the suite must know of the engine under test.
+/// Description of the engine under test.
 pub trait Subject {
     /// The engine.
     type Engine: Engine;
 
-    /// A new engine, configured for this end and seeded. No path is up yet.
+    /// Returns a new engine, configured for this role and seeded. No path is up yet.
     fn engine(&self, role: Role, seed: u64) -> Self::Engine;
 
-    /// Puts into the store what this end has before the transfer: the sender's file.
+    /// Stores the files this role has before the transfer: the sender's file.
     fn prepare(&self, role: Role, store: &mut MemoryStore);
 
-    /// Asks the sender to send the file to the peer of [`PATH`]; that path is up. Says whether that
-    /// is done; if not, it is called again after each event, until it is: an engine may have to
-    /// load its records first.
+    /// Requests the sender to send the file to the peer of [`PATH`]; that path is up. Returns
+    /// whether the request was accepted. If not, it is called again after each event until it is:
+    /// an engine may have to load its records first.
     fn start(&self, engine: &mut Self::Engine, now: Time) -> bool;
 
-    /// The verdict an indication means, if it ends a transfer. An engine that took damage for the
-    /// beginning of another transfer may give several; a `Delivered` outweighs the others.
+    /// Returns the verdict an indication means, if it ends a transfer. An engine that took damage
+    /// for the start of another transfer may give several; `Delivered` outweighs the others.
     fn verdict(
         &self,
         role: Role,
         indication: &<Self::Engine as Engine>::Indication,
     ) -> Option<Verdict>;
 
-    /// Whether the right file is in the receiver's store, and if not, what is wrong.
+    /// Checks that the receiver's store holds the right file.
     ///
     /// # Errors
     /// The difference, for the panic message.
     fn check(&self, receiver: &MemoryStore) -> Result<(), String>;
 
-    /// Whether a transfer is under way: an engine that is busy must come to a verdict by itself.
+    /// Whether a transfer is in progress: a busy engine must reach a verdict by itself.
     fn is_busy(&self, engine: &Self::Engine) -> bool;
 
-    /// Bytes of memory the engine holds on account of its peers: queues, tables, buffers.
+    /// Bytes of memory the engine holds for its peers: queues, tables, buffers.
     fn memory(&self, engine: &Self::Engine) -> usize;
 
-    /// What [`Subject::memory`] may never exceed with this configuration, in bytes.
+    /// Upper bound of [`Subject::memory`] with this configuration, in bytes.
     fn memory_max(&self) -> usize;
 
-    /// The path between the two, as either end is told. The suite fills in the light time.
+    /// Path between the two, as each engine sees it. The suite fills in the light time.
     fn path(&self) -> PathInfo {
         PathInfo::datagram(1024)
     }
 
-    /// Whether the file must arrive although any one datagram was lost, damaged or late.
+    /// Whether the file must arrive although any one datagram is lost, damaged or late.
     fn is_reliable(&self) -> bool {
         true
     }
 
-    /// Whether the protocol notices damaged bytes. Where it does not, because it trusts the layer
+    /// Whether the protocol detects damaged bytes. If it does not, because it trusts the layer
     /// below, damaged datagrams are dropped before they reach it.
     fn detects_damage(&self) -> bool {
         true
     }
 
-    /// Datagrams with which a peer would open transfer `n` at the receiver, a different transfer
-    /// for each `n`. The flood is made of them; without any, of damaged copies of real datagrams.
+    /// Returns datagrams with which a peer opens transfer `n` at the receiver; each `n` is a
+    /// different transfer. The flood consists of them, or of damaged copies of real datagrams if
+    /// there are none.
     fn opening(&self, _n: u64) -> Vec<Bytes> {
         Vec::new()
     }
 
-    /// Whether a transfer survives that this end's engine is lost and made again while the store
-    /// stays. Where it does, the file must arrive although either end is lost at any point.
+    /// Whether a transfer survives the loss of this role's engine while its store stays. If so, the
+    /// file must arrive although either engine is lost at any point and recreated.
     fn survives_restart(&self, _role: Role) -> bool {
         false
     }
 
-    /// Called on an engine made anew after a restart, when its path is up again: take up what was
-    /// under way. Says whether that is done, as [`Subject::start`] does.
+    /// Resumes transfers in progress. Called on an engine recreated after a restart, once its path
+    /// is up. Returns whether that is done, as [`Subject::start`] does.
     fn restart(&self, _role: Role, _engine: &mut Self::Engine, _now: Time) -> bool {
         true
     }
 }
 
-/// The path to the other end, in both engines.
+/// Path to the peer, in both engines.
 pub const PATH: crate::PathId = crate::PathId(1);
 
-/// How hard to try.
+/// Extent of the checks.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The seed everything is drawn from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Runs of each check that draws at random.
+    /// Runs of each randomised check.
     pub runs: u64,
-    /// Arbitrary datagrams for each end, in each of the runs that send such.
+    /// Arbitrary datagrams for each role, per run that sends any.
     pub fuzz: u64,
     /// Datagrams of a flood.
     pub flood: u64,
-    /// Positions at which a check that does something "at each point" does it: all of them where
-    /// there are not more, else the first and last and an even choice of the others.
+    /// Positions tried by a check that acts "at each point": all of them if there are no more than
+    /// this, else the first, the last and an even selection of the others.
     pub positions: u64,
-    /// One-way delay from the sender and to it.
+    /// One-way delay from the sender and to the sender.
     pub latency: [Duration; 2],
-    /// Virtual time by which every transfer must have ended and both engines be idle.
+    /// Virtual time by which every transfer must have ended and both engines must be idle.
     pub horizon: Duration,
-    /// Events of one run by which it must have ended.
+    /// Maximum events of one run.
     pub events_max: u64,
 }
 
@@ -187,39 +186,38 @@ impl Default for Options {
 /// One check of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Check {
-    /// Nothing goes wrong, so the file arrives; before and after, the engines are idle.
+    /// Without faults, the file arrives; before and after, the engines are idle.
     Clean,
     /// The same seed gives the same bytes.
     SameSeed,
-    /// A timeout that is not due changes nothing.
+    /// A timeout call before the deadline changes nothing.
     SpuriousTimeout,
-    /// A timeout that comes late does no harm.
+    /// A late timeout call does no harm.
     LateTimeout,
-    /// Datagrams sent and received one by one or up to 64 at once: the outcome is the same.
+    /// Sending and receiving datagrams one by one or up to 64 at once gives the same outcome.
     Batches,
-    /// A store that answers late does no harm.
+    /// A slow store does no harm.
     SlowStore,
-    /// Each datagram in turn is lost, doubled, late, cut or damaged.
+    /// Each datagram in turn is lost, duplicated, delayed, truncated or damaged.
     EachDatagram,
-    /// Many datagrams are lost, doubled, late, cut or damaged.
+    /// Many datagrams are lost, duplicated, delayed, truncated or damaged.
     ManyDatagrams,
-    /// The path goes down or fills up at any point, for a while.
+    /// The path goes down or fills up for a while, at any point.
     Interruptions,
     /// Each storage effect in turn fails.
     EachEffect,
-    /// Either engine is lost at any point, and made again.
+    /// Either engine is lost at any point and recreated.
     Restarts,
-    /// Any of these at once, drawn at random.
+    /// Any of these faults combined, drawn at random.
     Mixtures,
-    /// Arbitrary bytes, and real datagrams with changes, arrive before, within and after a
-    /// transfer.
+    /// Arbitrary bytes and modified real datagrams arrive before, during and after a transfer.
     ArbitraryBytes,
     /// Random datagrams, and many new transfers, arrive.
     Flood,
 }
 
 impl Check {
-    /// All checks, in the order in which [`check_all`] makes them.
+    /// All checks, in the order in which [`check_all`] runs them.
     pub const ALL: [Self; 14] = [
         Self::Clean,
         Self::SameSeed,
@@ -287,7 +285,7 @@ fn broken<T>(rule: Rule, detail: impl Into<String>) -> Result<T, Broken> {
     Err(Broken { rule, detail: detail.into() })
 }
 
-/// Makes every check.
+/// Runs every check.
 ///
 /// # Panics
 /// When the engine breaks a rule; see the [module](self).
@@ -297,13 +295,13 @@ pub fn check_all<S: Subject>(subject: &S, options: &Options) {
     }
 }
 
-/// Makes one check.
+/// Runs one check.
 ///
 /// # Panics
 /// When the engine breaks a rule; see the [module](self).
 pub fn check<S: Subject>(subject: &S, options: &Options, check: Check) {
     let progress = Progress::new();
-    // The engine is dropped with the closure, so nothing half changed is seen afterwards.
+    // The engine is dropped with the closure, so no half-changed state is visible afterwards.
     let result = catch_unwind(AssertUnwindSafe(|| checks::run(subject, options, check, &progress)));
     let broken = match result {
         Ok(Ok(())) => return,

@@ -1,4 +1,4 @@
-//! Storage and path operations an engine asks its driver for.
+//! Storage and path operations an engine requests from its driver.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::{FileName, PathId};
 
 /// Ties an effect to its [`Input::Done`](crate::Input::Done). Chosen by the engine, unique among
-/// its effects under way.
+/// its pending effects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -16,76 +16,76 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
-/// How to open a file.
+/// Mode in which to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To read; it must exist.
+    /// Read; the file must exist.
     Read,
-    /// To read and write; made if it does not exist, kept as it is if it does.
+    /// Read and write; creates the file if it does not exist, keeps its content otherwise.
     Write,
-    /// To read and write; made if it does not exist, emptied if it does.
+    /// Read and write; creates the file if it does not exist, truncates it otherwise.
     Truncate,
 }
 
-/// An operation on files or records that the driver carries out. Those on one file are carried out in their order; others
-/// may overtake each other.
+/// An operation on files or records that the driver carries out. Operations on one file are carried
+/// out in order; others may overtake each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEffect {
-    /// Open a file; answered by [`Completion::Opened`].
+    /// Open a file; completes with [`Completion::Opened`].
     Open {
-        /// Names the answer.
+        /// Ticket of the completion.
         ticket: Ticket,
         /// The file.
         name: FileName,
-        /// What for.
+        /// Mode.
         mode: OpenMode,
     },
-    /// Read up to `len` bytes; answered by [`Completion::Read`], shorter only at the file's end.
+    /// Read up to `len` bytes; completes with [`Completion::Read`], shorter only at the file's end.
     Read {
-        /// Names the answer.
+        /// Ticket of the completion.
         ticket: Ticket,
         /// The file.
         file: FileId,
-        /// Where from, in bytes.
+        /// Offset, in bytes.
         offset: u64,
-        /// How much, in bytes.
+        /// Length, in bytes.
         len: usize,
     },
-    /// Write all of `bytes`; answered by [`Completion::Done`]. A gap before `offset` reads as 0.
+    /// Write all of `bytes`; completes with [`Completion::Done`]. A gap before `offset` reads as 0.
     Write {
-        /// Names the answer.
+        /// Ticket of the completion.
         ticket: Ticket,
         /// The file.
         file: FileId,
-        /// Where to, in bytes.
+        /// Offset, in bytes.
         offset: u64,
-        /// What.
+        /// Content.
         bytes: Bytes,
     },
-    /// Make what was written survive a crash; answered by [`Completion::Done`].
+    /// Make written data survive a crash; completes with [`Completion::Done`].
     Sync {
-        /// Names the answer.
+        /// Ticket of the completion.
         ticket: Ticket,
         /// The file.
         file: FileId,
     },
-    /// Close a file, after the effects on it that are under way. Not answered.
+    /// Close a file after its pending effects. Has no completion.
     Close {
         /// The file.
         file: FileId,
     },
     /// Change or list files and directories by name.
     Filestore {
-        /// Names the answer.
+        /// Ticket of the completion.
         ticket: Ticket,
-        /// What to do.
+        /// Operation.
         request: FilestoreRequest,
     },
-    /// Keep, forget or load the engine's own small records, each written atomically and synced.
+    /// Keep, remove or load the engine's own small records, each written atomically and synced.
     Index {
-        /// Names the answer.
+        /// Ticket of the completion.
         ticket: Ticket,
-        /// What to do.
+        /// Operation.
         request: IndexRequest,
     },
 }
@@ -93,25 +93,25 @@ pub enum StoreEffect {
 /// Operation on any path, datagrams and streams alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathEffect {
-    /// Bring up a path the driver knows how to reach, or join a group; answered by a path event.
+    /// Bring up a path the driver knows how to reach, or join a group; completes with a path event.
     Open {
         /// The path.
         path: PathId,
     },
-    /// Give up a path, or leave a group: what was pulled before is still sent, nothing more is
-    /// received. Not answered: the path is down from here on.
+    /// Close a path, or leave a group: data pulled before is still sent, nothing more is received.
+    /// Has no completion: the path is down from here on.
     Close {
         /// The path.
         path: PathId,
     },
-    /// Hand in nothing more from this path until [`PathEffect::ResumeRead`]: the engine is full. A
-    /// stream's peer is held back by it; datagrams wait in the driver until its buffer is full,
-    /// and are then lost. The end of a stream waits behind its bytes.
+    /// Deliver no more from this path until [`PathEffect::ResumeRead`]: the engine is full. A
+    /// stream's peer is held back by flow control; datagrams wait in the driver's buffer and are
+    /// dropped when it is full. The end of a stream waits behind its bytes.
     PauseRead {
         /// The path.
         path: PathId,
     },
-    /// Hand in bytes again.
+    /// Deliver bytes again.
     ResumeRead {
         /// The path.
         path: PathId,
@@ -123,72 +123,71 @@ pub enum PathEffect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamEffect {
     /// Connect a stream to an address that the protocol itself names, as FTP's PORT and PASV do
-    /// (RFC 959 §4.1.2). It comes up as a path of the driver's choice whose [`PathInfo::ticket`] is
-    /// the ticket; answered only if that cannot be.
+    /// (RFC 959 §4.1.2). It comes up as a path chosen by the driver, with this ticket in
+    /// [`PathInfo::ticket`]. Completes only on failure.
     ///
     /// [`PathInfo::ticket`]: crate::PathInfo::ticket
     Connect {
-        /// Names the path that comes up, or the answer.
+        /// Ticket of the path that comes up, or of the error.
         ticket: Ticket,
-        /// Where it begins: an address and port, which may be another host's, as those of the client
-        /// that a transparent proxy stands for. `None`: wherever the driver likes.
+        /// Source address and port, which may be another host's: a transparent proxy uses its
+        /// client's. `None`: chosen by the driver.
         from: Option<SocketAddr>,
         /// Destination.
         to: SocketAddr,
-        /// Whether the stream may go on without bytes that do not come, each of which is then
-        /// reported ([`PathEvent::Missing`](crate::PathEvent::Missing)). That takes a driver and a
-        /// peer that know of it; with others nothing is left out.
+        /// Whether the stream may skip bytes that do not arrive; each gap is reported
+        /// ([`PathEvent::Missing`](crate::PathEvent::Missing)). Driver and peer must support it;
+        /// with others nothing is skipped.
         best_effort: bool,
     },
-    /// Connect no longer the stream of a [`StreamEffect::Connect`] that has not come up. Not
-    /// answered.
+    /// Cancel a [`StreamEffect::Connect`] whose stream has not come up. Has no completion.
     StopConnecting {
         /// Ticket of the request.
         ticket: Ticket,
     },
-    /// Wait for one stream that a peer opens to this host; answered by [`Completion::Listening`]. It
-    /// comes up as a path of the driver's choice whose [`PathInfo::ticket`] is the ticket.
+    /// Wait for one stream that a peer opens to this host; completes with
+    /// [`Completion::Listening`]. The stream comes up as a path chosen by the driver, with this
+    /// ticket in [`PathInfo::ticket`].
     ///
     /// [`PathInfo::ticket`]: crate::PathInfo::ticket
     Listen {
-        /// Names the answer, and the path that comes up.
+        /// Ticket of the completion, and of the path that comes up.
         ticket: Ticket,
-        /// The stream whose peer is expected: the address is one that this peer reaches.
+        /// Stream whose peer is expected: the listening address is one that this peer reaches.
         near: PathId,
-        /// Whether the stream may go on without bytes that do not come, as in
-        /// [`StreamEffect::Connect`].
+        /// Whether the stream may skip bytes that do not arrive, as in [`StreamEffect::Connect`].
         best_effort: bool,
     },
-    /// Wait no longer for the stream of a [`StreamEffect::Listen`] that has not come. Not answered.
+    /// Cancel a [`StreamEffect::Listen`] whose stream has not come up. Has no completion.
     StopListening {
         /// Ticket of the request.
         ticket: Ticket,
     },
-    /// Give up a stream at once: what was pulled before and is not sent is thrown away, and the peer
-    /// is reset, so that it does not take what it has for all. Not answered: the path is down from
-    /// here on.
+    /// Abort a stream: data pulled and not yet sent is discarded, and the peer is reset so that it
+    /// does not take its partial data for complete. Has no completion: the path is down from here
+    /// on.
     Reset {
         /// The stream.
         path: PathId,
     },
-    /// End the sending half of a stream, after what was pulled before; so an engine asks for it
-    /// when its last bytes are pulled, not when it has them.
+    /// Close the sending half of a stream, after the data pulled before. An engine requests it when
+    /// its last bytes are pulled, not when it has them.
     ShutdownWrite {
         /// The stream.
         path: PathId,
     },
-    /// Turn a stream into TLS; answered by a path event.
+    /// Switch a stream to TLS; completes with a path event.
     StartTls {
         /// The stream.
         path: PathId,
-        /// The name the peer's certificate must carry; `None` when the peer is the client.
+        /// Name the peer's certificate must carry; `None` when the peer is the client.
         server_name: Option<String>,
-        /// Bytes the engine was handed behind the last plain one: the peer may have begun already,
-        /// and a piece of a stream ends anywhere. They belong to TLS.
+        /// Bytes the engine received behind the last plaintext byte. They belong to TLS: the peer
+        /// may have started already, and a piece of a stream ends anywhere.
         early: Bytes,
     },
-    /// Send what a stream has as soon as it has it, however short (`TCP_NODELAY`). A driver whose
-    /// streams do so anyway has nothing to do.
+    /// Send a stream's data at once, however little (`TCP_NODELAY`). No-op for drivers whose
+    /// streams always do so.
     NoDelay {
         /// The stream.
         path: PathId,
@@ -206,66 +205,66 @@ pub enum Effect {
     Stream(StreamEffect),
 }
 
-/// What to do with files and directories. The names are those of CFDP's filestore requests
-/// (CCSDS 727.0-B-5 §4.9), which cover what every protocol here needs.
+/// Operation on files and directories. The names are those of CFDP's filestore requests (CCSDS
+/// 727.0-B-5 §4.9), which cover the needs of every protocol here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilestoreRequest {
-    /// Make an empty file; fails if there is one.
+    /// Create an empty file; fails if it exists.
     CreateFile(FileName),
     /// Delete a file.
     DeleteFile(FileName),
     /// Rename a file; fails if the new name is taken.
     RenameFile {
-        /// What it is called.
+        /// Old name.
         from: FileName,
-        /// What it shall be called.
+        /// New name.
         to: FileName,
     },
     /// Append one file's content to another.
     AppendFile {
-        /// The file that grows; it must exist.
+        /// File that grows; must exist.
         to: FileName,
-        /// The file whose content is added; it must exist.
+        /// File whose content is appended; must exist.
         from: FileName,
     },
     /// Replace one file's content by another's.
     ReplaceFile {
-        /// The file that is replaced; it must exist.
+        /// File to replace; must exist.
         to: FileName,
-        /// The file whose content it gets; it must exist.
+        /// File whose content replaces it; must exist.
         from: FileName,
     },
-    /// Make a directory; its parent must exist.
+    /// Create a directory; its parent must exist.
     CreateDirectory(FileName),
     /// Remove an empty directory.
     RemoveDirectory(FileName),
-    /// Delete a file if there is one.
+    /// Delete a file if it exists.
     DenyFile(FileName),
-    /// Remove an empty directory if there is one.
+    /// Remove an empty directory if it exists.
     DenyDirectory(FileName),
-    /// Give a complete working file its final name, in place of any file that has it, in one step
-    /// that survives a crash either wholly or not at all.
+    /// Rename a complete working file to its final name, replacing any file of that name. Atomic
+    /// across a crash.
     Install {
-        /// The working file.
+        /// Working file.
         from: FileName,
-        /// Its final name; the directory must exist.
+        /// Final name; its directory must exist.
         to: FileName,
     },
-    /// List a directory; answered by [`Completion::Listing`].
+    /// List a directory; completes with [`Completion::Listing`].
     List(FileName),
 }
 
-/// What to do with the engine's own records.
+/// Operation on the engine's own records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexRequest {
-    /// Keep `value` under `key`, in place of what was there.
+    /// Store `value` under `key`, replacing any earlier value.
     Put {
         /// The record's name.
         key: String,
         /// Its content.
         value: Bytes,
     },
-    /// Forget a record, if there is one.
+    /// Remove a record, if it exists.
     Remove {
         /// The record's name.
         key: String,
@@ -274,42 +273,42 @@ pub enum IndexRequest {
     Load,
 }
 
-/// What an effect gave.
+/// Result of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// It was done.
+    /// Success.
     Done,
     /// The file is open.
     Opened {
-        /// Its number from now on.
+        /// Number of the open file.
         file: FileId,
         /// Its length, in bytes.
         len: u64,
-        /// When it was last changed, in seconds since 1970, if the store knows.
+        /// Modification time, in seconds since 1970, if the store knows it.
         modified: Option<u64>,
     },
-    /// What was read.
+    /// Bytes read.
     Read(Bytes),
-    /// What a directory holds, in order of the names.
+    /// Entries of a directory, ordered by name.
     Listing(Vec<DirEntry>),
-    /// The engine's records, in order of their keys.
+    /// The engine's records, ordered by key.
     Records(Vec<(String, Bytes)>),
-    /// Where the driver waits for the stream; what the peer is told.
+    /// Address at which the driver waits for the stream, to be sent to the peer.
     Listening(SocketAddr),
 }
 
 /// One line of a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name within the directory.
+    /// Name within the directory.
     pub name: String,
-    /// What it is.
+    /// Kind of entry.
     pub kind: EntryKind,
-    /// When it was last changed, in seconds since 1970, if the store knows.
+    /// Modification time, in seconds since 1970, if the store knows it.
     pub modified: Option<u64>,
 }
 
-/// What a directory entry is.
+/// Kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file of this many bytes.
@@ -318,7 +317,7 @@ pub enum EntryKind {
     Directory,
 }
 
-/// Why an effect failed.
+/// Reason why an effect failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EffectError {
     /// There is no such file or directory.
@@ -327,19 +326,19 @@ pub enum EffectError {
     /// The name is taken.
     #[error("the name is taken")]
     Exists,
-    /// A file was needed, a directory found, or the other way round.
+    /// A directory where a file was needed, or the reverse.
     #[error("a file where a directory was needed, or the other way round")]
     WrongKind,
     /// The directory is not empty.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// The name leads out of the root, or the system forbids the access.
+    /// The name leads out of the root, or the system forbids access.
     #[error("not allowed")]
     NotAllowed,
     /// The store is full.
     #[error("no space left")]
     NoSpace,
-    /// Anything else, in the store's words.
+    /// Any other error, in the store's words.
     #[error("{0}")]
     Failed(String),
 }
@@ -363,7 +362,7 @@ impl From<StreamEffect> for Effect {
 }
 
 impl StoreEffect {
-    /// The ticket its answer will carry; `None` for [`StoreEffect::Close`], which is not answered.
+    /// Returns the ticket of its completion; `None` for [`StoreEffect::Close`], which has none.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match *self {
@@ -377,7 +376,7 @@ impl StoreEffect {
         }
     }
 
-    /// Bytes that it holds or will hold until it is answered.
+    /// Returns the bytes it holds or will hold until it completes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -405,7 +404,7 @@ impl StoreEffect {
 }
 
 impl StreamEffect {
-    /// The ticket its answer will carry; `None` for those that are not answered.
+    /// Returns the ticket of its completion; `None` if it has none.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match *self {
@@ -419,7 +418,7 @@ impl StreamEffect {
         }
     }
 
-    /// The ticket it names, its own or that of the request it takes back.
+    /// Returns the ticket it carries, its own or that of the request it cancels.
     fn ticket_mut(&mut self) -> Option<&mut Ticket> {
         match self {
             Self::Connect { ticket, .. }
@@ -435,7 +434,7 @@ impl StreamEffect {
 }
 
 impl Effect {
-    /// The ticket its answer will carry; `None` for those that are not answered.
+    /// Returns the ticket of its completion; `None` if it has none.
     #[must_use]
     pub fn ticket(&self) -> Option<Ticket> {
         match self {
@@ -445,8 +444,8 @@ impl Effect {
         }
     }
 
-    /// Names another ticket, where it has one: a layer that owns others tells their answers apart
-    /// by tickets of its own.
+    /// Replaces its ticket, if it has one: a layer that owns several engines tells their
+    /// completions apart by its own tickets.
     pub fn set_ticket(&mut self, to: Ticket) {
         let ticket = match self {
             Self::Store(effect) => effect.ticket_mut(),

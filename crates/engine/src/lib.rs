@@ -1,18 +1,18 @@
-//! The contract between a protocol engine and whatever drives it.
+//! The contract between a protocol engine and its driver.
 //!
-//! An [`Engine`] is a state machine without input or output of its own: bytes, time, path changes
-//! and storage results are handed in, datagrams, storage requests and indications are pulled out.
-//! The same engine runs under a virtual clock in a simulator, behind an emulated link and over
-//! real sockets, because it cannot tell the difference.
+//! An [`Engine`] is a state machine without I/O. A driver passes in bytes, time, path changes and
+//! storage results, and pulls out datagrams, storage requests and indications. The same engine runs
+//! under a virtual clock in a simulator, behind an emulated link and over real sockets, because it
+//! cannot tell the difference.
 //!
 //! # The rules
 //!
 //! 1. `now` never goes back.
-//! 2. A driver drains effects, transmissions and indications until all are `None` before it
-//!    waits; then it reads [`Engine::poll_timeout`].
+//! 2. A driver drains effects, transmissions and indications until all are `None` before it waits;
+//!    then it reads [`Engine::poll_timeout`].
 //! 3. After `handle_timeout(t)` and a drain, the next deadline is `None` or later than `t`.
-//! 4. What is not pulled costs nothing and may still change: the engine chooses at the moment of
-//!    the pull what is most worth sending, because on these links the chance to send is scarce.
+//! 4. An output that is not pulled costs nothing and may still change: the engine chooses what to
+//!    send at the moment of the pull, because on these links the chance to send is scarce.
 //! 5. Every queue is bounded by a configuration field; reaching the bound is an indication.
 //! 6. An idle engine has no deadline, so a simulation ends by itself.
 //! 7. The same configuration, seed and inputs give the same outputs, byte for byte.
@@ -43,14 +43,14 @@ pub use time::{Deadline, Time};
 pub use timers::Timers;
 pub use transmit::{DATAGRAM_MAX, Transmit, TxBuf};
 
-/// What a driver hands to an engine.
+/// Input that a driver passes to an engine.
 #[derive(Debug)]
 pub enum Input<'a> {
     /// Bytes arrived on a path: one datagram, several of equal size, or a piece of a stream.
     Receive(Receive<'a>),
     /// A path came up, went down, filled up or drained.
     Path(PathId, PathEvent),
-    /// An effect was carried out, or failed.
+    /// An effect completed or failed.
     Done(Ticket, Result<Completion, EffectError>),
 }
 
@@ -58,28 +58,28 @@ pub enum Input<'a> {
 ///
 /// See the [crate documentation](crate) for the rules both sides keep.
 pub trait Engine: Send {
-    /// What the engine tells its user: a transfer began, ended, was suspended, ...
+    /// Report to the engine's user: a transfer started, ended, was suspended, ...
     type Indication;
 
-    /// Takes one input. Never fails: a peer's garbage is a counter and an indication.
+    /// Processes one input. Never fails: garbage from a peer is a counter and an indication.
     fn handle_input(&mut self, now: Time, input: Input<'_>);
 
-    /// Lets time pass. A late call is late, never wrong; a spurious one changes nothing.
+    /// Advances time. A late call only delays actions; a call before the deadline changes nothing.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Writes the next datagram, or a batch of equal ones, into `tx` and says where it goes.
+    /// Writes the next datagram, or a batch of equal ones, into `tx` and returns its path.
     ///
     /// `tx` is empty when the call is made. `None` means nothing to send now.
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit>;
 
-    /// The next storage or path operation to carry out; answered by [`Input::Done`] where it
+    /// Returns the next storage or path operation to carry out; completed by [`Input::Done`] if it
     /// carries a [`Ticket`].
     fn poll_effect(&mut self) -> Option<Effect>;
 
-    /// The next indication for the engine's user.
+    /// Returns the next indication for the engine's user.
     fn poll_indication(&mut self) -> Option<Self::Indication>;
 
-    /// When to call [`Engine::handle_timeout`] next, and why.
+    /// Returns when to call [`Engine::handle_timeout`] next, and why.
     fn poll_timeout(&self) -> Option<Deadline>;
 }
 

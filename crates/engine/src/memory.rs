@@ -11,11 +11,11 @@ use crate::{
 
 /// Files, directories and records in memory.
 ///
-/// Without a capacity a file may grow to a limit, [`MemoryStore::FILE_MAX`] unless raised: a gap
-/// takes memory here, so a write at an offset that a damaged datagram made up must be refused.
+/// Without a capacity a file is limited to [`MemoryStore::FILE_MAX`] unless raised: gaps take
+/// memory here, so a write at an offset from a damaged datagram must be refused.
 ///
-/// Simulated hosts and the conformance suite keep their files here. Reading a file that was put
-/// in by [`MemoryStore::insert`] copies nothing.
+/// Simulated hosts and the conformance suite keep their files here. Reading a file stored by
+/// [`MemoryStore::insert`] copies nothing.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     nodes: BTreeMap<FileName, Node>,
@@ -75,70 +75,70 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// The longest file of a store without a capacity, in bytes, unless raised: 1 GiB.
+    /// Default maximum file length of a store without a capacity, in bytes: 1 GiB.
     pub const FILE_MAX: u64 = 1 << 30;
 
-    /// An empty store without a capacity.
+    /// Creates an empty store without a capacity.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refuses changes that would make the files together larger than this many bytes.
+    /// Limits the total size of all files, in bytes.
     pub fn set_capacity(&mut self, bytes: Option<u64>) {
         self.capacity = bytes;
     }
 
-    /// The longest file of a store without a capacity, in bytes.
+    /// Returns the maximum file length of a store without a capacity, in bytes.
     #[must_use]
     pub fn file_max(&self) -> u64 {
         self.file_max
     }
 
-    /// Lets files of a store without a capacity become at least this many bytes long.
+    /// Raises the maximum file length of a store without a capacity to at least this many bytes.
     pub fn raise_file_max(&mut self, bytes: u64) {
         self.file_max = self.file_max.max(bytes);
     }
 
-    /// Puts a file in, in place of what has its name.
+    /// Stores a file, replacing any file of that name.
     pub fn insert(&mut self, name: FileName, content: impl Into<Bytes>) {
         self.place(name, Node::Shared(content.into()));
     }
 
-    /// A file's content, if there is such a file.
+    /// Returns a file's content, if it exists.
     #[must_use]
     pub fn get(&self, name: &FileName) -> Option<&[u8]> {
         self.nodes.get(name).and_then(Node::bytes)
     }
 
-    /// The names of all files and directories of an area.
+    /// Returns the names of all files and directories of an area.
     pub fn names(&self, area: Area) -> impl Iterator<Item = &FileName> {
         self.nodes.keys().filter(move |name| name.area() == area)
     }
 
-    /// Bytes in all files together.
+    /// Returns the total size of all files, in bytes.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// The engine's records.
+    /// Returns the engine's records.
     pub fn records(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.records.iter().map(|(key, value)| (key.as_str(), value))
     }
 
-    /// Forgets which files are open, as the end of a process does.
+    /// Closes all open files, as the end of a process does.
     pub fn close_all(&mut self) {
         self.open.clear();
     }
 
-    /// The name an open file was opened under.
+    /// Returns the name under which an open file was opened.
     #[must_use]
     pub fn name_of(&self, file: FileId) -> Option<&FileName> {
         self.open.get(&file).map(|open| &open.name)
     }
 
-    /// Carries out a storage effect. `None` for an effect that has no answer.
+    /// Carries out a storage effect. `None` for an effect without completion.
     pub fn execute(&mut self, effect: StoreEffect) -> Option<(Ticket, Answer)> {
         let ticket = effect.ticket();
         let answer = match effect {
@@ -219,7 +219,7 @@ impl MemoryStore {
         Ok(Completion::Done)
     }
 
-    /// Whether a file may become `len` bytes long by taking `growth` more.
+    /// Checks whether a file may become `len` bytes long by taking `growth` more.
     fn has_room(&self, len: u64, growth: u64) -> Result<(), EffectError> {
         let fits = match self.capacity {
             Some(capacity) => self.used.saturating_add(growth) <= capacity,

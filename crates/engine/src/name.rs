@@ -1,19 +1,19 @@
-//! File names that cannot leave the place they are meant for.
+//! File names that cannot leave their root.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Which of a store's two places a file lives in.
+/// Place in a store where a file lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Area {
-    /// What users and peers see: the entity's root.
+    /// Files visible to users and peers: the entity's root.
     Files,
     /// The engine's own working files; no peer can name them.
     Spool,
 }
 
-/// A relative file name without any way up: what a store opens below one of its areas.
+/// A relative file name without `..`, opened by a store below one of its areas.
 ///
 /// A store must still refuse symbolic links that lead out; that needs the file system.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,40 +22,41 @@ pub struct FileName {
     path: String,
 }
 
-/// Why a name was refused.
+/// Reason why a name was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameError {
-    /// Nothing is left of the name.
+    /// No part is left after normalisation.
     #[error("the name is empty")]
     Empty,
-    /// It starts at the root of the file system.
+    /// Starts at the root of the file system.
     #[error("the name is absolute; give one relative to the root")]
     Absolute,
-    /// It has a part `..`.
+    /// Contains a part `..`.
     #[error("the name has a part \"..\"")]
     Parent,
-    /// It holds a NUL, another control character or a backslash.
+    /// Contains a NUL, another control character or a backslash.
     #[error("the name holds a control character or a backslash")]
     Character,
-    /// It is longer than 4,096 bytes, or a part is longer than 255.
+    /// Longer than 4,096 bytes, or a part longer than 255.
     #[error("the name is too long")]
     TooLong,
-    /// It lies in the place where the store keeps its working files.
+    /// Lies in the directory where the store keeps its working files.
     #[error("the name is reserved for working files")]
     Reserved,
 }
 
 impl FileName {
-    /// The directory below the root where stores on a real file system keep [`Area::Spool`].
+    /// Directory below the root where stores on a real file system keep [`Area::Spool`].
     pub const SPOOL_DIRECTORY: &str = ".slowlight";
 
-    /// A name below the entity's root, as a user or a peer gave it. Empty parts and `.` vanish.
+    /// Creates a name below the entity's root from a user's or peer's path. Drops empty parts and
+    /// `.`.
     ///
     /// # Errors
     /// Any name that could mean something outside the root; see [`NameError`].
     pub fn file(path: &str) -> Result<Self, NameError> {
         let path = normalised(path)?;
-        // Some file systems do not tell capitals from small letters.
+        // Some file systems are case-insensitive.
         let first = path.split('/').next().unwrap_or_default();
         if first.eq_ignore_ascii_case(Self::SPOOL_DIRECTORY) {
             return Err(NameError::Reserved);
@@ -63,33 +64,33 @@ impl FileName {
         Ok(Self { area: Area::Files, path })
     }
 
-    /// A working file's name.
+    /// Creates a working file's name.
     ///
     /// # Errors
-    /// The same as [`FileName::file`], but for [`NameError::Reserved`].
+    /// As for [`FileName::file`], except [`NameError::Reserved`].
     pub fn spool(path: &str) -> Result<Self, NameError> {
         Ok(Self { area: Area::Spool, path: normalised(path)? })
     }
 
-    /// The root directory itself, to list it.
+    /// Returns the root directory itself, to list it.
     #[must_use]
     pub fn root() -> Self {
         Self { area: Area::Files, path: String::new() }
     }
 
-    /// The place it lives in.
+    /// Area it lives in.
     #[must_use]
     pub fn area(&self) -> Area {
         self.area
     }
 
-    /// The name below that place, parts joined by `/`; empty for the root itself.
+    /// Name below that area, parts joined by `/`; empty for the root itself.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The directory it lies in; `None` if that is the place itself.
+    /// Directory it lies in; `None` for a name at the top of its area.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let (parent, _) = self.path.rsplit_once('/')?;
@@ -158,7 +159,7 @@ mod tests {
         assert_eq!(FileName::spool("rx-1").unwrap().to_string(), ".slowlight/rx-1");
     }
 
-    /// Strings made of what makes names dangerous.
+    /// Strings made of characters and parts that make names dangerous.
     fn nasty() -> impl Strategy<Value = String> {
         let parts =
             ["..", ".", "/", "//", "\\", "\0", "a", "b c", ".slowlight", "...", "ü", "~", ""];
@@ -176,7 +177,7 @@ mod tests {
                 prop_assert!(Path::new(name.path())
                     .components()
                     .all(|part| matches!(part, Component::Normal(_))));
-                // As the file system reads it, no part vanishes and none is added.
+                // The file system's own reading drops no part and adds none.
                 prop_assert_eq!(Path::new(name.path()).components().count(),
                     name.path().split('/').count());
             }

@@ -1,5 +1,5 @@
-//! Paths: whom an engine talks to. Where that is (an address, a TCP connection, an LTP span, a
-//! multicast group) is the driver's affair.
+//! Paths: an engine's peers. Their addresses (socket address, TCP connection, LTP span, multicast
+//! group) are the driver's affair.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{Ticket, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 
-/// What a path carries.
+/// Kind of data a path carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// Datagrams of at most `mtu` bytes of protocol data; each may be lost or arrive twice.
@@ -27,30 +27,30 @@ pub enum PathKind {
     },
 }
 
-/// What the driver knows of a path when it comes up.
+/// Properties of a path known to the driver when it comes up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathInfo {
-    /// What the path carries.
+    /// Kind of data the path carries.
     pub kind: PathKind,
-    /// The rate at which to send, in bit/s; `None` sends as fast as the driver takes.
+    /// Rate at which to send, in bit/s; `None` sends as fast as the driver takes.
     pub rate_bps: Option<u64>,
     /// Bytes the lower layers add to each datagram, counted by `rate_bps`.
     pub overhead: usize,
-    /// The one-way light time to the peer, where it is known.
+    /// One-way light time to the peer, if known.
     pub owlt: Option<Duration>,
-    /// The rate of the return link, in bit/s, where it is known.
+    /// Rate of the return link, in bit/s, if known.
     pub return_bps: Option<u64>,
-    /// When the contact ends, where that is known.
+    /// End of the contact, if known.
     pub until: Option<Time>,
-    /// The two ends of a stream, ours first, for protocols that carry addresses.
+    /// Local and remote address of a stream, for protocols that carry addresses.
     pub ends: Option<(SocketAddr, SocketAddr)>,
-    /// The ticket of the [`StreamEffect::Connect`](crate::StreamEffect::Connect) or
+    /// Ticket of the [`StreamEffect::Connect`](crate::StreamEffect::Connect) or
     /// [`StreamEffect::Listen`](crate::StreamEffect::Listen) that brought it up.
     pub ticket: Option<Ticket>,
 }
 
 impl PathInfo {
-    /// A datagram path of which nothing but the MTU is known.
+    /// Creates a datagram path of which only the MTU is known.
     #[must_use]
     pub fn datagram(mtu: usize) -> Self {
         Self {
@@ -65,13 +65,13 @@ impl PathInfo {
         }
     }
 
-    /// A stream of which nothing is known.
+    /// Creates a stream without known properties.
     #[must_use]
     pub fn stream() -> Self {
         Self { kind: PathKind::Stream, ..Self::datagram(0) }
     }
 
-    /// Time the path's rate needs for a datagram of `len` bytes of protocol data.
+    /// Returns the time the path's rate needs for a datagram of `len` bytes of protocol data.
     #[must_use]
     pub fn transmission_time(&self, len: usize) -> Duration {
         match self.rate_bps {
@@ -86,46 +86,46 @@ impl PathInfo {
     }
 }
 
-/// What happened to a path.
+/// Change of a path's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathEvent {
-    /// The path can be used, or what is known of it changed.
+    /// The path is usable, or its known properties changed.
     Up(PathInfo),
-    /// The path cannot be used: an outage, a contact's end, a closed connection. A stream that goes
-    /// down before both its halves have ended was reset, or its peer does not answer.
+    /// The path is unusable: an outage, the end of a contact, a closed connection. A stream that
+    /// goes down before both its halves have ended was reset, or its peer does not respond.
     Down,
-    /// Nothing the peer sends can arrive from now on: an outage of the return link, by a contact plan
-    /// or schedule known beforehand. What was in flight has arrived.
+    /// Nothing from the peer can arrive from now on: an outage of the return link that a contact
+    /// plan or schedule announced. Data in flight has arrived.
     ///
-    /// This state is independent of `Up` and `Down`, which leave it as it is: a path begins with its
-    /// return up, and a driver repeats `ReturnDown` after each `Up` while it holds. Sending goes on
-    /// while the path itself is up; timers that wait for the peer stand still while either
-    /// direction is down. No event means that nothing is known of the return link.
+    /// This state is independent of `Up` and `Down`, which do not change it. A path starts with its
+    /// return link up, and a driver repeats `ReturnDown` after each `Up` while it holds. Sending
+    /// continues while the path itself is up; timers that wait for the peer stand still while
+    /// either direction is down. Without events, the state of the return link is unknown.
     ReturnDown,
     /// Data from the peer can arrive again.
     ReturnUp,
-    /// No room for one more MTU (datagram, message), or none at all (stream).
+    /// No room for one more MTU (datagram, message), or for any byte (stream).
     Blocked,
     /// There is room again.
     Writable,
     /// The peer sends no more on this stream.
     ReadClosed,
-    /// Bytes of a best-effort stream that did not come: zeros are handed in in their place. The end of
-    /// the stream is told later.
+    /// Bytes of a best-effort stream that were lost: zeros are delivered in their place. The end of
+    /// the stream is reported later.
     Missing {
-        /// Bytes of the peer's stream before them.
+        /// Bytes of the peer's stream before the gap.
         offset: u64,
-        /// How many.
+        /// Length of the gap, in bytes.
         bytes: u64,
     },
-    /// TLS is established; the names the peer's certificate carries.
+    /// TLS is established; holds the names in the peer's certificate.
     Secured(Vec<String>),
 }
 
 /// The ECN field of the IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// The transport does not take part.
+    /// Not ECN-capable.
     #[default]
     NotEct,
     /// ECN-capable, code point 10.
@@ -137,27 +137,27 @@ pub enum Ecn {
 }
 
 /// Bytes that arrived: one datagram, several received in one batch, or a piece of a stream, which
-/// begins and ends anywhere.
+/// starts and ends anywhere.
 ///
-/// Both `path` and `from` are up when an engine is handed bytes: a driver that hears from a peer
-/// it did not know numbers it and brings it up first.
+/// Both `path` and `from` are up when an engine receives bytes. A driver that receives from an
+/// unknown peer numbers it and brings it up first.
 #[derive(Clone, Copy, Debug)]
 pub struct Receive<'a> {
-    /// The path they arrived on; for a group, the group.
+    /// Path they arrived on; for a group, the group.
     pub path: PathId,
-    /// Who sent them: the same as `path` unless that is a group.
+    /// Sender: the same as `path` except for a group.
     pub from: PathId,
-    /// The congestion mark they carry.
+    /// Congestion mark.
     pub ecn: Ecn,
     /// Length of each datagram but the last, which may be shorter.
     pub stride: usize,
-    /// The datagrams, one after the other.
+    /// Datagrams, one after the other.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Receive<'a> {
-    /// The longest piece of a stream, in bytes. An engine with less room than this left asks for
-    /// [`PathEffect::PauseRead`](crate::PathEffect::PauseRead) before it is handed the next.
+    /// Longest piece of a stream, in bytes. An engine with less room left requests
+    /// [`PathEffect::PauseRead`](crate::PathEffect::PauseRead) before it receives the next.
     pub const PIECE_MAX: usize = 65_536;
 
     /// One datagram from the peer of `path`.
@@ -166,7 +166,7 @@ impl<'a> Receive<'a> {
         Self { path, from: path, ecn: Ecn::NotEct, stride: bytes.len(), bytes }
     }
 
-    /// The datagrams of the batch, in order. An empty datagram is one datagram.
+    /// Returns the datagrams of the batch, in order. An empty datagram counts as one datagram.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let empty = self.bytes.is_empty().then_some(self.bytes);
         empty.into_iter().chain(self.bytes.chunks(self.stride.max(1)))

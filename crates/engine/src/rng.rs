@@ -5,14 +5,14 @@ use rand_core::{Rng as _, SeedableRng as _};
 
 /// A random generator whose output depends on its seed alone.
 ///
-/// In a simulation it is made from the scenario's seed and the component's name, so that adding a
-/// component does not change what the others draw. Over real sockets it is made from the
-/// operating system's entropy, because session numbers must not be guessable.
+/// In a simulation its seed is the scenario's seed and the component's name, so adding a component
+/// does not change what the others draw. Over real sockets the operating system's entropy seeds it,
+/// because session numbers must not be guessable.
 #[derive(Clone, Debug)]
 pub struct Rng(ChaCha12Rng);
 
 impl Rng {
-    /// The generator of the component `name` in a world seeded with `seed`.
+    /// Creates the generator of the component `name` in a world seeded with `seed`.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         // FNV-1a over seed and name, stretched to a key by the generator's own expansion.
@@ -23,45 +23,45 @@ impl Rng {
         Self(ChaCha12Rng::seed_from_u64(hash))
     }
 
-    /// A generator keyed by 32 bytes of entropy.
+    /// Creates a generator keyed by 32 bytes of entropy.
     #[must_use]
     pub fn from_entropy(key: [u8; 32]) -> Self {
         Self(ChaCha12Rng::from_seed(key))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     pub fn next_u32(&mut self) -> u32 {
         self.0.next_u32()
     }
 
-    /// A number in `0..bound`; 0 if `bound` is 0.
+    /// Returns a number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // Multiply-shift: its bias is below bound / 2^64.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Whether an event of probability `p` happens.
+    /// Returns `true` with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
     }
 
-    /// An exponentially distributed number with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Failures before the first success of trials that each succeed with probability `p`:
-    /// how far to skip to the next bit in error. `u64::MAX` if `p` is 0.
+    /// Returns the failures before the first success of trials that each succeed with probability
+    /// `p`: the distance to the next bit in error. `u64::MAX` if `p` is 0.
     pub fn geometric(&mut self, p: f64) -> u64 {
         if p <= 0.0 {
             return u64::MAX;
@@ -74,7 +74,7 @@ impl Rng {
         skip as u64
     }
 
-    /// Fills `bytes` with random ones.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.0.fill_bytes(bytes);
     }

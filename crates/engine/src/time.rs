@@ -1,4 +1,4 @@
-//! Time as the engines know it.
+//! Time and deadlines.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -87,12 +87,12 @@ impl fmt::Display for Time {
     }
 }
 
-/// When an engine wants to be called, and what for.
+/// Time at which an engine wants to be called, and the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline {
     /// The moment.
     pub at: Time,
-    /// The timer's name, for traces and bug reports.
+    /// Name of the timer, for traces and bug reports.
     pub why: &'static str,
 }
 

@@ -1,10 +1,10 @@
-//! One ordered set of timers an engine.
+//! One ordered set of timers per engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Deadline, Time};
 
-/// Timers by key, at most one a key, in order of time and then of key.
+/// Timers by key, at most one per key, ordered by time and then by key.
 #[derive(Clone, Debug)]
 pub struct Timers<K> {
     order: BTreeSet<(Time, K)>,
@@ -18,13 +18,13 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
-    /// An empty set.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Arms `key` for `at`, in place of what it was armed for.
+    /// Arms `key` for `at`, replacing its earlier deadline.
     pub fn set(&mut self, key: K, at: Time, why: &'static str) {
         if let Some(old) = self.armed.insert(key, Deadline { at, why }) {
             if old.at == at {
@@ -35,26 +35,26 @@ impl<K: Copy + Ord> Timers<K> {
         self.order.insert((at, key));
     }
 
-    /// Disarms `key` and returns what it was armed for.
+    /// Disarms `key` and returns its deadline.
     pub fn cancel(&mut self, key: K) -> Option<Deadline> {
         let old = self.armed.remove(&key)?;
         self.order.remove(&(old.at, key));
         Some(old)
     }
 
-    /// What `key` is armed for.
+    /// Returns the deadline of `key`.
     #[must_use]
     pub fn get(&self, key: K) -> Option<Deadline> {
         self.armed.get(&key).copied()
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     #[must_use]
     pub fn next(&self) -> Option<Deadline> {
         self.order.first().map(|(_, key)| self.armed[key])
     }
 
-    /// Takes the earliest timer that is due at `now`.
+    /// Removes and returns the earliest timer that is due at `now`.
     pub fn pop_due(&mut self, now: Time) -> Option<K> {
         let &(at, key) = self.order.first()?;
         if at > now {
@@ -65,7 +65,7 @@ impl<K: Copy + Ord> Timers<K> {
         Some(key)
     }
 
-    /// How many timers are armed.
+    /// Number of armed timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.armed.len()

@@ -1,27 +1,27 @@
-//! What an engine sends, and the buffer it writes into.
+//! Transmissions of an engine, and the buffer it writes them into.
 
 use crate::{Ecn, PathId, Time};
 
 /// One datagram, or one batch of equal datagrams, ready in a [`TxBuf`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where it goes.
+    /// Destination.
     pub path: PathId,
     /// Bytes in the buffer.
     pub len: usize,
-    /// Length of each datagram but the last, which may be shorter. On a stream it means nothing.
+    /// Length of each datagram but the last, which may be shorter. Meaningless for a stream.
     pub segment: usize,
-    /// The mark to send with it.
+    /// ECN mark to send with it.
     pub ecn: Ecn,
-    /// Do not send before this moment (pacing); a driver holds the batch and pulls no more.
+    /// Earliest time to send (pacing); a driver holds the batch and pulls no more until then.
     pub not_before: Time,
 }
 
 /// The driver's send buffer.
 ///
-/// It takes what generic segmentation offload can send in one call: datagrams of one size, of
-/// which only the last may be shorter. [`TxBuf::push`] refuses anything else, so an engine can
-/// offer whatever it has next and send the batch when that does not fit.
+/// It takes what generic segmentation offload can send in one call: datagrams of one size, of which
+/// only the last may be shorter. [`TxBuf::push`] refuses anything else, so an engine can offer its
+/// next datagram and send the batch when that does not fit.
 #[derive(Debug)]
 pub struct TxBuf {
     bytes: Vec<u8>,
@@ -38,15 +38,16 @@ pub struct TxBuf {
 pub const DATAGRAM_MAX: usize = 65_507;
 
 impl TxBuf {
-    /// A buffer for batches of at most `segments_max` datagrams.
+    /// Creates a buffer for batches of at most `segments_max` datagrams.
     #[must_use]
     pub fn new(segments_max: usize) -> Self {
         Self::with_limits(segments_max, DATAGRAM_MAX)
     }
 
-    /// A buffer for batches of at most `segments_max` datagrams and `bytes_max` bytes together.
+    /// Creates a buffer for batches of at most `segments_max` datagrams and `bytes_max` bytes in
+    /// total.
     ///
-    /// A layer that shows its service as a message path pulls from the engine above it with a
+    /// A layer that offers its service as a message path pulls from the engine above it with a
     /// buffer of one segment of the path's `max`, which may be longer than any UDP datagram.
     #[must_use]
     pub fn with_limits(segments_max: usize, bytes_max: usize) -> Self {
@@ -61,7 +62,7 @@ impl TxBuf {
         }
     }
 
-    /// Empties the buffer; its memory is kept.
+    /// Empties the buffer; keeps its memory.
     pub fn clear(&mut self) {
         self.len = 0;
         self.segment = 0;
@@ -81,16 +82,16 @@ impl TxBuf {
             && self.len + len <= self.bytes_max
     }
 
-    /// The longest datagram that can begin a batch, or the most bytes of a stream at once.
+    /// Returns the longest datagram that can start a batch, or the most bytes of a stream at once.
     #[must_use]
     pub fn longest(&self) -> usize {
         self.bytes_max
     }
 
-    /// Adds a datagram of exactly `len` bytes and returns the place to write it, every byte of it;
-    /// `None` when it does not fit the batch (see [`TxBuf::fits`]).
+    /// Adds a datagram of exactly `len` bytes and returns its slice, of which the caller must write
+    /// every byte. `None` when it does not fit the batch (see [`TxBuf::fits`]).
     ///
-    /// The place holds whatever was there before.
+    /// The slice holds stale content.
     pub fn push(&mut self, len: usize) -> Option<&mut [u8]> {
         if !self.fits(len) {
             return None;
@@ -108,7 +109,7 @@ impl TxBuf {
         Some(&mut self.bytes[start..self.len])
     }
 
-    /// The batch as one [`Transmit`] to `path`; `None` if nothing was pushed.
+    /// Returns the batch as one [`Transmit`] to `path`; `None` if nothing was pushed.
     #[must_use]
     pub fn transmit(&self, path: PathId, not_before: Time) -> Option<Transmit> {
         (self.segments > 0).then_some(Transmit {
@@ -120,13 +121,13 @@ impl TxBuf {
         })
     }
 
-    /// The bytes pushed so far.
+    /// Returns the bytes pushed so far.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// Datagrams pushed so far.
+    /// Number of datagrams pushed so far.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.segments
@@ -138,7 +139,7 @@ impl TxBuf {
         self.segments == 0
     }
 
-    /// The datagrams pushed so far, in order.
+    /// Returns the datagrams pushed so far, in order.
     pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         let empty = (self.segments == 1 && self.len == 0).then_some(&self.bytes[..0]);
         empty.into_iter().chain(self.bytes().chunks(self.segment.max(1)))
@@ -212,7 +213,7 @@ mod tests {
             prop_assert_eq!(&pushed, &taken);
             prop_assert_eq!(tx.segments(), taken.len());
             if let Some(transmit) = tx.transmit(PathId(1), Time::ZERO) {
-                // The receiver's side splits the batch as it was put together.
+                // The receiver splits the batch as the sender assembled it.
                 let receive = Receive::datagram(PathId(1), tx.bytes());
                 let receive = Receive { stride: transmit.segment, ..receive };
                 let parts: Vec<_> = receive.datagrams().map(<[u8]>::to_vec).collect();

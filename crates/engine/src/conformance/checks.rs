@@ -1,4 +1,4 @@
-//! The checks: which worlds are run, and what must come of them.
+//! The checks: the worlds they run and the outcomes they require.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::world::{Outcome, Sent, World};
 use super::{Broken, Check, Options, Role, Rule, Subject, Verdict, broken};
 use crate::{PathKind, Rng};
 
-/// What the checks have in common.
+/// State shared by all checks.
 struct Suite<'a, S: Subject> {
     subject: &'a S,
     options: &'a Options,
     progress: &'a Progress,
 }
 
-/// Makes one check.
+/// Runs one check.
 pub(super) fn run<S: Subject>(
     subject: &S,
     options: &Options,
@@ -55,7 +55,7 @@ impl<'a, S: Subject> Suite<'a, S> {
         World::new(self.subject, self.options, self.progress, plan)
     }
 
-    /// Runs a transfer, which must end with a verdict at the sender.
+    /// Runs a transfer that must end with a verdict at the sender.
     fn ends(&self, plan: Plan) -> Result<Outcome, Broken> {
         let mut world = self.world(plan)?;
         world.start()?;
@@ -66,7 +66,7 @@ impl<'a, S: Subject> Suite<'a, S> {
         Ok(outcome)
     }
 
-    /// Runs a transfer, which must end well.
+    /// Runs a transfer that must succeed.
     fn arrives(&self, plan: Plan) -> Result<Outcome, Broken> {
         let outcome = self.ends(plan)?;
         if let Err(wrong) = &outcome.right {
@@ -81,12 +81,12 @@ impl<'a, S: Subject> Suite<'a, S> {
         Ok(outcome)
     }
 
-    /// Runs a transfer which must end, and end well if the protocol is reliable.
+    /// Runs a transfer that must end, and succeed if the protocol is reliable.
     fn arrives_if_reliable(&self, plan: Plan) -> Result<Outcome, Broken> {
         if self.subject.is_reliable() { self.arrives(plan) } else { self.ends(plan) }
     }
 
-    /// The positions of `count` at which to do something.
+    /// Returns the positions of `count` at which a check acts.
     fn positions(&self, count: u64) -> Vec<u64> {
         let most = self.options.positions.max(4);
         if count <= most {
@@ -142,8 +142,8 @@ impl<'a, S: Subject> Suite<'a, S> {
                     let detail = format!("{role:?}: one by one {one:?}, in batches {many:?}");
                     return broken(Rule::BatchOutcome, detail);
                 }
-                // Nothing was lost, so a batch must not cause repetitions; a tenth is room for
-                // what depends on time.
+                // Nothing was lost, so a batch must not cause retransmissions; 10 % is the margin
+                // for timing differences.
                 let (one, many) = (single.count(role), outcome.count(role));
                 if many > one + one / 10 + 2 {
                     let detail = format!("{role:?}: one by one {one} datagrams, in batches {many}");
@@ -194,7 +194,7 @@ impl<'a, S: Subject> Suite<'a, S> {
                 self.ends(Plan { faults, store_latency, batch_rx, ..Plan::clean(seed) })?;
             }
         }
-        // A link that lets nothing through: the user is told nevertheless.
+        // A link that lets nothing through: the user must be notified nevertheless.
         let faults = Faults::Random(1.0);
         self.ends(Plan { faults, ..self.clean() }).map(|_| ())
     }
@@ -273,7 +273,7 @@ impl<'a, S: Subject> Suite<'a, S> {
             3 => Some(Interruption::ReturnOutage(role, time)),
             _ => None,
         };
-        // Trouble makes a run longer than the clean one, so some of it comes later.
+        // Faults make a run longer than the clean one, so some of them come later.
         let interruption = interruption.map(|what| (rng.below(2 * clean.events + 1), what));
         let effect = rng.below(clean.effects[role as usize] + 1);
         Plan {
@@ -293,7 +293,7 @@ impl<'a, S: Subject> Suite<'a, S> {
         for (run, seed) in self.seeds().enumerate() {
             let mut mutator = Mutator::new(self.subject.path().kind, &corpus, seed);
             let mut world = self.world(Plan { hostile: true, ..Plan::clean(seed) })?;
-            // Before, within or after a transfer, in turn.
+            // Before, during or after a transfer, in turn.
             if run % 3 == 0 {
                 self.fuzz(&mut world, &mut mutator, self.options.fuzz)?;
             }
@@ -331,8 +331,8 @@ impl<'a, S: Subject> Suite<'a, S> {
 
     fn flood(&self) -> Result<(), Broken> {
         let corpus = self.ends(self.clean())?.sent;
-        // With no time between them, so that nothing runs out meanwhile; with some; and while no
-        // answer gets out.
+        // Without time in between, so that no timer expires; with some; and while no reply gets
+        // out.
         let cases =
             [(Duration::ZERO, false), (Duration::from_millis(1), false), (Duration::ZERO, true)];
         for (between, blocked) in cases {
@@ -356,14 +356,14 @@ impl<'a, S: Subject> Suite<'a, S> {
                 let sent = world.sent().len();
                 return broken(Rule::BoundedMemory, format!("the flood made it send {sent}"));
             }
-            // What the flood opened must end by itself.
+            // Transfers opened by the flood must end by themselves.
             world.finish()?;
         }
         Ok(())
     }
 }
 
-/// Two runs must have sent the same and come to the same verdicts, at the same times.
+/// Compares two runs: they must send the same and reach the same verdicts, at the same times.
 fn same(rule: Rule, one: &Outcome, other: &Outcome) -> Result<(), Broken> {
     let at = one.sent.iter().zip(&other.sent).position(|(a, b)| a != b);
     let at =
@@ -387,7 +387,7 @@ fn head(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(24)]
 }
 
-/// Makes datagrams nobody would send: random ones, and real ones with changes.
+/// Makes datagrams no peer would send: random ones, and modified real ones.
 struct Mutator<'a> {
     rng: Rng,
     most: usize,
@@ -412,7 +412,7 @@ impl<'a> Mutator<'a> {
     fn next(&mut self) -> Vec<u8> {
         let mut bytes = match self.rng.below(8) {
             0 | 1 => {
-                // Short ones more often: they end within a header.
+                // Prefers short ones: they end within a header.
                 let most = if self.rng.chance(0.5) { 32 } else { self.most as u64 + 1 };
                 let mut bytes = vec![0; self.rng.below(most) as usize];
                 self.rng.fill(&mut bytes);
@@ -432,7 +432,7 @@ impl<'a> Mutator<'a> {
         bytes
     }
 
-    /// Changes bytes within the first 64 more often than others: there are the headers.
+    /// Changes bytes within the first 64 more often than others: the headers are there.
     fn change(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..self.rng.below(3) {
             let len = bytes.len() as u64;
@@ -456,7 +456,7 @@ impl<'a> Mutator<'a> {
         }
     }
 
-    /// Mostly one datagram; sometimes a batch, of a stride that may not divide it, or of 0.
+    /// Returns mostly one datagram; sometimes a batch, with a stride that may not divide it, or 0.
     fn stride(&mut self, len: usize) -> usize {
         if self.rng.chance(0.9) { len } else { self.rng.below(len as u64 + 8) as usize }
     }

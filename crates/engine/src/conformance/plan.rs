@@ -9,18 +9,18 @@ use crate::Rng;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Drop,
-    /// It arrives, and twice more this much later.
+    /// Arrives normally, and again this much later.
     Duplicate(Duration),
-    /// It arrives this much later than it would.
+    /// Arrives this much later.
     Late(Duration),
-    /// Only so many thousandths of it arrive.
+    /// Only this many thousandths of it arrive.
     Truncate(u16),
-    /// Some bits of it are turned, drawn from this seed.
+    /// Some bits are flipped, drawn from this seed.
     Corrupt(u64),
 }
 
 impl Fault {
-    /// Kinds that differ in what they bring about; two hours later both ends have forgotten.
+    /// Faults with different effects; after two hours both engines have forgotten the transfer.
     pub(super) const EACH: [Self; 10] = [
         Self::Drop,
         Self::Duplicate(Duration::ZERO),
@@ -49,46 +49,47 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Faults {
     None,
-    /// To the datagram `index`, from 0, that `from` sends.
+    /// Strikes the datagram `index`, from 0, that `from` sends.
     One {
         from: Role,
         index: u64,
         fault: Fault,
     },
-    /// To each with this probability.
+    /// Strikes each datagram with this probability.
     Random(f64),
 }
 
 /// Interruption of a host or its path, before an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
-    /// The path is down, at both ends, for so long.
+    /// The path is down in both directions for this long.
     Outage(Duration),
-    /// Nothing arrives at one end for this time, and its engine learns so.
+    /// Nothing arrives at one role for this time, and its engine is notified.
     ReturnOutage(Role, Duration),
-    /// The path of one end is full for so long.
+    /// The path of one role is full for this long.
     Block(Role, Duration),
-    /// The engine is lost and made again.
+    /// The engine is lost and recreated.
     Restart(Role),
 }
 
-/// Differences of the world from one where all goes well.
+/// Faults of a run: differences from a world in which everything works.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) faults: Faults,
     pub(super) interruption: Option<(u64, Interruption)>,
-    /// The storage effect, from 0, that fails at one end.
+    /// Storage effect, from 0, that fails at one role.
     pub(super) effect_fails: Option<(Role, u64)>,
-    /// Datagrams at most in one transmit, and in one receive.
+    /// Maximum datagrams in one transmit, and in one receive.
     pub(super) batch_tx: usize,
     pub(super) batch_rx: usize,
     pub(super) store_latency: Duration,
-    /// Call for timeouts that are not due.
+    /// Calls timeouts that are not due.
     pub(super) spurious: bool,
-    /// Call up to this late for those that are.
+    /// Maximum lateness of calls for timeouts that are due.
     pub(super) late: Duration,
-    /// Bytes come from others than the peer, so what is delivered may be theirs: it is not judged.
+    /// Bytes may come from an attacker, so the delivered file may be the attacker's and is not
+    /// judged.
     pub(super) hostile: bool,
 }
 
@@ -109,7 +110,7 @@ impl Plan {
     }
 }
 
-/// Turns one bit or a few.
+/// Flips one bit or a few.
 pub(super) fn corrupt(bytes: &mut [u8], rng: &mut Rng) {
     if bytes.is_empty() {
         return;
@@ -119,7 +120,7 @@ pub(super) fn corrupt(bytes: &mut [u8], rng: &mut Rng) {
     bytes[(first / 8) as usize] ^= 1 << (first % 8);
     for _ in 0..rng.below(4) {
         let bit = rng.below(bits);
-        // The first stays turned, so the datagram is damaged for sure.
+        // The first stays flipped, so the datagram is certainly damaged.
         if bit != first {
             bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
         }

@@ -1,12 +1,11 @@
-//! Where a run of the suite stands.
+//! Progress of a run of the suite.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use crate::Time;
 
-/// Where a run stands, for the message of a failure. Outside the world, so that it outlives a
-/// panic.
+/// Progress of a run, for the message of a failure. Kept outside the world to survive a panic.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) seed: Cell<u64>,

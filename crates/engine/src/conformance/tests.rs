@@ -1,4 +1,4 @@
-//! The suite passes an engine that is right and catches each that is wrong.
+//! The suite passes a correct engine and catches each mutant.
 
 use super::toy::{Bug, ToySubject};
 use super::{Check, Options, check, check_all};

@@ -1,6 +1,6 @@
-//! A file transfer small enough to be seen to be right, and the ways to get it wrong.
+//! A file transfer small enough to be obviously correct, and its mutants.
 //!
-//! The sender sends all chunks and an end; the receiver answers the end with the chunks it misses
+//! The sender sends all chunks and an end. The receiver replies to the end with the missing chunks
 //! or, when the file is stored, with done. Every datagram is `kind, transfer (4), index (4),
 //! payload, checksum (8)`.
 
@@ -31,7 +31,7 @@ const TRIES_MAX: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 const RESEND: Duration = Duration::from_secs(1);
 
-/// What a mutant does wrong.
+/// Defect of a mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bug {
     None,
@@ -318,7 +318,7 @@ impl Toy {
             let list = missing.iter().flat_map(|index| index.to_be_bytes()).collect();
             self.answers.push_back((MISSING, transfer, list));
         }
-        // One answer to each transfer is enough; older ones are overtaken.
+        // One reply per transfer is enough; it replaces older ones.
         while self.answers.len() > TRANSFERS_MAX && self.bug != Bug::QueuesEveryAnswer {
             self.answers.pop_front();
         }
@@ -501,7 +501,7 @@ impl Subject for ToySubject {
     }
 
     fn memory_max(&self) -> usize {
-        // Each transfer: its file, its chunks' numbers, and an answer that lists them all.
+        // Per transfer: its file, its chunk numbers, and a reply that lists them all.
         (TRANSFERS_MAX + 1) * (64 + FILE_MAX + 2 * 4 * (FILE_MAX / CHUNK + 1) + 32)
     }
 
@@ -511,7 +511,7 @@ impl Subject for ToySubject {
             Datagram { kind, transfer, index: 14, payload }.push(&mut tx);
             Bytes::copy_from_slice(tx.bytes())
         };
-        // The second asks for an answer, of a transfer that is surely open.
+        // The second requests a reply, for a transfer that is certainly open.
         let known = n as u32 % TRANSFERS_MAX as u32;
         vec![datagram(DATA, n as u32, &[7; CHUNK]), datagram(END, known, &[0; 8])]
     }

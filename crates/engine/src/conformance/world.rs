@@ -13,7 +13,7 @@ use crate::{
     PathKind, Receive, Rng, StoreEffect, Ticket, Time, Transmit, TxBuf,
 };
 
-/// Outputs of one drain by which it must have ended.
+/// Maximum outputs of one drain.
 const DRAIN_MAX: u32 = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,33 +32,33 @@ enum Event {
     Writable,
 }
 
-/// What an engine is asked to do as soon as it can.
+/// Request made of an engine as soon as it can take it.
 #[derive(Clone, Copy, Debug)]
 enum Request {
-    /// Begin the transfer.
+    /// Start the transfer.
     Start,
-    /// Go on with what was under way when it was lost.
+    /// Resume transfers that were in progress when the engine was lost.
     Restart,
 }
 
 struct Host<E> {
     engine: E,
-    /// How often the engine was made again.
+    /// Number of restarts.
     life: u64,
-    /// What it was not able to take up yet.
+    /// Request the engine could not take yet.
     request: Option<Request>,
     store: MemoryStore,
     tx: TxBuf,
     path: PathState,
-    /// Nothing arrives: the return link is down.
+    /// The return link is down, so nothing arrives.
     is_deaf: bool,
-    /// A batch whose time has not come; nothing is pulled meanwhile.
+    /// Batch that must not be sent yet; nothing is pulled meanwhile.
     held: Option<(Time, Vec<Bytes>)>,
-    /// Datagrams that arrived while the engine did not want any.
+    /// Datagrams that arrived while the engine had paused reading.
     paused: Option<VecDeque<Bytes>>,
     verdicts: Vec<(Time, Verdict)>,
     effects: u64,
-    /// The deadline last seen and when the call for it comes.
+    /// Latest deadline, and the time of the call for it.
     call: Option<(Time, Time)>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Sent {
     pub(super) bytes: Bytes,
 }
 
-/// What a run gave.
+/// Outcome of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) sent: Vec<Sent>,
@@ -106,7 +106,7 @@ pub(super) struct World<'a, S: Subject> {
 }
 
 impl<'a, S: Subject> World<'a, S> {
-    /// Two hosts with their paths up; nothing is asked for yet.
+    /// Creates two hosts with their paths up and no request made.
     pub(super) fn new(
         subject: &'a S,
         options: &'a Options,
@@ -140,7 +140,7 @@ impl<'a, S: Subject> World<'a, S> {
             options,
             progress,
             hosts,
-            // Not 0, so that an engine that confuses the epoch with "never" is found.
+            // Not 0, to find engines that confuse the epoch with "never".
             now: Time::from_secs(1),
             queue: BTreeMap::new(),
             queued: 0,
@@ -158,13 +158,13 @@ impl<'a, S: Subject> World<'a, S> {
         Ok(world)
     }
 
-    /// Lets the sender begin.
+    /// Starts the transfer at the sender.
     pub(super) fn start(&mut self) -> Result<(), Broken> {
         self.hosts[0].request = Some(Request::Start);
         self.ask(Role::Sender)
     }
 
-    /// Lets the next thing happen. `false` if nothing will ever happen again.
+    /// Processes the next event. `false` if there will never be another.
     pub(super) fn step(&mut self) -> Result<bool, Broken> {
         self.interrupt()?;
         let timer = self.next_call();
@@ -191,7 +191,7 @@ impl<'a, S: Subject> World<'a, S> {
         Ok(true)
     }
 
-    /// Lets everything happen that will, and says what came of it.
+    /// Processes all events and returns the outcome.
     pub(super) fn finish(mut self) -> Result<Outcome, Broken> {
         while self.step()? {}
         let right = self.subject.check(&self.hosts[1].store);
@@ -219,8 +219,8 @@ impl<'a, S: Subject> World<'a, S> {
         })
     }
 
-    /// Hands bytes to an engine as if they had just arrived, in datagrams of `stride` bytes; to one
-    /// that paused its path they are lost, as in a driver whose own buffer is full.
+    /// Delivers bytes to an engine as if they had just arrived, in datagrams of `stride` bytes. An
+    /// engine that paused its path loses them, as in a driver whose own buffer is full.
     pub(super) fn inject(&mut self, role: Role, stride: usize, bytes: &[u8]) -> Result<(), Broken> {
         if self.hosts[role as usize].paused.is_some() {
             return Ok(());
@@ -228,7 +228,7 @@ impl<'a, S: Subject> World<'a, S> {
         self.deliver(role, stride, bytes)
     }
 
-    /// Fills the path of one end for so long.
+    /// Fills the path of one role for this long.
     pub(super) fn block(&mut self, role: Role, time: Duration) -> Result<(), Broken> {
         let host = &mut self.hosts[role as usize];
         host.path = PathState::Blocked;
@@ -237,7 +237,7 @@ impl<'a, S: Subject> World<'a, S> {
         self.drain(role)
     }
 
-    /// Lets time pass without anything happening in the world but timeouts and arrivals.
+    /// Advances time; only timeouts and arrivals happen.
     pub(super) fn pass(&mut self, time: Duration) -> Result<(), Broken> {
         let until = self.now + time;
         loop {
@@ -261,7 +261,7 @@ impl<'a, S: Subject> World<'a, S> {
         self.progress.now.set(self.now);
     }
 
-    /// The next call for a timeout, which may come later than the engine asked.
+    /// Returns the next call for a timeout, which may be later than the engine's deadline.
     fn next_call(&mut self) -> Option<(Time, Role)> {
         let mut next: Option<(Time, Role)> = None;
         for role in Role::BOTH {
@@ -295,7 +295,7 @@ impl<'a, S: Subject> World<'a, S> {
         }
     }
 
-    /// Calls for timeouts that are not due, at a moment before `at` and at the present one.
+    /// Calls timeouts that are not due, at a moment before `at` and at the present one.
     fn spurious(&mut self, at: Time) -> Result<(), Broken> {
         if !self.plan.spurious {
             return Ok(());
@@ -344,7 +344,7 @@ impl<'a, S: Subject> World<'a, S> {
         }
     }
 
-    /// Hands over a datagram, with those behind it that can be in one batch with it.
+    /// Delivers a datagram, with those behind it that fit into one batch with it.
     fn arrive(&mut self, role: Role, first: &Bytes) -> Result<(), Broken> {
         let stride = first.len();
         let (mut batch, mut count, mut last) = (first.to_vec(), 1, stride);
@@ -431,7 +431,7 @@ impl<'a, S: Subject> World<'a, S> {
     }
 
     fn restart(&mut self, role: Role) -> Result<(), Broken> {
-        // What the store was asked for is done, but nobody hears of it.
+        // The store's effects are carried out, but their completions reach no engine.
         self.queue.retain(|_, (to, event)| {
             *to != role || !matches!(event, Event::Answer(..) | Event::Release)
         });
@@ -448,7 +448,7 @@ impl<'a, S: Subject> World<'a, S> {
         self.ask(role)
     }
 
-    /// Lets an engine begin, or take up what was under way, as soon as it can.
+    /// Makes an engine start or resume as soon as it can.
     fn ask(&mut self, role: Role) -> Result<(), Broken> {
         let host = &mut self.hosts[role as usize];
         let Some(request) = host.request else { return Ok(()) };
@@ -526,7 +526,7 @@ impl<'a, S: Subject> World<'a, S> {
             }
             Effect::Path(PathEffect::Open { .. }) => {}
             Effect::Path(PathEffect::Close { .. }) => host.path = PathState::Down,
-            // The subjects of this world talk in datagrams.
+            // The subjects of this world use datagrams.
             Effect::Stream(effect) => {
                 if let Some(ticket) = effect.ticket() {
                     let answer = Err(EffectError::NotAllowed);
@@ -597,11 +597,11 @@ impl<'a, S: Subject> World<'a, S> {
         Ok(())
     }
 
-    /// Sends the batch that was held until now.
+    /// Sends the held batch.
     fn release(&mut self, role: Role) {
         let Some((at, datagrams)) = self.hosts[role as usize].held.take() else { return };
         if at > self.now {
-            // The release of a batch that was lost in an outage; this one has its own.
+            // Release of a batch that was lost in an outage; this one has its own.
             self.hosts[role as usize].held = Some((at, datagrams));
             return;
         }
@@ -665,7 +665,7 @@ impl<'a, S: Subject> World<'a, S> {
         }
     }
 
-    /// The run does not end: is something under way, or does an idle engine keep itself awake?
+    /// The run does not end: is a transfer in progress, or does an idle engine keep a deadline?
     fn endless(&self) -> Result<bool, Broken> {
         for role in Role::BOTH {
             if self.subject.is_busy(&self.hosts[role as usize].engine) {

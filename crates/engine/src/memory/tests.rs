@@ -160,7 +160,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![write, request().prop_map(Op::Store)]
 }
 
-/// What is called what: `None` for a directory. Decides by looking at all it holds.
+/// Name → content, `None` for a directory. Decides by looking at all entries.
 #[derive(Default)]
 struct Model(BTreeMap<String, Option<Vec<u8>>>);
 
@@ -179,7 +179,7 @@ impl Model {
         self.0.values().flatten().map(Vec::len).sum()
     }
 
-    /// Sets a file's content if all files together still fit, or it does not grow.
+    /// Sets a file's content if all files together still fit, or if it does not grow.
     fn set(&mut self, name: &str, content: Vec<u8>) -> bool {
         let old = self.0.get(name).cloned().flatten().unwrap_or_default().len();
         let fits = content.len() <= old || self.used() - old + content.len() <= CAPACITY;
