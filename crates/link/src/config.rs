@@ -1,4 +1,4 @@
-//! What a user says about one direction of a link.
+//! Configuration of one direction of a link.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use crate::{ErrorModel, Framing, HeaderCompression, Outages, Rate, TokenBucket};
 /// One direction of a link. The default is a perfect wire: infinite rate, no delay, no errors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The line rate, of frames as `framing` counts them.
+    /// Line rate, in bits of frames as `framing` counts them.
     pub rate: Rate,
     /// A token bucket in front of the line; `None` leaves the line rate as the only limit.
     pub shaper: Option<TokenBucket>,
-    /// What is added to each IP packet before `rate` and `shaper` count it.
+    /// Bytes added to each IP packet before `rate` and `shaper` count it.
     pub framing: Framing,
-    /// TCP's headers go compressed; `None` leaves packets as they are. Needs PPP.
+    /// Compression of TCP headers; `None` leaves packets as they are. Needs PPP.
     pub header_compression: Option<HeaderCompression>,
     /// Service time added to the serialisation of every packet, during which the line is busy.
     pub per_packet: Duration,
-    /// When a packet is let go.
+    /// Point of service at which a packet leaves the near end.
     pub release: Release,
-    /// How many packets may wait for the line.
+    /// Bounds on packets waiting for the line.
     pub queue: Queue,
-    /// Whether a TCP host at this end waits while the queue is full, as for a network card, instead of
-    /// losing what it sends.
+    /// Whether a TCP host at this end waits while the queue is full, as for a network card, instead
+    /// of losing what it sends.
     pub backpressure: bool,
-    /// Propagation time from this end to the other.
+    /// Propagation time to the far end.
     pub delay: Delay,
-    /// Which packets are overtaken by others; `None` where all keep their order.
+    /// Packets delayed so that others overtake them; `None` keeps all in order.
     pub reorder: Option<Reorder>,
-    /// When the link is down.
+    /// Times at which the link is down.
     pub outages: Outages,
-    /// What happens to packets while it is.
+    /// Treatment of packets while the link is down.
     pub while_down: WhileDown,
-    /// What goes wrong with packets, evaluated in order and independently of each other.
+    /// Sources of errors, evaluated in order and independently of each other.
     pub errors: Vec<ErrorModel>,
 }
 
 impl Config {
-    /// Checks everything that the types do not rule out.
+    /// Checks all constraints that the types do not enforce.
     ///
     /// # Errors
     /// The first [`ConfigError`] found.
@@ -64,25 +64,25 @@ impl Config {
     }
 }
 
-/// When a packet leaves the near end.
+/// Point of service at which a packet leaves the near end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Release {
-    /// When its service (serialisation and `per_packet`) is over, as on a real line.
+    /// The end of its service (serialisation and `per_packet`), as on a real line.
     #[default]
     LastBit,
-    /// When its service begins; the next packet waits until it is over. Emulators that let a frame
-    /// go and then sleep behave like this: the gap *after* a frame depends on its own length.
-    /// Such a packet is past the near end at once, so an outage does not cut it.
+    /// The start of its service; the next packet waits for its end. Emulators that send a frame and
+    /// then sleep behave like this: the gap *after* a frame depends on its own length. Such a
+    /// packet is past the near end at once, so an outage does not cut it.
     FirstBit,
 }
 
 /// Bounds on the packets that wait for the line, drop-tail. The packet in service and those that
-/// propagate do not count, and a packet that finds the line idle does not wait.
+/// propagate do not count. A packet that finds the line idle does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Packets; `None` for no bound.
+    /// Maximum packets; `None` for no bound.
     pub packets: Option<usize>,
-    /// Bytes of IP packets; `None` for no bound.
+    /// Maximum bytes of IP packets; `None` for no bound.
     pub bytes: Option<u64>,
 }
 
@@ -101,29 +101,30 @@ impl Queue {
     }
 }
 
-/// Packets that take longer than others, as where there are several ways, or where the way changes.
+/// Packets that take longer than others, as with several paths or a path that changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// Of each packet, to be held up.
+    /// Probability that a packet is delayed.
     pub probability: f64,
-    /// For how long, on top of the delay. Those that are sent within this time overtake it.
+    /// Extra delay. Packets sent within this time overtake it.
     pub by: Duration,
 }
 
 /// Propagation time, from 0 to hours.
 ///
-/// It is read at the moment a packet leaves the near end. Packets do not overtake but by [`Reorder`]:
+/// It is read at the moment a packet leaves the near end. Only [`Reorder`] lets packets overtake:
 /// where the delay shrinks faster than time passes, a later packet arrives together with the one
 /// before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// Always the same.
+    /// Constant delay.
     Constant(Duration),
-    /// Given at some moments. Before the first its value holds, after the last the last one's.
+    /// Delay given at some moments. Holds the first value before the first, and the last after the
+    /// last.
     Table {
         /// `(when, delay)`, ascending in time, at least one.
         points: Vec<(Time, Duration)>,
-        /// What holds between two points.
+        /// Value between two points.
         interpolation: Interpolation,
     },
 }
@@ -134,7 +135,7 @@ impl Default for Delay {
     }
 }
 
-/// What holds between two points of a table.
+/// Value between two points of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interpolation {
     /// The earlier point's value.
@@ -145,7 +146,7 @@ pub enum Interpolation {
 }
 
 impl Delay {
-    /// The propagation time of what leaves the near end at `at`.
+    /// Returns the propagation time of a packet that leaves the near end at `at`.
     #[must_use]
     pub fn at(&self, at: Time) -> Duration {
         let (points, interpolation) = match self {
@@ -180,28 +181,28 @@ fn interpolate((t0, d0): (Time, Duration), (t1, d1): (Time, Duration), at: Time)
     Duration::from_nanos(u64::try_from(delay).unwrap_or(u64::MAX))
 }
 
-/// What happens while the link is down to packets that the transmitter has not begun to send.
-/// A packet that is being sent when an outage begins is cut and lost under either policy; one
-/// that has left the near end is on its way and arrives.
+/// Treatment, while the link is down, of packets whose transmission has not started. A packet in
+/// transmission when an outage starts is cut and lost under either policy; one that has left the
+/// near end arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhileDown {
-    /// They wait in the queue, as in a modem that has lost its carrier.
+    /// Packets wait in the queue, as in a modem that has lost its carrier.
     #[default]
     Hold,
-    /// New ones are rejected, and the queue is emptied when the outage begins.
+    /// New packets are rejected, and the queue is emptied when the outage starts.
     Drop,
 }
 
-/// A configuration that describes no link.
+/// Error in a link's configuration.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
-    /// A rate of nothing; an outage says that better.
+    /// A rate of 0; use an outage instead.
     #[error("{what}: a rate must not be zero")]
     ZeroRate {
-        /// Which rate.
+        /// Name of the rate.
         what: &'static str,
     },
-    /// A ceiling that is lower than what it caps.
+    /// A ceiling below the rate it caps.
     #[error("token bucket: ceil {ceil} bit/s is below rate {rate} bit/s")]
     CeilBelowRate {
         /// Sustained rate, bit/s.
@@ -209,10 +210,10 @@ pub enum ConfigError {
         /// Peak rate, bit/s.
         ceil: u64,
     },
-    /// Not within 0 and 1.
+    /// Not between 0 and 1.
     #[error("{what}: {value} is not a probability")]
     NotAProbability {
-        /// Which one.
+        /// Name of the setting.
         what: &'static str,
         /// Its value.
         value: f64,
@@ -220,29 +221,29 @@ pub enum ConfigError {
     /// A table or vector without an entry.
     #[error("{what}: needs at least one entry")]
     Empty {
-        /// Which table.
+        /// Name of the table.
         what: &'static str,
     },
     /// A table whose entries do not ascend.
     #[error("{what}: entry {index} is not later than the one before it")]
     NotAscending {
-        /// Which table.
+        /// Name of the table.
         what: &'static str,
         /// The first entry out of order, counted from 0.
         index: usize,
     },
-    /// A window that ends before it starts, or then.
+    /// A window that ends at or before its start.
     #[error("{what}: window {number} lasts no time")]
     EmptyWindow {
-        /// Of which list.
+        /// Name of the list.
         what: &'static str,
         /// The window's number, counted from 1.
         number: usize,
     },
-    /// A window that begins before the one before it is over.
+    /// A window that starts before the previous one ends.
     #[error("{what}: window {number} begins before the end of the one before it")]
     Overlap {
-        /// Of which list.
+        /// Name of the list.
         what: &'static str,
         /// The later window's number, counted from 1.
         number: usize,
@@ -250,21 +251,23 @@ pub enum ConfigError {
     /// A periodic outage that leaves no time up, or no period.
     #[error("outages: down {down:?} must be shorter than the period {period:?}")]
     NeverUp {
-        /// From one outage's begin to the next one's.
+        /// Time from the start of one outage to the next.
         period: Duration,
-        /// How long each lasts.
+        /// Duration of each outage.
         down: Duration,
     },
-    /// Compressed headers in frames that do not tell them from whole ones.
+    /// Compressed headers in a framing without protocol field, which cannot tell them from whole
+    /// headers.
     #[error("header compression needs the framing of PPP")]
     NoProtocolField,
-    /// Compressed headers, which hold changes since the packet before, of packets that overtake.
+    /// Compressed headers on a link that reorders: they hold changes relative to the previous
+    /// packet.
     #[error("header compression needs packets that keep their order, without `reorder`")]
     Order,
-    /// Another header compression, or another framing of the bytes, of a link that is in use.
+    /// A change of header compression, or of the framing it needs, on a link in use.
     #[error("header compression and exact framing cannot change while a link is in use")]
     Agreed,
-    /// A bit of an error vector that lies behind its end.
+    /// A bit of an error vector beyond its end.
     #[error("error vector: bit {bit} is not within its {period} bits")]
     OutsideVector {
         /// The bit.
@@ -274,7 +277,7 @@ pub enum ConfigError {
     },
 }
 
-/// Checks that a value is within 0 and 1.
+/// Checks that a value is between 0 and 1.
 pub(crate) fn probability(what: &'static str, value: f64) -> Result<(), ConfigError> {
     if (0.0..=1.0).contains(&value) {
         Ok(())

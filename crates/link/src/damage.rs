@@ -1,9 +1,9 @@
-//! Which bits of a packet arrive flipped.
+//! Bits of a packet that arrive flipped.
 
-/// Positions kept without an allocation; at the error rates of real links hardly a packet has more.
+/// Positions stored without allocation; at the error rates of real links few packets have more.
 const INLINE: usize = 3;
 
-/// The bits of one packet that arrive flipped.
+/// Bits of one packet that arrive flipped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     first: [u32; INLINE],
@@ -12,14 +12,14 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Positions within the IP packet, bit 0 being the most significant bit of its first byte.
+    /// Returns positions within the IP packet; bit 0 is the most significant bit of its first byte.
     /// A position that occurs twice is flipped twice.
     pub fn bits(&self) -> impl Iterator<Item = u32> + '_ {
         let inline = (self.count as usize).min(INLINE);
         self.first[..inline].iter().chain(&self.more).copied()
     }
 
-    /// Flips the bits in `bytes`, the IP packet. Positions behind its end are ignored.
+    /// Flips the bits in `bytes`, the IP packet. Ignores positions beyond its end.
     pub fn apply(&self, bytes: &mut [u8]) {
         for bit in self.bits() {
             if let Some(byte) = bytes.get_mut(bit as usize / 8) {
@@ -32,7 +32,7 @@ impl Damage {
         self.count == 0
     }
 
-    /// Adds a position, taking room for many from `spare`.
+    /// Adds a position; takes memory for many positions from `spare`.
     pub(crate) fn flip(&mut self, bit: u64, spare: &mut Vec<Vec<u32>>) {
         // An IP packet, even a jumbogram's 4 GB / 8, has fewer bits than 2^32.
         let Ok(bit) = u32::try_from(bit) else { return };
@@ -48,7 +48,7 @@ impl Damage {
         self.count += 1;
     }
 
-    /// Gives the room for many positions back.
+    /// Returns the memory for many positions.
     pub(crate) fn into_room(mut self) -> Option<Vec<u32>> {
         self.more.clear();
         (self.more.capacity() > 0).then_some(self.more)

@@ -1,78 +1,80 @@
-//! What goes wrong with packets.
+//! Error models: loss and damage of packets.
 
 use engine::{Rng, Time};
 
 use crate::config::{ascending, probability};
 use crate::{ConfigError, Damage, Fate, Window};
 
-/// One source of errors and what becomes of the packets it strikes.
+/// One source of errors and its effect on the packets it strikes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ErrorModel {
-    /// When it strikes.
+    /// Condition under which it strikes.
     pub kind: ErrorKind,
-    /// What happens then.
+    /// Effect on a struck packet.
     pub on_error: OnError,
 }
 
 impl ErrorModel {
-    /// A source of errors under a link layer with a checksum: what it strikes is lost.
+    /// Creates a source of errors under a link layer with a checksum: struck packets are lost.
     #[must_use]
     pub fn dropping(kind: ErrorKind) -> Self {
         Self { kind, on_error: OnError::Drop }
     }
 
-    /// A source of errors under a link layer without a checksum: what it strikes arrives damaged.
+    /// Creates a source of errors under a link layer without a checksum: struck packets arrive
+    /// damaged.
     #[must_use]
     pub fn damaging(kind: ErrorKind) -> Self {
         Self { kind, on_error: OnError::Damage }
     }
 }
 
-/// What becomes of a packet that an error strikes.
+/// Effect on a packet that an error strikes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// It is lost, wherever in the frame the error is.
+    /// Loss, wherever in the frame the error is.
     #[default]
     Drop,
-    /// It arrives with the bits flipped. Errors in the frame around the packet flip nothing and
-    /// lose nothing. Models that strike packets and not bits flip one bit anywhere in it.
+    /// Arrival with the bits flipped. Errors in the frame around the packet flip nothing and lose
+    /// nothing. Models that strike packets and not bits flip one random bit of the packet.
     Damage,
 }
 
-/// When errors strike. Packets are judged in the order of transmission.
+/// Condition under which errors strike. Packets are judged in the order of transmission.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ErrorKind {
-    /// Each packet with this probability, whatever its length. This is not a bit error rate,
-    /// although some emulators call it one.
+    /// Strikes each packet with this probability, whatever its length. This is not a bit error
+    /// rate, although some emulators call it one.
     PerPacket(f64),
-    /// Each bit of the frame with this probability, so that a frame of n bits is struck with
-    /// 1 − (1 − b)^n. The distance to the next bit in error is drawn and counted down over the
-    /// packets, so error-free packets cost one subtraction.
+    /// Strikes each bit of the frame with this probability, so a frame of n bits is struck with 1 −
+    /// (1 − b)^n. The distance to the next bit in error is drawn and counted down over the packets,
+    /// so error-free packets cost one subtraction.
     BitErrorRate(f64),
-    /// A stored pattern, laid over the stream of frame bits round and round.
+    /// A stored pattern, repeated over the stream of frame bits.
     Vector(ErrorVector),
-    /// Two states, left with the given probability after each packet. The first state is drawn
-    /// from the stationary distribution: bad with `p_gb / (p_gb + p_bg)`, good if both are 0.
+    /// Two states, left with the given probability after each packet. The first state is drawn from
+    /// the stationary distribution: bad with `p_gb / (p_gb + p_bg)`, good if both are 0.
     GilbertElliott {
-        /// From good to bad.
+        /// Probability of a transition from good to bad.
         p_gb: f64,
-        /// From bad to good; bad runs last `1 / p_bg` packets on average.
+        /// Probability of a transition from bad to good; bad runs last `1 / p_bg` packets on
+        /// average.
         p_bg: f64,
         /// Errors in the good state.
         good: StateErrors,
         /// Errors in the bad state.
         bad: StateErrors,
     },
-    /// Exactly these packets, counted from 0 as their transmission begins, ascending.
+    /// Strikes exactly these packets, counted from 0 as their transmission starts, ascending.
     DropList(Vec<u64>),
-    /// The fates of successive packets, `true` for struck.
+    /// Fates of successive packets, `true` for struck.
     Trace {
-        /// One entry a packet.
+        /// One entry per packet.
         struck: Vec<bool>,
-        /// Begin again at the end; otherwise nothing is struck after it.
+        /// Whether to repeat the trace; otherwise nothing is struck after its end.
         repeat: bool,
     },
-    /// Every packet that leaves the near end within one of these windows.
+    /// Strikes every packet that leaves the near end within one of these windows.
     LossTimes(Vec<Window>),
 }
 
@@ -96,7 +98,7 @@ impl ErrorKind {
         !self.is_positional()
     }
 
-    /// Whether it names positions: packets, bits or times of this direction, which mean nothing to
+    /// Whether it names positions: packets, bits or times of this direction, which mean nothing in
     /// another one.
     #[must_use]
     pub fn is_positional(&self) -> bool {
@@ -120,8 +122,8 @@ impl ErrorKind {
         }
     }
 
-    /// Probabilities of random errors that are independent of each other, 0 for a model without
-    /// random errors; `None` if they depend on earlier ones.
+    /// Returns the probabilities of independent random errors, 0 for a model without random errors;
+    /// `None` if errors depend on earlier ones.
     #[must_use]
     pub fn independent(&self) -> Option<StateErrors> {
         match *self {
@@ -138,9 +140,9 @@ impl ErrorKind {
 /// Cause of a packet's loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LossCause {
-    /// There was no room to wait.
+    /// The queue was full.
     QueueFull,
-    /// The link was down, or went down while the packet was being sent.
+    /// The link was down, or went down during the packet's transmission.
     Outage,
     /// [`ErrorKind::PerPacket`].
     PerPacket,
@@ -169,7 +171,7 @@ impl LossCause {
         Self::Trace,
     ];
 
-    /// A short name for traces and tables.
+    /// Returns a short name for traces and tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -184,41 +186,40 @@ impl LossCause {
         }
     }
 
-    /// Whether it is an error of the link, neither its queue nor an outage.
+    /// Whether it is an error of the link: neither a full queue nor an outage.
     #[must_use]
     pub fn is_error(self) -> bool {
         !matches!(self, Self::QueueFull | Self::Outage)
     }
 
-    /// Whether it is an error drawn for each packet independently of the others
-    /// ([`ErrorKind::independent`]).
+    /// Whether it is an error drawn independently for each packet ([`ErrorKind::independent`]).
     #[must_use]
     pub fn is_independent(self) -> bool {
         matches!(self, Self::PerPacket | Self::BitErrors)
     }
 }
 
-/// Random errors of one state of a channel: the only one, or one of two
-/// ([`ErrorKind::GilbertElliott`]). Both may be given.
+/// Random errors in one state of a channel: its only state, or one of two
+/// ([`ErrorKind::GilbertElliott`]). Both fields may be set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StateErrors {
     /// Probability that a packet is struck.
     pub loss: f64,
-    /// Probability that a bit of the frame is.
+    /// Probability that a bit of the frame is struck.
     pub ber: f64,
 }
 
 /// A pattern of bit errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorVector {
-    /// Its length in bits, not 0.
+    /// Length in bits, not 0.
     pub period: u64,
-    /// The bits in error, ascending, each below `period`.
+    /// Bits in error, ascending, each below `period`.
     pub errors: Vec<u64>,
 }
 
 impl ErrorVector {
-    /// The pattern stored as bytes, ones being errors, the most significant bit first.
+    /// Creates a pattern from bytes; ones are errors, the most significant bit first.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let bits = (0..bytes.len() as u64 * 8)
@@ -268,7 +269,7 @@ impl ErrorVector {
     }
 }
 
-/// The bits of one frame that can be in error: header, packet, trailer.
+/// Bits of one frame that can be in error: header, packet, trailer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FrameBits {
     pub(crate) total: u64,
@@ -280,29 +281,29 @@ pub(crate) struct FrameBits {
 #[derive(Debug)]
 pub(crate) struct Errors {
     models: Vec<Model>,
-    /// Transmissions begun.
+    /// Transmissions started.
     index: u64,
     spare: Vec<Vec<u32>>,
 }
 
 impl Errors {
-    /// Each model draws from a generator of its own, so that one more changes no other.
+    /// Creates the models, each with its own generator, so adding a model changes no other.
     pub(crate) fn new(models: &[ErrorModel], rng: &mut Rng, index: u64) -> Self {
         let model = |model: &ErrorModel| Model::new(model, Rng::new(rng.next_u64(), "errors"));
         Self { models: models.iter().map(model).collect(), index, spare: Vec::new() }
     }
 
-    /// Transmissions judged so far.
+    /// Number of transmissions judged so far.
     pub(crate) fn index(&self) -> u64 {
         self.index
     }
 
-    /// Takes back the room of a damage that is done.
+    /// Takes back the memory of applied damage.
     pub(crate) fn recycle(&mut self, damage: Damage) {
         self.spare.extend(damage.into_room());
     }
 
-    /// The fate of the next frame, which leaves the near end at `released`.
+    /// Returns the fate of the next frame, which leaves the near end at `released`.
     pub(crate) fn judge(&mut self, released: Time, frame: FrameBits) -> Fate {
         let mut verdict = Verdict { lost: None, damage: Damage::default(), spare: &mut self.spare };
         for model in &mut self.models {
@@ -321,7 +322,7 @@ impl Errors {
     }
 }
 
-/// What the models have found for one frame so far.
+/// Errors found for one frame so far.
 struct Verdict<'a> {
     lost: Option<LossCause>,
     damage: Damage,
@@ -337,12 +338,12 @@ struct Model {
 
 #[derive(Debug)]
 enum State {
-    /// `clean` packets pass until the next one is struck.
+    /// `clean` packets pass before the next one is struck.
     PerPacket {
         p: f64,
         clean: u64,
     },
-    /// `clean` bits pass until the next one is in error.
+    /// `clean` bits pass before the next one is in error.
     Bits {
         ber: f64,
         clean: u64,
@@ -384,7 +385,7 @@ impl Model {
             },
             ErrorKind::GilbertElliott { p_gb, p_bg, good, bad } => {
                 let exit = [*p_gb, *p_bg];
-                // Without any transition 0 / 0 is not a number, and no draw is below it.
+                // Without transitions 0 / 0 is NaN, and no draw is below it.
                 let start_bad = rng.unit() < p_gb / (p_gb + p_bg);
                 State::Burst {
                     bad: start_bad,
@@ -460,7 +461,8 @@ impl Model {
     }
 }
 
-/// Clean bits between the error at index `next` and the one after it, which `next` becomes.
+/// Returns the clean bits between the error at index `next` and the one after it, to which `next`
+/// is advanced.
 fn vector_gap(vector: &ErrorVector, next: &mut usize) -> u64 {
     let here = vector.errors[*next];
     *next += 1;
@@ -479,7 +481,7 @@ struct Strike<'a, 'b> {
 }
 
 impl Strike<'_, '_> {
-    /// The packet as a whole is struck.
+    /// Strikes the packet as a whole.
     fn packet(&mut self, cause: LossCause, rng: &mut Rng) {
         let bit = self.frame.header + rng.below(self.frame.packet);
         self.bit(cause, bit);
@@ -506,8 +508,8 @@ impl Strike<'_, '_> {
             return;
         }
         match self.on_error {
-            // Where else a lost frame is hit does not matter, and the wait for the next error
-            // has no memory: it may as well begin behind the frame.
+            // Further errors in a lost frame do not matter, and the wait for the next error is
+            // memoryless: it may as well start behind the frame.
             OnError::Drop => {
                 self.bit(cause, *clean);
                 *clean = rng.geometric(ber);
@@ -516,8 +518,8 @@ impl Strike<'_, '_> {
         }
     }
 
-    /// Strikes every bit in error of this frame: the first after `clean` bits, and each further
-    /// one after as many as `gap` says.
+    /// Strikes every bit in error of this frame: the first after `clean` bits, each further one
+    /// after `gap()` bits.
     fn bits(&mut self, cause: LossCause, clean: &mut u64, mut gap: impl FnMut() -> u64) {
         let mut position = *clean;
         while position < self.frame.total {

@@ -11,7 +11,7 @@ use crate::{Damage, LossCause};
 /// A packet at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure<T> {
-    /// Time at which it leaves the far end; for a lost packet, when it would have.
+    /// Time at which it leaves the far end; for a lost packet, the time at which it would have.
     pub at: Time,
     /// Time at which it was pushed.
     pub pushed: Time,
@@ -28,21 +28,21 @@ pub struct Departure<T> {
 /// Fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrives as it was sent.
+    /// Arrives unchanged.
     Delivered,
-    /// It does not arrive.
+    /// Does not arrive.
     Lost(LossCause),
-    /// It arrives with flipped bits; the driver applies them to its bytes.
+    /// Arrives with flipped bits; the driver applies them to its bytes.
     Damaged(Damage),
 }
 
-/// Packets on their way. Those that keep the order leave it in that order; so do, among themselves,
-/// those that are held up and are overtaken.
+/// Packets in propagation. Packets that keep the order leave in that order; so do, among
+/// themselves, the delayed ones that are overtaken.
 #[derive(Debug)]
 pub(crate) struct Flight<T> {
     ordered: Lane<T>,
     held: Lane<T>,
-    /// How many there ever were.
+    /// Packets pushed so far.
     count: u64,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct Flight<T> {
 #[derive(Debug)]
 struct Lane<T> {
     packets: VecDeque<(u64, Departure<T>)>,
-    /// How many at the end [`Flight::next_untold`] has not told of.
+    /// Packets at the back that [`Flight::next_untold`] has not yielded.
     untold: usize,
-    /// The latest arrival so far.
+    /// Latest arrival so far.
     latest: Time,
 }
 
@@ -71,12 +71,12 @@ impl<T> Lane<T> {
         self.packets.push_back((number, departure));
     }
 
-    /// When the next packet arrives, and its number.
+    /// Returns the arrival time and number of the next packet.
     fn front(&self) -> Option<(Time, u64)> {
         self.packets.front().map(|(number, departure)| (departure.at, *number))
     }
 
-    /// The number of the first that was not told of.
+    /// Returns the number of the first packet not yielded yet.
     fn next_untold(&self) -> Option<u64> {
         let (number, _) = self.packets.get(self.packets.len() - self.untold)?;
         Some(*number)
@@ -90,7 +90,7 @@ impl<T> Default for Flight<T> {
 }
 
 impl<T> Flight<T> {
-    /// A packet that has left the near end. One that is held up arrives so much later than it would.
+    /// Adds a packet that has left the near end. A held one arrives this much later.
     pub(crate) fn push(&mut self, departure: Departure<T>, held: Option<Duration>) {
         match held {
             None => self.ordered.push(self.count, departure),
@@ -102,12 +102,12 @@ impl<T> Flight<T> {
         self.count += 1;
     }
 
-    /// When the next one arrives.
+    /// Returns the time of the next arrival.
     pub(crate) fn next(&self) -> Option<Time> {
         self.ordered.front().into_iter().chain(self.held.front()).min().map(|(at, _)| at)
     }
 
-    /// The next one, if it has arrived by `now`.
+    /// Removes and returns the next packet if it has arrived by `now`.
     pub(crate) fn pop(&mut self, now: Time) -> Option<Departure<T>> {
         let ordered = self.ordered.front();
         let is_held = match (ordered, self.held.front()) {
@@ -122,7 +122,7 @@ impl<T> Flight<T> {
         Some(departure)
     }
 
-    /// The next one in the order of transmission that this has not told of.
+    /// Returns the next packet, in the order of transmission, that this has not yielded.
     pub(crate) fn next_untold(&mut self) -> Option<&Departure<T>> {
         let is_held = match (self.ordered.next_untold(), self.held.next_untold()) {
             (_, None) => false,
@@ -135,14 +135,14 @@ impl<T> Flight<T> {
         Some(departure)
     }
 
-    /// Bytes of memory that it takes, what it takes with the next packet included.
+    /// Returns its memory in bytes, including growth for the next packet.
     pub(crate) fn memory(&self) -> usize {
         let lanes = [&self.ordered, &self.held];
         let lens = lanes.map(|lane| room(&lane.packets) * size_of::<(u64, Departure<T>)>());
         lens.into_iter().sum()
     }
 
-    /// Gives back the memory of a flight that was much longer once.
+    /// Releases memory of a flight that was once much longer.
     pub(crate) fn shrink(&mut self) {
         for lane in [&mut self.ordered, &mut self.held] {
             if is_idle(&lane.packets) {

@@ -1,14 +1,14 @@
-//! What a link layer adds to an IP packet.
+//! Bytes that a link layer adds to an IP packet.
 
 use wire::ppp;
 
 /// The frame around each IP packet, as far as the rate counts it.
 ///
-/// Frames are laid out as header, packet, trailer; bit errors strike any of the three, but not the
+/// Frames consist of header, packet and trailer. Bit errors strike any of the three, but not the
 /// preamble and the gap between frames, which carry no data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// The IP packet as it is: for UDP over IPv4, 28 bytes more than the datagram's data.
+    /// The bare IP packet: for UDP over IPv4, 28 bytes more than the datagram's data.
     #[default]
     Raw,
     /// Ethernet II (IEEE 802.3 §3.1.1), without padding of short frames: 14 bytes of header.
@@ -25,21 +25,21 @@ pub enum Framing {
     Ppp {
         /// Length of the frame check sequence.
         fcs: Fcs,
-        /// Address, control and protocol field compressed to 1 byte (RFC 1661 §6.5, §6.6).
+        /// Whether address, control and protocol are compressed to 1 byte (RFC 1661 §6.5, §6.6).
         compressed: bool,
         /// Bytes spent on escaping 0x7d and 0x7e (no control characters mapped).
         stuffing: Stuffing,
-        /// Each byte goes with a start and a stop bit, as over an asynchronous serial line (8N1).
+        /// Whether each byte has a start and a stop bit, as on an asynchronous serial line (8N1).
         serial: bool,
     },
-    /// The same fields bit-synchronously (RFC 1662 §5.2): a zero bit follows five ones.
+    /// The same fields in bit-synchronous framing (RFC 1662 §5.2): a zero bit follows five ones.
     Hdlc {
         /// Length of the frame check sequence.
         fcs: Fcs,
         /// Bits spent on stuffing, an estimate.
         stuffing: Stuffing,
     },
-    /// So many bytes of header.
+    /// A header of this many bytes.
     Custom(u16),
 }
 
@@ -53,31 +53,31 @@ pub enum Fcs {
     Bits32,
 }
 
-/// How much transparency costs. It depends on the data, of which a link knows the length alone;
-/// who knows the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed),
-/// as a [`Line`](crate::Line) tells it.
+/// Cost of transparency. It depends on the data, of which a link knows only the length. A caller
+/// that knows the bytes passes the exact length to [`Link::push_framed`](crate::Link::push_framed),
+/// as returned by a [`Line`](crate::Line).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stuffing {
-    /// Nothing.
+    /// No cost.
     None,
-    /// What random data needs on average, rounded up to a byte: 2 of 256 bytes are escaped, or a
-    /// bit is stuffed every 62 (mean distance between runs of five ones).
+    /// Average for random data, rounded up to a byte: 2 of 256 bytes are escaped, or a bit is
+    /// stuffed every 62 (mean distance between runs of five ones).
     #[default]
     Random,
-    /// The most: every byte escaped, or a bit after every fifth.
+    /// Maximum: every byte escaped, or a bit stuffed after every fifth.
     Worst,
-    /// What the bytes of each packet need: of the length alone the link reckons nothing.
+    /// Exact cost of each packet's bytes; computed from the length alone it is 0.
     Exact,
 }
 
 impl Framing {
-    /// Bytes added to each packet, without what stuffing adds.
+    /// Returns the bytes added to each packet, without stuffing.
     #[must_use]
     pub fn overhead(&self) -> usize {
         self.idle() + self.header() + self.trailer()
     }
 
-    /// Bytes that the rate counts for an IP packet of `len` bytes.
+    /// Returns the bytes that the rate counts for an IP packet of `len` bytes.
     #[must_use]
     pub fn framed_len(&self, len: usize) -> usize {
         let stuffed = match self {
@@ -112,7 +112,7 @@ impl Framing {
         }
     }
 
-    /// Bytes that the rate counts for these bytes of PPP's information.
+    /// Returns the bytes that the rate counts for this PPP information field.
     pub(crate) fn exact_len(&self, protocol: u16, information: &[u8]) -> usize {
         let Self::Ppp { fcs, compressed, stuffing: Stuffing::Exact, serial } = *self else {
             return self.framed_len(information.len());
@@ -126,12 +126,12 @@ impl Framing {
             compresses_address: compressed,
             compresses_protocol: compressed,
         };
-        // Behind a flag of its own.
+        // With its own opening flag.
         let bytes = 1 + ppp.encoded_len(protocol, information);
         if serial { on_serial_line(bytes) } else { bytes }
     }
 
-    /// Bytes of the rate's count that carry nothing an error could damage.
+    /// Returns the counted bytes that carry no data an error could damage.
     pub(crate) fn idle(&self) -> usize {
         match self {
             Self::Ethernet { preamble, ifg, .. } => {
@@ -141,7 +141,7 @@ impl Framing {
         }
     }
 
-    /// Bytes of the frame in front of the packet.
+    /// Returns the length of the frame header before the packet.
     pub(crate) fn header(&self) -> usize {
         match self {
             Self::Raw => 0,
@@ -161,7 +161,7 @@ impl Framing {
     }
 }
 
-/// Bytes in whose time so many bytes go with their start and stop bits.
+/// Returns the counted bytes for this many bytes with start and stop bits.
 fn on_serial_line(bytes: usize) -> usize {
     (bytes * 10).div_ceil(8)
 }

@@ -1,10 +1,10 @@
 //! The channel model: one direction of a link.
 //!
 //! `queue → serialiser (rate, token bucket, framing) → propagation (delay over time) → errors`,
-//! gated by a plan of outages. A [`Link`] is a pure state machine: it owns no clock, no thread and
-//! no hidden randomness, so the same code serves a discrete-event simulator and a real-time
-//! emulator. Every time it reports is *logical*: computed from the configuration and the times of
-//! the pushes, never from when somebody looked. A driver that calls late is late once.
+//! gated by a plan of outages. A [`Link`] is a pure state machine without clock, thread or hidden
+//! randomness, so the same code serves a discrete-event simulator and a real-time emulator. Every
+//! time it reports is *logical*: computed from the configuration and the times of the pushes, never
+//! from the time of a call. A driver that calls late delays only that call.
 //!
 //! ```
 //! use std::time::Duration;
@@ -49,8 +49,8 @@ pub use outages::{Outages, Window};
 pub use rate::{Rate, RateStep, TokenBucket};
 pub use stats::{Count, Stats};
 
-/// The name of the stream of random numbers (`engine::Rng`) that a link's errors are drawn from, in
-/// every world: with the same seed, the same errors. `number` counts links between the same two ends.
+/// Returns the name of the random stream (`engine::Rng`) of a link's errors, the same in every
+/// world: with the same seed, the same errors. `number` counts links between the same two hosts.
 #[must_use]
 pub fn stream(from: &str, to: &str, number: usize) -> String {
     format!("link {from} {to} {number}")

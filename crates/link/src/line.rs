@@ -1,5 +1,4 @@
-//! What PPP makes of packets between the two ends of a line: compressed headers, and a length that
-//! depends on the bytes.
+//! PPP on a line: compressed headers, and a length that depends on the bytes.
 
 use std::collections::VecDeque;
 
@@ -8,24 +7,24 @@ use wire::vj::{Compressor, Decompressor, Kind};
 
 use crate::{Config, Fate, Framing};
 
-/// How many connections' headers both ends keep (RFC 1332 §4).
+/// Number of connections whose headers both ends keep (RFC 1332 §4).
 pub use wire::vj::Slots as HeaderCompression;
 
-/// The longest compressed header, and more than that.
+/// Upper bound of the length of a compressed header.
 const HEAD_MOST: usize = 24;
 
-/// The two ends of a line that carries PPP, beside the [`Link`](crate::Link) that it is: a driver shows
-/// each packet to [`enter`](Self::enter) before it pushes it, and to [`leave`](Self::leave) when it pops
-/// it.
+/// Both ends of a line that carries PPP, used next to its [`Link`](crate::Link). A driver passes
+/// each packet to [`enter`](Self::enter) before it pushes it, and to [`leave`](Self::leave) when it
+/// pops it.
 ///
-/// Compressed headers hold changes since the packet before: after a loss, packets are wrong or missing at
-/// the far end until one comes with its whole header (RFC 1144 §4.1). Errors of the link strike the
-/// compressed frame, and so do they if the far end gets it damaged.
+/// Compressed headers hold changes relative to the previous packet. After a loss, packets are wrong
+/// or missing at the far end until one arrives with its whole header (RFC 1144 §4.1). Errors of the
+/// link strike the compressed frame, so a damaged frame has the same effect.
 #[derive(Debug)]
 pub struct Line {
     framing: Framing,
     ends: Option<Ends>,
-    /// What was entered and has not left, in this order.
+    /// Heads of packets that entered and have not left, in order.
     heads: VecDeque<Head>,
     scratch: Vec<u8>,
     frame: Vec<u8>,
@@ -39,48 +38,49 @@ struct Ends {
     decompressor: Decompressor,
 }
 
-/// What a line did.
+/// Counters of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineStats {
     /// Packets that entered with a compressed header.
     pub compressed: u64,
-    /// TCP packets that entered with their slot and their whole header.
+    /// TCP packets that entered with their slot number and whole header.
     pub uncompressed: u64,
-    /// Packets that entered as they were.
+    /// Packets that entered unchanged.
     pub plain: u64,
-    /// Bytes of IP packets that entered, and of what they became.
+    /// Bytes of IP packets that entered.
     pub before: u64,
-    /// See [`before`](Self::before).
+    /// Bytes of these packets after compression.
     pub after: u64,
     /// Packets that arrived and could not be restored.
     pub tossed: u64,
-    /// Packets that were restored to something else, which TCP's checksum has to find.
+    /// Packets restored incorrectly, to be detected by TCP's checksum.
     pub wrong: u64,
 }
 
-/// What of a packet is not in it any more: the front of the frame that stands for its first bytes.
+/// Front of the frame, which replaces the packet's first bytes.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     kind: Kind,
     bytes: [u8; HEAD_MOST],
     len: u8,
-    /// Bytes of the packet that it stands for.
+    /// Bytes of the packet it replaces.
     replaced: u8,
 }
 
-/// What comes out at the far end.
+/// Result at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// The packet as the link left it: whole, damaged or lost by its [`Fate`].
+    /// The packet as it left the link: whole, damaged or lost by its [`Fate`].
     Same,
-    /// This packet, without damage to be applied.
+    /// This packet, without damage to apply.
     Changed(Vec<u8>),
-    /// Nothing: the frame arrived, and no packet can be made of it.
+    /// No packet: the frame arrived and could not be restored.
     Tossed,
 }
 
 impl Line {
-    /// The line of a link with this configuration; `None` if its packets are of no concern.
+    /// Creates the line of a link with this configuration; `None` if it needs no look at its
+    /// packets.
     #[must_use]
     pub fn new(config: &Config) -> Option<Self> {
         let ends = config.header_compression.map(|slots| Ends {
@@ -98,13 +98,13 @@ impl Line {
         })
     }
 
-    /// What it did.
+    /// Returns its counters.
     #[must_use]
     pub fn stats(&self) -> &LineStats {
         &self.stats
     }
 
-    /// Takes a packet that the link has room for, and returns how many bytes it has on the line, for
+    /// Takes a packet that the link has room for, and returns its length on the line for
     /// [`Link::push_framed`](crate::Link::push_framed).
     pub fn enter(&mut self, packet: &[u8]) -> usize {
         self.stats.before += packet.len() as u64;
@@ -122,7 +122,7 @@ impl Line {
             Kind::Ip => self.stats.plain += 1,
             Kind::Uncompressed => {
                 self.stats.uncompressed += 1;
-                // The slot is in the place of the protocol.
+                // The slot number replaces the protocol.
                 head.put(&frame[..10], 10);
             }
             Kind::Compressed => {
@@ -138,8 +138,8 @@ impl Line {
         self.framing.exact_len(protocol(packet, kind), frame)
     }
 
-    /// The link did not take the packet that entered last. The far end will not have its header, so all
-    /// connections begin anew.
+    /// Reports that the link did not take the packet that entered last. The far end will not have
+    /// its header, so all connections restart with whole headers.
     pub fn withdraw(&mut self) {
         if let Some(ends) = &mut self.ends {
             self.heads.pop_back();
@@ -147,13 +147,13 @@ impl Line {
         }
     }
 
-    /// What comes of a packet that leaves the link, `packet` being what was entered.
+    /// Returns what arrives of a packet that leaves the link; `packet` is what entered.
     pub fn leave(&mut self, fate: &Fate, packet: &[u8]) -> Left {
         let Some(ends) = &mut self.ends else { return Left::Same };
         let Some(head) = self.heads.pop_front() else { return Left::Same };
         let damage = match fate {
             Fate::Lost(_) => {
-                // The check sequence tells, or the carrier.
+                // The check sequence or the carrier detects the loss.
                 ends.decompressor.toss();
                 return Left::Same;
             }
@@ -183,12 +183,12 @@ impl Line {
 impl Head {
     fn put(&mut self, bytes: &[u8], replaced: usize) {
         self.bytes[..bytes.len()].copy_from_slice(bytes);
-        // 24 bytes at most in place of 120 at most.
+        // At most 24 bytes replace at most 120.
         (self.len, self.replaced) = (bytes.len() as u8, replaced as u8);
     }
 }
 
-/// PPP's protocol of a packet.
+/// Returns the PPP protocol of a packet.
 fn protocol(packet: &[u8], kind: Kind) -> u16 {
     match kind {
         Kind::Compressed => ppp::VJ_COMPRESSED,

@@ -14,13 +14,12 @@ use crate::{
     Config, ConfigError, Damage, Delay, ErrorModel, LossCause, Outages, Rate, Stats, WhileDown,
 };
 
-/// One direction of a link that carries packets of type `T`: whatever the driver queues, a buffer
-/// or a handle to one.
+/// One direction of a link that carries packets of type `T`: a buffer or a handle to one.
 ///
-/// `push` packets in, ask `next` when to come back, `pop` what is due. The queue is worked off when
-/// something looks at it, at the logical times; between calls nothing happens and nothing is lost.
-/// Pushes and changes happen in the order of their calls: a `now` before an earlier call's is taken
-/// as that call's.
+/// Call `push` to add packets, `next` for the time of the next call, `pop` for due packets. The
+/// queue is processed when a call looks at it, at the logical times; between calls nothing happens
+/// and nothing is lost. Pushes and changes apply in the order of their calls: a `now` before an
+/// earlier call's is taken as that call's.
 #[derive(Debug)]
 pub struct Link<T> {
     config: Config,
@@ -34,7 +33,7 @@ pub struct Link<T> {
     stats: Stats,
 }
 
-/// A packet that has not left the queue.
+/// A packet still in the queue.
 #[derive(Debug)]
 struct Waiting<T> {
     pushed: Time,
@@ -43,12 +42,12 @@ struct Waiting<T> {
     item: T,
 }
 
-/// A packet that was not taken, with the reason.
+/// A rejected packet, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected<T> {
     /// [`LossCause::QueueFull`], or [`LossCause::Outage`] where packets are dropped while down.
     pub cause: LossCause,
-    /// What was pushed.
+    /// The packet.
     pub item: T,
 }
 
@@ -61,10 +60,10 @@ impl<T> fmt::Display for Rejected<T> {
 impl<T: fmt::Debug> std::error::Error for Rejected<T> {}
 
 impl<T> Link<T> {
-    /// An idle link, whose errors are drawn from `rng`.
+    /// Creates an idle link whose errors are drawn from `rng`.
     ///
     /// # Errors
-    /// [`ConfigError`] if the configuration describes no link.
+    /// [`ConfigError`] if the configuration is invalid.
     pub fn new(config: Config, mut rng: Rng) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
@@ -80,11 +79,11 @@ impl<T> Link<T> {
         })
     }
 
-    /// Hands an IP packet of `len` bytes to the near end.
+    /// Pushes an IP packet of `len` bytes into the near end.
     ///
     /// # Errors
-    /// [`Rejected`] gives the packet back if there is no room to wait, or if the link is down and
-    /// drops packets then. It counts as pushed and lost.
+    /// [`Rejected`] returns the packet if the queue is full, or if the link is down and drops
+    /// packets then. It counts as pushed and lost.
     pub fn push(&mut self, now: Time, len: usize, item: T) -> Result<(), Rejected<T>> {
         let framed = self.config.framing.framed_len(len);
         self.push_framed(now, len, framed, item)
@@ -125,15 +124,15 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// When to call [`pop`](Self::pop) next: when the next packet leaves the far end or, while
-    /// nothing is on its way, when the transmission of the next one begins. `None` if the link is
-    /// empty or never comes up for what waits.
+    /// Returns when to call [`pop`](Self::pop) next: when the next packet leaves the far end or,
+    /// while nothing is in propagation, when the next transmission starts. `None` if the link is
+    /// empty or never comes up for the waiting packets.
     ///
-    /// Ask again after every call that changes the link.
+    /// The result is stale after every call that changes the link.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         let arrives = self.flight.next();
-        // Where no packet overtakes, what waits leaves after all that is on its way.
+        // Without reordering, waiting packets leave after all packets in propagation.
         if arrives.is_some() && self.config.reorder.is_none() {
             return arrives;
         }
@@ -141,8 +140,8 @@ impl<T> Link<T> {
         arrives.into_iter().chain(begins).min()
     }
 
-    /// The next packet that is due at `now`, lost ones included, in the order of transmission but for
-    /// those that are held up.
+    /// Removes and returns the next packet that is due at `now`, lost ones included, in the order
+    /// of transmission except for delayed ones.
     pub fn pop(&mut self, now: Time) -> Option<Departure<T>> {
         self.advance(now);
         let departure = self.flight.pop(now)?;
@@ -159,47 +158,47 @@ impl<T> Link<T> {
         Some(departure)
     }
 
-    /// The next packet whose transmission has begun by `now`: what becomes of it is decided, though
-    /// it may take hours to get there. Packets come in the order of transmission, each once; one that
-    /// was popped before this told of it is left out. For captures at the near end.
+    /// Returns the next packet whose transmission has started by `now`. Its fate is decided, though
+    /// it may take hours to arrive. Yields packets in the order of transmission, each once, and
+    /// omits those popped before. For captures at the near end.
     pub fn next_decided(&mut self, now: Time) -> Option<&Departure<T>> {
         self.advance(now);
         self.flight.next_untold()
     }
 
-    /// Takes back the memory of a damage that has been applied. Without this, packets with more
-    /// than a few flipped bits cost an allocation each.
+    /// Takes back the memory of applied damage. Without this, packets with more than a few flipped
+    /// bits cost an allocation each.
     pub fn recycle(&mut self, damage: Damage) {
         self.errors.recycle(damage);
     }
 
-    /// What became of everything that was pushed.
+    /// Returns the counters of all pushed packets.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The configuration in force.
+    /// Returns the configuration in force.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Packets waiting for the line as of the last call that changed the link.
+    /// Number of packets waiting for the line as of the last call that changed the link.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Bytes of memory that its queues take, what they take with the next packet included; what is
-    /// behind the items is the driver's. Queues stay as long as they were once: see
+    /// Returns the memory of its queues in bytes, including growth for the next packet; the memory
+    /// behind the items is the driver's. Queues keep their largest size: see
     /// [`shrink`](Self::shrink).
     #[must_use]
     pub fn memory(&self) -> usize {
         room(&self.waiting) * size_of::<Waiting<T>>() + self.flight.memory()
     }
 
-    /// Gives back the memory of queues that were much longer once than they are.
+    /// Releases memory of queues that were once much longer.
     pub fn shrink(&mut self) {
         if is_idle(&self.waiting) {
             self.waiting.shrink_to_fit();
@@ -207,15 +206,15 @@ impl<T> Link<T> {
         self.flight.shrink();
     }
 
-    /// Whether a packet of `len` bytes pushed at `now` would be taken.
+    /// Whether a packet of `len` bytes pushed at `now` would be accepted.
     #[must_use]
     pub fn free_for(&self, now: Time, len: usize) -> bool {
         self.free_at(now, len).is_some_and(|at| at <= now.max(self.now))
     }
 
-    /// The first moment from `now` on at which a packet of `len` bytes would be taken if nothing
-    /// else were pushed before: when a host that was told `Blocked` may be told `Writable`. `None`
-    /// if that never happens.
+    /// Returns the first moment from `now` on at which a packet of `len` bytes would be accepted if
+    /// nothing else were pushed before: the time to report `Writable` to a host after `Blocked`.
+    /// `None` if never.
     #[must_use]
     pub fn free_at(&self, now: Time, len: usize) -> Option<Time> {
         let open = |at| match self.config.while_down {
@@ -242,7 +241,7 @@ impl<T> Link<T> {
         if queue.admits(0, 0, len) {
             return Some(at);
         }
-        // It may not wait at all, but an idle line takes it at once.
+        // It may not wait, but an idle line takes it at once.
         let framed = self.config.framing.framed_len(len);
         loop {
             let plan = serialiser.plan(&self.config, at, framed)?;
@@ -259,40 +258,40 @@ impl<T> Link<T> {
         self.config.outages.is_up(now)
     }
 
-    /// When [`is_up`](Self::is_up) changes next, after `now`; `None` if never.
+    /// Returns when [`is_up`](Self::is_up) changes next, after `now`; `None` if never.
     #[must_use]
     pub fn next_change(&self, now: Time) -> Option<Time> {
         self.config.outages.next_change(now)
     }
 
-    /// The rate that can be sustained at `now`, in bit/s of frames: the line's or the token
-    /// bucket's, whichever is lower. `None` if there is no limit.
+    /// Returns the sustainable rate at `now`, in bit/s of frames: the line's or the token bucket's,
+    /// whichever is lower. `None` if unlimited.
     #[must_use]
     pub fn rate_at(&self, now: Time) -> Option<u64> {
         let shaped = self.config.shaper.as_ref().map(|shaper| shaper.rate);
         self.config.rate.at(now).into_iter().chain(shaped).min()
     }
 
-    /// The one-way propagation time of what leaves the near end at `now`.
+    /// Returns the one-way propagation time of a packet that leaves the near end at `now`.
     #[must_use]
     pub fn delay_at(&self, now: Time) -> Duration {
         self.config.delay.at(now)
     }
 
-    /// Bytes that framing adds to each IP packet, without stuffing.
+    /// Returns the bytes that framing adds to each IP packet, without stuffing.
     #[must_use]
     pub fn overhead(&self) -> usize {
         self.config.framing.overhead()
     }
 
-    /// Replaces the configuration from `now` on. Packets whose transmission has begun keep the
-    /// times and the fate they have; packets that wait keep their framed length and stay, even if
-    /// the new queue is shorter. Error models and a token bucket that are as before go on, others
-    /// start afresh.
+    /// Replaces the configuration from `now` on. Packets whose transmission has started keep their
+    /// times and fate. Waiting packets keep their framed length and stay, even if the new queue is
+    /// shorter. Unchanged error models and an unchanged token bucket keep their state; others start
+    /// from scratch.
     ///
     /// # Errors
-    /// [`ConfigError`] if the configuration describes no link, or another [`Line`](crate::Line), whose
-    /// two ends agreed on what it does; nothing is changed then.
+    /// [`ConfigError`] if the configuration is invalid, or changes the [`Line`](crate::Line) on
+    /// which both ends agreed; then nothing changes.
     pub fn set_config(&mut self, now: Time, config: Config) -> Result<(), ConfigError> {
         config.validate()?;
         let looks = self.config.framing.is_exact() || config.framing.is_exact();
@@ -310,15 +309,15 @@ impl<T> Link<T> {
             self.serialiser.reshape(&self.config, self.now);
         }
         self.serialiser.reconfigured(self.now);
-        // What waits may begin at once.
+        // Waiting packets may start at once.
         self.advance(now);
         Ok(())
     }
 
-    /// [`set_config`](Self::set_config) for the line rate alone.
+    /// Replaces the line rate alone, as [`set_config`](Self::set_config).
     ///
     /// # Errors
-    /// [`ConfigError`] if it is no rate.
+    /// [`ConfigError`] if the rate is invalid.
     pub fn set_rate(&mut self, now: Time, rate: Rate) -> Result<(), ConfigError> {
         rate.validate()?;
         self.advance(now);
@@ -326,10 +325,10 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// [`set_config`](Self::set_config) for the delay alone.
+    /// Replaces the delay alone, as [`set_config`](Self::set_config).
     ///
     /// # Errors
-    /// [`ConfigError`] if it is no delay.
+    /// [`ConfigError`] if the delay is invalid.
     pub fn set_delay(&mut self, now: Time, delay: Delay) -> Result<(), ConfigError> {
         delay.validate()?;
         self.advance(now);
@@ -337,29 +336,29 @@ impl<T> Link<T> {
         Ok(())
     }
 
-    /// [`set_config`](Self::set_config) for the outages alone.
+    /// Replaces the outages alone, as [`set_config`](Self::set_config).
     ///
     /// # Errors
-    /// [`ConfigError`] if they are no plan.
+    /// [`ConfigError`] if the outages are invalid.
     pub fn set_outages(&mut self, now: Time, outages: Outages) -> Result<(), ConfigError> {
         outages.validate()?;
         self.advance(now);
         self.config.outages = outages;
         self.serialiser.reconfigured(self.now);
-        // What waits may begin at once.
+        // Waiting packets may start at once.
         self.advance(now);
         Ok(())
     }
 
-    /// [`set_config`](Self::set_config) for the error models alone.
+    /// Replaces the error models alone, as [`set_config`](Self::set_config).
     ///
     /// # Errors
-    /// [`ConfigError`] if one of them is none.
+    /// [`ConfigError`] if a model is invalid.
     pub fn set_errors(&mut self, now: Time, errors: Vec<ErrorModel>) -> Result<(), ConfigError> {
         self.set_config(now, Config { errors, ..self.config.clone() })
     }
 
-    /// Begins every transmission that is due by `now`, at its logical time.
+    /// Starts every transmission that is due by `now`, at its logical time.
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(plan) = self.plan_head().filter(|plan| plan.leaves <= self.now)
@@ -384,14 +383,14 @@ impl<T> Link<T> {
         let fate = match plan.outcome {
             Outcome::Dropped => Fate::Lost(LossCause::Outage),
             Outcome::Cut => {
-                // The frame used up its place in the error models' sequences all the same.
+                // The frame still consumed its place in the error models' sequences.
                 self.judge(&packet, plan.released);
                 Fate::Lost(LossCause::Outage)
             }
             Outcome::Sent => self.judge(&packet, plan.released),
         };
         let (at, held) = match plan.outcome {
-            // It was never on its way.
+            // It never left the queue.
             Outcome::Dropped => (plan.released, None),
             Outcome::Sent | Outcome::Cut => {
                 let reorder =

@@ -1,4 +1,4 @@
-//! When a link is up.
+//! Plans of when a link is up.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use engine::Time;
 
 use crate::ConfigError;
 
-/// A stretch of time: `start` is in it, `end` is not.
+/// A span of time: includes `start`, excludes `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Its first moment.
+    /// First moment.
     pub start: Time,
-    /// The first moment after it.
+    /// First moment after it.
     pub end: Time,
 }
 
-/// When the near end cannot transmit. All times are those of the transmitter.
+/// Times at which the near end cannot transmit, on the transmitter's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outages {
     /// The link is always up.
@@ -23,16 +23,16 @@ pub enum Outages {
     Never,
     /// Down in these windows, ascending; they may touch.
     List(Vec<Window>),
-    /// Down for `down` from `offset` on, and again every `period`. Up before `offset`.
+    /// Down for `down` from `offset` on, repeated every `period`. Up before `offset`.
     Periodic {
-        /// From the begin of one outage to the next one's.
+        /// Time from the start of one outage to the next.
         period: Duration,
-        /// How long each lasts, less than `period`.
+        /// Duration of each outage, less than `period`.
         down: Duration,
-        /// When the first begins.
+        /// Start of the first outage.
         offset: Time,
     },
-    /// A contact plan: up in these windows alone, ascending; they may touch.
+    /// A contact plan: up only in these windows, ascending; they may touch.
     Contacts(Vec<Window>),
 }
 
@@ -51,7 +51,8 @@ impl Outages {
         }
     }
 
-    /// The first moment after `at` at which [`is_up`](Self::is_up) changes; `None` if it never does.
+    /// Returns the first moment after `at` at which [`is_up`](Self::is_up) changes; `None` if
+    /// never.
     #[must_use]
     pub fn next_change(&self, at: Time) -> Option<Time> {
         match self {
@@ -72,12 +73,12 @@ impl Outages {
         }
     }
 
-    /// The first moment from `at` on at which the link is up.
+    /// Returns the first moment from `at` on at which the link is up.
     pub(crate) fn up_from(&self, at: Time) -> Option<Time> {
         if self.is_up(at) { Some(at) } else { self.next_change(at) }
     }
 
-    /// The first moment from `at` on at which the link is down.
+    /// Returns the first moment from `at` on at which the link is down.
     pub(crate) fn down_from(&self, at: Time) -> Option<Time> {
         match self {
             Self::Never => None,
@@ -104,7 +105,7 @@ impl Outages {
     }
 }
 
-/// Checks that windows last some time and follow one another.
+/// Checks that windows are not empty and follow one another.
 pub(crate) fn ascending(what: &'static str, windows: &[Window]) -> Result<(), ConfigError> {
     let mut end = Time::ZERO;
     for (number, window) in (1..).zip(windows) {
@@ -119,14 +120,14 @@ pub(crate) fn ascending(what: &'static str, windows: &[Window]) -> Result<(), Co
     Ok(())
 }
 
-/// Nanoseconds since the latest outage began, `None` before the first.
+/// Returns nanoseconds since the latest outage started, `None` before the first.
 fn phase(period: Duration, offset: Time, at: Time) -> Option<u64> {
     let passed = at.as_nanos().checked_sub(offset.as_nanos())?;
     let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
     Some(passed % period.max(1))
 }
 
-/// The index of the first window that ends after `at`.
+/// Returns the index of the first window that ends after `at`.
 fn first_open(windows: &[Window], at: Time) -> usize {
     windows.partition_point(|window| window.end <= at)
 }
@@ -141,7 +142,7 @@ fn next_edge(windows: &[Window], at: Time) -> Option<Time> {
     if at < window.start {
         return Some(window.start);
     }
-    // Windows that touch are one.
+    // Windows that touch count as one.
     let mut end = window.end;
     while let Some(next) = windows.get(index + 1).filter(|next| next.start == end) {
         (end, index) = (next.end, index + 1);

@@ -1,4 +1,4 @@
-//! How fast a link sends, without rounding errors that add up.
+//! Line rates and token buckets, free of accumulating rounding errors.
 
 use engine::Time;
 
@@ -11,17 +11,17 @@ pub enum Rate {
     /// Packets take no time.
     #[default]
     Infinite,
-    /// So many bit/s, not 0.
+    /// bit/s, not 0.
     Constant(u64),
-    /// Changes over time, ascending, at least one; before the first step its rate holds. A packet
-    /// that is being sent when the rate steps sends its remaining bits at the new rate.
+    /// Changes over time, ascending, at least one; the first step's rate also holds before it. A
+    /// packet in transmission when the rate steps sends its remaining bits at the new rate.
     Steps(Vec<RateStep>),
 }
 
-/// From when on which rate holds.
+/// A rate and the moment from which it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateStep {
-    /// The first moment.
+    /// First moment.
     pub from: Time,
     /// bit/s, not 0.
     pub bps: u64,
@@ -35,7 +35,7 @@ impl From<Option<u64>> for Rate {
 }
 
 impl Rate {
-    /// bit/s at `at`; `None` if infinite.
+    /// Returns bit/s at `at`; `None` if infinite.
     #[must_use]
     pub fn at(&self, at: Time) -> Option<u64> {
         match self {
@@ -61,7 +61,7 @@ impl Rate {
         }
     }
 
-    /// When `bytes` are sent that begin to be sent at `from`.
+    /// Returns when `bytes` are sent whose transmission starts at `from`.
     pub(crate) fn serve(&self, from: Moment, bytes: usize) -> Moment {
         // At r bit/s a nanosecond does r units of work of 1e-9 bit each, so work is an integer.
         let work = bytes as u128 * 8 * 1_000_000_000;
@@ -111,7 +111,7 @@ impl Moment {
         Self { nanos: at.as_nanos(), part: 0, of: 1 }
     }
 
-    /// The first nanosecond that is not before this moment.
+    /// Returns the first nanosecond not before this moment.
     pub(crate) fn ceil(self) -> Time {
         Time::from_nanos(self.nanos.saturating_add(u64::from(self.part > 0)))
     }
@@ -120,8 +120,8 @@ impl Moment {
         Self { nanos: self.nanos.saturating_add(nanos), ..self }
     }
 
-    /// The same moment with its fraction in another rate's units. What is cut off is less than
-    /// one unit, and it happens only when the rate changes.
+    /// Converts the fraction to another rate's units. Truncates less than one unit, and only when
+    /// the rate changes.
     fn in_units_of(self, bps: u64) -> Self {
         if self.of == bps {
             return self;
@@ -130,11 +130,11 @@ impl Moment {
         Self { part: part as u64, of: bps, ..self }
     }
 
-    /// This moment plus what `work` units take at `bps`.
+    /// Returns this moment plus the time of `work` units at `bps`.
     fn work(self, work: u128, bps: u64) -> Self {
         let at = self.in_units_of(bps);
         let total = work + u128::from(at.part);
-        // Division of 64 bits is several times faster than of 128, and 2 GB fit into it.
+        // 64-bit division is several times faster than 128-bit, and 2 GB fit into it.
         let (nanos, part) = match u64::try_from(total) {
             Ok(total) => (total / bps, total % bps),
             Err(_) => {
@@ -146,19 +146,19 @@ impl Moment {
     }
 }
 
-/// Two token buckets in the shape of Linux's HTB for one class that has nobody to borrow from.
+/// Two token buckets in the shape of Linux's HTB for one class without a parent to borrow from.
 ///
 /// A bucket of `burst` bytes fills at `rate`, another of `cburst` bytes at `ceil`; both start full.
-/// A packet may start when *both* hold its length (as framed), and takes it from both; a packet
-/// longer than a bucket waits until that bucket is full and overdraws it, and what is owed is
-/// filled up first. So after a pause packets leave at the line rate for `cburst` bytes, then at
-/// `ceil` until `burst` is used up, and from then on at `rate`. With packets no longer than the
-/// buckets, the bytes that start within any stretch t are at most `burst + rate·t` and at most
-/// `cburst + ceil·t`.
+/// A packet may start when *both* hold its framed length, and takes it from both. A packet longer
+/// than a bucket waits until that bucket is full and overdraws it; the debt is filled first.
+///
+/// So after a pause packets leave at the line rate for `cburst` bytes, then at `ceil` until `burst`
+/// is used up, then at `rate`. With packets no longer than the buckets, the bytes that start within
+/// any time t are at most `burst + rate·t` and at most `cburst + ceil·t`.
 ///
 /// The kernel lets a class whose bucket is not empty overdraw it by one packet; here it waits,
-/// which makes the bound exact. A class that may always borrow up to its ceiling is
-/// `rate = ceil`, `burst = cburst`.
+/// which makes the bound exact. `rate = ceil`, `burst = cburst` models a class that may always
+/// borrow up to its ceiling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenBucket {
     /// Sustained rate, bit/s.
@@ -183,7 +183,7 @@ impl TokenBucket {
     }
 }
 
-/// The tokens of both buckets.
+/// Tokens of both buckets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tokens {
     sustained: Bucket,
@@ -195,7 +195,7 @@ impl Tokens {
         Self { sustained: Bucket::full(shaper.burst, at), peak: Bucket::full(shaper.cburst, at) }
     }
 
-    /// The first moment from `at` on at which a frame of `bytes` may start.
+    /// Returns the first moment from `at` on at which a frame of `bytes` may start.
     pub(crate) fn ready(&self, shaper: &TokenBucket, at: Time, bytes: usize) -> Time {
         let sustained = self.sustained.ready(shaper.rate, shaper.burst, at, bytes);
         let peak = self.peak.ready(shaper.ceil, shaper.cburst, at, bytes);
@@ -209,7 +209,7 @@ impl Tokens {
     }
 }
 
-/// Tokens in units of 1e-9 bit, so that filling for a nanosecond is adding the rate.
+/// Tokens in units of 1e-9 bit, so that filling for a nanosecond adds the rate.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     level: i128,

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// Queues double up to this length. Longer ones hold much of a machine's memory, and grow by an
-/// eighth: so much is left over at most.
+/// Queues double up to this length. Longer ones hold much of a machine's memory and grow by an
+/// eighth, which bounds the unused part.
 const DOUBLED_MAX: usize = 8192;
 
-/// By how much a queue grows that has this much room.
+/// Returns the growth of a queue with this capacity.
 fn growth(room: usize) -> usize {
     if room < DOUBLED_MAX { room.max(16) } else { room / 8 }
 }
@@ -18,12 +18,12 @@ pub(crate) fn make_room<T>(queue: &mut VecDeque<T>) {
     }
 }
 
-/// Room of a queue, with that which the next packet beyond it adds.
+/// Returns a queue's capacity, including growth for the next packet.
 pub(crate) fn room<T>(queue: &VecDeque<T>) -> usize {
     queue.capacity() + growth(queue.capacity())
 }
 
-/// Whether a queue was much longer once.
+/// Whether a queue was once much longer.
 pub(crate) fn is_idle<T>(queue: &VecDeque<T>) -> bool {
     queue.capacity() / 4 > queue.len() + DOUBLED_MAX
 }

@@ -1,38 +1,39 @@
-//! When packets leave the near end.
+//! Times at which packets leave the near end.
 
 use engine::Time;
 
 use crate::rate::{Moment, Tokens};
 use crate::{Config, Release, WhileDown};
 
-/// The transmitter between two packets: small and copied, so that looking ahead is planning the
-/// packets that wait on a copy.
+/// The transmitter between two packets. Small and `Copy`, so lookahead plans the waiting packets on
+/// a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serialiser {
-    /// When the packet in service, if any, is over.
+    /// End of the service of the current packet, if any.
     busy: Moment,
     tokens: Option<Tokens>,
-    /// When the link was last reconfigured: nothing that waited then begins earlier, whatever the
+    /// Time of the last reconfiguration: packets that waited then start no earlier, whatever the
     /// new configuration would have allowed.
     since: Time,
 }
 
-/// What the transmitter does with one packet.
+/// Plan of the transmitter for one packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// When the packet leaves the queue: its transmission begins, or an outage empties the queue.
+    /// Time at which the packet leaves the queue: its transmission starts, or an outage empties the
+    /// queue.
     pub(crate) leaves: Time,
-    /// When it leaves the near end, or ceases to exist.
+    /// Time at which it leaves the near end, or ceases to exist.
     pub(crate) released: Time,
     pub(crate) outcome: Outcome,
-    /// The transmitter after it.
+    /// State of the transmitter after it.
     pub(crate) after: Serialiser,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Sent,
-    /// An outage began during the transmission.
+    /// An outage started during the transmission.
     Cut,
     /// An outage emptied the queue before the transmission.
     Dropped,
@@ -44,18 +45,18 @@ impl Serialiser {
         Self { busy: Moment::whole(at), tokens, since: at }
     }
 
-    /// From `at` on another configuration holds.
+    /// Applies another configuration from `at` on.
     pub(crate) fn reconfigured(&mut self, at: Time) {
         self.since = at;
     }
 
-    /// A new shaper starts with full buckets.
+    /// Starts a new shaper with full buckets.
     pub(crate) fn reshape(&mut self, config: &Config, at: Time) {
         self.tokens = Self::new(config, at).tokens;
     }
 
-    /// What becomes of a packet pushed at `pushed` that is the next to be sent, if nothing is
-    /// reconfigured; `None` if the link never comes up for it.
+    /// Plans a packet pushed at `pushed` that is the next to be sent, if nothing is reconfigured;
+    /// `None` if the link never comes up for it.
     pub(crate) fn plan(&self, config: &Config, pushed: Time, framed: usize) -> Option<Plan> {
         let pushed = pushed.max(self.since);
         let start = self.start(config, pushed, framed);
@@ -89,7 +90,7 @@ impl Serialiser {
         Some(Plan { leaves: first_bit, released, outcome: Outcome::Sent, after })
     }
 
-    /// The first moment at which line and tokens are ready.
+    /// Returns the first moment at which line and tokens are ready.
     fn start(&self, config: &Config, pushed: Time, framed: usize) -> Moment {
         let line = if pushed >= self.busy.ceil() { Moment::whole(pushed) } else { self.busy };
         match (&self.tokens, &config.shaper) {
@@ -101,7 +102,7 @@ impl Serialiser {
         }
     }
 
-    /// The first moment from `start` on at which the link is up.
+    /// Returns the first moment from `start` on at which the link is up.
     fn held(&self, config: &Config, start: Moment) -> Option<Moment> {
         let up = config.outages.up_from(start.ceil())?;
         Some(if up > start.ceil() { Moment::whole(up) } else { start })

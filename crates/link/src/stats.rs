@@ -1,4 +1,4 @@
-//! What a link did with everything that was pushed into it.
+//! Counters of all packets pushed into a link.
 
 use crate::LossCause;
 
@@ -7,7 +7,7 @@ use crate::LossCause;
 pub struct Count {
     /// Packets.
     pub packets: u64,
-    /// Bytes of IP packets, framing not counted.
+    /// Bytes of IP packets, without framing.
     pub bytes: u64,
 }
 
@@ -23,32 +23,33 @@ impl Count {
     }
 }
 
-/// The ledger of one direction. After every operation
-/// `pushed = delivered + lost + queued`, in packets and in bytes.
+/// Ledger of one direction. After every operation `pushed = delivered + lost + queued`, in packets
+/// and in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Every packet offered, those that were rejected too.
+    /// Every packet offered, including rejected ones.
     pub pushed: Count,
-    /// Left the far end, those that were damaged too.
+    /// Left the far end, including damaged ones.
     pub delivered: Count,
     /// Left the far end with flipped bits; part of `delivered`.
     pub damaged: Count,
-    /// Held up on the way, so that others may overtake; whatever became of them.
+    /// Delayed by [`Reorder`](crate::Reorder) so that others may overtake, whatever their fate.
     pub held: Count,
-    /// Waiting, being sent or propagating: accepted and not yet popped, whatever their fate.
+    /// Waiting, in transmission or propagating: accepted and not yet popped, whatever their fate.
     pub queued: Count,
     lost: [Count; LossCause::ALL.len()],
 }
 
 impl Stats {
-    /// Lost for this cause. Rejections ([`LossCause::QueueFull`], and [`LossCause::Outage`] where
-    /// the policy is to drop) count when they happen, everything else when it is popped.
+    /// Returns losses by this cause. Rejections ([`LossCause::QueueFull`], and
+    /// [`LossCause::Outage`] where the policy is to drop) count when they happen, all others when
+    /// popped.
     #[must_use]
     pub fn lost(&self, cause: LossCause) -> Count {
         self.lost[cause as usize]
     }
 
-    /// Lost for any cause.
+    /// Returns losses by any cause.
     #[must_use]
     pub fn lost_total(&self) -> Count {
         self.lost.iter().fold(Count::default(), |sum, count| Count {

@@ -1,18 +1,18 @@
-//! Captures: pcapng written with nanosecond time stamps, pcapng and classic pcap read.
+//! Captures: writes pcapng with nanosecond time stamps, reads pcapng and classic pcap.
 //!
 //! pcapng is a sequence of blocks, each `type u32 | total length u32 | body | total length u32`,
-//! padded to four bytes (draft-ietf-opsawg-pcapng §3.1). The writer emits four types and the
-//! reader skips those it does not know:
+//! padded to four bytes (draft-ietf-opsawg-pcapng §3.1). The writer emits four types and the reader
+//! skips unknown ones:
 //!
 //! | type | block | written | read |
 //! |---|---|---|---|
-//! | `0x0a0d0d0a` | section header | once | byte order of what follows |
-//! | 1 | interface description | one an interface | link type, name, time resolution |
+//! | `0x0a0d0d0a` | section header | once | byte order of the section |
+//! | 1 | interface description | one per interface | link type, name, time resolution |
 //! | 3 | simple packet | no | yes; it has no time stamp |
-//! | 6 | enhanced packet | one a packet | yes, with its comment |
+//! | 6 | enhanced packet | one per packet | yes, with its comment |
 //!
-//! The block types are few and the crates at hand either ignore an interface's time resolution or
-//! are release candidates, so they are written out here.
+//! This crate implements the format itself: the block types are few, and available crates either
+//! ignore an interface's time resolution or are release candidates.
 
 #![forbid(unsafe_code)]
 
@@ -22,12 +22,12 @@ mod write;
 pub use read::{Checksum, Datagram, ReadError, Reader, Record, read};
 pub use write::{Direction, Writer};
 
-/// What stands in front of the IP header in each record (the registry's LINKTYPE values).
+/// Header before the IP header in each record (the registry's LINKTYPE values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkType {
     /// Ethernet II without frame check sequence.
     Ethernet,
-    /// Nothing: the record starts with the IP header.
+    /// No header: the record starts with the IP header.
     Raw,
     /// BSD loopback: four bytes of address family.
     Null,
@@ -35,7 +35,7 @@ pub enum LinkType {
     LinuxCooked,
     /// Linux cooked capture, version 2: 20 bytes.
     LinuxCooked2,
-    /// Anything else, by its number.
+    /// Any other type, by its number.
     Other(u16),
 }
 
@@ -62,7 +62,7 @@ impl LinkType {
         }
     }
 
-    /// Bytes in front of the IP header, where that is fixed and known.
+    /// Returns the length of the header before the IP header, if fixed and known.
     fn header_len(self) -> Option<usize> {
         match self {
             Self::Ethernet => Some(14),

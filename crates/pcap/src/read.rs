@@ -1,4 +1,4 @@
-//! Reading pcapng and classic pcap, byte by byte from anything that reads.
+//! Reads pcapng and classic pcap from any byte source.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -13,29 +13,29 @@ use wire::{DecodeError, DecodeErrorKind};
 
 use crate::LinkType;
 
-/// Blocks and packets beyond this are taken for damage: 16 MiB.
+/// Maximum length of blocks and packets, 16 MiB; longer ones count as damage.
 const LEN_MAX: u32 = 1 << 24;
 
 /// One packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was captured, since the file's epoch.
+    /// Capture time, since the file's epoch.
     pub at: Time,
-    /// The interface's number in its section.
+    /// Number of the interface in its section.
     pub interface: u32,
-    /// The interface's name, where the file tells it.
+    /// Name of the interface, if the file has it.
     pub interface_name: Option<Rc<str>>,
-    /// What stands in front of the IP header.
+    /// Header before the IP header.
     pub link_type: LinkType,
-    /// The packet, perhaps cut short by the capture's limit.
+    /// Packet, perhaps truncated by the capture's limit.
     pub bytes: Vec<u8>,
-    /// Its length on the wire.
+    /// Length on the wire.
     pub original_len: u32,
-    /// The comment on it.
+    /// Comment on the packet.
     pub comment: Option<String>,
 }
 
-/// Why reading stopped.
+/// Reason why reading stopped.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The file cannot be read.
@@ -47,26 +47,26 @@ pub enum ReadError {
     /// The file ends within a record; all before it was read.
     #[error("the capture ends within a record that starts at byte {offset}")]
     Truncated {
-        /// Where the record starts.
+        /// Offset of the record's start.
         offset: u64,
     },
     /// A record breaks the format.
     #[error("byte {offset}: {what}")]
     Malformed {
-        /// Where the record starts.
+        /// Offset of the record's start.
         offset: u64,
-        /// What is wrong with it.
+        /// Description of the error.
         what: &'static str,
     },
 }
 
-/// The packets of a capture in the file's order. After an error it yields nothing more.
+/// Packets of a capture in the file's order. After an error it yields nothing more.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: R,
     /// Bytes read so far.
     offset: u64,
-    /// Where the record being read starts.
+    /// Offset of the current record.
     start: u64,
     big_endian: bool,
     format: Format,
@@ -86,7 +86,7 @@ struct Interface {
     resolution: Resolution,
 }
 
-/// Time stamps count units of 10^-n or 2^-n seconds.
+/// Unit of time stamps: 10^-n or 2^-n seconds.
 #[derive(Clone, Copy, Debug)]
 enum Resolution {
     Decimal(u32),
@@ -117,7 +117,7 @@ impl<R: Read> Reader<R> {
     /// Starts reading a capture.
     ///
     /// # Errors
-    /// When the source fails or does not start as a capture does.
+    /// When the source fails or its start is not that of a capture.
     pub fn new(source: R) -> Result<Self, ReadError> {
         let format = Format::Pcapng { interfaces: Vec::new() };
         let (offset, start) = (0, 0);
@@ -135,7 +135,7 @@ impl<R: Read> Reader<R> {
             other => return Err(ReadError::NotACapture(other)),
         };
         reader.big_endian = big_endian;
-        // Version, time zone, accuracy and snap length tell nothing that is needed.
+        // Skips version, time zone, accuracy and snap length, which are not needed.
         reader.array::<16>()?;
         let link_type = LinkType::from_number(reader.u32()? as u16);
         let resolution = Resolution::Decimal(resolution);
@@ -187,7 +187,7 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Reads the rest of a section header, whose type is read.
+    /// Reads the rest of a section header, after its type.
     fn section_header(&mut self) -> Result<(), ReadError> {
         let len = self.array::<4>()?;
         self.big_endian = match self.array::<4>()? {
@@ -202,7 +202,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads a block whose first four bytes are given; `None` for one that is no packet.
+    /// Reads a block whose first four bytes are given; `None` if it is not a packet.
     fn block(&mut self, kind: [u8; 4]) -> Result<Option<Record>, ReadError> {
         if kind == [0x0a, 0x0d, 0x0d, 0x0a] {
             self.section_header()?;
@@ -268,7 +268,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Fills `bytes`, or returns `false` when the source is at its end before the first.
+    /// Fills `bytes`; returns `false` if the source ends before the first byte.
     fn fill_or_end(&mut self, bytes: &mut [u8; 4]) -> Result<bool, ReadError> {
         loop {
             return match self.source.read(&mut bytes[..1]) {
@@ -297,7 +297,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// A block's body, read from the front.
+/// Body of a block, read from the front.
 struct Fields<'a> {
     bytes: &'a [u8],
     big_endian: bool,
@@ -320,7 +320,7 @@ impl<'a> Fields<'a> {
         Some(if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
-    /// The next option's code and value; `None` at the end of the options.
+    /// Returns the next option's code and value; `None` at the end of the options.
     fn option(&mut self) -> Option<(u16, &'a [u8])> {
         let code = self.u16()?;
         let len = usize::from(self.u16()?);
@@ -391,16 +391,16 @@ impl<'a> Fields<'a> {
 }
 
 impl Record {
-    /// The packet from its IP header on; `None` if the link type is not one that is known.
+    /// Returns the packet from its IP header on; `None` for an unknown link type.
     #[must_use]
     pub fn ip(&self) -> Option<&[u8]> {
         self.bytes.get(self.link_type.header_len()?..)
     }
 
-    /// The UDP datagram in the packet, if it is a whole one over IPv4.
+    /// Returns the UDP datagram in the packet, if it is a complete one over IPv4.
     ///
-    /// A checksum that does not match is reported, not refused: captures taken where the network
-    /// card computes checksums hold unfinished ones.
+    /// A checksum mismatch is reported, not refused: captures on hosts whose network card computes
+    /// checksums hold unfinished ones.
     #[must_use]
     pub fn udp(&self) -> Option<Datagram<'_>> {
         let (ip, payload) = Ipv4::decode(self.ip()?).ok()?;
@@ -428,29 +428,29 @@ impl Record {
 /// A UDP datagram found in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// The packet's header.
+    /// Header of the packet.
     pub ip: Ipv4,
-    /// The datagram's header.
+    /// Header of the datagram.
     pub udp: Udp,
-    /// What it carries.
+    /// Payload.
     pub data: &'a [u8],
-    /// What is to be said of the UDP checksum.
+    /// State of the UDP checksum.
     pub checksum: Checksum,
 }
 
-/// What a capture shows of a UDP checksum.
+/// State of a UDP checksum in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// It matches, or there is none.
+    /// Correct, or absent.
     Right,
-    /// The sum of the pseudo-header alone, which the network card was to complete: what is seen
-    /// of packets that are captured where they are sent, and on loopback.
+    /// The sum of the pseudo-header alone, to be completed by the network card. Appears in captures
+    /// at the sender and on loopback.
     Unfinished,
-    /// It does not match.
+    /// Incorrect.
     Wrong,
 }
 
-/// The sum of the pseudo-header of a datagram as systems leave it to their network cards, not
+/// Returns the sum of a datagram's pseudo-header as systems leave it to their network cards, not
 /// complemented (RFC 768).
 fn unfinished(ip: &Ipv4, len: u16) -> u16 {
     let addresses = [ip.source, ip.destination].map(u32::from);

@@ -105,8 +105,8 @@ fn damage_anywhere_never_panics() {
     }
 }
 
-/// "hello" from port 40000 to 2500 of 127.0.0.1, as a capture of the loopback interface shows it
-/// with this checksum.
+/// Returns "hello" from port 40000 to 2500 of 127.0.0.1, as captured on the loopback interface with
+/// this checksum.
 fn loopback(checksum: u16) -> Record {
     let mut bytes = vec![
         0x45, 0, 0, 33, 0, 0, 0x40, 0, 64, 17, 0x3c, 0xca, 127, 0, 0, 1, 127, 0, 0, 1, //

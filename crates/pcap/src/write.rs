@@ -17,12 +17,12 @@ const INTERFACE_NAME: u16 = 2;
 const INTERFACE_RESOLUTION: u16 = 9;
 const PACKET_FLAGS: u16 = 2;
 
-/// Which way a packet crossed the interface.
+/// Direction in which a packet crossed the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It arrived.
+    /// Received.
     In,
-    /// It was sent.
+    /// Sent.
     Out,
 }
 
@@ -35,10 +35,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a section.
+    /// Starts a section.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn new(sink: W) -> io::Result<Self> {
         let mut writer = Self { sink, block: Vec::with_capacity(2048), interfaces: 0 };
         writer.begin(SECTION_HEADER);
@@ -54,7 +54,7 @@ impl<W: Write> Writer<W> {
     /// Describes an interface and returns its number.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn interface(&mut self, name: &str, link_type: LinkType) -> io::Result<u32> {
         self.begin(INTERFACE_DESCRIPTION);
         self.block.extend_from_slice(&link_type.number().to_le_bytes());
@@ -67,10 +67,10 @@ impl<W: Write> Writer<W> {
         Ok(self.interfaces - 1)
     }
 
-    /// Writes a packet, `header` and `bytes` one after the other.
+    /// Writes a packet, `header` followed by `bytes`.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn packet(
         &mut self,
         at: Time,
@@ -102,10 +102,10 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Hands what was written on.
+    /// Flushes the sink.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }

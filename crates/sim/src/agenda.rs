@@ -1,18 +1,18 @@
-//! Who is due next, among many.
+//! Finds the earliest of many moments.
 
 use engine::Time;
 
-/// A moment for each of a number of slots, of which the earliest is found without looking at all.
+/// One moment per slot; finds the earliest without a scan.
 ///
 /// A binary tree in an array, the root at 1: each node holds the earliest moment below it.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     tree: Vec<Due>,
-    /// Where the slots begin in the tree: their number rounded up to a power of two.
+    /// Index of the first slot in the tree: the number of slots rounded up to a power of two.
     leaves: usize,
 }
 
-/// A moment, or behind all moments never.
+/// A moment, or never, which sorts after all moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
     never: bool,
@@ -22,7 +22,7 @@ struct Due {
 const NEVER: Due = Due { never: true, at: Time::MAX };
 
 impl Agenda {
-    /// Says when a slot is due; slots that were never named are never due.
+    /// Sets when a slot is due; slots that were never set are never due.
     pub(crate) fn set(&mut self, slot: usize, at: Option<Time>) {
         if slot >= self.leaves {
             self.grow(slot + 1);
@@ -43,7 +43,7 @@ impl Agenda {
         }
     }
 
-    /// The earliest moment with its slot, the lowest of several that are due then.
+    /// Returns the earliest moment and its slot, the lowest of several due then.
     pub(crate) fn first(&self) -> Option<(Time, usize)> {
         let earliest = *self.tree.get(1).filter(|due| !due.never)?;
         let mut node = 1;

@@ -1,4 +1,4 @@
-//! A capture at the interfaces of one host, in order of time, with the fate of each packet as a comment.
+//! A capture at the interfaces of one host, ordered by time, with each packet's fate as a comment.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,13 +8,13 @@ use std::net::Ipv4Addr;
 use engine::Time;
 use pcap::{Direction, LinkType, Writer};
 
-/// Everything some interfaces of a host send and receive.
+/// All packets that some interfaces of a host send and receive.
 ///
-/// A packet's fate is known long after it was sent, and comments cannot be added to what is
-/// written, so records wait until all before them are complete.
+/// A packet's fate is known long after it was sent, and comments cannot be added to written
+/// records, so records wait until all before them are complete.
 pub(crate) struct Capture {
     host: usize,
-    /// Each interface with the host that it leads to.
+    /// Each interface with the host it leads to.
     interfaces: Vec<(usize, Interface)>,
     writer: Writer<Box<dyn Write + Send>>,
     waiting: VecDeque<Waiting>,
@@ -54,7 +54,7 @@ enum Comment {
     Says(String),
 }
 
-/// Who stands at the two ends of the wire, for the made-up Ethernet addresses.
+/// Hosts at the two ends of the wire, for the made-up Ethernet addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub(crate) from: Ipv4Addr,
@@ -80,13 +80,13 @@ impl Capture {
         Ok(interface)
     }
 
-    /// The interface at the first of two hosts that leads to the second, if it is captured.
+    /// Returns the interface at the first of two hosts that leads to the second, if captured.
     pub(crate) fn interface(&self, (host, peer): (usize, usize)) -> Option<Interface> {
         let mut interfaces = self.interfaces.iter().filter(|_| host == self.host);
         interfaces.find(|(to, _)| *to == peer).map(|(_, interface)| *interface)
     }
 
-    /// A packet was sent; its fate follows through [`Capture::resolve`].
+    /// Records a sent packet; its fate follows in [`Capture::resolve`].
     pub(crate) fn sent(
         &mut self,
         at: Time,
@@ -100,7 +100,7 @@ impl Capture {
         self.waiting.push_back(Waiting { serial, interface, at, direction, bytes, comment });
     }
 
-    /// A packet arrived.
+    /// Records a received packet.
     pub(crate) fn received(
         &mut self,
         at: Time,
@@ -115,7 +115,7 @@ impl Capture {
         self.write_complete();
     }
 
-    /// The fate of a packet that was sent; `None` when there is nothing to say of it.
+    /// Adds the fate of a sent packet; `None` if it has no comment.
     pub(crate) fn resolve(&mut self, serial: u64, says: Option<&str>) {
         let sent = |record: &&mut Waiting| {
             record.serial == serial && matches!(record.direction, Direction::Out)
@@ -129,7 +129,8 @@ impl Capture {
         self.write_complete();
     }
 
-    /// Writes what waits, fates open or not, and reports the first error of the whole capture.
+    /// Writes all waiting records, even with unknown fates, and returns the first error of the
+    /// capture.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         while let Some(record) = self.waiting.pop_front() {
             self.write(record);
@@ -176,13 +177,13 @@ impl Capture {
     }
 }
 
-/// A locally administered Ethernet address made from the host's IPv4 address.
+/// Returns a locally administered Ethernet address made from the host's IPv4 address.
 fn address(host: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = host.octets();
     [0x02, 0x00, a, b, c, d]
 }
 
-/// The Ethernet address of a group that a packet is sent to (RFC 1112 §6.4).
+/// Returns the Ethernet address of the group a packet is sent to (RFC 1112 §6.4).
 fn group_address(packet: &[u8]) -> Option<[u8; 6]> {
     let destination = Ipv4Addr::from(*packet.get(16..)?.first_chunk::<4>()?);
     let [_, b, c, d] = destination.octets();

@@ -10,7 +10,8 @@ use crate::packet::Packet;
 use crate::stack::{Arrival, HostConfig, Stack, datagram};
 use crate::store::Store;
 
-/// Inputs, effects and batches of one engine at one moment beyond which it is taken to be stuck.
+/// Maximum inputs, effects and batches of one engine at one moment; beyond it the engine counts as
+/// stuck.
 const WORK_MAX: u64 = 20_000_000;
 
 /// A host with its network stack.
@@ -18,12 +19,12 @@ pub(crate) struct Driver<E> {
     pub(crate) host: Host<E>,
     pub(crate) stack: Stack,
     tx: TxBuf,
-    /// The batch in `tx`, not to be sent yet.
+    /// Batch in `tx` that must not be sent yet.
     held: Option<Transmit>,
     deadline: Option<engine::Deadline>,
 }
 
-/// An engine broke the contract.
+/// Breach of the contract by an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Violation(pub(crate) String);
 
@@ -36,14 +37,14 @@ impl<E: Engine> Driver<E> {
         Self { host, stack: Stack::new(index, config), tx, held: None, deadline: None }
     }
 
-    /// When this host has something to do next.
+    /// Returns when this host acts next.
     pub(crate) fn due(&self) -> Option<Time> {
         let held = self.held.map(|transmit| transmit.not_before);
         let deadline = self.deadline.map(|deadline| deadline.at);
         [held, deadline, self.host.store().next()].into_iter().flatten().min()
     }
 
-    /// Makes the engine, if one is installed, and announces its paths.
+    /// Creates the engine, if one is installed, and announces its paths.
     pub(crate) fn start(&mut self, now: Time, net: &mut Network) {
         if self.host.start() {
             self.stack.start(now, net);
@@ -58,7 +59,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// The engine vanishes with all it held; files and records stay.
+    /// Drops the engine with its state; files and records stay.
     pub(crate) fn crash(&mut self, now: Time, net: &mut Network) {
         if self.host.crash(now) {
             self.held = None;
@@ -67,7 +68,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Takes a packet that a link from a neighbour delivered: passes it on, hands it in, or both if
+    /// Takes a packet that a link from a neighbour delivered: forwards it, delivers it, or both if
     /// it is for a group.
     pub(crate) fn arrive(
         &mut self,
@@ -85,14 +86,14 @@ impl<E: Engine> Driver<E> {
         self.deliver(now, arrival, net);
     }
 
-    /// Hands in a packet for this host.
+    /// Delivers a packet for this host.
     fn deliver(&mut self, now: Time, arrival: Arrival, net: &mut Network) {
         match arrival {
             Arrival::Dropped(packet) => net.pool.recycle(packet),
             Arrival::Kept => {}
             Arrival::Received { arrived, ecn, data, packet } => {
                 if let Some(engine) = self.host.engine_mut() {
-                    // A peer met just now is announced before its first datagram.
+                    // A new peer is announced before its first datagram.
                     while let Some((path, event)) = self.stack.events.pop_front() {
                         engine.handle_input(now, Input::Path(path, event));
                     }
@@ -104,7 +105,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Does what is due: completes effects, sends the batch that was held, tells the time.
+    /// Performs due actions: completes effects, sends the held batch, calls the timeout.
     pub(crate) fn act(
         &mut self,
         now: Time,
@@ -131,7 +132,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Pulls effects, batches and indications until there are none, then the deadline.
+    /// Pulls effects, batches and indications until there are none, then reads the deadline.
     pub(crate) fn drain(
         &mut self,
         now: Time,
@@ -159,7 +160,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Hands in path events and packets that waited for reading to resume.
+    /// Delivers path events and the packets that waited for reading to resume.
     fn hand_in(&mut self, now: Time, net: &mut Network, work: &mut u64) {
         loop {
             if let Some((path, event)) = self.stack.events.pop_front() {
@@ -182,7 +183,7 @@ impl<E: Engine> Driver<E> {
             work += 1;
             match effect {
                 Effect::Store(effect) => self.host.submit(now, effect),
-                // Hosts carry datagrams.
+                // Hosts carry only datagrams.
                 Effect::Stream(effect) => {
                     if let Some(ticket) = effect.ticket() {
                         let answer = Err(EffectError::NotAllowed);

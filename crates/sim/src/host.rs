@@ -1,4 +1,4 @@
-//! An engine with what a host has around it, in a simulated world and in an emulated one.
+//! An engine with its store and randomness, in simulated and emulated worlds.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use engine::{Engine, Input, Rng, StoreEffect, Time};
 
 use crate::store::Store;
 
-/// Number of a host of one world.
+/// Number of a host within its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub(crate) usize);
 
-/// Makes a host's engine: given how often it was restarted and its randomness.
+/// Creates a host's engine from its number of restarts and its randomness.
 type Factory<E> = Box<dyn FnMut(u32, Rng) -> E + Send>;
 
-/// An engine that may crash and be restarted, and the store that outlives it. How packets reach it
-/// is the world's affair.
+/// An engine that may crash and be restarted, and the store that outlives it. The world delivers
+/// its packets.
 pub struct Host<E> {
     name: String,
     seed: u64,
@@ -24,7 +24,7 @@ pub struct Host<E> {
     store: Store,
 }
 
-/// The name of the stream of random numbers that a host's engine draws from after so many restarts.
+/// Returns the name of the random stream that a host's engine draws from after this many restarts.
 fn engine_stream(host: &str, restarts: u32) -> String {
     match restarts {
         0 => format!("engine {host}"),
@@ -33,47 +33,47 @@ fn engine_stream(host: &str, restarts: u32) -> String {
 }
 
 impl<E: Engine> Host<E> {
-    /// A host of this name in a world with this seed, without an engine.
+    /// Creates a host of this name in a world with this seed, without an engine.
     #[must_use]
     pub fn new(name: impl Into<String>, seed: u64, store: Store) -> Self {
         let (factory, engine, restarts) = (None, None, 0);
         Self { name: name.into(), seed, factory, engine, restarts, store }
     }
 
-    /// Sets what makes its engine, which starts with [`Host::start`].
+    /// Sets the factory of its engine, which starts with [`Host::start`].
     pub fn install(&mut self, factory: impl FnMut(u32, Rng) -> E + Send + 'static) {
         self.factory = Some(Box::new(factory));
     }
 
-    /// Name of the host.
+    /// Returns the host's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The engine, if it runs.
+    /// Returns the engine, if it runs.
     #[must_use]
     pub fn engine(&self) -> Option<&E> {
         self.engine.as_ref()
     }
 
-    /// The engine, if it runs.
+    /// Returns the engine, if it runs.
     pub fn engine_mut(&mut self) -> Option<&mut E> {
         self.engine.as_mut()
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store_mut(&mut self) -> &mut Store {
         &mut self.store
     }
 
-    /// Makes the engine. Returns `false` if nothing was installed.
+    /// Creates the engine. Returns `false` if none is installed.
     pub fn start(&mut self) -> bool {
         let Some(factory) = &mut self.factory else { return false };
         let stream = engine_stream(&self.name, self.restarts);
@@ -81,13 +81,13 @@ impl<E: Engine> Host<E> {
         true
     }
 
-    /// Makes the next engine after a crash. Returns `false` if nothing was installed.
+    /// Creates the next engine after a crash. Returns `false` if none is installed.
     pub fn restart(&mut self) -> bool {
         self.restarts += 1;
         self.start()
     }
 
-    /// Ends the engine with all it held; files and records stay. Returns `false` if none ran.
+    /// Drops the engine with its state; files and records stay. Returns `false` if none ran.
     pub fn crash(&mut self, now: Time) -> bool {
         let ran = self.engine.take().is_some();
         if ran {
@@ -96,21 +96,21 @@ impl<E: Engine> Host<E> {
         ran
     }
 
-    /// Hands an input to the engine, if it runs.
+    /// Passes an input to the engine, if it runs.
     pub fn hand_in(&mut self, now: Time, input: Input<'_>) {
         if let Some(engine) = &mut self.engine {
             engine.handle_input(now, input);
         }
     }
 
-    /// Has the store carry out an effect.
+    /// Submits an effect to the store.
     pub fn submit(&mut self, now: Time, effect: StoreEffect) {
         if let Some((ticket, answer)) = self.store.submit(now, effect) {
             self.hand_in(now, Input::Done(ticket, answer));
         }
     }
 
-    /// Hands in what the store has done by now. Returns whether that was anything.
+    /// Passes effects completed by now to the engine. Returns whether there were any.
     pub fn complete(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some((ticket, answer)) = self.store.pop(now) {

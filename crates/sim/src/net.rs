@@ -13,26 +13,26 @@ use crate::capture::{Capture, Ends, Interface};
 use crate::packet::{Packet, Pool};
 use crate::trace::{PacketFate, Trace, TraceRow};
 
-/// One direction of a link and where it leads.
+/// One direction of a link and the host it leads to.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(crate) link: Link<Packet>,
-    /// What PPP makes of its packets, if that is of concern.
+    /// PPP of its packets, if configured.
     line: Option<Line>,
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// When the link has to be looked at next for its packets' sake.
+    /// Time of the next action for the link's packets.
     due: Option<Time>,
-    /// When it goes up or down next.
+    /// Time of its next change between up and down.
     pub(crate) change: Option<Time>,
     pub(crate) up: bool,
-    /// The state of the link as it is at the far end, a light time later.
+    /// State of the link at the far end, one light time later.
     pub(crate) exit: Exit,
-    /// When a host that was told the queue is full may send again.
+    /// State of a host that was notified of a full queue.
     pub(crate) blocked: Option<Blocked>,
-    /// The largest packet of the paths that start with this link; 0 if there are none.
+    /// Largest packet of the paths that start with this link; 0 if there are none.
     pub(crate) mtu: usize,
-    /// Whether the near end's engine is told of outages.
+    /// Whether the near end's engine is notified of outages.
     pub(crate) cues: bool,
     /// Captures at the two ends, each with its interface.
     near: Vec<(usize, Interface)>,
@@ -42,17 +42,17 @@ pub(crate) struct Pipe {
 /// State of a link's far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exit {
-    /// Whether anything can.
+    /// Whether anything can arrive.
     pub(crate) up: bool,
-    /// When that changes next.
+    /// Time of the next change.
     pub(crate) change: Option<Time>,
-    /// An engine there learns of changes.
+    /// Whether an engine there is notified of changes.
     pub(crate) cues: bool,
 }
 
 impl Exit {
-    /// The state at the far end at `now`: an outage begins and ends there a light time after it does
-    /// at the near end.
+    /// Returns the state at the far end at `now`: an outage starts and ends there one light time
+    /// after it does at the near end.
     fn of(link: &Link<Packet>, now: Time, cues: bool) -> Self {
         let mut left = Time::ZERO + now.since(Time::ZERO + link.delay_at(now));
         let mut up = link.is_up(left);
@@ -60,7 +60,7 @@ impl Exit {
             let change = link.next_change(left);
             let arrives = change.map(|at| at + link.delay_at(at));
             match change {
-                // Where the delay grows, what left before counts as well.
+                // Where the delay grows, packets sent earlier count as well.
                 Some(at) if arrives.is_some_and(|arrives| arrives <= now) => {
                     up = link.is_up(at);
                     left = at;
@@ -74,37 +74,38 @@ impl Exit {
 /// A queue without room for one more MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
-    /// When there is room again; `None` if never.
+    /// Time at which there is room again; `None` if never.
     pub(crate) until: Option<Time>,
 }
 
-/// What links and captures need to know of a host.
+/// State of a host that links and captures need.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) address: Ipv4Addr,
-    /// The link for each destination.
+    /// Link to each destination.
     pub(crate) routes: BTreeMap<Ipv4Addr, usize>,
 }
 
-/// All links, with everything that watches them.
+/// All links, with their captures and traces.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
     pub(crate) nodes: Vec<Node>,
     pub(crate) pipes: Vec<Pipe>,
     pub(crate) pool: Pool,
     pub(crate) trace: Option<Trace>,
-    /// When each link has to be looked at: two slots a link, its packets and the room in its queue.
+    /// Time of the next action on each link: two slots per link, its packets and the room in its
+    /// queue.
     agenda: Agenda,
-    /// The links that are down or will be.
+    /// Links that are or will be down.
     gated: BTreeSet<usize>,
-    /// Events at their far ends.
+    /// The same for their far ends.
     exits_gated: BTreeSet<usize>,
     captures: Vec<Capture>,
     pushed: u64,
 }
 
-/// What a link has to be looked at for.
+/// Action due on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chore {
     /// A packet is due.
@@ -154,25 +155,26 @@ impl Network {
         Ok(pipe)
     }
 
-    /// The first moment at which a link has to be looked at, and what for.
+    /// Returns the first due link, with time and action.
     pub(crate) fn next(&self) -> Option<(Time, usize, Chore)> {
         let (at, slot) = self.agenda.first()?;
         Some((at, slot / 2, if slot % 2 == 0 { Chore::Packet } else { Chore::Room }))
     }
 
-    /// The links that are down or will be, with their numbers, of which an engine is told.
+    /// Returns links that are or will be down and whose engine is notified, with their numbers.
     pub(crate) fn cued(&self) -> impl Iterator<Item = (usize, &Pipe)> {
         let gated = self.gated.iter().map(|pipe| (*pipe, &self.pipes[*pipe]));
         gated.filter(|(_, pipe)| pipe.cues)
     }
 
-    /// Links at whose far end nothing can arrive, now or later, and of which an engine there learns.
+    /// Returns links at whose far end nothing can arrive, now or later, and whose engine there is
+    /// notified.
     pub(crate) fn exits_cued(&self) -> impl Iterator<Item = (usize, &Pipe)> {
         let gated = self.exits_gated.iter().map(|pipe| (*pipe, &self.pipes[*pipe]));
         gated.filter(|(_, pipe)| pipe.exit.cues)
     }
 
-    /// The link over which a host gets what `peer` sends it, by the routes there are.
+    /// Returns the link over which a host receives packets from `peer`, by the current routes.
     pub(crate) fn return_link(&self, peer: Ipv4Addr, host: usize) -> Option<usize> {
         let destination = self.nodes[host].address;
         let mut at = self.nodes.iter().position(|node| node.address == peer)?;
@@ -186,7 +188,7 @@ impl Network {
         None
     }
 
-    /// The links that lead back from the ends of others.
+    /// Returns the return links of these links.
     pub(crate) fn links_back(&self, links: &[usize]) -> Vec<usize> {
         let is_back = |pipe: &Pipe| {
             links
@@ -196,7 +198,7 @@ impl Network {
         (0..self.pipes.len()).filter(|index| is_back(&self.pipes[*index])).collect()
     }
 
-    /// Reads a link's times and state afresh, after something else changed it.
+    /// Re-reads a link's times and state after a change from outside.
     pub(crate) fn look(&mut self, now: Time, pipe: usize) {
         let at = &mut self.pipes[pipe];
         at.due = at.link.next();
@@ -213,8 +215,8 @@ impl Network {
         self.schedule(pipe);
     }
 
-    /// Updates the state of a link's far end. Apart from [`Network::look`], because the two
-    /// ends may change at the same moment and each change is an event.
+    /// Updates the state of a link's far end. Separate from [`Network::look`], because both ends
+    /// may change at the same moment and each change is an event.
     pub(crate) fn look_at_exit(&mut self, now: Time, pipe: usize) {
         let at = &mut self.pipes[pipe];
         at.exit = Exit::of(&at.link, now, at.exit.cues);
@@ -237,7 +239,7 @@ impl Network {
         self.agenda.set(2 * pipe + 1, at.blocked.and_then(|blocked| blocked.until));
     }
 
-    /// The hosts at the other ends of a host's links, in the order of these.
+    /// Returns the neighbours of a host, in the order of its links.
     pub(crate) fn neighbours(&self, host: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for pipe in &self.pipes {
@@ -253,7 +255,7 @@ impl Network {
         found
     }
 
-    /// Captures what the interfaces of `host` towards `peers` send and receive.
+    /// Captures packets that the interfaces of `host` towards `peers` send and receive.
     pub(crate) fn add_capture(
         &mut self,
         host: usize,
@@ -289,13 +291,13 @@ impl Network {
         Ok(())
     }
 
-    /// Completes all captures and reports the first error any of them met.
+    /// Completes all captures and returns the first error of any of them.
     pub(crate) fn finish_captures(&mut self) -> io::Result<()> {
         let results: Vec<_> = self.captures.iter_mut().map(Capture::finish).collect();
         results.into_iter().collect()
     }
 
-    /// Hands a packet to a link; `false` if the link did not take it.
+    /// Pushes a packet onto a link; `false` if the link rejected it.
     pub(crate) fn push(&mut self, now: Time, pipe: usize, mut packet: Packet) -> bool {
         self.pushed += 1;
         packet.serial = self.pushed;
@@ -323,8 +325,8 @@ impl Network {
         }
     }
 
-    /// The next packet that is due at a link's far end and arrives there. Those that are lost are
-    /// counted by the link and go no further.
+    /// Removes and returns the next packet that is due at a link's far end. The link counts lost
+    /// ones, which go no further.
     pub(crate) fn pop(&mut self, now: Time, pipe: usize) -> Option<Packet> {
         let at = &mut self.pipes[pipe];
         let departure = at.link.pop(now);
@@ -366,7 +368,7 @@ impl Network {
         Some(packet)
     }
 
-    /// Tells trace and near-end captures what became of a packet, before it is damaged.
+    /// Reports a packet's fate to trace and near-end captures, before it is damaged.
     fn watch(&mut self, now: Time, pipe: usize, packet: &Packet, fate: &PacketFate) {
         let pipe = &self.pipes[pipe];
         if !pipe.near.is_empty() {
@@ -414,10 +416,10 @@ impl Network {
 }
 
 impl Pipe {
-    /// Hands a packet to the link, with the length that it has on the line.
+    /// Pushes a packet onto the link, with its length on the line.
     fn take(&mut self, now: Time, packet: Packet) -> Result<(), link::Rejected<Packet>> {
         let len = packet.bytes().len();
-        // What is not taken is not in the line's conversation.
+        // A rejected packet must not change the line's compression state.
         match self.line.as_mut().filter(|_| self.link.free_for(now, len)) {
             None => self.link.push(now, len, packet),
             Some(line) => {
@@ -431,12 +433,12 @@ impl Pipe {
         }
     }
 
-    /// What PPP made of the packets, if that is of concern.
+    /// Returns the counters of PPP, if configured.
     pub(crate) fn line_stats(&self) -> Option<&LineStats> {
         self.line.as_ref().map(Line::stats)
     }
 
-    /// Whether the queue has no room for one more MTU. A link that refuses packets because it is
+    /// Whether the queue has no room for one more MTU. A link that rejects packets because it is
     /// down is not full: hosts without cues must not learn of outages this way.
     fn is_full(&self, now: Time) -> bool {
         let config = self.link.config();

@@ -1,4 +1,4 @@
-//! Packets on their way, in buffers that are used again.
+//! Packets in flight, in pooled buffers.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,34 +13,36 @@ pub const HEADERS_LEN: usize = ip::HEADER_LEN + udp::HEADER_LEN;
 /// An IPv4 packet inside a link.
 #[derive(Debug)]
 pub struct Packet {
-    /// At least `len` bytes; what is behind them is left from the buffer's earlier use. A packet to
-    /// a group is in several links at once, all with this one buffer.
+    /// At least `len` bytes; bytes beyond are left from the buffer's earlier use. A packet to a
+    /// group is in several links at once, all sharing this buffer.
     buffer: Arc<Vec<u8>>,
     len: usize,
-    /// Counts the packets pushed onto links in this world; tells captures which one it was.
+    /// Counter of the packets pushed onto links in this world; identifies the packet in captures.
     pub(crate) serial: u64,
-    /// When it was pushed onto the link it is in.
+    /// Time at which it was pushed onto its current link.
     pub(crate) pushed: Time,
 }
 
 impl Packet {
-    /// The packet from its IP header on.
+    /// Returns the packet from its IP header on.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
 
-    /// The same, to be changed: in a buffer of its own from now on, if others share it.
+    /// Returns the packet from its IP header on, mutable; copies the buffer first if others share
+    /// it.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut Arc::make_mut(&mut self.buffer)[..self.len]
     }
 
-    /// The same packet once more, without a copy of its bytes.
+    /// Returns another handle to the packet, without a copy of its bytes.
     pub(crate) fn share(&self) -> Self {
         Self { buffer: Arc::clone(&self.buffer), ..*self }
     }
 
-    /// The data of a UDP datagram made by [`Pool::datagram`]; of any other packet, all of it.
+    /// Returns the data of a UDP datagram made by [`Pool::datagram`]; of any other packet, all of
+    /// it.
     pub(crate) fn payload(&self) -> &[u8] {
         match self.bytes() {
             // Byte 9 is the protocol.
@@ -52,7 +54,7 @@ impl Packet {
     }
 }
 
-/// Where a datagram comes from and goes to, and how its headers are filled in.
+/// Addresses of a datagram, and options of its headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
     pub(crate) source: (Ipv4Addr, u16),
@@ -63,14 +65,14 @@ pub(crate) struct Headers {
     pub(crate) checksum: Checksum,
 }
 
-/// Buffers no packet uses at the moment.
+/// Unused buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: Vec<Arc<Vec<u8>>>,
 }
 
 impl Pool {
-    /// A packet around a datagram: the one copy on its way.
+    /// Creates a packet around a datagram: the only copy of its data.
     pub(crate) fn datagram(&mut self, headers: &Headers, data: &[u8]) -> Packet {
         let mut shared = self.free.pop().unwrap_or_default();
         let buffer = Arc::get_mut(&mut shared).expect("no packet has a buffer that is free");
@@ -98,7 +100,7 @@ impl Pool {
         Packet { buffer: shared, len, serial: 0, pushed: Time::ZERO }
     }
 
-    /// A packet of which an engine wrote every byte.
+    /// Creates a packet of which an engine wrote every byte.
     pub(crate) fn packet(&mut self, bytes: &[u8]) -> Packet {
         let mut shared = self.free.pop().unwrap_or_default();
         let buffer = Arc::get_mut(&mut shared).expect("no packet has a buffer that is free");
@@ -109,14 +111,14 @@ impl Pool {
         Packet { buffer: shared, len: bytes.len(), serial: 0, pushed: Time::ZERO }
     }
 
-    /// Another packet on the same way: what an end of a line restored wrongly.
+    /// Creates a packet that replaces another: the incorrectly restored packet of a line.
     pub(crate) fn in_place_of(&mut self, packet: Packet, bytes: &[u8]) -> Packet {
         let other = Packet { serial: packet.serial, pushed: packet.pushed, ..self.packet(bytes) };
         self.recycle(packet);
         other
     }
 
-    /// Takes a packet's buffer back when it is the last that has it.
+    /// Takes a packet's buffer back if no other packet shares it.
     pub(crate) fn recycle(&mut self, packet: Packet) {
         if Arc::strong_count(&packet.buffer) == 1 {
             self.free.push(packet.buffer);
@@ -133,7 +135,7 @@ fn ecn_bits(ecn: Ecn) -> u8 {
     }
 }
 
-/// The ECN field of a packet's traffic class (RFC 3168 §5).
+/// Returns the ECN field of a packet's traffic class (RFC 3168 §5).
 pub(crate) fn ecn(traffic_class: u8) -> Ecn {
     match traffic_class & 3 {
         1 => Ecn::Ect1,

@@ -13,40 +13,40 @@ use crate::net::Network;
 use crate::packet::{self, HEADERS_LEN, Headers, Packet};
 use crate::stats::HostStats;
 
-/// What a host is like.
+/// Configuration of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Its name: of its interfaces in captures, of its randomness.
+    /// Name, for its interfaces in captures and its randomness.
     pub name: String,
-    /// Its address.
+    /// Address.
     pub address: Ipv4Addr,
-    /// Datagrams an engine may put into one batch.
+    /// Maximum datagrams of an engine in one batch.
     pub batch: usize,
-    /// Whether datagrams carry a UDP checksum. Without, damage reaches the engines.
+    /// Whether datagrams carry a UDP checksum. Without it, damage reaches the engines.
     pub udp_checksum: bool,
-    /// The engine learns when the first link of a path goes down and up, when the contact
-    /// ends, and when the last link from the peer does the same, a light time later
-    /// ([`PathEvent::ReturnDown`]). Outages of links between others are not announced.
+    /// Whether the engine is notified when the first link of a path goes down and up, when the
+    /// contact ends, and when the last link from the peer does so, one light time later
+    /// ([`PathEvent::ReturnDown`]). Outages of links between other hosts are not reported.
     pub cues: bool,
-    /// The time to live of the packets it sends.
+    /// TTL of the packets it sends.
     pub ttl: u8,
-    /// Passes packets for others on without looking at checksum and time to live, as a
-    /// transponder does; otherwise it is a router.
+    /// Whether it forwards packets for others without a look at checksum and TTL, as a transponder
+    /// does; otherwise it is a router.
     pub bent_pipe: bool,
-    /// What an engine is told of a peer that no path was made for; `None` tells what it was told
-    /// of the first path on that port.
+    /// Properties reported for an unknown peer; `None` reports those of the first path on that
+    /// port.
     pub unknown_peer: Option<PathInfo>,
-    /// Paths to such peers, at most.
+    /// Maximum paths to unknown peers.
     pub unknown_peers_max: usize,
-    /// Bytes that are kept while the engine has reading paused.
+    /// Bytes buffered while the engine has reading paused.
     pub receive_buffer: usize,
-    /// IP protocols of which an engine with interfaces gets packets for others, too, as a
-    /// transparent proxy does; those of all others are forwarded.
+    /// IP protocols whose packets for others also go to an engine with interfaces, as for a
+    /// transparent proxy; all other packets for others are forwarded.
     pub intercepts: Vec<u8>,
 }
 
 impl HostConfig {
-    /// A host with everything but name and address at its default.
+    /// Creates a host with defaults for everything but name and address.
     #[must_use]
     pub fn new(name: impl Into<String>, address: Ipv4Addr) -> Self {
         Self { name: name.into(), address, ..Self::default() }
@@ -80,20 +80,21 @@ struct Path {
     port: u16,
     remote: (Ipv4Addr, u16),
     info: PathInfo,
-    /// The first link on the way; to a group there may be several.
+    /// First link towards the peer; towards a group there may be several.
     links: Vec<usize>,
-    /// An interface, whose engine reads and writes whole packets; its remote is the neighbour.
+    /// Whether it is an interface, whose engine reads and writes whole packets; its remote is the
+    /// neighbour.
     interface: bool,
-    /// Made for a peer nobody announced; a restart forgets it.
+    /// Whether it was created for an unknown peer; a restart removes it.
     unknown: bool,
     open: bool,
     paused: bool,
-    /// The engine learned that nothing can arrive.
+    /// Whether the engine was notified that nothing can arrive.
     return_down: bool,
 }
 
 impl Path {
-    /// A path that is open.
+    /// Creates an open path.
     fn new(
         id: PathId,
         port: u16,
@@ -116,22 +117,22 @@ impl Path {
     }
 }
 
-/// What to do with a packet that arrived.
+/// Treatment of a packet that arrived.
 pub(crate) enum Arrival {
-    /// Nothing; it was counted.
+    /// Dropped and counted.
     Dropped(Packet),
-    /// Nothing; it waits until the engine reads again.
+    /// Buffered until the engine reads again.
     Kept,
-    /// The engine gets the bytes `data` of it.
+    /// Delivered: the engine gets its bytes `data`.
     Received { arrived: Arrived, ecn: Ecn, data: std::ops::Range<usize>, packet: Packet },
 }
 
-/// Over what a datagram came.
+/// Paths of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// The peer, or the group that it was sent to.
+    /// Peer, or the group it was sent to.
     path: PathId,
-    /// Who sent it.
+    /// Sender.
     from: PathId,
 }
 
@@ -140,19 +141,18 @@ pub(crate) struct Stack {
     pub(crate) index: usize,
     pub(crate) config: HostConfig,
     pub(crate) stats: HostStats,
-    /// Path events the engine has not been given.
+    /// Path events not yet passed to the engine.
     pub(crate) events: VecDeque<(PathId, PathEvent)>,
-    /// Packets that were kept while reading was paused and may be handed in now, with the paths on
-    /// which they came.
+    /// Packets buffered while reading was paused that may be delivered now, with their paths.
     pub(crate) resumed: VecDeque<(PathId, Packet)>,
-    /// The links for what a source sends to a group.
+    /// Links for packets from a source to a group.
     group_routes: BTreeMap<(Ipv4Addr, Ipv4Addr), Vec<usize>>,
     paths: Vec<Path>,
-    /// The first path from a port to a peer, in `paths`: a member of a large group has many.
+    /// First path from a port to a peer, as index in `paths`: a member of a large group has many.
     by_peer: BTreeMap<(u16, Ipv4Addr, u16), usize>,
-    /// The groups it is a member of.
+    /// Groups of which it is a member.
     groups: BTreeSet<Ipv4Addr>,
-    /// The paths used last, looked at first.
+    /// Path used last, checked first.
     last_sent: usize,
     last_received: usize,
     last_group: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Stack {
     listening: Vec<(u16, PathInfo)>,
     next_path: u32,
     next_id: u16,
-    /// Some paths are interfaces.
+    /// Whether some paths are interfaces.
     has_interfaces: bool,
 }
 
@@ -239,7 +239,7 @@ impl Stack {
         self.resolve(net);
     }
 
-    /// Adds a link to those for what a source sends to a group.
+    /// Adds a link for packets from a source to a group.
     pub(crate) fn add_group_route(
         &mut self,
         source: Ipv4Addr,
@@ -263,7 +263,7 @@ impl Stack {
         self.resolve(net);
     }
 
-    /// Finds each path's first links and tells the links whose engine watches them.
+    /// Resolves each path's first links and marks the links whose engine watches them.
     pub(crate) fn resolve(&mut self, net: &mut Network) {
         for index in 0..self.paths.len() {
             if !self.paths[index].interface {
@@ -288,7 +288,7 @@ impl Stack {
         net.nodes[self.index].routes.get(&destination).copied()
     }
 
-    /// The links that what this host sends to a peer or group leaves over.
+    /// Returns the links for this host's packets to a peer or group.
     fn links_to(&self, destination: Ipv4Addr, net: &Network) -> Vec<usize> {
         if destination.is_multicast() {
             let links = self.group_routes.get(&(self.config.address, destination));
@@ -297,9 +297,9 @@ impl Stack {
         self.route(destination, net).into_iter().collect()
     }
 
-    /// The links over which what the peer of a path sends arrives: the last on its route, or from a
-    /// group those from the neighbours. None is watched for an interface, which passes on packets of
-    /// anybody.
+    /// Returns the links over which packets from a path's peer arrive: the last on its route, or
+    /// for a group those from the neighbours. An interface forwards packets of anybody, so none is
+    /// watched.
     fn links_from(&self, path: &Path, net: &Network) -> Vec<usize> {
         match path {
             Path { interface: true, .. } => Vec::new(),
@@ -372,7 +372,7 @@ impl Stack {
         }
     }
 
-    /// The path of a batch, if it is open and takes datagrams of this length.
+    /// Returns the path of a batch, if it is open and takes datagrams of this length.
     fn sending_path(&mut self, transmit: &Transmit) -> Option<usize> {
         let hit = self.paths.get(self.last_sent).is_some_and(|path| path.id == transmit.path);
         if !hit {
@@ -383,7 +383,7 @@ impl Stack {
         (path.open && fits).then_some(self.last_sent)
     }
 
-    /// Pushes a packet and notes when that fills the queue.
+    /// Pushes a packet and records when that fills the queue.
     fn push(&mut self, now: Time, link: usize, packet: Packet, net: &mut Network) -> bool {
         let before = net.pipes[link].blocked.is_some();
         let taken = net.push(now, link, packet);
@@ -396,15 +396,15 @@ impl Stack {
         taken
     }
 
-    /// Takes a packet off a link and passes it on if it is for others; what is for this host, too,
-    /// comes back.
+    /// Takes a packet off a link and forwards it if it is for others; returns it if it is also for
+    /// this host.
     pub(crate) fn pass_on(
         &mut self,
         now: Time,
         mut packet: Packet,
         net: &mut Network,
     ) -> Option<Packet> {
-        // Bytes 12 to 19 are source and destination; no bent pipe looks at the rest.
+        // Bytes 12 to 19 are source and destination; a bent pipe reads nothing else.
         let address = |at| packet.bytes().get(at..)?.first_chunk::<4>();
         let (Some(source), Some(destination)) = (address(12), address(16)) else {
             return Some(packet);
@@ -438,14 +438,14 @@ impl Stack {
         for_here
     }
 
-    /// Whether the engine gets a packet for others, too.
+    /// Whether the engine also gets a packet for others.
     fn intercepts(&self, packet: &[u8]) -> bool {
         // Byte 9 is the protocol.
         let protocol = packet.get(9);
         protocol.is_some_and(|protocol| self.config.intercepts.contains(protocol))
     }
 
-    /// Pushes a packet for others onto each of the links, and counts it once.
+    /// Pushes a packet for others onto each of the links; counts it once.
     fn forward(&mut self, now: Time, links: &[usize], packet: Packet, net: &mut Network) {
         let Some((last, others)) = links.split_last() else {
             self.stats.no_route += 1;
@@ -462,7 +462,7 @@ impl Stack {
         }
     }
 
-    /// The interface to a neighbour, if there is one.
+    /// Returns the interface to a neighbour, if there is one.
     pub(crate) fn interface_to(&self, neighbour: usize, net: &Network) -> Option<PathId> {
         if !self.has_interfaces {
             return None;
@@ -495,7 +495,7 @@ impl Stack {
         Arrival::Received { arrived: Arrived { path, from: path }, ecn, data: 0..len, packet }
     }
 
-    /// Takes a packet that was kept, now that its path is read again.
+    /// Takes a buffered packet, now that its path is read again.
     pub(crate) fn receive_again(
         &mut self,
         now: Time,
@@ -509,7 +509,7 @@ impl Stack {
         self.receive(now, packet, true, net)
     }
 
-    /// Verifies a packet for this host and finds out which path it belongs to.
+    /// Verifies a packet for this host and finds its path.
     pub(crate) fn receive(
         &mut self,
         now: Time,
@@ -548,7 +548,7 @@ impl Stack {
         Arrival::Received { arrived, ecn: packet::ecn(ip.traffic_class), data, packet }
     }
 
-    /// Keeps a packet while reading is paused.
+    /// Buffers a packet while reading is paused.
     fn keep(&mut self, path: PathId, packet: Packet) -> Arrival {
         let len = packet.bytes().len();
         if self.kept_bytes + len > self.config.receive_buffer {
@@ -560,7 +560,7 @@ impl Stack {
         Arrival::Kept
     }
 
-    /// The path a datagram belongs to and whether its reading is paused.
+    /// Returns a datagram's path, and whether its reading is paused.
     fn receiving_path(
         &mut self,
         now: Time,
@@ -578,12 +578,13 @@ impl Stack {
             self.last_group = self.paths.iter().position(|path| path.remote == group)?;
         }
         let Path { id: path, port, open, paused, .. } = self.paths[self.last_group];
-        // Answers to the sender leave from the port that the group is heard on.
+        // Replies to the sender leave from the port that receives the group.
         let from = self.peer(now, port, sender, net).filter(|_| open)?.id;
         Some((Arrived { path, from }, paused))
     }
 
-    /// The open path to a peer from a port; made anew for an unknown peer of an open port.
+    /// Returns the open path to a peer from a port; creates one for an unknown peer of an open
+    /// port.
     fn peer(
         &mut self,
         now: Time,
@@ -605,7 +606,7 @@ impl Stack {
         Some(&self.paths[self.last_received]).filter(|path| path.open)
     }
 
-    /// Makes a path for a peer nobody announced, if the port is open and there is room.
+    /// Creates a path for an unknown peer, if the port is open and there is room.
     fn meet(&mut self, port: u16, remote: (Ipv4Addr, u16), net: &Network) -> Option<()> {
         let known = self.listening.iter().find(|(open, _)| *open == port)?;
         let info = self.config.unknown_peer.clone().unwrap_or_else(|| known.1.clone());
@@ -620,7 +621,7 @@ impl Stack {
         Some(())
     }
 
-    /// The engine asks for a path; the answer is an event.
+    /// Opens a path for the engine; completes with an event.
     pub(crate) fn open(&mut self, now: Time, id: PathId, net: &mut Network) {
         match self.paths.iter().position(|path| path.id == id) {
             Some(index) => {
@@ -631,14 +632,14 @@ impl Stack {
         }
     }
 
-    /// The engine gives a path up.
+    /// Closes a path for the engine.
     pub(crate) fn close(&mut self, id: PathId) {
         if let Some(path) = self.paths.iter_mut().find(|path| path.id == id) {
             path.open = false;
         }
     }
 
-    /// The engine reads from a path no more, or again.
+    /// Pauses or resumes reading from a path.
     pub(crate) fn pause(&mut self, id: PathId, paused: bool) {
         if let Some(path) = self.paths.iter_mut().find(|path| path.id == id) {
             path.paused = paused;
@@ -657,7 +658,7 @@ impl Stack {
     }
 }
 
-/// A datagram as the engine gets it, straight from the packet.
+/// Returns a datagram in the engine's form, borrowed from the packet.
 pub(crate) fn datagram(arrived: Arrived, ecn: Ecn, data: &[u8]) -> Receive<'_> {
     Receive { ecn, from: arrived.from, ..Receive::datagram(arrived.path, data) }
 }

@@ -1,24 +1,24 @@
-//! What hosts counted.
+//! Counters of hosts.
 
 use engine::Time;
 
-/// Datagrams that went one way.
+/// Datagrams in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many.
+    /// Number of datagrams.
     pub packets: u64,
-    /// Their bytes from the IP header on.
+    /// Bytes from the IP header on.
     pub ip_bytes: u64,
-    /// Their bytes behind the UDP header.
+    /// Bytes behind the UDP header.
     pub payload_bytes: u64,
-    /// When the first one passed.
+    /// Time of the first one.
     pub first: Option<Time>,
-    /// When the last one passed.
+    /// Time of the last one.
     pub last: Option<Time>,
 }
 
 impl Traffic {
-    /// Counts one that passed now, by its lengths from the IP header on and behind the UDP header.
+    /// Counts one at `now`, by its lengths from the IP header on and behind the UDP header.
     pub fn count(&mut self, now: Time, ip_len: usize, payload_len: usize) {
         self.packets += 1;
         self.ip_bytes += ip_len as u64;
@@ -28,46 +28,45 @@ impl Traffic {
     }
 }
 
-/// What crossed one local port.
+/// Traffic of one local port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
-    /// The local port.
+    /// Local port.
     pub port: u16,
-    /// Datagrams the first link took.
+    /// Datagrams the first link accepted.
     pub sent: Traffic,
-    /// Datagrams handed to the engine.
+    /// Datagrams delivered to the engine.
     pub received: Traffic,
 }
 
-/// What one host counted since the world began; crashes do not reset it.
+/// Counters of one host since the start of the world; crashes do not reset them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostStats {
-    /// Datagrams the first link took.
+    /// Datagrams the first link accepted.
     pub sent: Traffic,
-    /// Datagrams handed to the engine.
+    /// Datagrams delivered to the engine.
     pub received: Traffic,
-    /// The same by local port, in order of first use.
+    /// Both by local port, in order of first use.
     pub ports: Vec<PortStats>,
-    /// Packets for others that were passed on.
+    /// Packets forwarded for others.
     pub forwarded: u64,
-    /// Packets whose IP header was damaged or made no sense.
+    /// Packets with a damaged or invalid IP header.
     pub bad_ip: u64,
     /// Datagrams whose UDP header or checksum was wrong.
     pub bad_udp: u64,
-    /// Datagrams for a port nobody listens on, or from an unknown peer where there is no room
-    /// for one more path.
+    /// Datagrams for a closed port, or from an unknown peer without room for another path.
     pub no_port: u64,
     /// Packets, own or forwarded, without a route.
     pub no_route: u64,
     /// Datagrams the engine sent on a path that is not open, or beyond the path's MTU.
     pub unsendable: u64,
-    /// Packets, own or forwarded, that the link's full queue did not take.
+    /// Packets, own or forwarded, that the link's full queue rejected.
     pub rejected: u64,
-    /// Packets whose time to live ran out here.
+    /// Packets whose TTL expired here.
     pub ttl_expired: u64,
-    /// Datagrams that came while the host was down.
+    /// Datagrams that arrived while the host was down.
     pub while_down: u64,
-    /// Datagrams that found the receive buffer full while the engine had reading paused.
+    /// Datagrams dropped because the receive buffer was full while the engine had reading paused.
     pub buffer_full: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A host's store: files in memory behind a disk that may be slow, fail, fill up or forget.
+//! A host's store: files in memory behind a disk that may be slow, fail, fill up or lose data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use engine::{
     Ticket, Time,
 };
 
-/// How a store misbehaves. The default is a store that does everything at once and never fails.
+/// Faults of a store. The default store does everything at once and never fails.
 #[derive(Clone, Debug, Default)]
 pub struct StoreFaults {
-    /// Time each effect takes.
+    /// Time per effect.
     pub latency: Duration,
-    /// Bytes read or written a second, on top of the latency; `None` is without limit.
+    /// Bytes read or written per second, on top of the latency; `None` is unlimited.
     pub bytes_per_second: Option<u64>,
-    /// Which writes fail, the first being 1, counted over the store's whole life.
+    /// Writes that fail, the first being 1, counted over the store's whole life.
     pub fail_writes: BTreeSet<u64>,
-    /// The probability of each write to fail.
+    /// Probability that a write fails.
     pub fail_write_probability: f64,
-    /// Bytes all files together may hold.
+    /// Maximum total size of all files, in bytes.
     pub capacity: Option<u64>,
-    /// The probability of a write that was not synced to be lost in a crash.
+    /// Probability that a crash loses a write that was not synced.
     pub lose_unsynced: f64,
 }
 
@@ -32,17 +32,17 @@ pub struct Store {
     memory: MemoryStore,
     faults: StoreFaults,
     rng: Rng,
-    /// Effects under way, in order, and when each is done.
+    /// Pending effects, in order, and the time each completes.
     queue: VecDeque<(Time, StoreEffect)>,
-    /// When the disk is free again.
+    /// Time at which the disk is free again.
     busy_until: Time,
     writes: u64,
     failed_writes: u64,
-    /// What a crash may take away, kept only where the faults ask for it.
+    /// Data a crash may lose, kept only if the faults need it.
     unsynced: BTreeMap<FileName, Unsynced>,
 }
 
-/// A file's content when it was last synced, and what was written since.
+/// A file's content at its last sync, and the writes since.
 #[derive(Debug)]
 struct Unsynced {
     durable: Vec<u8>,
@@ -52,13 +52,13 @@ struct Unsynced {
 type Answer = (Ticket, Result<Completion, EffectError>);
 
 impl Store {
-    /// The empty one of a host of this name.
+    /// Creates the empty store of a host of this name.
     #[must_use]
     pub fn of_host(seed: u64, host: &str) -> Self {
         Self::new(Rng::new(seed, &format!("store {host}")))
     }
 
-    /// An empty one; `rng` decides which writes fail where that is left to chance.
+    /// Creates an empty store; `rng` draws random write failures.
     #[must_use]
     pub fn new(rng: Rng) -> Self {
         Self {
@@ -73,49 +73,49 @@ impl Store {
         }
     }
 
-    /// Changes how the store misbehaves; effects under way keep their times.
+    /// Sets the store's faults; pending effects keep their times.
     pub fn set_faults(&mut self, faults: StoreFaults) {
         self.memory.set_capacity(faults.capacity);
         self.faults = faults;
     }
 
-    /// How the store misbehaves.
+    /// Returns the store's faults.
     #[must_use]
     pub fn faults(&self) -> &StoreFaults {
         &self.faults
     }
 
-    /// The files themselves.
+    /// Returns the files.
     #[must_use]
     pub fn files(&self) -> &MemoryStore {
         &self.memory
     }
 
-    /// The files themselves, to change them behind the engine's back.
+    /// Returns the files, to change them without the engine.
     pub fn files_mut(&mut self) -> &mut MemoryStore {
         &mut self.memory
     }
 
-    /// Puts a file in, in place of what has its name.
+    /// Stores a file, replacing any file of that name.
     pub fn insert(&mut self, name: FileName, content: impl Into<Bytes>) {
         self.unsynced.remove(&name);
         self.memory.insert(name, content);
     }
 
-    /// A file's content, if there is such a file.
+    /// Returns a file's content, if it exists.
     #[must_use]
     pub fn get(&self, name: &FileName) -> Option<&[u8]> {
         self.memory.get(name)
     }
 
-    /// Writes that were made to fail.
+    /// Number of writes that failed on purpose.
     #[must_use]
     pub fn failed_writes(&self) -> u64 {
         self.failed_writes
     }
 
-    /// Takes an effect. It is carried out at once when nothing is before it and it takes no time;
-    /// otherwise [`Store::next`] says when.
+    /// Takes an effect. Carries it out at once if none is pending and it takes no time; otherwise
+    /// [`Store::next`] returns when.
     pub fn submit(&mut self, now: Time, effect: StoreEffect) -> Option<Answer> {
         let done = self.busy_until.max(now) + self.duration(&effect);
         self.busy_until = done;
@@ -126,13 +126,13 @@ impl Store {
         None
     }
 
-    /// When the next effect is done.
+    /// Returns when the next effect completes.
     #[must_use]
     pub fn next(&self) -> Option<Time> {
         self.queue.front().map(|(done, _)| *done)
     }
 
-    /// Carries out the effects that are done by `now` up to the first that has an answer.
+    /// Carries out the effects that are done by `now`, up to the first that has a completion.
     pub fn pop(&mut self, now: Time) -> Option<Answer> {
         while self.next().is_some_and(|done| done <= now) {
             let (_, effect) = self.queue.pop_front()?;
@@ -143,8 +143,8 @@ impl Store {
         None
     }
 
-    /// The host loses power: effects under way are not carried out, open files are forgotten and
-    /// writes that were not synced may be lost.
+    /// Cuts the host's power: drops pending effects, closes open files, and may lose writes that
+    /// were not synced.
     pub fn crash(&mut self, now: Time) {
         self.queue.clear();
         self.busy_until = now;
@@ -201,7 +201,7 @@ impl Store {
         answer
     }
 
-    /// Notes what a crash would undo. Names, directories and records are durable at once.
+    /// Records the state a crash would restore. Names, directories and records are durable at once.
     fn keep_for_crash(&mut self, effect: &StoreEffect) {
         if let StoreEffect::Write { file, offset, bytes, .. } = effect {
             let Some(name) = self.memory.name_of(*file) else { return };
@@ -223,7 +223,7 @@ impl Store {
         }
     }
 
-    /// Whether a write will be refused for want of space.
+    /// Whether a write will be refused for lack of space.
     fn full(&self, content: &[u8], offset: u64, len: usize) -> bool {
         let growth = offset.saturating_add(len as u64).saturating_sub(content.len() as u64);
         self.faults
@@ -231,7 +231,7 @@ impl Store {
             .is_some_and(|capacity| self.memory.used().saturating_add(growth) > capacity)
     }
 
-    /// What a crash would undo has another name from now on, or is gone.
+    /// Applies a rename or deletion to the state a crash would restore.
     fn follow_names(&mut self, request: &FilestoreRequest) {
         match request {
             FilestoreRequest::RenameFile { from, to } | FilestoreRequest::Install { from, to } => {

@@ -1,16 +1,16 @@
-//! One row for each packet on each link.
+//! One row per packet and link.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use engine::Time;
 
-/// What a protocol calls a datagram.
+/// Description of a datagram in its protocol's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// The kind of protocol data unit.
+    /// Kind of protocol data unit.
     pub kind: Cow<'static, str>,
-    /// Its sequence number or offset, whichever the protocol uses.
+    /// Sequence number or offset, whichever the protocol uses.
     pub offset: Option<u64>,
 }
 
@@ -26,40 +26,40 @@ impl From<(String, Option<u64>)> for Description {
     }
 }
 
-/// What became of a packet on a link.
+/// Fate of a packet on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PacketFate {
-    /// It arrived whole.
+    /// Arrived intact.
     Delivered,
-    /// It arrived damaged.
+    /// Arrived damaged.
     Damaged,
-    /// It was lost on the way, in the link model's words.
+    /// Lost in propagation; the link model's name of the cause.
     Lost(String),
-    /// The queue was full.
+    /// Rejected by a full queue.
     Rejected,
 }
 
-/// One packet on one link. Rows come in the order in which the fates are known.
+/// One packet on one link. Rows are in the order in which fates are known.
 #[derive(Clone, Debug)]
 pub struct TraceRow<'a> {
-    /// When it was handed to the link.
+    /// Time at which it was pushed onto the link.
     pub sent: Time,
-    /// When it arrived or would have arrived; when it was sent, if the queue did not take it.
+    /// Time at which it arrived or would have arrived; time of sending, if the queue rejected it.
     pub at: Time,
-    /// The name of the host that sent or forwarded it.
+    /// Name of the host that sent or forwarded it.
     pub from: &'a str,
-    /// The name of the host at the other end.
+    /// Name of the host at the other end.
     pub to: &'a str,
-    /// Its length from the IP header on.
+    /// Length from the IP header on.
     pub ip_len: usize,
-    /// What the protocol calls it.
+    /// Description in its protocol's terms.
     pub description: Description,
-    /// What became of it.
+    /// Fate.
     pub fate: PacketFate,
 }
 
 impl TraceRow<'_> {
-    /// The names of the columns that [`fmt::Display`] writes, separated by tabs.
+    /// Names of the columns that [`fmt::Display`] writes, separated by tabs.
     pub const HEADER: &'static str = "sent_s\tat_s\tfrom\tto\tip_bytes\tkind\toffset\tfate";
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for TraceRow<'_> {
 
 type Describe = Box<dyn FnMut(&[u8]) -> Description + Send>;
 
-/// Who is told of packets, and who knows what they are.
+/// Callback for packets, and the function that describes them.
 pub(crate) struct Trace {
     pub(crate) describe: Describe,
     pub(crate) sink: Box<dyn FnMut(&TraceRow<'_>) + Send>,

@@ -1,4 +1,4 @@
-//! The world: hosts, links and a clock that jumps to whatever happens next.
+//! The world: hosts, links and a clock that jumps to the next event.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,100 +19,100 @@ use crate::stats::HostStats;
 use crate::store::Store;
 use crate::trace::{Description, Trace, TraceRow};
 
-/// One direction of a link of one world.
+/// One direction of a link within its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub(crate) usize);
 
-/// Which end of a link to capture at.
+/// End of a link to capture at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkEnd {
-    /// Where packets go in.
+    /// Sending end.
     Near,
     /// Where they come out.
     Far,
 }
 
-/// Something that happens at a given moment, whatever the engines do.
+/// Scheduled action, independent of the engines.
 pub enum Action<E> {
-    /// A host's engine vanishes, with its open files and perhaps what it did not sync.
+    /// Drops a host's engine, with its open files and perhaps unsynced writes.
     Crash(HostId),
-    /// A host's engine is made anew; crashed first if it runs.
+    /// Recreates a host's engine; crashes it first if it runs.
     Restart(HostId),
-    /// A link changes.
+    /// Changes a link.
     SetLink(LinkId, LinkChange),
-    /// A host's engine is called, if it runs.
+    /// Calls a host's engine, if it runs.
     Call(HostId, EngineCall<E>),
 }
 
-/// What is asked of an engine.
+/// Call of an engine.
 pub type EngineCall<E> = Box<dyn FnOnce(&mut E, Time) + Send>;
 
-/// What is done to a link.
+/// Change of a link.
 pub type LinkChange = Box<dyn FnOnce(&mut Link<Packet>, Time) + Send>;
 
-/// How far a run may go.
+/// Limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Nothing later than this happens.
+    /// Latest time of an event.
     pub until: Time,
-    /// So many events at most.
+    /// Maximum number of events.
     pub events: u64,
 }
 
 impl Default for Limit {
-    /// No limit of time, 10^9 events: minutes of computing, so that even two engines that answer
-    /// each other for ever over a link without delay come to an end.
+    /// No time limit, 10^9 events: minutes of computing, so that a run ends even if two engines
+    /// reply to each other forever over a link without delay.
     fn default() -> Self {
         Self { until: Time::MAX, events: 1_000_000_000 }
     }
 }
 
-/// How a run ended.
+/// Reason why a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// Nothing is left to happen.
+    /// No event is left.
     Idle,
-    /// What is left lies behind the limit of time.
+    /// All remaining events are after the time limit.
     TimeLimit,
-    /// The limit of events was reached.
+    /// The event limit was reached.
     EventLimit,
-    /// The caller did not want to wait any longer.
+    /// The caller cancelled the run.
     Cancelled,
     /// An engine broke the contract; the world stands still from now on.
     Stuck {
-        /// Whose engine.
+        /// Host of the engine.
         host: HostId,
-        /// What it did.
+        /// Description of the breach.
         why: String,
     },
 }
 
 /// Hosts and links under a virtual clock.
 ///
-/// What happens at one moment happens in this order: actions as they were added, links that go
-/// down or up, packets and room in the queues by link, then hosts; links and hosts in the order
-/// they were added. The world ends by itself when no packet, timer, effect or action is left.
+/// Events at one moment happen in this order: actions as they were added, links that go down or up,
+/// packets and room in the queues by link, then hosts; links and hosts in the order they were
+/// added. The world ends by itself when no packet, timer, effect or action is left.
 pub struct World<E: Engine> {
     seed: u64,
     now: Time,
     events: u64,
     hosts: Vec<Driver<E>>,
-    /// When each host has something to do next.
+    /// Time of each host's next action.
     due: Agenda,
     net: Network,
     actions: BTreeMap<(Time, u64), Action<E>>,
     actions_added: u64,
     indications: Vec<(Time, HostId, E::Indication)>,
-    /// Hosts whose engine has not been made yet.
+    /// Hosts whose engine has not been created yet.
     unstarted: Vec<usize>,
     stuck: Option<(HostId, String)>,
-    /// Changes of links since anything else happened.
+    /// Changes of links since the last other event.
     idle_changes: u32,
 }
 
-/// Changes of links in a row without any other event after which no engine waits for one: the two
-/// directions of a path with endless outages may never be up at the same time.
+/// Maximum successive changes of links without any other event; beyond it no engine waits for one.
+/// The two directions of a path with endless outages may never be up at the same time.
 const IDLE_CHANGES_MAX: u32 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +126,8 @@ enum Source {
 }
 
 impl<E: Engine> World<E> {
-    /// An empty world at the epoch. All its randomness comes from `seed` and the names in it.
+    /// Creates an empty world at the epoch. All its randomness comes from `seed` and the names in
+    /// it.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -145,19 +146,19 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// The virtual time.
+    /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Events so far.
+    /// Number of events so far.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Adds a host. Without an engine it forwards what is not for it.
+    /// Adds a host. Without an engine it forwards packets for other hosts.
     pub fn add_host(&mut self, config: HostConfig) -> HostId {
         self.net.nodes.push(Node {
             name: config.name.clone(),
@@ -168,8 +169,8 @@ impl<E: Engine> World<E> {
         HostId(self.hosts.len() - 1)
     }
 
-    /// Gives a host its engine, made when the world next moves and after each restart. The
-    /// factory is told how often the host was restarted.
+    /// Installs a host's engine, created when the world next moves and after each restart. The
+    /// factory receives the number of restarts.
     pub fn install(&mut self, host: HostId, factory: impl FnMut(u32, Rng) -> E + Send + 'static) {
         self.hosts[host.0].host.install(factory);
         if !self.unstarted.contains(&host.0) {
@@ -177,11 +178,11 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Tells a host of a peer or a group. The engine learns of it as a path that comes up.
+    /// Adds a path to a peer or a group at a host. The engine sees it as a path that comes up.
     ///
-    /// A multicast address makes it a group, of which the host is a member from now on: what others
-    /// send there arrives on this path, from paths that are made for senders nobody announced. What
-    /// the host sends itself does not come back to it. Groups need [`World::add_group_route`].
+    /// A multicast address makes it a group, of which the host becomes a member: packets from
+    /// others to the group arrive on this path, from paths created for unknown senders. The host's
+    /// own packets do not come back to it. Groups need [`World::add_group_route`].
     ///
     /// # Panics
     /// If the host has a path of this number.
@@ -204,9 +205,9 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Gives a host's engine an IP interface over a link, and over those that lead back from its end:
-    /// a path whose datagrams are whole IP packets. What arrives from that neighbour for the host, or
-    /// is intercepted, is the engine's, not verified; whatever it sends is not looked at.
+    /// Adds an IP interface to a host's engine, over a link and over the return links of its far
+    /// end: a path whose datagrams are whole IP packets. The engine receives, unverified, packets
+    /// from that neighbour for the host and intercepted ones. Packets it sends are not checked.
     ///
     /// # Panics
     /// If the host has a path of this number, or the link does not start at the host.
@@ -223,8 +224,8 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// Lets a host take datagrams on a port from peers nobody announced; its engine is told of
-    /// each as a path with this description.
+    /// Makes a host accept datagrams from unknown peers on a port; its engine sees each peer as a
+    /// path with these properties.
     pub fn listen(&mut self, host: HostId, port: u16, info: PathInfo) {
         self.hosts[host.0].stack.listen(port, info);
     }
@@ -232,7 +233,7 @@ impl<E: Engine> World<E> {
     /// Adds one direction of a link, with a route to the neighbour at its end.
     ///
     /// # Errors
-    /// When the configuration describes no link.
+    /// When the configuration is invalid.
     pub fn add_link(
         &mut self,
         from: HostId,
@@ -244,7 +245,7 @@ impl<E: Engine> World<E> {
         Ok(LinkId(link))
     }
 
-    /// Sends a host's packets for `destination` over a link.
+    /// Routes a host's packets for `destination` over a link.
     ///
     /// # Panics
     /// If the link does not start at the host.
@@ -253,8 +254,8 @@ impl<E: Engine> World<E> {
         self.hosts[host.0].stack.add_route(destination, link.0, &mut self.net);
     }
 
-    /// Sends what a host has from `source` for `group` over a link, too: once over each of the
-    /// links so named. `source` is the host itself or another one, whose packets it hands on.
+    /// Also routes a host's packets from `source` to `group` over a link: one copy over each link
+    /// so named. `source` is the host itself or another one, whose packets it forwards.
     ///
     /// # Panics
     /// If the link does not start at the host.
@@ -269,18 +270,18 @@ impl<E: Engine> World<E> {
         self.hosts[host.0].stack.add_group_route(source, group, link.0, &mut self.net);
     }
 
-    /// A host's store.
+    /// Returns a host's store.
     pub fn store(&mut self, host: HostId) -> &mut Store {
         self.hosts[host.0].host.store_mut()
     }
 
-    /// A host's engine, if it runs.
+    /// Returns a host's engine, if it runs.
     #[must_use]
     pub fn engine(&self, host: HostId) -> Option<&E> {
         self.hosts[host.0].host.engine()
     }
 
-    /// A link's model and its counters.
+    /// Returns a link's model and its counters.
     #[must_use]
     pub fn link(&self, link: LinkId) -> &Link<Packet> {
         &self.net.pipes[link.0].link
@@ -298,13 +299,13 @@ impl<E: Engine> World<E> {
         answer
     }
 
-    /// Lets something happen at a moment, or at once if that has passed.
+    /// Schedules an action at a moment, or at once if that has passed.
     pub fn at(&mut self, at: Time, action: Action<E>) {
         self.actions_added += 1;
         self.actions.insert((at.max(self.now), self.actions_added), action);
     }
 
-    /// Lets the next event happen and returns its time; `None` if there is none.
+    /// Processes the next event and returns its time; `None` if there is none.
     pub fn step(&mut self) -> Option<Time> {
         self.start_engines();
         if self.stuck.is_some() {
@@ -315,7 +316,7 @@ impl<E: Engine> World<E> {
         Some(self.now)
     }
 
-    /// Lets everything happen up to and including a moment, which becomes the time.
+    /// Processes all events up to and including a moment, which becomes the current time.
     pub fn run_until(&mut self, until: Time) -> Outcome {
         let outcome = self.run(Limit { until, ..Limit::default() });
         if matches!(outcome, Outcome::Idle | Outcome::TimeLimit) {
@@ -324,13 +325,12 @@ impl<E: Engine> World<E> {
         outcome
     }
 
-    /// Lets everything happen until nothing is left or a limit is reached.
+    /// Processes events until none is left or a limit is reached.
     pub fn run(&mut self, limit: Limit) -> Outcome {
         self.run_unless(&AtomicBool::new(false), limit)
     }
 
-    /// Lets everything happen until nothing is left, a limit is reached or another thread sets
-    /// `cancelled`.
+    /// Processes events until none is left, a limit is reached or another thread sets `cancelled`.
     pub fn run_unless(&mut self, cancelled: &AtomicBool, limit: Limit) -> Outcome {
         self.start_engines();
         let events_max = self.events.saturating_add(limit.events);
@@ -354,31 +354,31 @@ impl<E: Engine> World<E> {
         outcome
     }
 
-    /// What the engines told their users since the last call, in order.
+    /// Returns the engines' indications since the last call, in order.
     pub fn drain_indications(&mut self) -> Vec<(Time, HostId, E::Indication)> {
         std::mem::take(&mut self.indications)
     }
 
-    /// What a link did with its packets.
+    /// Returns a link's counters.
     #[must_use]
     pub fn link_stats(&self, link: LinkId) -> &link::Stats {
         self.net.pipes[link.0].link.stats()
     }
 
-    /// What PPP made of a link's packets; `None` if the link neither compresses headers nor looks at
-    /// packets' bytes. Packets that were not restored count as delivered by the link.
+    /// Returns the PPP counters of a link; `None` if the link neither compresses headers nor looks
+    /// at packets' bytes. The link counts packets that could not be restored as delivered.
     #[must_use]
     pub fn line_stats(&self, link: LinkId) -> Option<&link::LineStats> {
         self.net.pipes[link.0].line_stats()
     }
 
-    /// What a host counted.
+    /// Returns a host's counters.
     #[must_use]
     pub fn host_stats(&self, host: HostId) -> &HostStats {
         &self.hosts[host.0].stack.stats
     }
 
-    /// A host's name.
+    /// Returns a host's name.
     #[must_use]
     pub fn host_name(&self, host: HostId) -> &str {
         &self.net.nodes[host.0].name
@@ -387,16 +387,16 @@ impl<E: Engine> World<E> {
     /// Checks that on every link pushed = delivered + lost + queued, in packets and bytes.
     ///
     /// # Errors
-    /// A sentence about the first link of which that is not so.
+    /// A sentence about the first link that breaks this.
     pub fn check_conservation(&self) -> Result<(), String> {
         self.net.check_conservation()
     }
 
-    /// Captures at one end of a link: all that the interface there sends and receives, over this
-    /// link and the one that leads the other way. See [`World::capture_host_link`].
+    /// Captures at one end of a link: all packets that the interface there sends and receives, over
+    /// this link and its return link. See [`World::capture_host_link`].
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn capture(
         &mut self,
         link: LinkId,
@@ -411,14 +411,16 @@ impl<E: Engine> World<E> {
         self.net.add_capture(ends.0, &[ends.1], Box::new(sink))
     }
 
-    /// Captures all that the interface of `host` towards `peer` sends and receives, as pcapng.
+    /// Captures all packets that the interface of `host` towards `peer` sends and receives, as
+    /// pcapng.
     ///
-    /// A packet is sent when it is handed to the link, before it waits in its queue; a comment
-    /// says if it is lost or damaged on the way. Only what arrives is received. Links under
-    /// Ethernet framing give Ethernet headers with made-up addresses, all others bare IP packets.
+    /// A packet counts as sent when it is pushed onto the link, before it waits in its queue; a
+    /// comment marks packets that are lost or damaged. Only packets that arrive count as received.
+    /// Links under Ethernet framing give Ethernet headers with made-up addresses, all others bare
+    /// IP packets.
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn capture_host_link(
         &mut self,
         host: HostId,
@@ -428,11 +430,11 @@ impl<E: Engine> World<E> {
         self.net.add_capture(host.0, &[peer.0], Box::new(sink))
     }
 
-    /// Captures all that `host` sends and receives, as one pcapng with an interface for each
-    /// neighbour that it has a link to or from by now. See [`World::capture_host_link`].
+    /// Captures all packets that `host` sends and receives, as one pcapng with an interface for
+    /// each neighbour to or from which it has a link. See [`World::capture_host_link`].
     ///
     /// # Errors
-    /// Those of the sink.
+    /// Errors of the sink.
     pub fn capture_host(
         &mut self,
         host: HostId,
@@ -442,16 +444,16 @@ impl<E: Engine> World<E> {
         self.net.add_capture(host.0, &peers, Box::new(sink))
     }
 
-    /// Writes what captures still hold. Call it when the run is over.
+    /// Writes the records that captures still hold. Call it when the run is over.
     ///
     /// # Errors
-    /// The first error any capture's sink gave.
+    /// The first error of any capture's sink.
     pub fn finish_captures(&mut self) -> io::Result<()> {
         self.net.finish_captures()
     }
 
-    /// Reports every packet of every link. `describe` is given a datagram's data, or all of a packet
-    /// that is none, and says what it is.
+    /// Reports every packet of every link. `describe` receives a datagram's data, or the whole
+    /// packet if it is not a datagram, and returns its description.
     pub fn trace<D: Into<Description>>(
         &mut self,
         mut describe: impl FnMut(&[u8]) -> D + Send + 'static,
@@ -461,7 +463,7 @@ impl<E: Engine> World<E> {
         self.net.trace = Some(Trace { describe, sink: Box::new(sink) });
     }
 
-    /// The first of all that may happen next.
+    /// Returns the earliest of all possible events.
     fn next_event(&self) -> Option<(Time, Source)> {
         let mut next: Option<(Time, Source)> = None;
         let mut consider = |at: Option<Time>, source| {
@@ -482,8 +484,8 @@ impl<E: Engine> World<E> {
         if let Some((at, host)) = self.due.first() {
             consider(Some(at), Source::Host(host));
         }
-        // Outages come and go for ever. They count only while something else is under way or an
-        // engine may be waiting for its link.
+        // Outages alternate forever. They count only while something else is pending or an engine
+        // may be waiting for its link.
         let waits = || {
             let mut cued = self.net.cued();
             cued.any(|(_, pipe)| !pipe.up) || self.net.exits_cued().any(|(_, pipe)| !pipe.exit.up)
@@ -585,7 +587,7 @@ impl<E: Engine> World<E> {
         }
     }
 
-    /// A queue that was full has room again, unless it was filled in the meantime.
+    /// Handles a full queue that has room again, unless it was filled in the meantime.
     fn make_room(&mut self, link: usize) {
         self.net.look(self.now, link);
         let later = |at: &Time| *at > self.now;

@@ -1,4 +1,4 @@
-//! A line beside its link, as drivers use both.
+//! A line next to its link, as drivers use both.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use wire::ip::{Ipv4, fold, sum};
 use super::*;
 use crate::{Delay, Departure, ErrorKind, ErrorModel, Fcs, Link, Queue, Rate, Stuffing};
 
-/// A TCP segment of a conversation that grows by 100 bytes each time; its checksum is not looked at.
+/// Returns a TCP segment of a connection that advances by 100 bytes each time; its checksum is not
+/// checked.
 fn segment(number: u32) -> Vec<u8> {
     let mut packet = vec![0; 40];
     let ip = Ipv4 {
@@ -53,10 +54,10 @@ fn config(errors: Vec<ErrorModel>) -> Config {
     }
 }
 
-/// When a frame arrives, and what is restored of it.
+/// Arrival time of a frame, and the restored packet.
 type Arrival = (Time, Option<Vec<u8>>);
 
-/// What arrives of so many segments.
+/// Returns the arrivals of this many segments.
 fn carry(config: Config, count: u32) -> (Vec<Arrival>, LineStats) {
     let mut line = Line::new(&config).unwrap();
     let mut link = Link::new(config, Rng::new(1, "line")).unwrap();
@@ -87,8 +88,8 @@ fn a_line_counts_what_goes_over_it() {
         [Some(segment(0)), Some(segment(1)), Some(segment(2)),]
     );
     assert_eq!((stats.uncompressed, stats.compressed, stats.before, stats.after), (1, 2, 420, 346));
-    // A flag, one byte of protocol, three of header, 100 escaped bytes, two of the check sequence, a
-    // flag: 208 bytes, 1 ms each, if nothing else has to be escaped.
+    // A flag, one byte of protocol, three of header, 100 escaped bytes, two of the check sequence,
+    // a flag: 208 bytes at 1 ms each, if nothing else is escaped.
     let gap = arrived[2].0.since(arrived[1].0).as_millis();
     assert!((208..=212).contains(&gap), "{gap}");
 }
@@ -142,9 +143,9 @@ fn damage_strikes_the_compressed_frame() {
     let struck = ErrorKind::BitErrorRate(0.004);
     let (arrived, stats) = carry(config(vec![ErrorModel::damaging(struck)]), 400);
     assert_eq!(stats.compressed, 399);
-    // Once a header makes no sense, nothing passes that does not name its slot.
+    // After an invalid header, only packets that name their slot pass.
     assert!(stats.wrong > 20 && stats.tossed > 100, "{stats:?}");
-    // Whatever was restored and is not what was sent, its checksum tells, but for one in 65,536.
+    // TCP's checksum detects wrongly restored packets, except for one in 65,536.
     let unnoticed = arrived
         .iter()
         .enumerate()

@@ -6,7 +6,7 @@ use super::{Path, Stack};
 use crate::net::{Network, Pipe};
 
 impl Stack {
-    /// The engine starts: peers nobody announced are forgotten, all other paths come up.
+    /// Handles the engine's start: forgets unknown peers and brings up all other paths.
     pub(crate) fn start(&mut self, now: Time, net: &mut Network) {
         self.by_peer.clear();
         for path in std::mem::take(&mut self.paths).into_iter().filter(|path| !path.unknown) {
@@ -23,7 +23,7 @@ impl Stack {
         }
     }
 
-    /// The engine is gone: nothing that waits for it is of use.
+    /// Handles the engine's end: discards everything that waits for it.
     pub(crate) fn stop(&mut self, net: &mut Network) {
         self.events.clear();
         let kept = std::mem::take(&mut self.kept).into_iter().map(|(_, packet)| packet);
@@ -34,7 +34,7 @@ impl Stack {
         self.kept_bytes = 0;
     }
 
-    /// Tells the engine the state of a path.
+    /// Reports the state of a path to the engine.
     pub(super) fn announce(&mut self, now: Time, path: usize, net: &mut Network) {
         self.announce_forward(now, path, net);
         let changed = self.announce_return(path, net);
@@ -44,7 +44,7 @@ impl Stack {
         }
     }
 
-    /// Tells the engine whether anything can arrive from the peer of a path, if that changed;
+    /// Reports whether anything can arrive from the peer of a path, if that changed; returns
     /// whether it did.
     fn announce_return(&mut self, path: usize, net: &mut Network) -> bool {
         if !self.config.cues {
@@ -74,13 +74,13 @@ impl Stack {
         }
     }
 
-    /// Tells the engine whether a path can be sent on.
+    /// Reports whether a path can be sent on.
     fn announce_forward(&mut self, now: Time, path: usize, net: &Network) {
         let Path { id, links, info, .. } = &self.paths[path];
         let (id, mut info) = (*id, info.clone());
         let pipes = || links.iter().map(|link| &net.pipes[*link]);
         if self.config.cues && !links.is_empty() {
-            // What is sent to a group is of use as long as some of its links are up.
+            // Sending to a group is useful as long as some of its links are up.
             let mut up = pipes().filter(|pipe| pipe.link.is_up(now)).peekable();
             if up.peek().is_none() {
                 self.events.push_back((id, PathEvent::Down));
@@ -97,7 +97,7 @@ impl Stack {
         }
     }
 
-    /// Tells the engine of a path that was just added.
+    /// Reports a path that was just added.
     pub(crate) fn announce_last(&mut self, now: Time, net: &mut Network) {
         if let Some(last) = self.paths.len().checked_sub(1) {
             self.attach(last, net);
@@ -105,7 +105,7 @@ impl Stack {
         }
     }
 
-    /// The link went up or down.
+    /// Handles a link that went up or down.
     pub(crate) fn link_changed(&mut self, now: Time, link: usize, net: &mut Network) {
         for index in 0..self.paths.len() {
             if self.paths[index].links.contains(&link) && self.paths[index].open {
@@ -114,14 +114,14 @@ impl Stack {
         }
     }
 
-    /// The link's queue filled up or has room again. A path to a group has room while all of its
-    /// links have.
+    /// Handles a link's queue that filled up or has room again. A path to a group has room while
+    /// all of its links have.
     pub(crate) fn queue_changed(&mut self, link: usize, event: &PathEvent, net: &Network) {
         let others_full = |path: &Path| {
             path.links.iter().any(|other| *other != link && net.pipes[*other].blocked.is_some())
         };
         let reached = self.paths.iter().filter(|path| path.open && path.links.contains(&link));
-        // A host's TCP loses what the queue does not take, as in Linux.
+        // A host's TCP loses what the queue rejects, as in Linux.
         let waits = |path: &&Path| !path.interface || net.pipes[link].link.config().backpressure;
         for path in reached.filter(|path| !others_full(path)).filter(waits) {
             self.events.push_back((path.id, event.clone()));
