@@ -31,7 +31,7 @@ pub struct Driver<E: Engine> {
     engine: E,
     clock: Clock,
     socket: Socket,
-    /// `None` where the engine stores nothing here.
+    /// Store of the engine; `None` if it stores nothing here.
     store: Option<FileStore>,
     waker: Waker,
     peers: Peers,
@@ -43,37 +43,37 @@ pub struct Driver<E: Engine> {
     /// Paths whose datagrams the engine does not want now.
     paused: BTreeSet<PathId>,
     next_tick: Time,
-    /// The one peer there is, if it is so, and how many of its refusals were told.
+    /// Address of the only peer, if the driver is connected, and its refusals reported so far.
     connected: Option<(SocketAddr, u64)>,
     statistics: Statistics,
     observed: Observed,
 }
 
-/// What to wait for after a round of work.
+/// Next step after a round of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
-    /// There is more to do at once.
+    /// Runs another round at once.
     More,
-    /// Nothing until something happens.
+    /// Waits until something happens.
     Wait,
 }
 
-/// Batches sent before the socket is read again, and kernel calls that read before something is
-/// sent again: 16 * 64 KiB is about a millisecond of work.
+/// Batches sent before the socket is read again, and receive calls before the next send. 16 * 64
+/// KiB is about a millisecond of work.
 const SEND_ROUNDS: usize = 16;
 const RECEIVE_ROUNDS: usize = 4;
 
-/// How long a device whose queue is full is left alone.
+/// Pause before sending again to a device whose queue is full.
 const CONGESTED: Duration = Duration::from_micros(500);
 
-/// At a given rate, a batch lasts about this long: queues on the way stay short, and a thread
-/// that wakes late by less than this loses nothing of the rate.
+/// Approximate duration of one batch at a given rate. Queues on the path stay short, and a thread
+/// that wakes late by less than this loses none of the rate.
 const BURST: Duration = Duration::from_millis(1);
 
-/// How long the disk may take after [`Control::Stop`].
+/// Time limit for the disk after [`Control::Stop`].
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// How long the last batch may take after it. At a low rate it is not due for hours.
+/// Time limit for the last batch after [`Control::Stop`]: at a low rate it is not due for hours.
 const FLUSH: Duration = Duration::from_millis(250);
 
 impl<E: Engine> Driver<E> {
@@ -86,10 +86,12 @@ impl<E: Engine> Driver<E> {
         Self::build(config, engine, Some(store), waker)
     }
 
-    /// The same for an engine that stores nothing, or sees to that itself: storage effects fail.
+    /// Creates a driver for an engine without a store, or with one of its own: storage effects
+    /// fail.
     ///
     /// # Errors
-    /// Those of [`Driver::new`].
+    ///
+    /// See [`Driver::new`].
     pub fn without_store(config: Config, engine: E, waker: Waker) -> io::Result<Self> {
         Self::build(config, engine, None, waker)
     }
@@ -130,14 +132,14 @@ impl<E: Engine> Driver<E> {
         })
     }
 
-    /// Adds a peer that is known beforehand, and brings its path up.
+    /// Adds a known peer and brings its path up.
     pub fn add_peer(&mut self, address: SocketAddr) -> PathId {
         let path = self.peers.add(address);
         self.bring_up(path);
         path
     }
 
-    /// The same for a peer whose path has a number already, which no other may have.
+    /// Adds a known peer whose path has this number. No other path may have it.
     pub fn add_peer_at(&mut self, path: PathId, address: SocketAddr) {
         self.peers.add_at(path, address);
         self.bring_up(path);
@@ -150,33 +152,37 @@ impl<E: Engine> Driver<E> {
         self.engine.handle_input(self.clock.now(), Input::Path(path, up));
     }
 
-    /// Adds the one peer that this driver shall ever have. In exchange for that the observer is
-    /// told when nobody listens there.
+    /// Adds the only peer of this driver. In return the observer is notified when nobody listens at
+    /// its address.
     ///
     /// # Errors
-    /// There is no way to that address.
+    ///
+    /// There is no route to that address.
     pub fn connect_peer(&mut self, address: SocketAddr) -> io::Result<PathId> {
         self.socket.connect(address)?;
         self.connected = Some((address, 0));
         Ok(self.add_peer(address))
     }
 
-    /// Joins a multicast group: what is sent to its path reaches all who listen, and what others
-    /// send to the group arrives on it. Its path is up from here on; an engine may leave it and
-    /// join it again.
+    /// Joins a multicast group. Datagrams sent to its path reach all receivers of the group, and
+    /// datagrams of others to the group arrive on it. The path is up from here on; an engine may
+    /// leave and rejoin it.
     ///
     /// # Errors
-    /// The address is no group, or not of the socket's family; the interface takes no groups.
+    ///
+    /// The address is not a multicast group or not of the socket's family, or the interface does
+    /// not support multicast.
     pub fn join_group(&mut self, group: Group) -> io::Result<PathId> {
         let path = self.peers.add(group.address);
         self.join(path, group)?;
         Ok(path)
     }
 
-    /// The same for a group whose path has a number already, which no other may have.
+    /// Joins a multicast group whose path has this number. No other path may have it.
     ///
     /// # Errors
-    /// Those of [`Driver::join_group`].
+    ///
+    /// See [`Driver::join_group`].
     pub fn join_group_at(&mut self, path: PathId, group: Group) -> io::Result<()> {
         self.peers.add_at(path, group.address);
         self.join(path, group)
@@ -191,55 +197,55 @@ impl<E: Engine> Driver<E> {
         Ok(())
     }
 
-    /// Lets time go by another clock, before the engine was told of any: that of a world, for one.
+    /// Replaces the clock before the engine has seen any time, for example by an emulated world's.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
         self.next_tick = clock.now() + self.config.tick;
     }
 
-    /// Ends it without a farewell; what is left is the engine.
+    /// Ends the driver without notifying peers and returns the engine.
     #[must_use]
     pub fn into_engine(self) -> E {
         self.engine
     }
 
-    /// Where a path leads, while that is known.
+    /// Returns the address of a path, if it is known.
     #[must_use]
     pub fn peer(&self, path: PathId) -> Option<SocketAddr> {
         self.peers.get(path).map(|peer| peer.address)
     }
 
-    /// The address the socket is bound to.
+    /// Returns the address the socket is bound to.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.socket.local()
     }
 
-    /// The time as the engine knows it.
+    /// Returns the time as the engine knows it.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// The engine.
+    /// Returns the engine.
     #[must_use]
     pub fn engine(&self) -> &E {
         &self.engine
     }
 
-    /// The engine, to make requests of it before or between runs.
+    /// Returns the engine, for requests before or between runs.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
 
-    /// What was sent and received so far.
+    /// Returns statistics of everything sent and received so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Runs until `stop` is set or `on` says so. `on` is called with every indication and every
-    /// tick, and may make requests of the engine.
+    /// Runs until `stop` is set or `on` returns [`Control::Stop`]. `on` is called with every
+    /// indication and every tick and may make requests of the engine.
     ///
     /// # Errors
     /// See [`RunError`]; the engine's state stays usable.
@@ -266,7 +272,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// One round: time, answers, datagrams in, then all that the engine has to say.
+    /// Runs one round: time, storage results, incoming datagrams, then all output of the engine.
     fn round(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
@@ -283,7 +289,7 @@ impl<E: Engine> Driver<E> {
         if self.transmit()? == Next::More {
             next = Next::More;
         }
-        // Sending may have made the engine want more of the file.
+        // Sending may make the engine want more of the file.
         if self.effects() == Next::More {
             next = Next::More;
         }
@@ -307,8 +313,8 @@ impl<E: Engine> Driver<E> {
         Ok(next)
     }
 
-    /// After the end: what was begun on the disk is finished, and the batch that was pulled is sent
-    /// if it is due soon. Nothing more is pulled: whoever stops a transfer wants it to stop.
+    /// Finishes disk operations in progress and sends the pulled batch if it is due soon. Pulls
+    /// nothing more: a stopped transfer should stop.
     fn settle(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, Event<E::Indication>),
@@ -340,7 +346,7 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Hands in what the store has done.
+    /// Passes completed storage effects to the engine.
     fn answers(&mut self) -> Next {
         let mut next = Next::Wait;
         while let Some((ticket, answer)) = self.store.as_mut().and_then(FileStore::poll) {
@@ -350,8 +356,8 @@ impl<E: Engine> Driver<E> {
         next
     }
 
-    /// Whether datagrams may be read: not while the engine or the store has too much in hand, so
-    /// that the kernel's buffer takes up a burst.
+    /// Whether datagrams may be read. False while the engine or the store is overloaded, so that
+    /// the kernel's buffer absorbs a burst.
     fn listening(&self) -> bool {
         self.paused.is_empty() && !self.store_is_full()
     }
@@ -364,7 +370,7 @@ impl<E: Engine> Driver<E> {
         self.store.as_ref().is_none_or(|store| store.pending() == 0)
     }
 
-    /// Has an effect on the store carried out.
+    /// Submits a storage effect.
     fn submit(&mut self, effect: StoreEffect) {
         if let Some(store) = &mut self.store {
             store.submit(effect);
@@ -387,7 +393,7 @@ impl<E: Engine> Driver<E> {
             let mut count = self.socket.receive(&mut self.received, |arrival| {
                 arrive(engine, peers, config, statistics, now, &arrival, inlet);
                 if let Some(lite) = lite {
-                    lite.overhear(peers, &arrival);
+                    lite.record_offers(peers, &arrival);
                 }
             })?;
             if let Some(lite) = lite {
@@ -402,7 +408,7 @@ impl<E: Engine> Driver<E> {
                 count += socket.receive(&mut self.received, |arrival| {
                     arrive(engine, peers, config, statistics, now, &arrival, inlet);
                     if let Some(lite) = lite {
-                        lite.overhear(peers, &arrival);
+                        lite.record_offers(peers, &arrival);
                     }
                 })?;
             }
@@ -414,7 +420,7 @@ impl<E: Engine> Driver<E> {
         Ok(Next::More)
     }
 
-    /// Starts what the engine wants done, as far as the store takes it.
+    /// Starts the engine's effects as far as the store accepts them.
     fn effects(&mut self) -> Next {
         let mut next = Next::Wait;
         while !self.store_is_full() {
@@ -456,7 +462,7 @@ impl<E: Engine> Driver<E> {
         next
     }
 
-    /// Whether a path leads anywhere; a group that was left is joined again.
+    /// Whether a path leads anywhere; rejoins a group that was left.
     fn reach(&mut self, path: PathId) -> bool {
         if let Err(error) = self.groups.open(path) {
             tracing::warn!(?path, %error, "the group cannot be joined");
@@ -465,7 +471,7 @@ impl<E: Engine> Driver<E> {
         self.peers.get(path).is_some()
     }
 
-    /// Sends what is due, up to [`SEND_ROUNDS`] batches.
+    /// Sends due batches, up to [`SEND_ROUNDS`].
     fn transmit(&mut self) -> Result<Next, RunError> {
         for _ in 0..SEND_ROUNDS {
             let now = self.clock.now();
@@ -477,13 +483,13 @@ impl<E: Engine> Driver<E> {
                 return Ok(Next::Wait);
             }
         }
-        // Whoever sends without a pause takes the processor from a receiver on the same machine,
-        // which then loses what was sent.
+        // A sender that never pauses takes the processor from a receiver on the same machine, which
+        // then drops datagrams.
         std::thread::yield_now();
         Ok(Next::More)
     }
 
-    /// Sends a batch that is due; returns what is left of it.
+    /// Sends a batch that is due; returns the unsent rest.
     fn send(&mut self, mut held: Held) -> Result<Option<Held>, RunError> {
         let Transmit { path, len, segment, ecn, .. } = held.transmit;
         let Some(mut peer) = self.peers.get(path) else {
@@ -523,8 +529,8 @@ impl<E: Engine> Driver<E> {
         Ok(Some(held))
     }
 
-    /// What to make of the system's refusal to send: an outage of the network is the protocol's
-    /// business, anything else is the user's.
+    /// Handles a refusal to send. A network outage is left to the protocol; any other error is
+    /// returned.
     fn refused(&self, to: SocketAddr, len: usize, error: io::Error) -> Result<(), RunError> {
         match Errno::from_io_error(&error) {
             Some(Errno::MSGSIZE) => Err(RunError::DatagramTooLarge { len, to }),
@@ -536,14 +542,13 @@ impl<E: Engine> Driver<E> {
         }
     }
 
-    /// Waits for a datagram, or whatever else comes first, at most until `latest`.
+    /// Waits for a datagram or another event, at most until `latest`.
     fn wait_for_datagrams(&mut self, latest: Time) -> io::Result<()> {
         let deadline = self.engine.poll_timeout().map_or(latest, |deadline| deadline.at);
         self.wait(latest.min(deadline), self.listening())
     }
 
-    /// Waits for the store, the batch that is held, and a datagram if `readable`, at most until
-    /// `until`.
+    /// Waits for the store, the held batch and, if `readable`, a datagram, at most until `until`.
     fn wait(&mut self, mut until: Time, readable: bool) -> io::Result<()> {
         let mut interest = Ready { readable, writable: false };
         if let Some(held) = self.outbox.held() {
@@ -559,18 +564,18 @@ impl<E: Engine> Driver<E> {
         }
         let timeout = Some(until.since(now));
         self.waker.wait_also(&self.socket, self.groups.any(), interest, timeout)?;
-        // Trying again is as good as asking whether there is room.
+        // Sending again tells whether there is room.
         self.outbox.unblock();
         Ok(())
     }
 }
 
-/// Where datagrams come in.
+/// Context of incoming datagrams.
 #[derive(Clone, Copy, Debug)]
 struct Inlet {
-    /// The group they were sent to.
+    /// Group they were sent to.
     group: Option<PathId>,
-    /// Where those come from that this driver sent to it.
+    /// Source address of this driver's own datagrams to it.
     echo: Option<SocketAddr>,
     /// Whether the driver's socket is bound to more than one address.
     any: bool,
@@ -578,7 +583,7 @@ struct Inlet {
     local: SocketAddr,
 }
 
-/// Hands a batch of datagrams to the engine, after the news of a path that it came by.
+/// Passes a batch of datagrams to the engine, after the event of a new path.
 fn arrive<E: Engine>(
     engine: &mut E,
     peers: &mut Peers,
@@ -589,12 +594,12 @@ fn arrive<E: Engine>(
     inlet: Inlet,
 ) {
     if inlet.echo == Some(arrival.from) {
-        // This driver sent it.
+        // Sent by this driver.
         return;
     }
     let datagrams = arrival.bytes.len().div_ceil(arrival.stride.max(1)).max(1) as u64;
-    // Answers leave from the address that was written to; where there is but one, the system
-    // knows that by itself.
+    // Replies leave from the address that was written to; with a single address, the kernel chooses
+    // it.
     let ours = arrival.to.filter(|to| inlet.any && !to.is_multicast());
     let from = match peers.origin(now, arrival.from, ours) {
         Origin::Known(path) => path,
@@ -624,7 +629,7 @@ fn arrive<E: Engine>(
     engine.handle_input(now, Input::Receive(received));
 }
 
-/// Datagrams a batch: as many as leave in [`BURST`] at the path's rate.
+/// Datagrams per batch: as many as leave in [`BURST`] at the path's rate.
 fn segments_a_batch(path: &PathInfo) -> usize {
     let mtu = match path.kind {
         PathKind::Datagram { mtu } => mtu,

@@ -1,17 +1,18 @@
-//! The operating system's entropy, for what a peer must not be able to guess.
+//! The operating system's entropy, for values that a peer must not guess.
 
 use std::io;
 
 use engine::Rng;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// A generator keyed by the operating system's entropy.
+/// Returns a generator keyed by the operating system's entropy.
 ///
 /// # Errors
-/// When the system gives none.
+///
+/// The system provides none.
 pub fn entropy() -> io::Result<Rng> {
     let mut key = [0u8; 32];
-    // Requests of up to 256 bytes are answered whole once the kernel's pool is ready.
+    // Requests of up to 256 bytes are filled completely once the kernel's pool is ready.
     let got = getrandom(&mut key, GetRandomFlags::empty())?;
     if got < key.len() {
         return Err(io::Error::other("the system gave less entropy than asked for"));

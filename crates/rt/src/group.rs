@@ -1,4 +1,4 @@
-//! Multicast groups: what is sent to one path reaches all that listen.
+//! Multicast groups: datagrams sent to one path reach all receivers.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,30 +12,30 @@ use rustix::event::epoll;
 
 use crate::{Buffers, Socket};
 
-/// Another driver that is just being set up on the port of a group does not share it until it has
-/// joined, too: how often to try again, and after which time.
+/// Number of attempts to bind a group's port, and the pause between them: another driver that is
+/// just starting does not share the port until it has joined.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A multicast group, and how to reach it.
+/// A multicast group and its interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its address and port.
+    /// Address and port.
     pub address: SocketAddr,
-    /// The interface to join and to send on, by its number; 0 leaves it to the routing table.
+    /// Index of the interface to join and to send on; 0 leaves it to the routing table.
     pub interface: u32,
-    /// Routers on the way, and one more; 1 stays on the link.
+    /// Multicast TTL (hop limit); 1 stays on the link.
     pub ttl: u32,
 }
 
 impl Group {
-    /// A group on this link, on the interface that the routing table says.
+    /// Returns a group on this link, on the interface of the routing table.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         Self { address, interface: 0, ttl: 1 }
     }
 
-    /// The address to send to: that of a group of IPv6 says which link it means.
+    /// Returns the address to send to; an IPv6 group gets its scope.
     pub(crate) fn destination(&self) -> SocketAddr {
         match self.address {
             SocketAddr::V6(mut address) if address.scope_id() == 0 => {
@@ -47,37 +47,38 @@ impl Group {
     }
 }
 
-/// The number of the network interface `name`.
+/// Returns the index of the network interface `name`.
 ///
 /// # Errors
-/// There is none of this name.
+///
+/// There is no interface of this name.
 pub fn interface(name: &str) -> io::Result<u32> {
     let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
     Ok(rustix::net::netdevice::name_to_index(&socket, name)?)
 }
 
-/// The groups of one driver. Each has a socket to receive on, which gets nothing else; what is sent
-/// leaves by the driver's own, so that answers come to that.
+/// The groups of one driver. Each has a receive socket of its own; datagrams leave by the driver's
+/// socket, so that replies arrive there.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     by_path: BTreeMap<PathId, Member>,
-    /// The group that the driver's socket is set up to send to.
+    /// Group that the driver's socket is set up to send to.
     aimed: Option<PathId>,
-    /// Tells whether any of the groups' sockets, or another that is watched, has datagrams.
+    /// Epoll descriptor over the groups' sockets and any other watched socket.
     any: Option<OwnedFd>,
 }
 
-/// A group that is known.
+/// A known group.
 #[derive(Debug)]
 struct Member {
     group: Group,
-    /// What it is received on, while it is joined.
+    /// Receive socket, while the group is joined.
     socket: Option<Socket>,
-    /// Where datagrams come from that this driver itself has sent to it.
+    /// Source address of this driver's own datagrams to the group.
     echo: Option<SocketAddr>,
 }
 
-/// A group that is joined.
+/// A joined group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Joined<'a> {
     pub(crate) path: PathId,
@@ -86,7 +87,7 @@ pub(crate) struct Joined<'a> {
 }
 
 impl Groups {
-    /// Joins a group that shall be known by `path`. `sender` is the socket to send from.
+    /// Joins a group under the number `path`. `sender` is the socket to send from.
     pub(crate) fn join(&mut self, path: PathId, group: Group, sender: &Socket) -> io::Result<()> {
         let address = group.address;
         if !address.ip().is_multicast() || address.port() == 0 {
@@ -121,7 +122,7 @@ impl Groups {
         self.open(path)
     }
 
-    /// Joins a group again that is known.
+    /// Rejoins a known group.
     pub(crate) fn open(&mut self, path: PathId) -> io::Result<()> {
         let Some(member) = self.by_path.get_mut(&path).filter(|it| it.socket.is_none()) else {
             return Ok(());
@@ -132,7 +133,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Watches another socket of the driver, too.
+    /// Watches another socket of the driver.
     pub(crate) fn watch(&mut self, socket: &Socket) -> io::Result<()> {
         watch(&mut self.any, socket)
     }
@@ -149,7 +150,7 @@ impl Groups {
         self.by_path.contains_key(&path)
     }
 
-    /// Where to send what is for a group, after `sender` was set up for that; `None` while it is
+    /// Sets `sender` up for a group and returns the address to send to; `None` if the group is
     /// left.
     pub(crate) fn aim(&mut self, path: PathId, sender: &Socket) -> io::Result<Option<SocketAddr>> {
         let Some(member) = self.by_path.get(&path).filter(|it| it.socket.is_some()) else {
@@ -162,7 +163,7 @@ impl Groups {
         Ok(Some(member.group.destination()))
     }
 
-    /// The groups that are joined.
+    /// Returns the joined groups.
     pub(crate) fn joined(&self) -> impl Iterator<Item = Joined<'_>> {
         self.by_path.iter().filter_map(|(&path, member)| {
             let socket = member.socket.as_ref()?;
@@ -170,7 +171,7 @@ impl Groups {
         })
     }
 
-    /// Readable while any group or other socket that is watched has datagrams.
+    /// Returns a descriptor that is readable while any watched socket has datagrams.
     pub(crate) fn any(&self) -> Option<BorrowedFd<'_>> {
         self.any.as_ref().map(|any| any.as_fd())
     }
@@ -182,12 +183,12 @@ fn watch(any: &mut Option<OwnedFd>, socket: &Socket) -> io::Result<()> {
         None => epoll::create(epoll::CreateFlags::CLOEXEC)?,
     };
     let all = any.insert(all);
-    // Who has something is found by reading.
+    // Reading tells which socket has something.
     epoll::add(all.as_fd(), socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     Ok(())
 }
 
-/// Where datagrams to a group come from that leave by a socket on `local`.
+/// Returns the source address of datagrams to a group that leave by a socket on `local`.
 fn source(group: &Group, local: SocketAddr) -> io::Result<SocketAddr> {
     if !local.ip().is_unspecified() {
         return Ok(local);

@@ -1,4 +1,4 @@
-//! What a network interface of this machine is like, and news of it.
+//! State of this machine's network interfaces, and changes of it.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, send, socket_with, sockopt,
 };
 
-/// The group of a routing socket that is told of interfaces (`RTMGRP_LINK`).
+/// Multicast group of routing sockets for interface changes (`RTMGRP_LINK`).
 const LINKS: u32 = 1;
 const HEADER: usize = 16;
 const BODY: usize = 16;
@@ -21,19 +21,19 @@ const UP: u32 = 1;
 const MTU: u16 = 4;
 const NAME: u16 = 3;
 
-/// The condition of an interface.
+/// State of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// It carries packets.
+    /// Whether it carries packets.
     pub up: bool,
-    /// The longest packet, in bytes.
+    /// MTU in bytes.
     pub mtu: usize,
 }
 
-/// Returns the length of the longest IP packet on the route to an address, as far as this machine
-/// knows it. Sends nothing.
+/// Returns the MTU of the route to an address, as far as this machine knows it. Sends nothing.
 ///
 /// # Errors
+///
 /// There is no route to the address.
 pub fn route_mtu(to: SocketAddr) -> io::Result<usize> {
     let any = match to {
@@ -64,12 +64,12 @@ impl Monitor {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, LINKS))?;
         let monitor = Self { socket, name: name.to_owned() };
-        monitor.ask()?;
+        monitor.request()?;
         Ok(monitor)
     }
 
-    /// Asks what it is like; the answer comes as news.
-    fn ask(&self) -> io::Result<()> {
+    /// Requests the interface's state; the reply arrives as a change.
+    fn request(&self) -> io::Result<()> {
         let name = self.name.as_bytes();
         let attribute = 4 + name.len() + 1;
         let len = HEADER + BODY + attribute.next_multiple_of(4);
@@ -85,7 +85,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// The newest of what was told since the last call; `None` if nothing was.
+    /// Returns the newest state reported since the last call; `None` if nothing changed.
     pub(crate) fn news(&self) -> io::Result<Option<Condition>> {
         let mut newest = None;
         let mut buffer = [0; 16_384];
@@ -95,8 +95,8 @@ impl Monitor {
                 Err(Errno::AGAIN) => return Ok(newest),
                 Err(Errno::INTR) => continue,
                 Err(Errno::NOBUFS) => {
-                    // Something was missed: what it is like now counts.
-                    self.ask()?;
+                    // A message was lost: request the current state.
+                    self.request()?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -120,14 +120,14 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
-/// Takes an item off a list whose items tell their length and begin at multiples of four.
+/// Takes an item off a list of items that start with their length and are aligned to four bytes.
 fn item<'a>(rest: &mut &'a [u8], len: usize, least: usize) -> Option<&'a [u8]> {
     let whole = rest.get(..len).filter(|_| len >= least)?;
     *rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     Some(whole)
 }
 
-/// What messages tell of an interface.
+/// States of an interface in these messages.
 fn conditions<'a>(mut messages: &'a [u8], name: &'a str) -> impl Iterator<Item = Condition> + 'a {
     let next = move || {
         let len = word(messages, 0)? as usize;
@@ -171,7 +171,7 @@ mod tests {
         let monitor = Monitor::open("lo").unwrap();
         let condition = monitor.news().unwrap().unwrap();
         assert!(condition.mtu >= 1280, "{condition:?}");
-        assert_eq!(monitor.news().unwrap(), None, "told once");
+        assert_eq!(monitor.news().unwrap(), None, "reported once");
     }
 
     proptest! {

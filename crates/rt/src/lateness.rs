@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use engine::Time;
 
-/// The longest lateness that is told apart, in nanoseconds: a minute.
+/// Maximum recorded lateness, in nanoseconds: a minute.
 const MOST: u64 = 60_000_000_000;
-/// Nanoseconds are counted in units of 2^9: about half a microsecond.
+/// Binary logarithm of the histogram's unit: 2^9 ns, about half a microsecond.
 const UNIT: u32 = 9;
-/// Of so many bits of the units what is counted together differs in the last one: three digits.
+/// Significant bits of a bucket's bounds: three decimal digits.
 const BITS: u32 = 11;
 const HALF: usize = 1 << (BITS - 1);
 
-/// Where what is so many nanoseconds late is counted. Up to 2^11 units each has a place of its own;
-/// from there on, each doubling has 2^10 places.
+/// Index of the bucket for a lateness. Values up to 2^11 units have a bucket each; from there on,
+/// each doubling has 2^10 buckets.
 const fn place(nanos: u64) -> usize {
     let units = nanos >> UNIT;
     let shift = (u64::BITS - units.leading_zeros()).saturating_sub(BITS);
     shift as usize * HALF + (units >> shift) as usize
 }
 
-/// The most nanoseconds that are counted at this place.
+/// Upper bound of a bucket, in nanoseconds.
 const fn most_at(place: usize) -> u64 {
     let shift = (place / HALF).saturating_sub(1);
     let units = (place - shift * HALF + 1) as u64;
     (units << shift << UNIT) - 1
 }
 
-/// Counts how late things were, in the threads that do them. Others look at the counts meanwhile,
-/// without a word to those threads: they are the ones that must be in time.
+/// Histogram of lateness, filled by the threads that must be in time. Other threads read it without
+/// synchronising with them.
 pub struct Timings {
     counts: Box<[AtomicU64]>,
     most: AtomicU64,
@@ -46,25 +46,25 @@ impl Default for Timings {
 }
 
 impl Timings {
-    /// Nothing was counted.
+    /// Returns an empty histogram.
     #[must_use]
     pub fn new() -> Self {
         let counts = (0..=place(MOST)).map(|_| AtomicU64::new(0)).collect();
         Self { counts, most: AtomicU64::new(0) }
     }
 
-    /// Counts `count` of them that were so late.
+    /// Counts `count` events that were late by `late`.
     pub fn record(&self, late: Duration, count: u32) {
         let nanos = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
         let counted = &self.counts[place(nanos.min(MOST))];
-        // The engines of several transfers may share a host's.
+        // The engines of several transfers may share a host's histogram.
         counted.fetch_add(u64::from(count), Ordering::Relaxed);
         if nanos > self.most.load(Ordering::Relaxed) {
             self.most.fetch_max(nanos, Ordering::Relaxed);
         }
     }
 
-    /// What was counted so far.
+    /// Returns a snapshot of the histogram.
     #[must_use]
     pub fn so_far(&self) -> Lateness {
         let counts = self.counts.iter().enumerate();
@@ -81,24 +81,23 @@ impl fmt::Debug for Timings {
     }
 }
 
-/// How much later than their logical times packets were handed over, to half a microsecond or three
-/// digits.
+/// Lateness of packets after their logical times, to half a microsecond or three digits.
 #[derive(Clone, Default)]
 pub struct Lateness {
-    /// Places with their counts, in order.
+    /// Buckets with their counts, in order.
     counts: Vec<(u32, u64)>,
     packets: u64,
     most: u64,
 }
 
 impl Lateness {
-    /// Packets counted.
+    /// Returns the number of packets.
     #[must_use]
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// What the share `quantile` of the packets, from 0 to 1, was not later than.
+    /// Returns the lateness that the share `quantile` of the packets, from 0 to 1, does not exceed.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Duration {
         let rank = (quantile * self.packets as f64).ceil().max(1.0) as u64;
@@ -111,7 +110,7 @@ impl Lateness {
         Duration::from_nanos(nanos.min(self.most))
     }
 
-    /// The latest packet's.
+    /// Returns the maximum lateness.
     #[must_use]
     pub fn most(&self) -> Duration {
         Duration::from_nanos(self.most)
@@ -128,7 +127,7 @@ impl fmt::Debug for Lateness {
     }
 }
 
-/// Records the lateness of a driver's loop, if it is observed: of timers and of wake-ups.
+/// Recorder of the lateness of a driver's loop: of timers and of wake-ups.
 #[derive(Debug, Default)]
 pub(crate) struct Observed {
     timings: Option<Arc<Timings>>,
@@ -136,24 +135,24 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    /// Records into these from now on.
+    /// Sets the histogram to record into.
     pub(crate) fn set(&mut self, timings: Arc<Timings>) {
         self.timings = Some(timings);
     }
 
-    /// The calling thread begins to run the loop.
+    /// Notes that the calling thread starts the loop.
     pub(crate) fn begin(&mut self) {
         self.run_delay = self.timings.as_ref().and_then(|_| RunDelay::open());
     }
 
-    /// Records that something is done at `now` that was due at `due`.
+    /// Records something done at `now` that was due at `due`.
     pub(crate) fn done(&self, now: Time, due: Time) {
         if let Some(timings) = &self.timings {
             timings.record(now.since(due), 1);
         }
     }
 
-    /// Records the end of a wait: a packet may have waited for as long as the thread did.
+    /// Records the end of a wait: a packet may have waited as long as the thread did.
     pub(crate) fn woken(&mut self) {
         if let Some((timings, run_delay)) = self.timings.as_ref().zip(self.run_delay.as_mut()) {
             timings.record(run_delay.since_last(), 1);
@@ -161,7 +160,7 @@ impl Observed {
     }
 }
 
-/// The time that a thread could have run and waited for a processor, as the kernel counts it
+/// Time that a runnable thread waited for a processor, as the kernel counts it
 /// (`CONFIG_SCHED_INFO`).
 #[derive(Debug)]
 struct RunDelay {
@@ -170,14 +169,14 @@ struct RunDelay {
 }
 
 impl RunDelay {
-    /// Run delay of the calling thread; `None` where the kernel does not count it.
+    /// Opens the run delay of the calling thread; `None` where the kernel does not count it.
     fn open() -> Option<Self> {
         let file = File::open("/proc/thread-self/schedstat").ok()?;
         let before = read(&file)?;
         Some(Self { file, before })
     }
 
-    /// Time since the last call.
+    /// Returns the delay since the last call.
     fn since_last(&mut self) -> Duration {
         let now = read(&self.file).unwrap_or(self.before);
         let before = std::mem::replace(&mut self.before, now);
@@ -193,17 +192,17 @@ fn read(file: &File) -> Option<u64> {
     text.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Lateness up to which results are trusted.
+/// Lateness up to which results are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bound for 99 of 100 packets, timers or wake-ups.
+    /// Bound for 99 % of the packets, timers or wake-ups.
     pub usual: Duration,
-    /// Bound for each of them.
+    /// Bound for all of them.
     pub most: Duration,
 }
 
 impl Default for Bounds {
-    /// 1 ms for 99 of 100, 10 ms for each.
+    /// Returns 1 ms for 99 %, 10 ms for all.
     fn default() -> Self {
         Self { usual: Duration::from_millis(1), most: Duration::from_millis(10) }
     }
@@ -212,27 +211,27 @@ impl Default for Bounds {
 /// A bound that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// Lateness that 99 of 100 do not exceed.
+    /// Lateness of 99 % of the events.
     Usual {
-        /// Lateness of 99 of 100.
+        /// Measured lateness.
         late: Duration,
-        /// The bound.
+        /// Bound.
         bound: Duration,
     },
-    /// Lateness that none exceeds.
+    /// Maximum lateness.
     Most {
-        /// Lateness of the latest.
+        /// Measured lateness.
         late: Duration,
-        /// The bound.
+        /// Bound.
         bound: Duration,
     },
 }
 
 impl Bounds {
-    /// Bounds that an engine exceeded; none if it was in time.
+    /// Returns the bounds that an engine exceeded.
     pub fn excesses(&self, lateness: &Lateness) -> impl Iterator<Item = Excess> + use<> {
         let late = lateness.quantile(0.99);
-        // A host does little besides sending: of a few times, the latest is no 99 of 100.
+        // A host sends little: with fewer than 100 events, the latest is not a 99th percentile.
         let is_often = late > self.usual && lateness.packets() >= 100;
         let often = is_often.then_some(Excess::Usual { late, bound: self.usual });
         let late = lateness.most();
@@ -272,7 +271,7 @@ mod tests {
     #[test]
     fn a_thread_that_waits_for_a_processor_is_late() {
         let Some(mut run_delay) = RunDelay::open() else { return };
-        // More threads than processors that never wait: each of them waits for its turn.
+        // More busy threads than processors: each of them waits for its turn.
         let over = AtomicU64::new(0);
         let count = std::thread::available_parallelism().map_or(1, usize::from) + 1;
         std::thread::scope(|scope| {
@@ -333,9 +332,9 @@ mod tests {
             let counting = [scope.spawn(count), scope.spawn(count)];
             let mut before = 0;
             while !counting.iter().all(|thread| thread.is_finished()) {
-                let seen = timings.so_far().packets();
-                assert!(seen >= before && seen.is_multiple_of(2), "{seen} after {before}");
-                before = seen;
+                let counted = timings.so_far().packets();
+                assert!(counted >= before && counted.is_multiple_of(2), "{counted} after {before}");
+                before = counted;
             }
         });
         assert_eq!(timings.so_far().packets(), 400_000, "none is lost where two count");

@@ -1,16 +1,17 @@
 //! Drives protocol engines over real sockets and files.
 //!
-//! A [`Driver`] runs one engine on one UDP socket in the calling thread: it hands in datagrams,
-//! time and storage results, sends what the engine offers when it is due, and has a
-//! [`FileStore`]'s threads carry out storage effects, so that no disk ever holds up a packet.
+//! A [`Driver`] runs one engine on one UDP socket in the calling thread. It passes datagrams, time
+//! and storage results to the engine and sends its output when due. A [`FileStore`]'s threads carry
+//! out storage effects, so that no disk delays a packet.
 //!
-//! Datagrams of one size cross the kernel in batches (`UDP_SEGMENT`, `UDP_GRO`), which is what
-//! makes more than a gigabit a second of small datagrams possible at all; where the kernel or the
-//! device refuses, they are sent one by one. A driver may join multicast groups ([`Group`]), and
-//! use UDP-Lite beside UDP ([`UdpLite`]), which has no batches.
+//! Datagrams of one size cross the kernel in batches (`UDP_SEGMENT`, `UDP_GRO`), which makes more
+//! than a gigabit per second of small datagrams possible. Where the kernel or the device refuses
+//! batches, datagrams are sent one by one. A driver may join multicast groups ([`Group`]) and use
+//! UDP-Lite beside UDP ([`UdpLite`]), which has no batches.
 //!
-//! A [`TunDriver`] runs one engine on an IP interface, and a [`streams::StreamDriver`] one on streams of
-//! the kernel's TCP. A [`node::Node`] is several of them around an agent of the Bundle Protocol.
+//! A [`TunDriver`] runs one engine on an IP interface, and a [`streams::StreamDriver`] one on
+//! streams of the kernel's TCP. A [`node::Node`] runs several of them around a Bundle Protocol
+//! agent.
 
 mod clock;
 mod driver;

@@ -1,5 +1,5 @@
-//! UDP-Lite (RFC 3828) beside UDP: datagrams of which only the beginning has to arrive as it was
-//! sent, so that a link may deliver damaged content.
+//! UDP-Lite (RFC 3828) beside UDP: the checksum covers only the start of a datagram, so that a link
+//! may deliver damaged content.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,33 +11,34 @@ use engine::{Ecn, PathId};
 use crate::socket::Arrival;
 use crate::{Buffers, Peers, Sent, Socket};
 
-/// Bytes of a header of UDP-Lite, which every checksum covers (§3.1).
+/// Length of a UDP-Lite header, which every checksum covers (§3.1).
 const HEADER: usize = 8;
 
 /// `UDPLITE_SEND_CSCOV` and `UDPLITE_RECV_CSCOV` of Linux's `udplite.h`.
 const SEND_COVERAGE: libc::c_int = 10;
 const RECEIVE_COVERAGE: libc::c_int = 11;
 
-/// How a protocol uses UDP-Lite.
+/// A protocol's use of UDP-Lite.
 #[derive(Clone, Copy, Debug)]
 pub struct UdpLite {
-    /// Bytes at the beginning of a datagram that its checksum covers; `None` if it has to go by
-    /// UDP. What comes by UDP-Lite and is `None` is dropped.
+    /// Bytes at the start of a datagram that its checksum covers; `None` if it must use UDP.
+    /// Datagrams that arrive by UDP-Lite and give `None` are dropped.
     pub coverage: fn(&[u8]) -> Option<usize>,
-    /// The least of them. Datagrams that cover less are dropped.
+    /// Minimum coverage. Datagrams that cover less are dropped.
     pub coverage_min: usize,
-    /// What a datagram says of its sender: whether that takes UDP-Lite; `None` if it says nothing.
+    /// Whether a datagram's sender accepts UDP-Lite, according to the datagram; `None` if it does
+    /// not say.
     pub offer: fn(&[u8]) -> Option<bool>,
-    /// Whether peers are taken to know it as long as they have said nothing.
+    /// Whether peers are assumed to support it until they say.
     pub assumed: bool,
 }
 
-/// The socket of UDP-Lite of one driver, on the same address and port as its socket of UDP.
+/// UDP-Lite socket of one driver, on the address and port of its UDP socket.
 #[derive(Debug)]
 pub(crate) struct Lite {
     socket: Socket,
     rules: UdpLite,
-    /// Bytes that the checksums of what is sent cover at present, the header included.
+    /// Current checksum coverage of sent datagrams, header included.
     covers: AtomicUsize,
 }
 
@@ -58,8 +59,8 @@ impl Lite {
         peers.takes_lite(path).unwrap_or(self.rules.assumed)
     }
 
-    /// Notes what datagrams say of their sender.
-    pub(crate) fn overhear(&self, peers: &mut Peers, arrival: &Arrival<'_>) {
+    /// Records whether the senders of these datagrams accept UDP-Lite.
+    pub(crate) fn record_offers(&self, peers: &mut Peers, arrival: &Arrival<'_>) {
         for datagram in arrival.bytes.chunks(arrival.stride.max(1)) {
             if let Some(takes) = (self.rules.offer)(datagram) {
                 peers.set_takes_lite(arrival.from, takes);
@@ -67,12 +68,13 @@ impl Lite {
         }
     }
 
-    /// Whether a datagram may come by UDP-Lite.
+    /// Whether a datagram may arrive by UDP-Lite.
     pub(crate) fn admits(&self, datagram: &[u8]) -> bool {
         (self.rules.coverage)(datagram).is_some()
     }
 
-    /// Sends datagrams of `segment` bytes one by one: by UDP-Lite what may, the others by `udp`.
+    /// Sends datagrams of `segment` bytes one by one, each by UDP-Lite or `udp` as its coverage
+    /// says.
     pub(crate) fn send(
         &self,
         udp: &Socket,
@@ -89,7 +91,7 @@ impl Lite {
                 Some(covered) => {
                     self.cover(covered)?;
                     match self.socket.send(to, source, ecn, datagram, datagram.len())? {
-                        // The driver waits for its other socket only.
+                        // The driver waits for its UDP socket only.
                         Sent::Blocked(done) => Sent::Congested(done),
                         sent @ (Sent::All | Sent::Congested(_)) => sent,
                     }
@@ -104,7 +106,7 @@ impl Lite {
         Ok(Sent::All)
     }
 
-    /// Makes the checksums of what is sent from here on cover so many bytes.
+    /// Sets the checksum coverage of datagrams sent from here on.
     fn cover(&self, bytes: usize) -> io::Result<()> {
         // Only the driver's thread sends.
         let covers = bytes.saturating_add(HEADER);
@@ -116,14 +118,14 @@ impl Lite {
     }
 }
 
-/// Sets an option of UDP-Lite, which no library has.
+/// Sets a UDP-Lite option, which no library wraps.
 #[expect(unsafe_code, reason = "no library sets options of UDP-Lite")]
 fn set(socket: &impl AsFd, option: libc::c_int, value: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
     let len = libc::socklen_t::try_from(size_of_val(&value)).expect("it has four bytes");
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads `len` bytes
-    // from `value`, which has as many and outlives the call.
+    // SAFETY: the descriptor stays open while it is borrowed, and the kernel reads `len` bytes of
+    // `value`, which has that size and outlives the call.
     let result = unsafe {
         libc::setsockopt(fd, libc::IPPROTO_UDPLITE, option, (&raw const value).cast(), len)
     };
@@ -141,7 +143,7 @@ mod tests {
 
     const BUFFERS: Buffers = Buffers { receive: 1 << 18, send: 1 << 18 };
 
-    /// The first byte says how many are covered; "u" goes by UDP.
+    /// The first byte is the coverage; "u" goes by UDP.
     fn coverage(datagram: &[u8]) -> Option<usize> {
         datagram.first().filter(|first| **first != b'u').map(|first| usize::from(*first))
     }
@@ -167,7 +169,7 @@ mod tests {
         }
     }
 
-    /// What comes within a quarter of a second, until there is as much as expected.
+    /// Datagrams received within a quarter of a second, until there are as many as expected.
     fn received(socket: &Socket, count: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         for _ in 0..250 {
@@ -222,7 +224,7 @@ mod tests {
         assert!(!lite.reaches(&peers, path));
         for (bytes, takes) in [(&b"u yes"[..], true), (b"other", true), (b"u no.", false)] {
             let (from, ecn, stride) = (here.local(), Ecn::NotEct, bytes.len());
-            lite.overhear(&mut peers, &Arrival { from, to: None, ecn, stride, bytes });
+            lite.record_offers(&mut peers, &Arrival { from, to: None, ecn, stride, bytes });
             assert_eq!(lite.reaches(&peers, path), takes);
         }
         peers.origin(Time::ZERO, here.local(), None);

@@ -1,35 +1,35 @@
-//! The batch that a driver pulled from its engine, until it is sent.
+//! Batch that a driver pulled from its engine and has not sent yet.
 
 use engine::{Engine, PathId, Time, Transmit, TxBuf};
 
 use crate::lateness::Observed;
 
-/// One batch, pulled from an engine and not (all) sent yet. Nothing more is pulled meanwhile.
+/// One batch, pulled from an engine and not completely sent. Nothing more is pulled meanwhile.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     tx: TxBuf,
     held: Option<Held>,
 }
 
-/// A batch that waits.
+/// A waiting batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) transmit: Transmit,
-    /// Bytes of it that are sent.
+    /// Bytes of it that were sent.
     pub(crate) sent: usize,
-    /// Not before this moment: it is not due, or the device's queue was full.
+    /// Earliest time to send: it is not due, or the device's queue was full.
     pub(crate) until: Time,
-    /// The socket was full.
+    /// Whether the socket was full.
     pub(crate) is_blocked: bool,
 }
 
 impl Outbox {
-    /// An empty one, whose batches are as long as `tx` allows.
+    /// Returns an empty outbox whose batches are as long as `tx` allows.
     pub(crate) fn new(tx: TxBuf) -> Self {
         Self { tx, held: None }
     }
 
-    /// Takes the batch to send at `now`: the one that waited, or the engine's next.
+    /// Takes the batch to send at `now`: the waiting one, or the engine's next.
     pub(crate) fn due<E: Engine>(
         &mut self,
         engine: &mut E,
@@ -53,22 +53,22 @@ impl Outbox {
         Some(held)
     }
 
-    /// Keeps what is left of a batch.
+    /// Keeps the rest of a batch.
     pub(crate) fn keep(&mut self, held: Option<Held>) {
         self.held = held;
     }
 
-    /// The batch that waits.
+    /// Returns the waiting batch.
     pub(crate) fn held(&self) -> Option<&Held> {
         self.held.as_ref()
     }
 
-    /// Takes the batch that waits, whether or not it is due.
+    /// Takes the waiting batch, whether or not it is due.
     pub(crate) fn take_held(&mut self) -> Option<Held> {
         self.held.take()
     }
 
-    /// Has a batch that the socket did not take tried again.
+    /// Allows a batch that the socket refused to be sent again.
     pub(crate) fn unblock(&mut self) {
         if let Some(held) = &mut self.held {
             held.is_blocked = false;
@@ -80,17 +80,17 @@ impl Outbox {
         self.held.is_some_and(|held| held.transmit.path == path)
     }
 
-    /// Takes the batch that waits, if it is for this path.
+    /// Takes the waiting batch, if it is for this path.
     pub(crate) fn take(&mut self, path: PathId) -> Option<Held> {
         self.held.take_if(|held| held.transmit.path == path)
     }
 
-    /// Buffer with the batch that was pulled last.
+    /// Returns the buffer with the batch pulled last.
     pub(crate) fn tx(&self) -> &TxBuf {
         &self.tx
     }
 
-    /// Bytes of the batch that was pulled last.
+    /// Returns the bytes of the batch pulled last.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.tx.bytes()
     }

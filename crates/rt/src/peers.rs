@@ -1,4 +1,4 @@
-//! Which path leads to which address.
+//! Table of paths and peer addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,48 +6,48 @@ use std::time::Duration;
 
 use engine::{PathId, Time};
 
-/// The peers of one socket, by path and by address, at most a fixed number of them.
+/// The peers of one socket by path and by address, at most a fixed number.
 ///
-/// Static peers are given by configuration and stay. Others appear when a datagram comes from
-/// them, and make room for new ones when they were silent for long; while none was, datagrams
-/// from further addresses are refused, so that forged addresses cannot drive out real peers.
+/// Static peers are configured and stay. Others appear when a datagram comes from them, and may be
+/// replaced after a long silence. Until then datagrams from further addresses are refused, so that
+/// forged addresses cannot drive out real peers.
 #[derive(Debug)]
 pub struct Peers {
     by_path: BTreeMap<PathId, Peer>,
     by_address: BTreeMap<SocketAddr, PathId>,
-    /// The peer that sent last: in a bulk transfer, nearly always the next one too.
+    /// Peer that sent last: in a bulk transfer, nearly always the next one too.
     last: Option<(SocketAddr, PathId)>,
     next: u32,
     peers_max: usize,
     silence: Duration,
 }
 
-/// What is known of a peer's whereabouts.
+/// Addresses of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
-    /// The address of ours that it last sent to, and expects answers from.
+    /// Our address that it last sent to and expects replies from.
     pub ours: Option<IpAddr>,
     last_received: Time,
     fixed: bool,
-    /// Whether it said that it takes UDP-Lite.
+    /// Whether it accepts UDP-Lite, if it has said.
     lite: Option<bool>,
 }
 
-/// Where a datagram came from.
+/// Origin of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A peer that is known.
+    /// A known peer.
     Known(PathId),
-    /// A peer that is new; the second path had to make room for it.
+    /// A new peer; the second path was removed to make room for it.
     New(PathId, Option<PathId>),
-    /// There is no room for another peer.
+    /// The table is full.
     Refused,
 }
 
 impl Peers {
-    /// No peers, at most `peers_max`; one may be forgotten after `silence`.
+    /// Returns an empty table of at most `peers_max` peers; one may be replaced after `silence`.
     #[must_use]
     pub fn new(peers_max: usize, silence: Duration) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Peers {
         }
     }
 
-    /// Adds a peer that stays. The same address always has the same path.
+    /// Adds a static peer. The same address always has the same path.
     pub fn add(&mut self, address: SocketAddr) -> PathId {
         let path = match self.by_address.get(&address) {
             Some(&path) => path,
@@ -72,14 +72,14 @@ impl Peers {
         path
     }
 
-    /// Adds a peer that stays, whose path has this number. No other has it, and the address none.
+    /// Adds a static peer whose path has this number. Neither number nor address may be in use.
     pub fn add_at(&mut self, path: PathId, address: SocketAddr) {
         let peer = Peer { address, ours: None, last_received: Time::ZERO, fixed: true, lite: None };
         self.by_path.insert(path, peer);
         self.by_address.insert(address, path);
     }
 
-    /// The path of a datagram that came from `address` to `ours`.
+    /// Returns the path of a datagram that came from `address` to `ours`.
     pub fn origin(&mut self, now: Time, address: SocketAddr, ours: Option<IpAddr>) -> Origin {
         let known = match self.last {
             Some((last, path)) if last == address => Some(path),
@@ -89,7 +89,7 @@ impl Peers {
             self.last = Some((address, path));
             if let Some(peer) = self.by_path.get_mut(&path) {
                 peer.last_received = now;
-                // A group is no address of ours, and says nothing of those.
+                // A group is not one of our addresses.
                 peer.ours = ours.or(peer.ours);
             }
             return Origin::Known(path);
@@ -109,18 +109,18 @@ impl Peers {
         Origin::New(self.insert(address, ours, now), forgotten)
     }
 
-    /// Where a path leads.
+    /// Returns the peer of a path.
     #[must_use]
     pub fn get(&self, path: PathId) -> Option<Peer> {
         self.by_path.get(&path).copied()
     }
 
-    /// What a peer said last of UDP-Lite: whether it takes that.
+    /// Whether a peer accepts UDP-Lite, if it has said.
     pub(crate) fn takes_lite(&self, path: PathId) -> Option<bool> {
         self.by_path.get(&path).and_then(|peer| peer.lite)
     }
 
-    /// Notes whether the peer at an address takes UDP-Lite.
+    /// Records whether the peer at an address accepts UDP-Lite.
     pub(crate) fn set_takes_lite(&mut self, address: SocketAddr, takes: bool) {
         let path = self.by_address.get(&address);
         if let Some(peer) = path.and_then(|path| self.by_path.get_mut(path)) {
@@ -128,7 +128,7 @@ impl Peers {
         }
     }
 
-    /// Forgets a peer.
+    /// Removes a peer.
     pub fn remove(&mut self, path: PathId) {
         if let Some(peer) = self.by_path.remove(&path) {
             self.by_address.remove(&peer.address);
@@ -136,14 +136,14 @@ impl Peers {
         self.last = None;
     }
 
-    /// All paths, in order.
+    /// Returns all paths, in order.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
         self.by_path.keys().copied()
     }
 
     fn insert(&mut self, address: SocketAddr, ours: Option<IpAddr>, last_received: Time) -> PathId {
-        // 2^32 peers take over a year of new ones a hundred times a second; a path that is still
-        // in use after that keeps its number.
+        // 2^32 new peers take over a year at a hundred per second; a path still in use after that
+        // keeps its number.
         while self.by_path.contains_key(&PathId(self.next)) {
             self.next = self.next.wrapping_add(1);
         }

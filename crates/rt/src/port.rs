@@ -1,4 +1,4 @@
-//! An IP interface of a driver's: a TUN device, and news of it.
+//! IP interface of a driver: a TUN device and changes of its state.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,31 +11,31 @@ use crate::interface::{Condition, Monitor};
 use crate::tun::{PACKET_MAX, Packet, Tun};
 use crate::{Clock, TunStatistics};
 
-/// The most packets of a batch.
+/// Maximum packets per batch.
 pub(crate) const SEGMENTS_MAX: usize = 64;
 
-/// A buffer for what goes to an interface: a packet as long as IP has them fits, longer than any UDP
-/// datagram.
+/// Returns a buffer for packets to an interface. It holds the longest IP packet, longer than any
+/// UDP datagram.
 pub(crate) fn batch() -> TxBuf {
     TxBuf::with_limits(SEGMENTS_MAX, PACKET_MAX)
 }
 
-/// What reading gave.
+/// Result of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// A packet was handed in.
+    /// A packet was passed to the engine.
     Packet,
-    /// There was one that made no sense.
+    /// A packet was unreadable.
     Nonsense,
-    /// There is none.
+    /// No packet is waiting.
     Nothing,
 }
 
-/// An interface that is an engine's path: what the kernel of this machine sends there the engine
-/// receives, and the other way round.
+/// An interface as an engine's path: the engine receives what this machine's kernel sends there,
+/// and the reverse.
 ///
-/// Packets of many segments are cut before the engine sees them, as a batch of equal length, with
-/// their checksums complete; neighbours in a batch of the engine's are handed over as one.
+/// Packets of many segments reach the engine as a batch of equal length with complete checksums;
+/// adjacent packets of the engine's batch are joined into one.
 #[derive(Debug)]
 pub(crate) struct Port {
     tun: Tun,
@@ -63,12 +63,12 @@ impl Port {
         })
     }
 
-    /// What tells that there is news.
+    /// Returns a descriptor that is readable when the state has changed.
     pub(crate) fn monitor(&self) -> BorrowedFd<'_> {
         self.monitor.as_fd()
     }
 
-    /// What became of the interface since the last look, and what an engine is to be told of it.
+    /// Returns the change since the last call, and its event for the engine.
     pub(crate) fn news(&mut self) -> io::Result<Option<(Condition, PathEvent)>> {
         let Some(condition) = self.monitor.news()?.filter(|news| *news != self.condition) else {
             return Ok(None);
@@ -80,7 +80,7 @@ impl Port {
         })
     }
 
-    /// What an engine is told that asks for the path.
+    /// Returns the event for an engine that opens the path.
     pub(crate) fn event(&self) -> PathEvent {
         match self.condition {
             Condition { up: true, mtu } => PathEvent::Up(PathInfo::datagram(mtu)),
@@ -88,7 +88,7 @@ impl Port {
         }
     }
 
-    /// Reads a packet, and hands it in.
+    /// Reads a packet and passes it to the engine.
     pub(crate) fn read(&mut self, clock: &Clock, engine: &mut impl Engine) -> io::Result<Read> {
         let read = match self.tun.read(&mut self.packet) {
             Ok(Some(read)) => read,
@@ -118,7 +118,7 @@ impl Port {
         Ok(Read::Packet)
     }
 
-    /// Hands over the batch, neighbours as one packet.
+    /// Writes the batch, adjacent packets joined.
     pub(crate) fn send(&mut self, tx: &TxBuf) -> io::Result<()> {
         let Self { tun, statistics, .. } = self;
         let mut packets = tx.datagrams().peekable();
@@ -178,8 +178,8 @@ fn cut<'a>(shape: &Shape, packet: &'a mut [u8], batch: &'a mut Vec<u8>) -> &'a [
     batch
 }
 
-/// Whether a packet was refused, and the device is as good as before: it makes no sense to the host,
-/// or the interface is down.
+/// Whether an error concerns one packet only: it makes no sense to the host, or the interface is
+/// down.
 fn is_of_the_packet(error: &io::Error) -> bool {
     let known = [Errno::INVAL, Errno::IO, Errno::AGAIN, Errno::NOBUFS, Errno::MSGSIZE];
     Errno::from_io_error(error).is_some_and(|error| known.contains(&error))

@@ -1,24 +1,24 @@
-//! Priorities above those of programs.
+//! Thread priorities above those of programs.
 
 /// Priority of emulated links, which come first, and of hosts that must be in time.
 const LINKS: i32 = 2;
 const HOSTS: i32 = 1;
 
-/// Asks for a priority for the calling thread that is above all programs', and with which nothing
-/// holds up the links. Returns whether it was given: it takes a privilege. For threads that mostly
-/// wait; one that never does leaves nothing for programs.
+/// Requests a priority for the calling thread above all programs', but below the links'. Returns
+/// whether it was granted: it takes a privilege. For threads that mostly wait; one that never does
+/// leaves no time for programs.
 #[must_use]
 pub fn hurry() -> bool {
     raise_to(HOSTS)
 }
 
-/// Requests the priority of emulated links for the calling thread. Returns whether it was given.
+/// Requests the priority of emulated links for the calling thread. Returns whether it was granted.
 #[must_use]
 pub fn hurry_links() -> bool {
     raise_to(LINKS)
 }
 
-/// Threads and processes that it starts have the usual priority.
+/// Threads and processes started by this thread have the usual priority.
 #[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
 fn raise_to(sched_priority: i32) -> bool {
     let parameter = libc::sched_param { sched_priority };

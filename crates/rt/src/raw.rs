@@ -1,4 +1,4 @@
-//! How fast this machine moves datagrams when nothing but the socket is in the way.
+//! Datagram throughput of this machine with bare sockets.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,28 +9,28 @@ use engine::Ecn;
 use crate::socket::SEGMENTS_MAX;
 use crate::{Buffers, Ready, ReceiveBuffers, Sent, Socket, Waker};
 
-/// What a pair of bare sockets moved over loopback.
+/// Result of a transfer between a pair of bare sockets over loopback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RawReport {
-    /// Bytes a datagram.
+    /// Bytes per datagram.
     pub datagram: usize,
     /// Bytes sent.
     pub bytes_sent: u64,
     /// Bytes received.
     pub bytes_received: u64,
-    /// From the first datagram received to the last.
+    /// Time from the first datagram received to the last.
     pub elapsed: Duration,
 }
 
 impl RawReport {
-    /// Bits received a second.
+    /// Returns the bits received per second.
     #[must_use]
     pub fn goodput_bps(&self) -> f64 {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 { self.bytes_received as f64 * 8.0 / seconds } else { 0.0 }
     }
 
-    /// The part of the bytes sent that did not arrive, 0 to 1.
+    /// Returns the share of the bytes sent that did not arrive, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         if self.bytes_sent == 0 {
@@ -40,8 +40,8 @@ impl RawReport {
     }
 }
 
-/// Sends `bytes` in datagrams of `datagram` bytes over loopback as fast as the socket takes
-/// them, in one thread, and receives them in another, through the code the [`Driver`] uses.
+/// Sends `bytes` in datagrams of `datagram` bytes over loopback as fast as possible in one thread,
+/// and receives them in another, through the code that [`Driver`] uses.
 ///
 /// [`Driver`]: crate::Driver
 ///
@@ -82,7 +82,7 @@ fn send(socket: &Socket, to: std::net::SocketAddr, bytes: u64, datagram: usize) 
     Ok(sent)
 }
 
-/// Receives until everything came, or nothing did for a while after the last was sent.
+/// Receives until everything arrived, or nothing did for a while after the last was sent.
 fn receive(socket: &Socket, bytes: u64, sent: &AtomicBool) -> io::Result<(u64, Duration)> {
     let waker = Waker::new()?;
     let mut buffers = ReceiveBuffers::new();

@@ -1,5 +1,4 @@
-//! Signals that ask for the end, and what becomes of them: whoever waits for a process hands them
-//! on to it.
+//! Termination signals, and forwarding them to a child process.
 
 use std::io;
 use std::process::{Command, ExitStatus};
@@ -10,36 +9,37 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
-/// The same signal within this time of the last one is the same request: whoever asks all processes
-/// of a group asks each by itself, and those that wait for others hand on what they hear.
+/// Time within which a repeated signal is the same request. A signal to a process group reaches
+/// each process, and those that wait for a child forward it as well.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// Signals that ask for the end, and those of children, from the moment on that this is made.
+/// Receiver of termination signals, and of those of children, from its creation on.
 pub struct Requests {
     signals: SignalsInfo<WithRawSiginfo>,
-    /// What was asked last, and when: its echoes do not count.
+    /// Last signal and its time: repetitions within [`ECHO`] do not count.
     last: Option<(Signal, Instant)>,
 }
 
 impl Requests {
-    /// Begins to listen, for somebody who waits for another process. What all processes of a
-    /// terminal hear that is interrupted is for that process to judge.
+    /// Starts receiving, on behalf of a parent that waits for another process. Interrupts from a
+    /// terminal reach the whole group and are left to that process.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn of_others() -> io::Result<Self> {
         let signals = SignalsInfo::new([SIGHUP, SIGINT, SIGTERM, SIGCHLD])?;
         Ok(Self { signals, last: None })
     }
 
-    /// Waits for signals: what is asked for. That may be nothing: a child has ended, or the same was
-    /// said just before.
+    /// Waits for signals and returns the requests. May be empty: a child has ended, or the request
+    /// was a repetition.
     pub fn wait(&mut self) -> Vec<Signal> {
         let received: Vec<_> = self.signals.wait().collect();
         self.requests_of(&received, Instant::now())
     }
 
-    /// What was asked for since the last look.
+    /// Returns the requests since the last call.
     pub fn look(&mut self) -> Vec<Signal> {
         let received: Vec<_> = self.signals.pending().collect();
         self.requests_of(&received, Instant::now())
@@ -60,7 +60,7 @@ impl Requests {
             if self.last.is_some_and(echo) {
                 continue;
             }
-            // An echo has none: who asks again and again is heard every time that has passed.
+            // The time is that of the first: repeated requests count again after [`ECHO`].
             self.last = Some((signal, now));
             requests.push(signal);
         }
@@ -74,11 +74,11 @@ impl std::fmt::Debug for Requests {
     }
 }
 
-/// Waits until `is_over` says with which status the child ended, and hands on what is asked for
-/// meanwhile. There is no thread for this: whose children are in another process namespace can have
-/// none.
+/// Waits until `is_over` returns the child's status, and forwards signals meanwhile. Uses no
+/// thread, because a process with children in another PID namespace can have none.
 ///
 /// # Errors
+///
 /// Errors of `is_over`.
 pub fn until_over(
     requests: &mut Requests,
@@ -86,41 +86,44 @@ pub fn until_over(
     mut is_over: impl FnMut() -> io::Result<Option<ExitStatus>>,
 ) -> io::Result<ExitStatus> {
     loop {
-        // The child may have ended before its signal was listened for.
+        // The child may have ended before the handler was installed.
         if let Some(status) = is_over()? {
             return Ok(status);
         }
         for signal in requests.wait() {
             if let Some(child) = child {
-                // It may be over.
+                // The child may have ended.
                 let _ = kill_process(child, signal);
             }
         }
     }
 }
 
-/// Runs a command to its end, and hands on to it what is asked for meanwhile.
+/// Runs a command to its end and forwards signals to it.
 ///
 /// # Errors
-/// It did not start.
+///
+/// The command did not start.
 pub fn carry_out(command: &mut Command, requests: &mut Requests) -> io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     until_over(requests, pid, || child.try_wait())
 }
 
-/// Has the calling process keep signals that ask for the end until [`release`]. Between fork and exec
-/// it may be called, too.
+/// Blocks termination signals of the calling process until [`release`]. May be called between fork
+/// and exec.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn hold() -> io::Result<()> {
     mask(libc::SIG_BLOCK)
 }
 
-/// Delivers them again.
+/// Unblocks them.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn release() -> io::Result<()> {
     mask(libc::SIG_UNBLOCK)
@@ -128,7 +131,7 @@ pub fn release() -> io::Result<()> {
 
 #[expect(unsafe_code, reason = "system calls that no crate of ours wraps")]
 fn mask(how: libc::c_int) -> io::Result<()> {
-    // SAFETY: a set of signals is plain data that is written before it is read, and lives until the
+    // SAFETY: a signal set is plain data that is written before it is read, and lives until the
     // last of the calls returns.
     let result = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -142,7 +145,7 @@ fn mask(how: libc::c_int) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[expect(unsafe_code, reason = "what signals are told with is made up here")]
+#[expect(unsafe_code, reason = "fabricates siginfo for the test")]
 mod tests {
     use super::*;
 
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_on_is_what_nobody_else_heard_and_once() {
-        /// As `kill` has it, and as a terminal does.
+        /// Code of signals sent by `kill`, as opposed to those of a terminal.
         const SENT: libc::c_int = 0;
         const KERNEL: libc::c_int = 0x80;
         let mut requests = Requests::of_others().unwrap();

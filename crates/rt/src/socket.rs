@@ -14,54 +14,55 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockRef, Type};
 
 use crate::Group;
 
-/// The most datagrams the kernel takes in one batch (`UDP_MAX_SEGMENTS`).
+/// Maximum datagrams that the kernel accepts in one batch (`UDP_MAX_SEGMENTS`).
 pub(crate) const SEGMENTS_MAX: usize = 64;
 
-/// A batch of datagrams as the kernel hands it over: at most one IP packet's payload.
+/// Bytes of a received batch of datagrams: at most one IP packet's payload.
 const RECEIVE_BYTES: usize = 65_536;
 
-/// Batches a receive call takes: few, so that the processor's cache holds their memory.
+/// Batches per receive call: few, so that their memory stays in the processor's cache.
 const RECEIVE_BATCHES: usize = 8;
 
-/// A non-blocking UDP socket with segmentation offload in both directions, where there is any.
+/// A non-blocking UDP socket with segmentation offload in both directions, where available.
 pub struct Socket {
     socket: std::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
     refusals: AtomicU64,
-    /// The most datagrams of a batch.
+    /// Maximum datagrams per batch.
     segments_max: usize,
 }
 
 /// Sizes of the kernel's socket buffers, in bytes of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
-    /// For datagrams that arrived and were not read.
+    /// For received datagrams that wait to be read.
     pub receive: usize,
-    /// For datagrams that wait to leave.
+    /// For datagrams that wait to be sent.
     pub send: usize,
 }
 
 impl Default for Buffers {
-    /// 32 MiB to receive, 20 ms at 10 Gbit/s with the kernel's bookkeeping; 4 MiB to send.
+    /// Returns 32 MiB to receive, 20 ms at 10 Gbit/s with the kernel's bookkeeping, and 4 MiB to
+    /// send.
     fn default() -> Self {
         Self { receive: 32 << 20, send: 4 << 20 }
     }
 }
 
-/// How far a batch got.
+/// Progress of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All of it was taken.
+    /// All of it was sent.
     All,
     /// The socket's buffer is full after this many bytes: wait until it is writable.
     Blocked(usize),
-    /// The device's queue is full after this many bytes: the socket cannot say when there is
-    /// room again, so try again a little later.
+    /// The device's queue is full after this many bytes. The socket does not report when there is
+    /// room again, so retry a little later.
     Congested(usize),
 }
 
-/// Memory to receive into, used again and again.
+/// Reusable memory to receive into.
 pub struct ReceiveBuffers {
     bytes: Vec<u8>,
     metas: [RecvMeta; RECEIVE_BATCHES],
@@ -70,29 +71,29 @@ pub struct ReceiveBuffers {
 /// Datagrams of one size that arrived together from one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Who sent them.
+    /// Sender.
     pub from: SocketAddr,
-    /// The address they were sent to, where the kernel tells.
+    /// Address they were sent to, where the kernel reports it.
     pub to: Option<IpAddr>,
-    /// The congestion mark they carry.
+    /// Congestion mark (ECN).
     pub ecn: Ecn,
     /// Length of each datagram but the last, which may be shorter.
     pub stride: usize,
-    /// The datagrams, one after the other.
+    /// Datagrams, one after the other.
     pub bytes: &'a [u8],
 }
 
 impl Socket {
     /// Opens a socket on `address`; port 0 lets the system choose.
     ///
-    /// A kernel that grants smaller buffers than asked for is warned about in the log, with the
-    /// setting that lifts its limit.
+    /// Logs a warning if the kernel grants smaller buffers than requested, with the setting that
+    /// lifts its limit.
     ///
     /// # Errors
     /// The port is in use, the address is not this machine's, or no descriptor is left.
     pub fn bind(address: SocketAddr, buffers: Buffers) -> io::Result<Self> {
         let socket = open(address, Protocol::UDP)?;
-        hear_no_group(&socket, address)?;
+        ignore_groups(&socket, address)?;
         match socket.bind(&address.into()) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && only_groups_use(address) => {
@@ -106,11 +107,11 @@ impl Socket {
         Self::new(socket)
     }
 
-    /// Opens a socket that receives what is sent to a group, and nothing else. Others on this
-    /// machine may do the same.
+    /// Opens a socket that receives only datagrams sent to a group. Other programs on this machine
+    /// may do the same.
     pub(crate) fn join(group: &Group, buffers: Buffers) -> io::Result<Self> {
         let socket = open(group.address, Protocol::UDP)?;
-        hear_no_group(&socket, group.address)?;
+        ignore_groups(&socket, group.address)?;
         socket.set_reuse_address(true)?;
         socket.bind(&group.destination().into())?;
         match group.address.ip() {
@@ -124,7 +125,7 @@ impl Socket {
         Self::new(socket)
     }
 
-    /// Opens a socket of UDP-Lite, which the kernel may not have. It sends and receives datagrams
+    /// Opens a UDP-Lite socket, which the kernel may not support. It sends and receives datagrams
     /// one by one.
     pub(crate) fn bind_lite(address: SocketAddr, buffers: Buffers) -> io::Result<Self> {
         let socket =
@@ -136,7 +137,7 @@ impl Socket {
                     _ => error,
                 }
             })?;
-        hear_no_group(&socket, address)?;
+        ignore_groups(&socket, address)?;
         socket.bind(&address.into())?;
         enlarge(&socket, buffers)?;
         Ok(Self { segments_max: 1, ..Self::new(socket)? })
@@ -149,12 +150,12 @@ impl Socket {
         Ok(Self { socket, state, local, refusals: AtomicU64::new(0), segments_max: SEGMENTS_MAX })
     }
 
-    /// Lets sockets that receive what is sent to a group have the same port as this one.
+    /// Lets receive sockets of groups share this socket's port.
     pub(crate) fn share_port(&self) -> io::Result<()> {
         SockRef::from(&self.socket).set_reuse_address(true)
     }
 
-    /// Sends by the interface of a group, as far as it says, and to others on this machine too.
+    /// Sets the interface and TTL for a group, and loops datagrams back to this machine.
     pub(crate) fn aim(&self, group: &Group) -> io::Result<()> {
         let socket = SockRef::from(&self.socket);
         match group.address.ip() {
@@ -173,21 +174,22 @@ impl Socket {
         }
     }
 
-    /// The address that datagrams to the peer of [`Socket::connect`] leave from.
+    /// Returns the local address of datagrams to the peer of [`Socket::connect`].
     pub(crate) fn connected_from(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Talks to one peer only from now on: what others send is not received, and the system tells
-    /// when nobody listens there, which [`Socket::refusals`] counts.
+    /// Connects to one peer: datagrams of others are not received, and [`Socket::refusals`] counts
+    /// the times that nobody listened there.
     ///
     /// # Errors
-    /// There is no way to that address.
+    ///
+    /// There is no route to that address.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(peer)
     }
 
-    /// How often the system said that nobody listens at a peer's port.
+    /// Returns how often the system reported that nobody listens at a peer's port.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.refusals.load(Ordering::Relaxed)
@@ -197,24 +199,25 @@ impl Socket {
         self.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The address it is bound to.
+    /// Returns the address it is bound to.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Whether batches leave as one; if not, datagrams are sent one by one.
+    /// Whether batches are sent with one call; if not, datagrams are sent one by one.
     #[must_use]
     pub fn sends_batches(&self) -> bool {
         self.state.max_gso_segments().min(self.segments_max) > 1
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter.
-    /// `source` is the address to send from, where the socket is bound to several.
+    /// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter. `source` is
+    /// the address to send from, if the socket is bound to several.
     ///
     /// # Errors
-    /// `EMSGSIZE` when a datagram is larger than the interface takes, and whatever else the
-    /// system says. That nobody listened at the other end a moment ago is no error.
+    ///
+    /// `EMSGSIZE` when a datagram is larger than the interface allows, and other errors of the
+    /// system. An earlier report that nobody listens at the peer is no error.
     pub fn send(
         &self,
         to: SocketAddr,
@@ -224,7 +227,7 @@ impl Socket {
         segment: usize,
     ) -> io::Result<Sent> {
         let mut done = 0;
-        // A datagram without content is one datagram.
+        // An empty buffer is one datagram without content.
         while done < bytes.len() || bytes.is_empty() {
             let segments_max = self.state.max_gso_segments().min(self.segments_max);
             let piece = segment.saturating_mul(segments_max).min(bytes.len() - done);
@@ -243,9 +246,9 @@ impl Socket {
                 }
                 Err(error) => match Errno::from_io_error(&error) {
                     Some(Errno::NOBUFS) => return Ok(Sent::Congested(done)),
-                    // The answer to an earlier datagram; this one was not sent.
+                    // Reports an earlier datagram's refusal; this one was not sent.
                     Some(Errno::CONNREFUSED) => self.refused(),
-                    // The first refusal of a batch turned batches off: try again in pieces.
+                    // The first refusal of a batch disables batches: retry in pieces.
                     Some(Errno::IO | Errno::INVAL) if piece > segment => {}
                     _ => return Err(error),
                 },
@@ -257,11 +260,12 @@ impl Socket {
         Ok(Sent::All)
     }
 
-    /// Receives what is there, up to one kernel call's worth, and hands each batch to `take`.
-    /// Returns how many batches there were; 0 when there is nothing to receive.
+    /// Receives up to one kernel call's worth and passes each batch to `take`. Returns the number
+    /// of batches; 0 when there is nothing to receive.
     ///
     /// # Errors
-    /// Whatever the system says, but that nobody listens at a peer's port.
+    ///
+    /// Errors of the system, except that nobody listens at a peer's port.
     pub fn receive(
         &self,
         buffers: &mut ReceiveBuffers,
@@ -305,7 +309,7 @@ impl fmt::Debug for Socket {
 }
 
 impl ReceiveBuffers {
-    /// Memory for one receive call: 512 KiB.
+    /// Allocates the memory of one receive call: 512 KiB.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -331,16 +335,16 @@ fn open(address: SocketAddr, protocol: Protocol) -> io::Result<socket2::Socket> 
     socket2::Socket::new(Domain::for_address(address), Type::DGRAM.cloexec(), Some(protocol))
 }
 
-/// A socket on all addresses would get what is sent to any group that any program has joined.
-fn hear_no_group(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
+/// Ignores groups that other programs have joined, which a socket on all addresses would receive.
+fn ignore_groups(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
     match address {
         SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
         SocketAddr::V6(_) => socket.set_multicast_all_v6(false),
     }
 }
 
-/// Whether a port that is in use is so only by those who receive what is sent to a group, so that
-/// nothing is taken from them.
+/// Whether a port in use is used only by receive sockets of groups, so that sharing takes nothing
+/// from them.
 fn only_groups_use(address: SocketAddr) -> bool {
     let loopback: IpAddr = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -350,14 +354,14 @@ fn only_groups_use(address: SocketAddr) -> bool {
     std::net::UdpSocket::bind((loopback, address.port())).is_ok()
 }
 
-/// Makes the kernel's buffers as large as asked for or as it allows.
+/// Enlarges the kernel's buffers as requested, or as far as it allows.
 fn enlarge(socket: &socket2::Socket, buffers: Buffers) -> io::Result<()> {
-    // Without the privilege to exceed the limit the second call takes what the limit allows.
+    // Without the privilege to exceed the limit, the second call sets what the limit allows.
     if sockopt::set_socket_recv_buffer_size_force(socket, buffers.receive).is_err() {
         socket.set_recv_buffer_size(buffers.receive)?;
     }
     socket.set_send_buffer_size(buffers.send)?;
-    // The kernel reports twice the size that was set, the other half being for its own use.
+    // The kernel reports twice the size that was set; the other half is for its own use.
     let receive = socket.recv_buffer_size()? / 2;
     if receive < buffers.receive {
         tracing::warn!(
@@ -408,7 +412,7 @@ mod tests {
         (Socket::bind(any, small).unwrap(), Socket::bind(any, small).unwrap())
     }
 
-    /// Receives until `datagrams` have come, or a second is over.
+    /// Receives until `datagrams` have arrived, or for one second.
     fn collect(socket: &Socket, datagrams: usize) -> Vec<Vec<u8>> {
         let mut buffers = ReceiveBuffers::new();
         let mut all = Vec::new();
@@ -446,15 +450,15 @@ mod tests {
         let (a, b) = pair();
         a.send(b.local(), None, Ecn::Ect0, b"hello", 5).unwrap();
         let mut buffers = ReceiveBuffers::new();
-        let mut seen = None;
+        let mut arrived = None;
         for _ in 0..1000 {
-            let take = |got: Arrival<'_>| seen = Some((got.from, got.to, got.ecn));
+            let take = |got: Arrival<'_>| arrived = Some((got.from, got.to, got.ecn));
             if b.receive(&mut buffers, take).unwrap() > 0 {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(seen, Some((a.local(), Some(b.local().ip()), Ecn::Ect0)));
+        assert_eq!(arrived, Some((a.local(), Some(b.local().ip()), Ecn::Ect0)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A TUN device that passes packets of many segments whole.
+//! A TUN device with segmentation offload.
 
 use std::ffi::c_ulong;
 use std::fs::{File, OpenOptions};
@@ -8,34 +8,34 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use crate::frame::vnet::{self, Vnet};
 
-/// The most bytes of one packet.
+/// Maximum bytes of one packet.
 pub const PACKET_MAX: usize = 65_536;
 
-/// The most parts that follow the headers of a packet.
+/// Maximum parts after the headers of a packet.
 pub const PARTS_MAX: usize = 64;
 
 const DEVICE: &str = "/dev/net/tun";
-/// The longest name of a network device (`IFNAMSIZ` with its zero).
+/// Maximum length of a network device's name (`IFNAMSIZ` without its zero).
 const NAME_MAX: usize = 15;
 
-/// One end of a link: what its host sends is read, and what is written its host receives. It
-/// vanishes with the last descriptor of it.
+/// One end of a link: it reads the packets that its host sends, and its host receives the packets
+/// it writes. The device vanishes with its last descriptor.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
     joins_datagrams: bool,
 }
 
-/// What a device gave.
+/// Result of reading a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// A packet of so many bytes.
+    /// A packet of this many bytes.
     Whole(Vnet, usize),
-    /// Something that was not asked for.
+    /// A packet with an offload that was not requested.
     Unreadable,
 }
 
-/// How the file of devices can be had.
+/// Remedy for an error when opening `/dev/net/tun`.
 fn remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::PermissionDenied => "; allow it: chmod 0666 /dev/net/tun (as root)",
@@ -45,10 +45,11 @@ fn remedy(kind: io::ErrorKind) -> &'static str {
 }
 
 impl Tun {
-    /// Makes a device of this name in the calling thread's network namespace.
+    /// Creates a device of this name in the calling thread's network namespace.
     ///
     /// # Errors
-    /// Whoever calls may not make devices, or the name is taken or none.
+    ///
+    /// The caller may not create devices, or the name is in use or invalid.
     pub fn create(name: &str) -> io::Result<Self> {
         let mut open = OpenOptions::new();
         open.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
@@ -57,7 +58,7 @@ impl Tun {
             io::Error::new(kind, format!("{DEVICE}: {error}{}", remedy(kind)))
         })?;
         attach(&file, name)?;
-        // Segments of UDP since Linux 6.2; those of TCP always.
+        // UDP segmentation since Linux 6.2; TCP's always.
         let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
         let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
         let joins_datagrams = offload(&file, tcp | udp).is_ok();
@@ -67,16 +68,17 @@ impl Tun {
         Ok(Self { file, joins_datagrams })
     }
 
-    /// Whether several datagrams can be handed over as one packet.
+    /// Whether several datagrams can be written as one packet.
     #[must_use]
     pub fn joins_datagrams(&self) -> bool {
         self.joins_datagrams
     }
 
-    /// The next packet that the host sends, without waiting for one.
+    /// Returns the next packet that the host sends, without waiting for one.
     ///
     /// # Errors
-    /// Whatever the system says, but for an empty queue.
+    ///
+    /// Errors of the system, except for an empty queue.
     pub fn read(&self, packet: &mut [u8]) -> io::Result<Option<Packet>> {
         let mut header = [0; vnet::LEN];
         let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(packet)];
@@ -90,10 +92,11 @@ impl Tun {
         Ok(Some(decoded.map_or(Packet::Unreadable, |vnet| Packet::Whole(vnet, len))))
     }
 
-    /// Hands the host a packet: headers, and what follows them in parts. It goes through the host's
-    /// whole receive path before this returns.
+    /// Writes a packet to the host: headers, followed by parts. It passes through the host's whole
+    /// receive path before this returns.
     ///
     /// # Errors
+    ///
     /// The packet makes no sense to the host, or the device is down.
     pub fn write<'a>(
         &self,
@@ -121,7 +124,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Gives the descriptor a device of this name.
+/// Attaches the descriptor to a device of this name.
 #[expect(unsafe_code, reason = "an ioctl that no crate wraps")]
 fn attach(file: &File, name: &str) -> io::Result<()> {
     if name.is_empty() || name.len() > NAME_MAX || name.bytes().any(|byte| byte == 0) {

@@ -14,45 +14,44 @@ use crate::tun::Tun;
 use crate::wait::wake_exactly;
 use crate::{Clock, Control, Ready, Waker};
 
-/// Packets, of up to 64 KB, that are read before something is sent, and batches that are sent before
-/// something is read.
+/// Packets of up to 64 KB read before the next send, and batches sent before the next read.
 const READS: usize = 8;
 const WRITES: usize = 8;
 
-/// What the observer of a [`TunDriver::run`] is told.
+/// Event for the observer of a [`TunDriver::run`].
 #[derive(Debug)]
 pub enum TunEvent<I> {
-    /// The engine has something to say.
+    /// An indication of the engine.
     Indication(I),
     /// The interface came up, or went down.
     Interface(Condition),
-    /// Once in each turn of the loop, which a [`Waker`] and every [`TunDriver::TICK`] brings about at
-    /// the latest: time to hand over what other threads have brought.
+    /// Once in each turn of the loop, which a [`Waker`] or [`TunDriver::TICK`] triggers at the
+    /// latest: time to take input from other threads.
     Turn,
 }
 
-/// What a driver did so far.
+/// Statistics of a driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunStatistics {
     /// Packets sent.
     pub packets_sent: u64,
-    /// Packets handed to the device, each of one or more of those.
+    /// Packets written to the device, each of one or more of those.
     pub writes: u64,
     /// Packets received.
     pub packets_received: u64,
-    /// Packets that the device gave, each of one or more of those.
+    /// Packets read from the device, each of one or more of those.
     pub reads: u64,
-    /// Packets that the kernel or the device refused, as while the interface is down.
+    /// Packets that the kernel or the device refused, for example while the interface is down.
     pub refused: u64,
-    /// Packets of the device that made no sense.
+    /// Packets of the device that were unreadable.
     pub unreadable: u64,
 }
 
-/// Runs an engine whose one path, [`TunDriver::PATH`], is an IP interface: a TUN device. What the
-/// kernel of this machine sends there the engine receives, and the other way round.
+/// Runs an engine whose one path, [`TunDriver::PATH`], is an IP interface: a TUN device. The engine
+/// receives what this machine's kernel sends there, and the reverse.
 ///
-/// Packets of many segments are cut before the engine sees them, as a batch of equal length, with
-/// their checksums complete; neighbours in a batch of the engine's are handed over as one.
+/// Packets of many segments reach the engine as a batch of equal length with complete checksums;
+/// adjacent packets of the engine's batch are joined into one.
 #[derive(Debug)]
 pub struct TunDriver<E: Engine> {
     engine: E,
@@ -64,16 +63,17 @@ pub struct TunDriver<E: Engine> {
 }
 
 impl<E: Engine> TunDriver<E> {
-    /// The path of the interface.
+    /// Path of the interface.
     pub const PATH: PathId = PathId(0);
-    /// How long the observer is left alone at most.
+    /// Longest time between calls of the observer.
     pub const TICK: Duration = Duration::from_millis(100);
 
     /// Takes over a device, which has this name in the calling thread's network namespace. The path
-    /// is up as soon as the interface is, and [`TunDriver::run`] runs.
+    /// is up when the interface is up and [`TunDriver::run`] runs.
     ///
     /// # Errors
-    /// The system lacks descriptors, or does not tell of interfaces.
+    ///
+    /// The system lacks descriptors, or does not report interfaces.
     pub fn new(tun: Tun, name: &str, engine: E, waker: Waker) -> io::Result<Self> {
         Ok(Self {
             engine,
@@ -85,30 +85,30 @@ impl<E: Engine> TunDriver<E> {
         })
     }
 
-    /// The time as the engine knows it.
+    /// Returns the time as the engine knows it.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// The engine, to make requests of it before or between runs.
+    /// Returns the engine, for requests before or between runs.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
 
-    /// What was sent and received so far.
+    /// Returns statistics of everything sent and received so far.
     #[must_use]
     pub fn statistics(&self) -> TunStatistics {
         self.port.statistics
     }
 
-    /// Records from now on how late it does what is due, and how late it wakes up.
+    /// Sets the histogram for the lateness of timers and wake-ups.
     pub fn set_timings(&mut self, timings: Arc<Timings>) {
         self.observed.set(timings);
     }
 
-    /// Runs until `on` says so, which may make requests of the engine. What the engine has to send
-    /// then, and is due, still goes out.
+    /// Runs until `on` returns [`Control::Stop`]; `on` may make requests of the engine. Output of
+    /// the engine that is due then is still sent.
     ///
     /// # Errors
     /// The device, or waiting for it, failed.
@@ -133,7 +133,7 @@ impl<E: Engine> TunDriver<E> {
                 return Ok(());
             }
             self.effects();
-            // What was sent may have been the last of something.
+            // Sending may have completed something.
             while let Some(indication) = self.engine.poll_indication() {
                 busy = true;
                 let event = TunEvent::Indication(indication);
@@ -165,7 +165,7 @@ impl<E: Engine> TunDriver<E> {
         (any, stop)
     }
 
-    /// Tells engine and observer what became of the interface.
+    /// Reports a change of the interface to engine and observer.
     fn watch(
         &mut self,
         on: &mut impl FnMut(Time, &mut E, TunEvent<E::Indication>) -> Control,
@@ -178,7 +178,7 @@ impl<E: Engine> TunDriver<E> {
         Ok(())
     }
 
-    /// Reads what there is, up to [`READS`] packets; whether there was something.
+    /// Reads up to [`READS`] packets. Returns whether there were any.
     fn receive(&mut self) -> io::Result<bool> {
         for count in 0..READS {
             if self.port.paused {
@@ -193,7 +193,7 @@ impl<E: Engine> TunDriver<E> {
         Ok(true)
     }
 
-    /// Sends what is due, up to [`WRITES`] batches; whether there may be more.
+    /// Sends what is due, up to [`WRITES`] batches. Returns whether there may be more.
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
             let now = self.clock.now();
@@ -205,7 +205,7 @@ impl<E: Engine> TunDriver<E> {
         Ok(true)
     }
 
-    /// Carries out what the engine wants, as far as an interface can.
+    /// Carries out the engine's effects, as far as an interface supports them.
     fn effects(&mut self) {
         while let Some(effect) = self.engine.poll_effect() {
             let now = self.clock.now();
@@ -229,7 +229,7 @@ impl<E: Engine> TunDriver<E> {
         }
     }
 
-    /// Waits for a packet, news, another thread, or whatever is due.
+    /// Waits for a packet, an interface change, another thread, or a timer.
     fn wait(&mut self) -> io::Result<()> {
         let now = self.clock.now();
         let mut until = now + Self::TICK;

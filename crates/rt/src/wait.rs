@@ -1,4 +1,4 @@
-//! Waiting for a socket, a timer or another thread, to the microsecond.
+//! Waiting for a socket, a timer or another thread, with microsecond precision.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,24 +16,25 @@ pub struct Waker(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     event: OwnedFd,
-    /// A wake-up is on its way, so another would tell nothing new.
+    /// Whether a wake-up is pending, so that another would be redundant.
     signalled: AtomicBool,
 }
 
-/// Why a wait ended; neither after a timeout or a signal.
+/// Result of a wait; all false after a timeout or a signal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// The socket has datagrams.
+    /// Whether the socket has datagrams.
     pub readable: bool,
-    /// The socket takes datagrams.
+    /// Whether the socket has room for datagrams.
     pub writable: bool,
 }
 
 impl Waker {
-    /// A waker nobody waits for yet.
+    /// Creates a waker.
     ///
     /// # Errors
-    /// When the process has no file descriptor left.
+    ///
+    /// The process has no file descriptor left.
     pub fn new() -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Self(Arc::new(Inner { event, signalled: AtomicBool::new(false) })))
@@ -47,13 +48,14 @@ impl Waker {
         }
     }
 
-    /// Waits until `socket` is ready for what is asked, a wake-up comes, or `timeout` is over.
+    /// Waits until `socket` is ready as requested, a wake-up comes, or `timeout` has passed.
     /// Without a timeout it waits for ever.
     ///
-    /// What a thread did before [`Waker::wake`] is visible after this returns.
+    /// Writes of a thread before [`Waker::wake`] are visible after this returns.
     ///
     /// # Errors
-    /// Whatever the system call says, but for interruption by a signal, which ends the wait.
+    ///
+    /// Errors of the system call, except interruption by a signal, which ends the wait.
     pub fn wait(
         &self,
         socket: &impl AsFd,
@@ -63,16 +65,18 @@ impl Waker {
         self.wait_also(socket, None, interest, timeout)
     }
 
-    /// Waits for a wake-up alone, or until `timeout` is over.
+    /// Waits for a wake-up only, or until `timeout` has passed.
     ///
     /// # Errors
-    /// Those of [`Waker::wait`].
+    ///
+    /// See [`Waker::wait`].
     pub fn wait_alone(&self, timeout: Option<Duration>) -> io::Result<()> {
         let interest = Ready { readable: true, writable: false };
         self.wait(&self.0.event, interest, timeout).map(|_| ())
     }
 
-    /// The same, and until `also` has something to read if that is asked of the socket.
+    /// Waits like [`Waker::wait`], and for `also` to be readable if reading is requested of the
+    /// socket.
     pub(crate) fn wait_also(
         &self,
         socket: &impl AsFd,
@@ -102,7 +106,7 @@ impl Waker {
         if event.contains(PollFlags::IN) {
             let mut count = [0u8; 8];
             let _ = rustix::io::read(&self.0.event, &mut count);
-            // Swapped, not stored: it takes over what those who saw it set had done before.
+            // Swapped, not stored: it acquires the writes of those who found it set.
             self.0.signalled.swap(false, Ordering::AcqRel);
         }
         let is_other = also.is_some() && interest.readable;
@@ -116,8 +120,8 @@ impl Waker {
     }
 }
 
-/// Asks the kernel to end the calling thread's waits as exactly as it can, in place of up to
-/// 50 microseconds late, its default.
+/// Requests exact timer wake-ups for the calling thread, in place of the default of up to 50
+/// microseconds late.
 pub fn wake_exactly() {
     let slack = std::num::NonZeroU64::MIN;
     if let Err(error) = rustix::thread::set_current_timer_slack(Some(slack)) {

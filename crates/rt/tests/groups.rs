@@ -1,5 +1,5 @@
-//! Multicast groups between drivers of one machine, in a network namespace that has no way out and
-//! goes away with its process.
+//! Multicast groups between drivers of one machine, in a network namespace without a way out that
+//! ends with its process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::print_stderr, reason = "a test that is skipped says so")]
@@ -14,15 +14,15 @@ use engine::{
 };
 use slowlight_rt::{Buffers, Config, Control, Driver, Event, FileStore, Group, StoreConfig, Waker};
 
-/// Set in the namespace.
+/// Environment variable set in the namespace.
 const INSIDE: &str = "SLOWLIGHT_TEST_NAMESPACE";
 
-/// Runs the test `name` again in a namespace of its own; `true` if this is that run.
+/// Runs the test `name` again in a namespace of its own; returns `true` in that run.
 fn inside(name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
-    // The kernel gives the new interface its address and its route to groups a little later.
+    // The kernel configures the new interface's address and group route a little later.
     let setup = "ip link set lo up multicast on && \
                  ip route add 224.0.0.0/4 dev lo src 127.0.0.1 && \
                  ip link add ends type veth peer name other && \
@@ -49,11 +49,11 @@ fn inside(name: &str) -> bool {
     false
 }
 
-/// Says what it is told to, and notes what it hears.
+/// Sends scripted datagrams and records received ones.
 #[derive(Debug, Default)]
 struct Chat {
     say: VecDeque<(PathId, &'static [u8])>,
-    heard: Vec<(PathId, PathId, Vec<u8>)>,
+    received: Vec<(PathId, PathId, Vec<u8>)>,
     up: Vec<PathId>,
     effects: VecDeque<Effect>,
 }
@@ -68,7 +68,7 @@ impl Engine for Chat {
             Input::Receive(receive) => {
                 assert!(self.up.contains(&receive.path) && self.up.contains(&receive.from));
                 for bytes in receive.datagrams() {
-                    self.heard.push((receive.path, receive.from, bytes.to_vec()));
+                    self.received.push((receive.path, receive.from, bytes.to_vec()));
                 }
             }
         }
@@ -131,46 +131,46 @@ impl Member {
         self.step();
     }
 
-    fn heard(&mut self) -> Vec<(PathId, PathId, Vec<u8>)> {
-        std::mem::take(&mut self.step().heard)
+    fn received(&mut self) -> Vec<(PathId, PathId, Vec<u8>)> {
+        std::mem::take(&mut self.step().received)
     }
 }
 
 fn all_hear_and_one_answers(any: &str, group: Group) {
     let mut one = Member::new(&format!("{any}:0"), group);
     let mut two = Member::new(&format!("{any}:0"), group);
-    // The groups' port can be had although others listen to the group on it, but only once.
+    // The groups' port can be bound although others listen to the group on it, but only once.
     let port = group.address.port();
     let mut three = Member::new(&format!("{any}:{port}"), group);
     let twice = std::net::UdpSocket::bind(format!("{any}:{port}"));
     assert_eq!(twice.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
 
     one.say(one.group, b"hello");
-    assert_eq!(one.heard(), [], "nobody hears himself");
+    assert_eq!(one.received(), [], "nobody hears himself");
     for other in [&mut two, &mut three] {
-        let heard = other.heard();
-        let [(path, from, bytes)] = heard.as_slice() else { panic!("{heard:?}") };
+        let received = other.received();
+        let [(path, from, bytes)] = received.as_slice() else { panic!("{received:?}") };
         assert_eq!((*path, bytes.as_slice()), (other.group, &b"hello"[..]));
         assert_ne!(from, path);
         let address = other.driver.peer(*from).unwrap();
         assert_eq!(address.port(), one.driver.local().port());
         other.say(*from, b"I hear you");
     }
-    let heard = one.heard();
-    assert_eq!(heard.len(), 2, "{heard:?}");
-    assert!(heard.iter().all(|(path, from, _)| path == from && *path != one.group));
-    assert_ne!(heard[0].0, heard[1].0);
+    let received = one.received();
+    assert_eq!(received.len(), 2, "{received:?}");
+    assert!(received.iter().all(|(path, from, _)| path == from && *path != one.group));
+    assert_ne!(received[0].0, received[1].0);
 
     two.driver.engine_mut().effects.push_back(PathEffect::Close { path: two.group }.into());
     two.step();
     one.say(one.group, b"again");
     two.say(two.group, b"who left says nothing");
-    assert_eq!((one.heard(), two.heard()), (vec![], vec![]));
-    assert_eq!(three.heard().len(), 1);
+    assert_eq!((one.received(), two.received()), (vec![], vec![]));
+    assert_eq!(three.received().len(), 1);
     two.driver.engine_mut().effects.push_back(PathEffect::Open { path: two.group }.into());
     two.step();
     one.say(one.group, b"and again");
-    assert_eq!(two.heard().len(), 1);
+    assert_eq!(two.received().len(), 1);
     assert_eq!(two.driver.engine().up.iter().filter(|path| **path == two.group).count(), 2);
 }
 
@@ -187,7 +187,7 @@ fn groups_of_ipv4() {
 #[test]
 fn groups_of_ipv6() {
     if inside("groups_of_ipv6") {
-        // The loopback interface takes no groups of IPv6.
+        // The loopback interface does not support IPv6 multicast.
         let interface = slowlight_rt::interface("ends").unwrap();
         let group = Group::new("[ff02::6c]:7542".parse().unwrap());
         all_hear_and_one_answers("[::]", Group { interface, ..group });

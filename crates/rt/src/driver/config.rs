@@ -12,24 +12,24 @@ use crate::{Buffers, UdpLite};
 /// Settings of a [`Driver`](super::Driver).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The address to bind; port 0 lets the system choose.
+    /// Address to bind; port 0 lets the system choose.
     pub listen: SocketAddr,
-    /// Properties of a path, as engines see them, to a peer that shows up by itself.
+    /// Properties of the path to a peer that appears by itself, as engines see them.
     pub path: PathInfo,
-    /// Peers that may show up by themselves; 0 refuses all but the static ones.
+    /// Maximum number of peers that appear by themselves; 0 refuses all but the configured ones.
     pub peers_max: usize,
-    /// Silence of such a peer after which another may take its place.
+    /// Silence after which such a peer may be replaced by another.
     pub silence: Duration,
-    /// The kernel's socket buffers.
+    /// Sizes of the kernel's socket buffers.
     pub buffers: Buffers,
-    /// Interval of calls of the observer without an indication.
+    /// Interval of observer calls without an indication.
     pub tick: Duration,
-    /// Use of UDP-Lite beside UDP, if any.
+    /// UDP-Lite beside UDP, if any.
     pub udp_lite: Option<UdpLite>,
 }
 
 impl Config {
-    /// A driver on `listen` whose peers are reached by datagrams as `path` says.
+    /// Returns the configuration of a driver on `listen` whose peers have paths like `path`.
     #[must_use]
     pub fn new(listen: SocketAddr, path: PathInfo) -> Self {
         Self {
@@ -49,23 +49,23 @@ impl Config {
 pub enum Event<I> {
     /// An indication of the engine.
     Indication(I),
-    /// A [`Config::tick`] passed: time to show progress.
+    /// A [`Config::tick`] has passed: time to show progress.
     Tick,
     /// Nobody listens at the address of
     /// [`Driver::connect_peer`](super::Driver::connect_peer); reported at most once a tick.
     Refused(SocketAddr),
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Finish what is under way to the disk, send what is due, and return.
+    /// Finish disk operations in progress, send what is due, and return.
     Stop,
 }
 
-/// Why a driver gave up.
+/// Error that ends a driver.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// A datagram is larger than the network interface takes.
@@ -74,17 +74,17 @@ pub enum RunError {
          use smaller datagrams (Ethernet carries 1472 bytes over IPv4, 1452 over IPv6)"
     )]
     DatagramTooLarge {
-        /// The datagram's length.
+        /// Length of the datagram.
         len: usize,
-        /// Where it was to go.
+        /// Destination.
         to: SocketAddr,
     },
     /// The system refuses to send there.
     #[error("cannot send to {to}: {error}")]
     Send {
-        /// Where the datagram was to go.
+        /// Destination of the datagram.
         to: SocketAddr,
-        /// The system's words.
+        /// Error of the system.
         error: io::Error,
     },
     /// The socket failed.
@@ -103,6 +103,6 @@ pub struct Statistics {
     pub datagrams_received: u64,
     /// Bytes in them.
     pub bytes_received: u64,
-    /// Datagrams of peers for which there was no room.
+    /// Datagrams refused because the table of peers was full.
     pub datagrams_refused: u64,
 }

@@ -7,8 +7,8 @@ use engine::{Completion, Deadline, FileName, OpenMode, StoreEffect, Ticket};
 use super::*;
 use crate::{Buffers, StoreConfig};
 
-/// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts what
-/// arrives on all of them.
+/// Sends numbered datagrams to the first path that comes up, paced at its rate, and counts arrivals
+/// on all paths.
 #[derive(Debug, Default)]
 struct Toy {
     to_send: u64,
@@ -16,8 +16,8 @@ struct Toy {
     info: Option<(PathId, PathInfo)>,
     next_at: Time,
     sent: u64,
-    /// Numbers received, and when the first and the last of them came.
-    seen: Vec<u64>,
+    /// Numbers received, and the times of the first and the last.
+    received: Vec<u64>,
     first: Option<Time>,
     last: Time,
     batches: usize,
@@ -47,7 +47,7 @@ impl Engine for Toy {
                 for datagram in receive.datagrams() {
                     let number = datagram.first_chunk::<8>().expect("eight bytes at least");
                     assert!(datagram[8..].iter().all(|&byte| byte == number[7]));
-                    self.seen.push(u64::from_be_bytes(*number));
+                    self.received.push(u64::from_be_bytes(*number));
                 }
             }
             Input::Done(ticket, answer) => self.done.push((ticket, answer)),
@@ -63,7 +63,7 @@ impl Engine for Toy {
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let (path, info) = self.info.clone()?;
-        // On a machine that is busy the thread may come late by tens of milliseconds.
+        // On a busy machine the thread may wake tens of milliseconds late.
         let at = self.next_at.max(now - Duration::from_millis(100));
         self.next_at = at;
         while self.sent < self.to_send {
@@ -129,27 +129,27 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 #[test]
 fn numbered_datagrams_cross_in_batches() {
-    // 20 Mbyte at 2 Gbit/s, so that a busy machine's receiver keeps up.
+    // 20 Mbyte at 2 Gbit/s, so that a receiver on a busy machine keeps up.
     let info = PathInfo { rate_bps: Some(2_000_000_000), ..PathInfo::datagram(1000) };
     let receiver = driver(Toy::default(), PathInfo::datagram(1000));
     let to = receiver.driver.local();
     let mut sender = driver(Toy { to_send: 20_000, len: 1000, ..Toy::default() }, info);
     sender.driver.add_peer(to);
-    let receiver = run_until(receiver, LIMIT, |toy| toy.seen.contains(&19_999));
+    let receiver = run_until(receiver, LIMIT, |toy| toy.received.contains(&19_999));
     let sender = run_until(sender, LIMIT, |toy| toy.sent == 20_000).join().unwrap();
     let receiver = receiver.join().unwrap();
     let toy = receiver.driver.engine();
-    assert!(toy.seen.is_sorted(), "loopback keeps the order");
-    // The kernel may drop when the machine is busy, but not much.
-    assert!(toy.seen.len() > 15_000, "{} of 20000", toy.seen.len());
+    assert!(toy.received.is_sorted(), "loopback keeps the order");
+    // The kernel may drop some when the machine is busy.
+    assert!(toy.received.len() > 15_000, "{} of 20000", toy.received.len());
     assert_eq!(sender.driver.statistics().datagrams_sent, 20_000);
-    assert_eq!(receiver.driver.statistics().datagrams_received, toy.seen.len() as u64);
+    assert_eq!(receiver.driver.statistics().datagrams_received, toy.received.len() as u64);
     if sender.driver.socket.sends_batches() {
-        assert!(toy.batches * 4 < toy.seen.len(), "{} batches", toy.batches);
+        assert!(toy.batches * 4 < toy.received.len(), "{} batches", toy.batches);
     }
 }
 
-/// How much longer than it should half a second of datagrams takes, as a ratio.
+/// Relative excess of the time that half a second of datagrams takes.
 fn rate_error() -> f64 {
     // 1,000 + 42 bytes at 100 Mbit/s: 83.36 us each, half a second for 6,000.
     let info = PathInfo { rate_bps: Some(100_000_000), overhead: 42, ..PathInfo::datagram(1000) };
@@ -158,19 +158,19 @@ fn rate_error() -> f64 {
     let mut sender = driver(Toy { to_send: 6_000, len: 1000, ..Toy::default() }, info);
     sender.driver.add_peer(to);
     sender.driver.engine_mut().next_at = sender.driver.now();
-    let receiver = run_until(receiver, LIMIT, |toy| toy.seen.contains(&5_999));
+    let receiver = run_until(receiver, LIMIT, |toy| toy.received.contains(&5_999));
     run_until(sender, LIMIT, |toy| toy.sent == 6_000).join().unwrap();
     let receiver = receiver.join().unwrap();
     let toy = receiver.driver.engine();
-    assert_eq!(toy.seen.len(), 6_000);
+    assert_eq!(toy.received.len(), 6_000);
     let took = toy.last.since(toy.first.unwrap()).as_secs_f64();
     took / (6_000.0 * 83.36e-6) - 1.0
 }
 
 #[test]
 fn the_rate_is_kept() {
-    // Other programs can make a thread late, so one good run of five is enough; a rate that is
-    // wrong by itself is wrong in all of them.
+    // Other programs can delay a thread, so one good run of five is enough; a wrong rate is wrong
+    // in all of them.
     let errors: Vec<f64> = (0..5).map(|_| rate_error()).take_while(|e| e.abs() >= 0.02).collect();
     assert!(errors.len() < 5, "{errors:?}");
 }
@@ -192,7 +192,7 @@ fn what_was_pulled_is_sent_before_the_end() {
     }
 }
 
-/// How late a time-out of 20.3 ms comes.
+/// Lateness of a timeout of 20.3 ms.
 fn lateness() -> Duration {
     let mut place = driver(Toy::default(), PathInfo::datagram(1000));
     let at = place.driver.now() + Duration::from_micros(20_300);
@@ -228,7 +228,7 @@ fn what_was_asked_of_the_store_is_done_before_the_end() {
         bytes: bytes.clone(),
     });
     place.driver.engine_mut().effects.extend(writes.map(Effect::from));
-    // It is told to stop before it began.
+    // Stopped before it starts.
     let stop = AtomicBool::new(true);
     place.driver.run(&stop, |_, _, _| Control::Continue).unwrap();
     assert_eq!(place.driver.engine().done.len(), 8);

@@ -1,15 +1,15 @@
-//! Datagrams that came as packets of their own, and are handed over as one.
+//! Joining of datagrams that arrived as packets of their own (GSO for UDP).
 
 use super::shape::{HEADER_MAX, LEN_MAX, Shape, UDP, UDP_LEN, ip_follows, mend_datagram, plain_ip};
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
-/// Where a UDP header has its checksum.
+/// Offset of the checksum in a UDP header.
 const CHECKSUM: u16 = 6;
-/// The most datagrams that a kernel takes as one.
+/// Maximum number of datagrams a kernel accepts as one packet.
 const COUNT_MAX: u16 = 64;
 
-/// Datagrams of one flow, as long as each other but for the last: as the kernel would have handed
-/// them out had their program sent them as one.
+/// Datagrams of one flow and of equal length, but for the last: the shape of a packet that their
+/// program sent with one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joint {
     /// Bytes of the headers.
@@ -19,12 +19,12 @@ pub struct Joint {
     /// Bytes of all payloads.
     payload: usize,
     count: u16,
-    /// Whether the last was shorter: nothing may follow it.
+    /// Whether the last was shorter, so that nothing may follow.
     over: bool,
 }
 
 impl Joint {
-    /// Begins with this packet; `None` if it is no datagram whose checksum is still to be made.
+    /// Starts with this packet; `None` unless it is a datagram with an incomplete checksum.
     #[must_use]
     pub fn begin(shape: &Shape, packet: &[u8]) -> Option<Self> {
         let header = header_len(shape, packet)?;
@@ -39,8 +39,8 @@ impl Joint {
         })
     }
 
-    /// Takes a further packet, if it follows: of the same flow, and with the same headers. `first` is
-    /// the packet that this began with.
+    /// Appends a further packet if it belongs to the same flow with the same headers. `first` is
+    /// the packet that this started with.
     pub fn take(&mut self, first: &[u8], shape: &Shape, packet: &[u8]) -> bool {
         let fits = !self.over
             && self.count < COUNT_MAX
@@ -63,14 +63,14 @@ impl Joint {
         first[ports.clone()] == packet[ports] && ip_follows(ip, first, packet, self.count)
     }
 
-    /// How many datagrams these are.
+    /// Returns the number of datagrams.
     #[must_use]
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// The headers of all of them as one packet, and what the device is to be told of it; the
-    /// payloads follow, which begin behind as many bytes of each packet.
+    /// Builds the headers of the joined packet and its virtio-net header; the caller appends each
+    /// datagram's payload, which starts after as many bytes of its packet.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
         let start = (self.header - UDP_LEN) as u16;
@@ -86,8 +86,8 @@ impl Joint {
     }
 }
 
-/// Bytes of the headers of a datagram whose checksum is still to be made, and that is none of
-/// several, no fragment, and without options.
+/// Length of the headers of a single datagram with an incomplete checksum, unfragmented and without
+/// IP options.
 fn header_len(shape: &Shape, packet: &[u8]) -> Option<usize> {
     let checksum = shape.checksum().filter(|_| shape.segments() == 1)?;
     let ip = plain_ip(packet, UDP)?;
@@ -102,7 +102,7 @@ mod tests {
     use super::super::shape::{DONT_FRAGMENT, IPV4_LEN, IPV6_LEN};
     use super::*;
 
-    /// Datagrams of these lengths, of one flow; the addresses' last bytes are given.
+    /// Datagrams of these lengths of one flow; `last` is the last byte of the addresses.
     fn datagrams(v6: bool, lens: &[usize], last: u8) -> Vec<(Shape, Vec<u8>)> {
         let datagram = |(index, &len): (usize, &usize)| {
             let ip = if v6 { IPV6_LEN } else { IPV4_LEN };
@@ -157,7 +157,7 @@ mod tests {
                 let mut piece = again[..len].to_vec();
                 piece.extend(&whole[shape.payload(index..index + 1)]);
                 assert_eq!(vnet.checksum, single.checksum());
-                // The checksum of the header, and the sum of the pseudo header, were left out above.
+                // The loop above skipped the header's checksum and the sum of the pseudo header.
                 expected[len - 2..len].copy_from_slice(&piece[len - 2..len]);
                 if !v6 {
                     expected[10..12].copy_from_slice(&piece[10..12]);

@@ -1,5 +1,5 @@
-//! Packets as a TUN device with offloads gives and takes them: up to 64 KB that stand for many
-//! segments, which are cut only in thought and rejoined on the way out.
+//! Packets of a TUN device with offloads: up to 64 KB that stand for many segments. Segments are
+//! located without copying and joined again on output.
 
 mod joint;
 mod shape;

@@ -1,4 +1,4 @@
-//! Where the segments of a packet are, and how some of them look as a packet of their own.
+//! Positions of the segments in a packet, and packets made of some of them.
 
 use std::ops::Range;
 
@@ -6,24 +6,24 @@ use wire::ip::{fold, sum};
 
 use super::vnet::{Checksum, Cut, Kind, Vnet};
 
-/// The longest headers, IP and transport together, of a packet that can be cut.
+/// Maximum length of the headers, IP and transport, of a packet that can be segmented.
 pub const HEADER_MAX: usize = 256;
 
 pub(super) const IPV4_LEN: usize = 20;
 pub(super) const IPV6_LEN: usize = 40;
 pub(super) const TCP_LEN: usize = 20;
 pub(super) const UDP_LEN: usize = 8;
-/// The most bytes of an IP packet.
+/// Maximum length of an IP packet.
 pub(super) const LEN_MAX: usize = 65_535;
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
-/// In the byte of IPv4's flags.
+/// Don't Fragment bit in IPv4's byte of flags.
 pub(super) const DONT_FRAGMENT: u8 = 0x40;
 pub(super) const FIN: u8 = 0x01;
 pub(super) const PSH: u8 = 0x08;
 pub(super) const CWR: u8 = 0x80;
 
-/// A packet, perhaps of many segments, as far as it has to be understood to tell them apart.
+/// A packet of one or more segments, parsed as far as needed to separate them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     len: usize,
@@ -31,27 +31,28 @@ pub struct Shape {
     cut: Option<Pieces>,
 }
 
-/// A packet of several segments.
+/// Layout of a packet of several segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pieces {
     how: Cut,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     transport: usize,
-    /// Where the payload begins.
+    /// Offset of the payload.
     header: usize,
     count: u16,
 }
 
-/// A packet that is none of IP, or whose lengths contradict each other.
+/// Error of a packet that is not IP or whose lengths contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unreadable packet: {0}")]
 pub struct Unreadable(&'static str);
 
 impl Shape {
-    /// The shape of a packet that came with this header of the device.
+    /// Parses a packet that has this virtio-net header.
     ///
     /// # Errors
-    /// [`Unreadable`] if it is none of IP, or what it is said to be cut into cannot be.
+    ///
+    /// [`Unreadable`] if it is not IP or cannot be segmented as its header says.
     pub fn of(vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
         let least = match packet.first().map(|byte| byte >> 4) {
             Some(4) => IPV4_LEN,
@@ -68,24 +69,24 @@ impl Shape {
             }
         }
         let cut = vnet.cut.map(|how| Pieces::of(how, vnet, packet)).transpose()?;
-        // One segment is an ordinary packet, which the kernel need not be told how to cut.
+        // A single segment is an ordinary packet and needs no segmentation offload.
         let cut = cut.filter(|pieces| pieces.count > 1);
         Ok(Self { len: packet.len(), checksum: vnet.checksum, cut })
     }
 
-    /// Segments of the packet, at least 1.
+    /// Returns the number of segments, at least 1.
     #[must_use]
     pub fn segments(&self) -> u16 {
         self.cut.map_or(1, |pieces| pieces.count)
     }
 
-    /// The checksum that is still to be made, if one is.
+    /// Returns the position of the checksum that is still to be computed, if any.
     #[must_use]
     pub fn checksum(&self) -> Option<Checksum> {
         self.checksum
     }
 
-    /// Bytes of segment `index` as an IP packet of its own.
+    /// Returns the length of segment `index` as an IP packet of its own.
     #[must_use]
     pub fn segment_len(&self, index: u16) -> usize {
         let Some(pieces) = &self.cut else { return self.len };
@@ -93,8 +94,7 @@ impl Shape {
         pieces.header + payload.len()
     }
 
-    /// Where the bytes are that follow the header in a packet of these segments: all of them, for
-    /// a packet that is not cut.
+    /// Returns the range of the payload of these segments: the whole packet if it is not segmented.
     #[must_use]
     pub fn payload(&self, segments: Range<u16>) -> Range<usize> {
         let Some(pieces) = &self.cut else { return 0..self.len };
@@ -105,8 +105,8 @@ impl Shape {
         at(segments.start)..at(segments.end)
     }
 
-    /// The headers of a packet of these segments, and what the device is to be told of it. What
-    /// follows the headers is [`payload`](Self::payload). Without a cut there is no header apart.
+    /// Builds the headers of a packet of these segments and its virtio-net header; the caller
+    /// appends [`payload`](Self::payload). Without segmentation the headers are empty.
     pub fn header(
         &self,
         packet: &[u8],
@@ -119,7 +119,7 @@ impl Shape {
         let header = &mut out[..pieces.header];
         header.copy_from_slice(&packet[..pieces.header]);
         let payload = self.payload(segments.clone()).len();
-        mend_ip(header, segments.start, payload);
+        fix_ip(header, segments.start, payload);
         pieces.mend_transport(header, &segments, payload);
         let several = segments.len() > 1;
         let ecn = pieces.how.ecn && segments.start == 0;
@@ -134,7 +134,7 @@ impl Shape {
 
 impl Pieces {
     fn of(how: Cut, vnet: &Vnet, packet: &[u8]) -> Result<Self, Unreadable> {
-        // The kernel leaves the checksum of what is to be cut to whoever cuts it.
+        // The kernel leaves the checksum of a GSO packet to the device that segments it.
         let checksum = vnet.checksum.ok_or(Unreadable("to be cut, with a complete checksum"))?;
         let transport = usize::from(checksum.start);
         let ip = match (how.kind, packet[0] >> 4) {
@@ -183,13 +183,13 @@ impl Pieces {
                 let pseudo = pseudo_sum(header, TCP, len);
                 put(header, at + 16, pseudo);
             }
-            Kind::Udp => mend_udp(header, at, payload),
+            Kind::Udp => fix_udp(header, at, payload),
         }
     }
 }
 
-/// Length, and for IPv4 identification and checksum, as the kernel gives them when it cuts.
-fn mend_ip(header: &mut [u8], first: u16, payload: usize) {
+/// Sets length and, for IPv4, identification and checksum as the kernel does when it segments.
+fn fix_ip(header: &mut [u8], first: u16, payload: usize) {
     let len = header.len() + payload;
     if header[0] >> 4 == 6 {
         put(header, 4, (len - IPV6_LEN) as u16);
@@ -204,23 +204,23 @@ fn mend_ip(header: &mut [u8], first: u16, payload: usize) {
     put(header, 10, checksum);
 }
 
-/// Length, and the sum of the pseudo header in place of the checksum.
-fn mend_udp(header: &mut [u8], at: usize, payload: usize) {
+/// Sets the length, and the sum of the pseudo header in place of the checksum.
+fn fix_udp(header: &mut [u8], at: usize, payload: usize) {
     let len = header.len() - at + payload;
     put(header, at + 4, len as u16);
     let pseudo = pseudo_sum(header, UDP, len);
     put(header, at + 6, pseudo);
 }
 
-/// Has the headers of a datagram, whose transport begins at `at`, say that so much follows.
-pub(super) fn mend_datagram(header: &mut [u8], at: usize, payload: usize) {
-    mend_ip(header, 0, payload);
-    mend_udp(header, at, payload);
+/// Sets the lengths in the headers of a datagram whose transport header is at `at`.
+pub(super) fn fix_datagram(header: &mut [u8], at: usize, payload: usize) {
+    fix_ip(header, 0, payload);
+    fix_udp(header, at, payload);
 }
 
-/// Has the headers of a segment, whose transport begins at `at`, say that so much follows.
-pub(super) fn mend_segment(header: &mut [u8], at: usize, payload: usize) {
-    mend_ip(header, 0, payload);
+/// Sets the lengths in the headers of a segment whose transport header is at `at`.
+pub(super) fn fix_segment(header: &mut [u8], at: usize, payload: usize) {
+    fix_ip(header, 0, payload);
     let pseudo = pseudo_sum(header, TCP, header.len() - at + payload);
     put(header, at + 16, pseudo);
 }
@@ -229,29 +229,29 @@ fn put(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
 }
 
-/// The sum of the pseudo header, folded and not complemented: what stands in place of a checksum
-/// that is still to be made.
+/// Returns the sum of the pseudo header, folded and not complemented: the initial value of a
+/// checksum that is still to be computed.
 fn pseudo_sum(header: &[u8], protocol: u8, len: usize) -> u16 {
     let addresses = if header[0] >> 4 == 6 { 8..IPV6_LEN } else { 12..IPV4_LEN };
     fold(sum(&header[addresses]) + u64::from(protocol) + len as u64)
 }
 
-/// Makes the checksum of a packet that its sender left to its device. Before bits are flipped this
-/// has to be done, or damaged data would get a good checksum.
+/// Computes a checksum that the sender left to its device. Must run before bits are flipped, or
+/// damaged data would get a valid checksum.
 ///
 /// # Panics
-/// If the checksum is behind the packet's end, which [`Shape::of`] refuses.
+///
+/// If the checksum is beyond the packet's end, which [`Shape::of`] refuses.
 pub fn complete(packet: &mut [u8], checksum: Checksum) {
     let start = usize::from(checksum.start);
     let at = start + usize::from(checksum.offset);
     let made = !fold(sum(&packet[start..]));
-    // UDP says 0 for "none" (RFC 768); of a complete checksum it is the other zero.
+    // UDP sends 0 for "no checksum" (RFC 768), so a computed 0 becomes 0xffff.
     let made = if made == 0 && usize::from(checksum.offset) == 6 { 0xffff } else { made };
     put(packet, at, made);
 }
 
-/// Bytes of the IP header of a packet of this protocol that is whole, no fragment, and without
-/// options of IP.
+/// Length of the IP header of a complete, unfragmented packet of this protocol without IP options.
 pub(super) fn plain_ip(packet: &[u8], protocol: u8) -> Option<usize> {
     let word =
         |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
@@ -267,15 +267,15 @@ pub(super) fn plain_ip(packet: &[u8], protocol: u8) -> Option<usize> {
     (says == packet.len()).then_some(ip)
 }
 
-/// Whether the IP header of a packet is that of the `count`-th one behind `first`, with an IP header
-/// of as many bytes.
+/// Whether the IP header of a packet is that of the `count`-th one after `first`, with an IP header
+/// of `ip` bytes.
 pub(super) fn ip_follows(ip: usize, first: &[u8], packet: &[u8], count: u16) -> bool {
     let same = |range: Range<usize>| first[range.clone()] == packet[range];
     if ip == IPV6_LEN {
         return same(0..4) && same(6..IPV6_LEN);
     }
-    // Where a packet may be cut, its number tells its pieces from others': the kernel counts on from
-    // the first. Where it may not, the number says nothing (RFC 6864 §4.1).
+    // With fragmentation allowed, the kernel numbers the pieces from the first one's
+    // identification. Without it the identification has no meaning (RFC 6864 §4.1).
     let number = |packet: &[u8]| u16::from_be_bytes([packet[4], packet[5]]);
     let counts = || number(packet) == number(first).wrapping_add(count);
     same(0..2) && same(6..10) && same(12..IPV4_LEN) && (first[6] & DONT_FRAGMENT != 0 || counts())

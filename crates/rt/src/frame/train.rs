@@ -1,4 +1,4 @@
-//! Segments of TCP that came as packets of their own, and are handed over as one.
+//! Joining of TCP segments that arrived as packets of their own (GRO).
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use super::vnet::{Checksum, Cut, Kind, Vnet};
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const URG: u8 = 0x20;
-/// Where a TCP header has its checksum.
+/// Offset of the checksum in a TCP header.
 const CHECKSUM: u16 = 16;
-/// Where it has its flags.
+/// Offset of the flags in a TCP header.
 const FLAGS: usize = 13;
 
-/// Segments of one connection that follow each other, as long as each other but for the last: as a
-/// kernel would have sent them as one packet, to be cut by its device.
+/// Consecutive segments of one connection and of equal length, but for the last: the shape of a
+/// packet that a kernel leaves to its device to segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Bytes of the IP header.
@@ -28,15 +28,15 @@ pub struct Train {
     /// Bytes of all payloads.
     payload: usize,
     count: u16,
-    /// The flags of the last.
+    /// Flags of the last segment.
     flags: u8,
-    /// Nothing may follow: the last was shorter, or ends something.
+    /// Whether nothing may follow: the last was shorter, or ends something.
     over: bool,
 }
 
 impl Train {
-    /// Begins with this packet, which has its checksums; `None` if it is no segment with data that
-    /// others could follow.
+    /// Starts with this packet, whose checksums are complete; `None` unless it is a segment with
+    /// data that others could follow.
     #[must_use]
     pub fn begin(packet: &[u8]) -> Option<Self> {
         let (ip, header) = headers(packet)?;
@@ -54,8 +54,8 @@ impl Train {
         })
     }
 
-    /// Takes a further packet, if it follows: of the same connection, the next in order, and with the
-    /// same headers. `first` is the packet that this began with.
+    /// Appends a further packet if it is the next of the same connection with the same headers.
+    /// `first` is the packet that this started with.
     pub fn take(&mut self, first: &[u8], packet: &[u8]) -> bool {
         let fits = !self.over
             && headers(packet) == Some((self.ip, self.header))
@@ -77,7 +77,7 @@ impl Train {
         let at = self.ip;
         let number =
             |of: &[u8]| u32::from_be_bytes([of[at + 4], of[at + 5], of[at + 6], of[at + 7]]);
-        // Only the last of what is cut is pushed or ends, and only the first reduced the window.
+        // Segmentation sets PSH and FIN on the last segment only, and CWR on the first only.
         let flags = packet[at + FLAGS];
         let allowed = first[at + FLAGS] & !(CWR | PSH) == flags & !(FIN | PSH)
             && self.flags & PSH == 0
@@ -91,15 +91,15 @@ impl Train {
             && ip_follows(at, first, packet, self.count)
     }
 
-    /// How many segments these are.
+    /// Returns the number of segments.
     #[must_use]
     pub fn count(&self) -> u16 {
         self.count
     }
 
-    /// The headers of all of them as one packet, and what the device is to be told of it; the
-    /// payloads follow, which begin behind as many bytes of each packet. For one segment, whose
-    /// checksum is good, that is its own header.
+    /// Builds the headers of the joined packet and its virtio-net header; the caller appends each
+    /// segment's payload, which starts after as many bytes of its packet. A single segment keeps
+    /// its own headers and checksum.
     #[must_use]
     pub fn header(&self, first: &[u8], out: &mut [u8; HEADER_MAX]) -> (Vnet, usize) {
         let header = &mut out[..self.header];
@@ -120,7 +120,7 @@ impl Train {
     }
 }
 
-/// Where IP's header ends and where TCP's does, of a packet that is whole and has no options of IP.
+/// Ends of the IP and the TCP header of a complete packet without IP options.
 fn headers(packet: &[u8]) -> Option<(usize, usize)> {
     let ip = plain_ip(packet, TCP)?;
     let tcp = usize::from(packet.get(ip + 12)? >> 4) * 4;

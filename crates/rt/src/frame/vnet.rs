@@ -1,45 +1,44 @@
-//! The header that a TUN device puts in front of each packet (`struct virtio_net_hdr`).
+//! virtio-net header that a TUN device puts in front of each packet (`struct virtio_net_hdr`).
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
-/// The packet leaves with congestion window reduced set: only its first segment may.
+/// Flag of a packet with CWR set: only its first segment may have it.
 const GSO_ECN: u8 = 0x80;
 
-/// What the kernel says of a packet, and wants to be told: in the order of bytes of the machine.
+/// The kernel's description of a packet, in the machine's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vnet {
-    /// From where to where the checksum is still to be made; what stands in its place is the sum of
-    /// the pseudo header.
+    /// Checksum that is still to be computed; its field holds the sum of the pseudo header.
     pub checksum: Option<Checksum>,
-    /// What the packet is to be cut into.
+    /// Segmentation of the packet.
     pub cut: Option<Cut>,
     /// Bytes of all headers, as far as the kernel knows.
     pub header_len: u16,
 }
 
-/// A checksum that is still to be made.
+/// A checksum that is still to be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// Where what it covers begins: the transport header.
+    /// Start of the covered bytes: the transport header.
     pub start: u16,
-    /// Where it stands, from there.
+    /// Offset of the checksum field from there.
     pub offset: u16,
 }
 
-/// How a packet is to be cut.
+/// Segmentation of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// As segments of which transport.
+    /// Transport of the segments.
     pub kind: Kind,
-    /// Bytes of payload in each segment but the last.
+    /// Payload of each segment but the last, in bytes.
     pub segment: u16,
-    /// Whether the first segment says that the congestion window was reduced.
+    /// Whether the first segment has CWR (congestion window reduced) set.
     pub ecn: bool,
 }
 
-/// What segments are of.
+/// Transport of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// TCP over IPv4.
@@ -51,7 +50,7 @@ pub enum Kind {
 }
 
 impl Vnet {
-    /// The header at the front of what a device gave; `None` if this is none that was asked for.
+    /// Decodes the header; `None` if it uses an offload that was not requested.
     #[must_use]
     pub fn decode(bytes: &[u8; LEN]) -> Option<Self> {
         let word = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
@@ -72,7 +71,7 @@ impl Vnet {
         Some(Self { checksum, cut, header_len: word(2) })
     }
 
-    /// The header to be put in front of what a device is given.
+    /// Encodes the header.
     #[must_use]
     pub fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];

@@ -1,5 +1,5 @@
-//! A bundle node on real sockets: its agent in one thread, each convergence layer in another with the driver that fits it, files
-//! in those of the [`FileStore`], and channels between them.
+//! A bundle node on real sockets. The agent runs in one thread, each convergence layer in another
+//! with its driver, files in those of the [`FileStore`]; channels connect them.
 
 #[cfg(test)]
 mod tests;
@@ -26,71 +26,72 @@ use self::wired::Wired;
 use crate::streams::{StreamConfig, StreamDriver};
 use crate::{Clock, Config, Control, Driver, FileStore, Waker};
 
-/// Batches of events of all layers that wait for the agent; a layer that has more to say waits, and its peers with it.
+/// Maximum batches of events that wait for the agent; beyond that, layers wait, and their peers
+/// with them.
 const EVENTS: usize = 64;
 
-/// What a node is told.
+/// Configuration of a node.
 pub struct NodeConfig {
-    /// The agent.
+    /// Configuration of the agent.
     pub agent: agent::Config,
-    /// What its random numbers begin with.
+    /// Seed of its random numbers.
     pub seed: u64,
-    /// Its convergence layers, numbered in their order.
+    /// Convergence layers, numbered in this order.
     pub layers: Vec<LayerConfig>,
 }
 
-/// A convergence layer, and what carries it.
+/// A convergence layer and its sockets.
 pub struct LayerConfig {
-    /// What it is called.
+    /// Name of the layer.
     pub name: String,
     /// The layer.
     pub layer: Box<dyn Layer>,
     /// Its sockets.
     pub carrier: Carrier,
-    /// Links that are open from the beginning, whatever the plan says.
+    /// Links that are open from the start, whatever the plan says.
     pub open: BTreeSet<LinkId>,
 }
 
-/// The sockets of a layer.
+/// Sockets of a layer.
 #[derive(Debug)]
 pub enum Carrier {
     /// Streams of the kernel's TCP.
     Streams(StreamConfig),
     /// One UDP socket.
     Datagrams {
-        /// How it is set.
+        /// Configuration of the driver.
         config: Config,
-        /// Neighbours that are known beforehand.
+        /// Known neighbours.
         peers: BTreeMap<PathId, SocketAddr>,
     },
 }
 
-/// Why a node does not start.
+/// Reason why a node does not start.
 #[derive(Debug, Error)]
 pub enum NodeError {
-    /// A layer's socket cannot be had.
+    /// A layer's socket cannot be opened.
     #[error("layer {layer}: {error}")]
     Socket {
-        /// Which.
+        /// Name of the layer.
         layer: String,
-        /// The system's words.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The system refuses a thread, or what wakes it.
+    /// The system refuses a thread or its waker.
     #[error("a thread cannot be started: {0}")]
     Thread(#[from] io::Error),
 }
 
 type Request = Box<dyn FnOnce(Time, &mut Agent) + Send>;
 
-/// What the agent's thread is told.
+/// An order for the agent's thread.
 enum Order {
     Ask(Request),
     Close(BTreeSet<LinkRef>, Sender<()>),
     Stop,
 }
 
-/// Asks the agent of a node that runs.
+/// Access to the agent of a running node.
 #[derive(Clone)]
 pub struct Handle {
     orders: Sender<Order>,
@@ -104,7 +105,7 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Has the agent's thread do something with the agent. Of a node that has ended nothing is done.
+    /// Runs `request` on the agent, in its thread. Does nothing if the node has ended.
     pub fn ask(&self, request: impl FnOnce(Time, &mut Agent) + Send + 'static) {
         self.order(Order::Ask(Box::new(request)));
     }
@@ -115,7 +116,7 @@ impl Handle {
     }
 }
 
-/// What a layer's thread has.
+/// Handles of a layer's thread.
 struct Running {
     name: String,
     waker: Waker,
@@ -124,7 +125,7 @@ struct Running {
     links: BTreeSet<LinkId>,
 }
 
-/// A node that runs.
+/// A running node.
 pub struct Node {
     handle: Handle,
     agent: JoinHandle<()>,
@@ -139,18 +140,19 @@ impl fmt::Debug for Node {
     }
 }
 
-/// What carries bundles between threads.
+/// Channels between the agent and the layers.
 struct Channels {
     ports: Vec<Port>,
     commands: Vec<Receiver<Vec<Command>>>,
 }
 
 impl Node {
-    /// Opens the sockets, and starts the threads. `store` must have been opened with `waker`. `on` is told what the agent has to
-    /// say, in the agent's thread.
+    /// Opens the sockets and starts the threads. `store` must have been opened with `waker`. `on`
+    /// receives the agent's indications in the agent's thread.
     ///
     /// # Errors
-    /// A socket or a thread cannot be had.
+    ///
+    /// A socket or a thread is not available.
     pub fn start(
         config: NodeConfig,
         store: FileStore,
@@ -189,7 +191,7 @@ impl Node {
             };
             running.links.extend(&layer.open);
             for link in layer.open {
-                // Nobody has taken the other end yet, and it is kept.
+                // The layer has not started yet, so the command is queued.
                 let _ = ports[number].commands.send(vec![Command::Open { link }]);
                 ports[number].waker.wake();
             }
@@ -212,25 +214,25 @@ impl Node {
         Ok(Self { handle, agent, layers, stop })
     }
 
-    /// What asks the agent.
+    /// Returns access to the agent.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// Where its layers listen: each layer's name with its addresses.
+    /// Returns each layer's name and listening addresses.
     pub fn listening(&self) -> impl Iterator<Item = (&str, &[SocketAddr])> {
         self.layers.iter().map(|layer| (layer.name.as_str(), layer.listening.as_slice()))
     }
 
-    /// Whether a thread has ended by itself, by a fault.
+    /// Whether a thread has failed.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.agent.is_finished() || self.layers.iter().any(|layer| layer.thread.is_finished())
     }
 
-    /// Ends all sessions in order, so far as they end within `patience`, and then the node. What it has of
-    /// bundles is in its store.
+    /// Closes all sessions in order, waiting up to `patience`, then ends the node. Its bundles stay
+    /// in its store.
     pub fn stop(self, patience: Duration) {
         let (closed, all_closed) = bounded(1);
         let mut links = BTreeSet::new();
@@ -238,7 +240,7 @@ impl Node {
             links.extend(running.links.iter().map(|link| LinkRef { layer, link: *link }));
         }
         self.handle.order(Order::Close(links, closed));
-        // Those that have not ended are reset.
+        // Sessions that are still open are reset.
         let _ = all_closed.recv_timeout(patience);
         self.handle.order(Order::Stop);
         if self.agent.join().is_err() {

@@ -62,12 +62,13 @@ fn endpoint(number: usize) -> Eid {
     Eid::ipn(number as u32, 1)
 }
 
-/// Node `number`, which connects to `next` if there is one; bundles for nodes with greater numbers go there, others back.
+/// Node `number`, which connects to `next` if given; bundles for greater numbers go there, others
+/// back.
 fn place(number: usize, next: Option<SocketAddr>, store: Option<&Path>) -> Place {
     place_as(number, next, store, |_, _| {})
 }
 
-/// The same with other settings.
+/// Like `place`, with other settings.
 fn place_as(
     number: usize,
     next: Option<SocketAddr>,

@@ -12,20 +12,20 @@ use super::Order;
 use super::wired::Events;
 use crate::{Clock, FileStore, Waker};
 
-/// Orders that are taken in one turn, before what came of them is handed on.
+/// Maximum orders per turn.
 const TURN: usize = 64;
-/// Batches of events that are: few, so that layers go on while the agent is at the next.
+/// Maximum batches of events per turn: few, so that layers work while the agent handles the next.
 const BATCHES: usize = 2;
-/// The longest wait; what the agent itself waits for is told by its deadline.
+/// Longest wait; the agent's own deadline may be earlier.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Whereto the commands for a layer go.
+/// Destination of the commands for a layer.
 pub(super) struct Port {
     pub(super) commands: Sender<Vec<Command>>,
     pub(super) waker: Waker,
 }
 
-/// The agent, and all that it is joined to.
+/// The agent and everything connected to it.
 pub(super) struct Turns<F> {
     pub(super) agent: Agent,
     pub(super) clock: Clock,
@@ -35,12 +35,12 @@ pub(super) struct Turns<F> {
     pub(super) events: Receiver<Events>,
     pub(super) ports: Vec<Port>,
     pub(super) on: F,
-    /// No link is opened any more; who waits for the last to end.
+    /// Set when closing: no link is opened any more. Notified when the last has ended.
     pub(super) closing: Option<Sender<()>>,
 }
 
 impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
-    /// Runs until it is told to stop, or nobody is left who could.
+    /// Runs until it is stopped or all handles are gone.
     pub(super) fn run(mut self) {
         let mut commands: Vec<Vec<Command>> = self.ports.iter().map(|_| Vec::new()).collect();
         loop {
@@ -48,7 +48,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             if self.agent.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
                 self.agent.handle_timeout(now);
             }
-            let mut is_busy = self.hear(now);
+            let mut is_busy = self.receive(now);
             match self.obey(now) {
                 Some(some) => is_busy |= some,
                 None => return,
@@ -70,7 +70,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             for (port, commands) in self.ports.iter().zip(&mut commands) {
                 if !commands.is_empty() {
                     is_busy = true;
-                    // A layer that has ended does nothing any more.
+                    // A layer that has ended ignores commands.
                     let _ = port.commands.send(std::mem::take(commands));
                     port.waker.wake();
                 }
@@ -81,8 +81,8 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         }
     }
 
-    /// Takes what layers say.
-    fn hear(&mut self, now: Time) -> bool {
+    /// Takes the layers' events.
+    fn receive(&mut self, now: Time) -> bool {
         let mut some = false;
         for (layer, events) in self.events.try_iter().take(BATCHES) {
             some = true;
@@ -91,13 +91,13 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
             }
         }
         if self.closing.is_some() && self.agent.links_up().next().is_none() {
-            // Who asked may wait no longer.
+            // The requester may have given up waiting.
             let _ = self.closing.take().map(|closed| closed.send(()));
         }
         some
     }
 
-    /// Does what was asked for; whether there was something, or nothing if this is the end.
+    /// Carries out orders. Returns whether there were any, or `None` at the end.
     fn obey(&mut self, now: Time) -> Option<bool> {
         let mut some = false;
         for _ in 0..TURN {
@@ -129,7 +129,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         }
     }
 
-    /// Has the store do what the agent wants.
+    /// Submits the agent's effects to the store.
     fn keep(&mut self, now: Time) {
         while !self.store.is_full()
             && let Some(effect) = self.agent.poll_effect()
@@ -150,7 +150,7 @@ impl<F: FnMut(Time, &mut Agent, Indication)> Turns<F> {
         if timeout > Duration::ZERO
             && let Err(error) = self.waker.wait_alone(Some(timeout))
         {
-            // It cannot be, and must not become a busy loop if it is.
+            // Cannot happen; if it does, it must not become a busy loop.
             tracing::error!(%error, "waiting failed");
             std::thread::sleep(timeout.min(Duration::from_millis(10)));
         }

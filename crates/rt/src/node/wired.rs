@@ -1,4 +1,4 @@
-//! A layer in its driver's thread, joined to the agent's by channels.
+//! A layer in its driver's thread, connected to the agent's by channels.
 
 use std::convert::Infallible;
 
@@ -8,20 +8,20 @@ use proto::bp::layer::{Command, Event, Layer};
 
 use crate::Waker;
 
-/// What a layer has to say, by its number.
+/// Events of a layer, with its number.
 pub(super) type Events = (usize, Vec<Event>);
 
-/// Events, and bytes of what comes, with which the agent begins while the layer goes on.
+/// Events, and bytes of bundles, after which the agent starts while the layer continues.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 128 << 10;
 
-/// A layer as its driver has it: commands come, and events go, over channels.
+/// A layer as an engine of its driver: commands and events pass through channels.
 pub(super) struct Wired {
     pub(super) layer: Box<dyn Layer>,
     pub(super) number: usize,
     pub(super) commands: Receiver<Vec<Command>>,
     pub(super) events: Sender<Events>,
-    /// What was not told yet, and the bytes of it.
+    /// Events not yet sent to the agent, and their bytes.
     pub(super) untold: Vec<Event>,
     pub(super) untold_bytes: usize,
     /// Wakes the agent.
@@ -39,7 +39,7 @@ impl Wired {
         }
     }
 
-    /// Takes what the layer has to say, and tells the agent of it when it is so much.
+    /// Collects the layer's events and sends a full batch to the agent.
     fn gather(&mut self) {
         while let Some(event) = self.layer.poll_indication() {
             if let Event::Piece { bytes, .. } = &event {
@@ -52,7 +52,8 @@ impl Wired {
         }
     }
 
-    /// Tells the agent. One that is behind is waited for, and the peers with it: what comes meanwhile waits in the kernel.
+    /// Sends the events to the agent. Blocks if it is behind; meanwhile data of the peers waits in
+    /// the kernel.
     fn tell(&mut self) {
         if self.untold.is_empty() {
             return;
@@ -63,7 +64,7 @@ impl Wired {
             Ok(()) => self.agent.wake(),
             Err(TrySendError::Full(events)) => {
                 self.agent.wake();
-                // An agent that has ended hears nothing any more.
+                // An agent that has ended receives nothing.
                 let _ = self.events.send(events);
                 self.agent.wake();
             }
@@ -95,9 +96,9 @@ impl Engine for Wired {
         self.layer.poll_effect()
     }
 
-    /// All that there is goes to the agent at once; the driver hears nothing.
+    /// Sends all events to the agent; the driver gets no indication.
     fn poll_indication(&mut self) -> Option<Infallible> {
-        // A driver that holds a batch which is not due does not ask for another.
+        // A driver that holds a batch which is not due does not pull another.
         self.obey(self.now);
         self.gather();
         self.tell();

@@ -1,7 +1,7 @@
-//! The engine's records in one database: many changes that come together share one sync.
+//! The engine's records in one database: concurrent changes share one sync.
 //!
-//! Beside it lies a file without content that takes room. Where the disk is full it goes, so that what is over can be
-//! recorded, which is how room comes back.
+//! An empty file beside it reserves space. When the disk is full it is removed, so that completions
+//! can be recorded, which frees space again.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,15 @@ use super::disk::reason;
 use super::free_bytes;
 use super::index::checksum;
 
-/// Bytes that are kept free for what makes room, at most: the log (4 MiB) must fit, and what it is copied to.
+/// Maximum bytes reserved for changes that free space: the log (4 MiB) must fit, and the pages
+/// copied from it.
 const RESERVE_MAX: u64 = 8 << 20;
-/// Changes of one sync where the disk is full: the log must stay short.
+/// Changes per sync when the disk is full: the log must stay short.
 const FEW: usize = 64;
-/// How often it is looked whether there is room again.
+/// Interval at which free space is checked again.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The records below one directory.
+/// The records in one directory.
 #[derive(Debug)]
 pub(super) struct Database {
     inside: Mutex<Inside>,
@@ -34,16 +35,16 @@ pub(super) struct Database {
 struct Inside {
     connection: Connection,
     reserve: Reserve,
-    /// What was wrong with the last change, which is told once.
+    /// Error of the last failed change, reported once.
     reported: Option<EffectError>,
 }
 
-/// Room that is kept free.
+/// Reserved space.
 #[derive(Debug)]
 struct Reserve {
     path: PathBuf,
     bytes: u64,
-    /// When it was given up, or it was looked last whether it can be had.
+    /// Time when it was given up, or last tried again.
     missing_since: Option<Instant>,
 }
 
@@ -57,11 +58,12 @@ fn failed(error: &rusqlite::Error) -> EffectError {
 }
 
 impl Database {
-    /// Opens the database in a directory, or makes one.
+    /// Opens the database in a directory, or creates it.
     pub(super) fn open(directory: &Path) -> io::Result<Self> {
         let connect = || -> rusqlite::Result<Connection> {
             let connection = Connection::open(directory.join("records.db"))?;
-            // One process has it, as the lock beside it says; a change is safe when it is answered.
+            // One process has it, guaranteed by the lock beside it; a change is durable when it
+            // completes.
             connection.execute_batch(
                 "PRAGMA locking_mode = EXCLUSIVE;
                  PRAGMA journal_mode = WAL;
@@ -79,17 +81,18 @@ impl Database {
         Ok(Self { inside: Mutex::new(Inside { connection, reserve, reported: None }) })
     }
 
-    /// A change that failed was rolled back, so that the database is sound whatever happened.
+    /// Locks the state. A failed change was rolled back, so the database is consistent even after a
+    /// panic.
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries out changes: those that succeed survive a crash when this returns.
+    /// Applies changes: those that succeed survive a crash when this returns.
     pub(super) fn change(&self, requests: &[&IndexRequest]) -> Vec<Change> {
         self.inside().change(requests)
     }
 
-    /// All records, in order of their keys. A damaged one is left out, with a warning.
+    /// Loads all records in order of their keys. Skips a damaged one with a warning.
     pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
         let inside = self.inside();
         let read = || -> rusqlite::Result<Vec<(String, Bytes)>> {
@@ -112,7 +115,7 @@ impl Database {
         read().map_err(io::Error::other)
     }
 
-    /// Forgets all records.
+    /// Removes all records.
     pub(super) fn clear(&self) -> io::Result<()> {
         self.inside().connection.execute("DELETE FROM records", []).map_err(io::Error::other)?;
         Ok(())
@@ -130,7 +133,7 @@ impl Inside {
             Err(error) => match failed(&error) {
                 EffectError::NoSpace => self.what_makes_room(requests),
                 error => {
-                    // A disk that is broken refuses each.
+                    // A broken disk refuses each change.
                     if self.reported.as_ref() != Some(&error) {
                         tracing::warn!("cannot write records: {error}");
                         self.reported = Some(error.clone());
@@ -141,7 +144,7 @@ impl Inside {
         }
     }
 
-    /// All or none, with one sync.
+    /// Applies all changes or none, with one sync.
     fn all(&mut self, requests: &[&IndexRequest]) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         {
@@ -164,10 +167,11 @@ impl Inside {
         transaction.commit()
     }
 
-    /// The disk is full. What replaces or removes a record has the room that was kept for it; the others are refused.
+    /// Applies changes when the disk is full. Those that replace or remove a record use the
+    /// reserve; the others fail.
     fn what_makes_room(&mut self, requests: &[&IndexRequest]) -> Vec<Change> {
         let makes: Vec<bool> = requests.iter().map(|request| self.makes_room(request)).collect();
-        // A request that is refused makes no use of the room, and the next write would take it.
+        // A refused request does not need the reserve, and the next write would take it.
         if makes.contains(&true) {
             self.reserve.give_up();
         }
@@ -188,7 +192,7 @@ impl Inside {
         answers
     }
 
-    /// All or none, and the log restarts: it may have no room to become longer.
+    /// Applies all changes or none and truncates the log, which may have no room to grow.
     fn in_short_log(&mut self, requests: &[&IndexRequest]) -> Change {
         let mut done = self.all(requests);
         self.restart_log();
@@ -223,7 +227,7 @@ impl Inside {
 }
 
 impl Reserve {
-    /// Takes the room, if it can be had.
+    /// Reserves the space, if possible.
     fn take(&mut self) {
         let taken = || -> io::Result<()> {
             let file = std::fs::File::create(&self.path)?;
@@ -234,7 +238,7 @@ impl Reserve {
         };
         let is_taken = taken().inspect_err(|error| {
             tracing::debug!("no room is kept free: {}", reason(error));
-            // Half of it would be in the way.
+            // A partial reserve would only be in the way.
             let _ = std::fs::remove_file(&self.path);
         });
         self.missing_since = is_taken.is_err().then(Instant::now);
@@ -242,13 +246,13 @@ impl Reserve {
 
     fn give_up(&mut self) {
         if self.missing_since.is_none() {
-            // Who removed it made the same room.
+            // If another process removed it, the space is free as well.
             let _ = std::fs::remove_file(&self.path);
             self.missing_since = Some(Instant::now());
         }
     }
 
-    /// Takes the room again, when there is twice as much.
+    /// Reserves the space again when there is twice as much.
     fn look(&mut self) {
         if self.missing_since.is_none_or(|since| since.elapsed() < LOOK) {
             return;
@@ -302,7 +306,7 @@ mod tests {
             inside.connection.pragma_update(None, "max_page_count", now).unwrap();
         }
         let reserve = place.path().join("reserve");
-        // Some file systems keep no room for a file.
+        // Some file systems reserve no space for a file.
         let has_reserve = reserve.exists();
         let new = put("new", &[7; 10_000]);
         assert_eq!(database.change(&[&new]), [Err(EffectError::NoSpace)]);

@@ -1,4 +1,4 @@
-//! Storage effects on a real file system, carried out at once in the calling thread.
+//! Storage effects on a real file system, carried out in the calling thread.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -19,10 +19,10 @@ use super::Access;
 use super::database::Database;
 use super::index::Index;
 
-/// Where copies are put together before they replace a file.
+/// Temporary file in which a copy is assembled before it replaces a file.
 const WORKING: &str = "copy.tmp";
 
-/// What is known of a file that was opened.
+/// Properties of an opened file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) len: u64,
@@ -30,28 +30,28 @@ pub(super) struct Found {
     pub(super) modified: Option<u64>,
 }
 
-/// A time as engines are told it; none before 1970, and none that the file system does not keep.
+/// Converts a time for engines; `None` before 1970 or if the file system has none.
 fn seconds(time: io::Result<std::time::SystemTime>) -> Option<u64> {
     time.ok()?.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
 /// The two areas of a store and its index.
 ///
-/// Names are resolved below directory handles, so a symbolic link that leads out of an area is
-/// refused by every operation, however it came to be there.
+/// Names are resolved relative to directory handles. Every operation refuses a symbolic link that
+/// leads out of an area, however it came to exist.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) files: Dir,
     pub(super) spool: Dir,
     pub(super) records: Records,
     pub(super) access: Access,
-    /// The name below [`Area::Files`] that holds the spool, and that no listing shows.
+    /// Name below [`Area::Files`] of the spool, hidden from listings.
     pub(super) hidden: &'static str,
 }
 
 pub(super) type Answer = Result<Completion, EffectError>;
 
-/// Where an engine's records are.
+/// Storage of an engine's records.
 #[derive(Debug)]
 pub(super) enum Records {
     Files(Index),
@@ -59,7 +59,7 @@ pub(super) enum Records {
 }
 
 impl Records {
-    /// Carries out changes in their order: those that succeed survive a crash when this returns.
+    /// Applies changes in order: those that succeed survive a crash when this returns.
     pub(super) fn change(&self, requests: &[&IndexRequest]) -> Vec<Result<(), EffectError>> {
         let index = match self {
             Self::Database(database) => return database.change(requests),
@@ -76,7 +76,7 @@ impl Records {
         requests.iter().map(one).collect()
     }
 
-    /// All records, in order of their keys.
+    /// Loads all records in order of their keys.
     pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
         match self {
             Self::Files(index) => index.load(),
@@ -84,7 +84,7 @@ impl Records {
         }
     }
 
-    /// Forgets all records.
+    /// Removes all records.
     pub(super) fn clear(&self) -> io::Result<()> {
         match self {
             Self::Files(index) => empty(index.directory()),
@@ -93,7 +93,7 @@ impl Records {
     }
 }
 
-/// Removes all that is in a directory.
+/// Removes everything in a directory.
 pub(super) fn empty(directory: &Dir) -> io::Result<()> {
     for entry in directory.entries()? {
         let entry = entry?;
@@ -107,7 +107,7 @@ pub(super) fn empty(directory: &Dir) -> io::Result<()> {
 }
 
 impl Disk {
-    /// Opens a file and tells its length.
+    /// Opens a file and returns its length.
     pub(super) fn open(
         &self,
         name: &FileName,
@@ -123,7 +123,7 @@ impl Disk {
         }
         let area = self.area(name);
         match area.metadata(name.path()).map_err(|error| reason(&error)) {
-            // Not a pipe or device either: opening one can block for ever.
+            // Opening a pipe or device can block for ever.
             Ok(found) if !found.is_file() => return Err(EffectError::WrongKind),
             Ok(_) => {}
             Err(EffectError::NotFound) if mode != OpenMode::Read => self.parent_exists(name)?,
@@ -189,7 +189,7 @@ impl Disk {
         Ok(Completion::Done)
     }
 
-    /// All records of the index.
+    /// Loads all records of the index.
     pub(super) fn load(&self) -> Answer {
         self.records.load().map(Completion::Records).map_err(|error| reason(&error))
     }
@@ -201,7 +201,7 @@ impl Disk {
         }
     }
 
-    /// What has this name: a link to somewhere else is no file of ours.
+    /// Whether a name is a directory. A link that leaves the area is an error.
     fn is_directory(&self, name: &FileName) -> Result<bool, EffectError> {
         let found = self.area(name).symlink_metadata(name.path());
         found.map(|found| found.is_dir()).map_err(|error| reason(&error))
@@ -222,7 +222,7 @@ impl Disk {
         }
     }
 
-    /// Whether something can be made under this name, as far as its directory is concerned.
+    /// Checks that the parent directory of a name exists.
     fn parent_exists(&self, name: &FileName) -> Result<(), EffectError> {
         let Some(parent) = name.parent() else { return Ok(()) };
         let found = self.area(&parent).metadata(parent.path()).map_err(|error| reason(&error))?;
@@ -245,7 +245,7 @@ impl Disk {
             Err(EffectError::NotFound) => self.parent_exists(to)?,
             Err(error) => return Err(error),
         }
-        // The content first: a name that survives a crash must not stand for half a file.
+        // Sync the content first: a name that survives a crash must not refer to a partial file.
         let content = self.area(from).open(from.path()).map_err(|error| reason(&error))?;
         content.sync_all().map_err(|error| reason(&error))?;
         self.rename(from, to)
@@ -255,7 +255,7 @@ impl Disk {
         self.must_be_file(to)?;
         let (source, found) = self.open(from, OpenMode::Read)?;
         let (mut target, _) = self.open(to, OpenMode::Write)?;
-        // Only what it held at the start, because it may be the same file.
+        // Copies only the length at the start, because source and target may be the same file.
         let copied = target
             .seek(io::SeekFrom::End(0))
             .and_then(|_| io::copy(&mut source.take(found.len), &mut target));
@@ -293,10 +293,10 @@ impl Disk {
             let directory = if at_root { area.try_clone()? } else { area.open_dir(name.path())? };
             let mut entries = Vec::new();
             for entry in directory.entries()? {
-                // A name that is not UTF-8 cannot be asked for, so it is not shown.
+                // A name that is not UTF-8 cannot be requested, so it is not listed.
                 let Ok(name) = entry?.file_name().into_string() else { continue };
                 let hidden = at_root && name == self.hidden;
-                // A link that leads out or nowhere is not there as far as a peer can tell.
+                // A link that leads out or nowhere does not exist for a peer.
                 let Ok(found) = directory.metadata(&name) else { continue };
                 let kind = if found.is_dir() {
                     EntryKind::Directory
@@ -323,7 +323,7 @@ impl Disk {
     }
 }
 
-/// Reads into `buffer` until it is full or the file ends; returns how much that is.
+/// Reads into `buffer` until it is full or the file ends; returns the number of bytes.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, EffectError> {
     let mut done = 0;
     while done < buffer.len() {
@@ -332,7 +332,7 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usi
             Ok(0) => break,
             Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Beyond what any file can hold is beyond its end.
+            // Beyond the maximum file offset is beyond the file's end.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
             Err(error) => return Err(reason(&error)),
         }
@@ -343,26 +343,26 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> Result<usi
 /// Writes all of `bytes`.
 pub(super) fn write_at(file: &File, bytes: &Bytes, offset: u64) -> Answer {
     let end = offset.checked_add(bytes.len() as u64);
-    // No file is longer than the system's signed offsets can say.
+    // No file is longer than the system's signed offsets.
     if end.is_none_or(|end| i64::try_from(end).is_err()) {
         return Err(EffectError::NoSpace);
     }
     file.write_all_at(bytes, offset).map(|()| Completion::Done).map_err(|error| reason(&error))
 }
 
-/// Makes the names in a directory survive a crash.
+/// Syncs a directory, so that its names survive a crash.
 pub(super) fn sync_directory(directory: &Dir) -> io::Result<()> {
-    // The handle itself may be one that can only be used to resolve names.
+    // The handle may have been opened with O_PATH, which cannot be synced.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let readable = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
     rustix::fs::fsync(readable)?;
     Ok(())
 }
 
-/// An error of the file system in the contract's words.
+/// Converts an error of the file system.
 pub(super) fn reason(error: &io::Error) -> EffectError {
     match Errno::from_io_error(error) {
-        // A file in the place of a directory: what is asked for below it does not exist.
+        // A file in place of a directory: the requested name does not exist.
         Some(Errno::NOENT | Errno::NOTDIR) => EffectError::NotFound,
         Some(Errno::EXIST) => EffectError::Exists,
         Some(Errno::ISDIR) => EffectError::WrongKind,
@@ -371,7 +371,7 @@ pub(super) fn reason(error: &io::Error) -> EffectError {
             EffectError::NotAllowed
         }
         Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => EffectError::NoSpace,
-        // A path that leads out of its area is refused without asking the system.
+        // cap-std refuses a path that leaves its area with an error without a system code.
         _ if error.kind() == io::ErrorKind::PermissionDenied => EffectError::NotAllowed,
         _ => EffectError::Failed(error.to_string()),
     }

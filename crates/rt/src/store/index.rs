@@ -1,4 +1,4 @@
-//! The engine's own records: one small file each, written whole or not at all.
+//! The engine's records, one small file each, replaced atomically.
 
 use std::io::{self, Write as _};
 
@@ -7,13 +7,13 @@ use cap_std::fs::{Dir, OpenOptions};
 
 use super::disk::sync_directory;
 
-/// What every record file begins with; the last byte is the layout's version.
+/// First bytes of every record file; the last one is the format version.
 const MAGIC: [u8; 4] = *b"SLR\x01";
 
-/// Where a record is written before it gets its name.
+/// Temporary name of a record while it is written.
 const WORKING: &str = "new.tmp";
 
-/// The records below one directory.
+/// The records in one directory.
 #[derive(Debug)]
 pub(super) struct Index(Dir);
 
@@ -22,13 +22,12 @@ impl Index {
         Self(directory)
     }
 
-    /// The directory that holds the records and nothing else.
+    /// Returns the directory, which holds only records.
     pub(super) fn directory(&self) -> &Dir {
         &self.0
     }
 
-    /// Keeps a record: after this returns it survives a crash, and at no moment is there a
-    /// mixture of the old and the new one.
+    /// Stores a record. Survives a crash once this returns, and replaces the old value atomically.
     pub(super) fn put(&self, key: &str, value: &[u8]) -> io::Result<()> {
         let name = file_name(key)?;
         let options = &mut OpenOptions::new();
@@ -44,7 +43,7 @@ impl Index {
         sync_directory(&self.0)
     }
 
-    /// Forgets a record, if there is one.
+    /// Removes a record, if it exists.
     pub(super) fn remove(&self, key: &str) -> io::Result<()> {
         match self.0.remove_file(file_name(key)?) {
             Ok(()) => sync_directory(&self.0),
@@ -53,7 +52,7 @@ impl Index {
         }
     }
 
-    /// All records, in order of their keys. A damaged one is left out, with a warning.
+    /// Loads all records in order of their keys. Skips a damaged one with a warning.
     pub(super) fn load(&self) -> io::Result<Vec<(String, Bytes)>> {
         let mut records = Vec::new();
         for entry in self.0.entries()? {
@@ -84,7 +83,7 @@ impl Index {
     }
 }
 
-/// CRC-32C over key and value, so that a record under another's name is damaged too.
+/// CRC-32C over key and value, so that a record under another name counts as damaged, too.
 pub(super) fn checksum(key: &str, value: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(key.as_bytes()), value)
 }
@@ -93,7 +92,8 @@ fn plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
-/// The key with everything but letters, digits, `-` and `_` written as `%` and two hex digits.
+/// Encodes a key as a file name: all but letters, digits, `-` and `_` become `%` and two hex
+/// digits.
 fn file_name(key: &str) -> io::Result<String> {
     let mut name = String::from("r-");
     for byte in key.bytes() {
@@ -109,7 +109,7 @@ fn file_name(key: &str) -> io::Result<String> {
     Ok(name)
 }
 
-/// The key a file name stands for; `None` if it stands for none.
+/// Decodes the key of a file name; `None` if it is none.
 fn key_of(name: &str) -> Option<String> {
     let mut rest = name.strip_prefix("r-")?.as_bytes();
     let mut key = Vec::with_capacity(rest.len());
@@ -174,8 +174,7 @@ mod tests {
         let mut content = std::fs::read(&path).unwrap();
         *content.last_mut().unwrap() ^= 1;
         std::fs::write(&path, content).unwrap();
-        // A crash between the writing and the naming leaves the working file; the old record is
-        // what counts.
+        // A crash before the rename leaves the temporary file; the old record is valid.
         std::fs::write(place.path().join(WORKING), b"SLR").unwrap();
         std::fs::write(place.path().join("r-short"), b"SL").unwrap();
         std::fs::copy(place.path().join("r-good"), place.path().join("r-other")).unwrap();

@@ -1,4 +1,4 @@
-//! One process a working directory.
+//! Lock of a working directory by one process.
 
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::StoreError;
 
-/// The lock on a working directory, given back when it is dropped or the process ends.
+/// The lock on a working directory, released when it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Lock {
     /// The kernel ties the lock to the open file.
@@ -17,7 +17,8 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, or tells who has it. `path` is where `directory` is, for the message.
+    /// Takes the lock, or returns an error that names its owner. `path` is the directory's path for
+    /// the message.
     pub(super) fn take(directory: &Dir, path: &Path) -> Result<Self, StoreError> {
         let state_error = |error| StoreError::State { path: path.to_owned(), error };
         let mut options = OpenOptions::new();

@@ -28,57 +28,57 @@ use index::Index;
 use lock::Lock;
 use worker::{Answers, Done, Job};
 
-/// Where a store keeps its files.
+/// Directories and limits of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// The directory of [`engine::Area::Files`]; it must exist.
     pub root: PathBuf,
-    /// The directory of [`engine::Area::Spool`], the index and the lock, made if need be.
-    /// Files can only be installed from it when it is on the root's file system.
+    /// Directory of [`engine::Area::Spool`], the index and the lock; created if missing. It must be
+    /// on the root's file system for files to be installed from it.
     pub state: PathBuf,
-    /// What the engine may do below the root.
+    /// Access of the engine to files below the root.
     pub access: Access,
-    /// How records are kept.
+    /// Format of the records.
     pub index: RecordsIn,
-    /// Threads for reading and writing; one more serves names and records, and some sync.
+    /// Threads for reading and writing; a further one serves names and records, and some sync.
     pub threads: usize,
-    /// Bytes under way to the disk at which the store counts as full.
+    /// Bytes in progress at which the store counts as full.
     pub bytes_max: usize,
-    /// Effects under way at which the store counts as full.
+    /// Effects in progress at which the store counts as full.
     pub effects_max: usize,
 }
 
-/// How an engine's records are kept.
+/// Format of an engine's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordsIn {
-    /// A file each, for engines that have few.
+    /// One file each, for engines that have few.
     Files,
-    /// A database, where many records that are written together share one sync.
+    /// A database, in which concurrent changes share one sync.
     Database,
 }
 
-/// Threads that sync files: those that come together share what the file system does for each.
+/// Threads that sync files: concurrent syncs share the file system's work.
 const SYNCS: usize = 4;
 
-/// What an engine may do with the files below the root.
+/// Access of an engine to files below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Everything.
+    /// Full access.
     Full,
-    /// Read this one file: the right of a program that only sends it. Filestore requests are
-    /// refused, whoever they come from.
+    /// Read this one file, as a program needs that only sends it. Filestore requests fail, whoever
+    /// makes them.
     ReadOne(FileName),
 }
 
-/// Why a store cannot be opened. The text says what to do.
+/// Reason why a store cannot be opened. The message says what to do.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// The root does not exist or is no directory.
     #[error("the directory {} cannot be opened: {error}; create it first", path.display())]
     Root {
-        /// The root.
+        /// Root directory.
         path: PathBuf,
-        /// The system's words.
+        /// Error of the system.
         error: io::Error,
     },
     /// The spool cannot be set up.
@@ -86,7 +86,7 @@ pub enum StoreError {
     State {
         /// The directory.
         path: PathBuf,
-        /// The system's words.
+        /// Error of the system.
         error: io::Error,
     },
     /// Another process uses the spool.
@@ -95,15 +95,15 @@ pub enum StoreError {
         path.display()
     )]
     InUse {
-        /// The directory.
+        /// Directory.
         path: PathBuf,
-        /// The other process.
+        /// Process that uses it.
         owner: String,
     },
 }
 
 impl StoreError {
-    /// The system's error behind it, if there is one.
+    /// Returns the underlying system error, if any.
     #[must_use]
     pub fn system(&self) -> Option<&io::Error> {
         match self {
@@ -113,17 +113,19 @@ impl StoreError {
     }
 }
 
-/// A store over two directories of a real file system, or in memory, as one thread has it.
+/// One thread's handle of a store, over two directories of a real file system or in memory.
 ///
-/// Effects on one file are carried out in their order by one thread, but for syncs, which only
-/// wait for the writes before them; filestore and index requests by another, in theirs. Answers come back through [`FileStore::poll`], and the waker given at
-/// the start is called when there are any. Other threads have the same store by [`FileStore::share`]; each opens files for itself.
+/// One thread carries out the effects on one file in order, except syncs, which only wait for the
+/// writes before them. Another thread carries out filestore and index requests in order. Results
+/// are returned by [`FileStore::poll`], and the waker given to [`FileStore::open`] is called when
+/// there are any. Other threads get a handle of the same store from [`FileStore::share`]; each
+/// opens its own files.
 #[derive(Debug)]
 pub struct FileStore {
     place: Place,
     done: Receiver<Done>,
     answers: Arc<Answers>,
-    /// Which worker has a file; a file is under way from its opening to its closing.
+    /// Worker of each open file, from its opening to its closing.
     files: BTreeMap<FileId, usize>,
     effects: usize,
     bytes: usize,
@@ -131,14 +133,14 @@ pub struct FileStore {
     effects_max: usize,
 }
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Clone, Debug)]
 enum Place {
     Disk(Arc<Shared>),
     Memory(Arc<Mutex<MemoryStore>>),
 }
 
-/// What all who have a store share.
+/// State shared by all handles of a store.
 #[derive(Debug)]
 struct Shared {
     workers: Vec<Sender<Job>>,
@@ -150,18 +152,18 @@ struct Shared {
 }
 
 impl Drop for Shared {
-    /// Waits until what was started is done.
+    /// Waits until started effects are done.
     fn drop(&mut self) {
         self.workers.clear();
         for thread in self.threads.drain(..) {
-            // A worker that panicked has said so already.
+            // A worker that panicked has reported it.
             let _ = thread.join();
         }
     }
 }
 
 impl StoreConfig {
-    /// A store with all rights below `root`, which also holds its working files.
+    /// Returns a configuration with full access below `root`, which also holds the working files.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
@@ -178,7 +180,7 @@ impl StoreConfig {
 }
 
 impl FileStore {
-    /// Opens the store and starts its threads; `waker` is called when answers are there.
+    /// Opens the store and starts its threads; `waker` is called when there are results.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -188,7 +190,7 @@ impl FileStore {
         let files = Dir::open_ambient_dir(&config.root, ambient_authority()).map_err(root_error)?;
         std::fs::create_dir_all(&config.state).map_err(state_error)?;
         if std::fs::symlink_metadata(&config.state).map_err(state_error)?.is_symlink() {
-            // Somebody who may write to the root must not choose where the records go.
+            // A user who may write to the root must not choose where the records go.
             return Err(state_error(io::Error::other("it is a symbolic link; remove it")));
         }
         let state =
@@ -234,7 +236,7 @@ impl FileStore {
         Ok(Self::over(Place::Disk(Arc::new(shared)), (bytes_max, effects_max), waker))
     }
 
-    /// A store in memory, for so many bytes: what is in it ends with the process.
+    /// Creates a store in memory with this capacity in bytes; its content ends with the process.
     #[must_use]
     pub fn in_memory(bytes: u64, waker: &Waker) -> Self {
         let mut store = MemoryStore::new();
@@ -250,13 +252,13 @@ impl FileStore {
         Self { place, done, answers, files, effects: 0, bytes: 0, bytes_max, effects_max }
     }
 
-    /// The same store for another thread, which `waker` wakes.
+    /// Returns a handle of the same store for another thread, which `waker` wakes.
     #[must_use]
     pub fn share(&self, waker: &Waker) -> Self {
         Self::over(self.place.clone(), (self.bytes_max, self.effects_max), waker)
     }
 
-    /// The root, as it was given; none in memory.
+    /// Returns the root as configured; `None` in memory.
     #[must_use]
     pub fn root(&self) -> Option<&Path> {
         match &self.place {
@@ -265,11 +267,12 @@ impl FileStore {
         }
     }
 
-    /// Forgets all records and working files, as if the store were new: what an earlier process
-    /// left does not count any more. Only before anything was started.
+    /// Removes all records and working files, including those of an earlier process. May only be
+    /// called before any effect.
     ///
     /// # Errors
-    /// What the file system says.
+    ///
+    /// Errors of the file system.
     pub fn reset(&mut self) -> io::Result<()> {
         let disk = match &self.place {
             Place::Disk(shared) => &shared.disk,
@@ -282,15 +285,16 @@ impl FileStore {
         disk::empty(&disk.spool)
     }
 
-    /// Deletes working files that an earlier process left and no record speaks of: those whose names
-    /// begin with `prefix` and for which there is no record `key_prefix` + name.
+    /// Deletes orphaned working files of an earlier process: those whose names begin with `prefix`
+    /// and for which there is no record `key_prefix` + name. Returns their number.
     ///
     /// # Errors
-    /// What the file system says.
+    ///
+    /// Errors of the file system.
     pub fn sweep(&mut self, prefix: &str, key_prefix: &str) -> io::Result<usize> {
         let disk = match &self.place {
             Place::Disk(shared) => &shared.disk,
-            // It was empty when it began.
+            // A store in memory starts empty.
             Place::Memory(_) => return Ok(0),
         };
         let records = disk.records.load()?;
@@ -337,19 +341,19 @@ impl FileStore {
         let _ = shared.workers[worker].send(job);
     }
 
-    /// Whether so much is under way that nothing more should be started.
+    /// Whether so much is in progress that nothing more should be started.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.effects >= self.effects_max || self.bytes >= self.bytes_max
     }
 
-    /// Effects started whose answers were not taken yet.
+    /// Returns the number of effects whose results were not taken yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.effects
     }
 
-    /// The next answer, if there is one.
+    /// Returns the next result, if any.
     pub fn poll(&mut self) -> Option<(Ticket, Result<Completion, EffectError>)> {
         let done = self.done.try_recv().ok()?;
         self.effects = self.effects.saturating_sub(1);
@@ -360,7 +364,7 @@ impl FileStore {
         Some((done.ticket, done.answer))
     }
 
-    /// Who carries an effect out: worker 0 for names and records, another for a file.
+    /// Worker for an effect: 0 for names and records, another for a file.
     fn worker_of(&mut self, effect: &StoreEffect, opens: Option<FileId>, workers: usize) -> usize {
         match *effect {
             StoreEffect::Open { .. } => {
@@ -380,7 +384,7 @@ impl FileStore {
     }
 }
 
-/// The database of a directory. Records that were files move into it.
+/// Opens the database of a directory. Moves records into it that were files.
 fn database(state: &Path, earlier: &Index) -> io::Result<Database> {
     let database = Database::open(state)?;
     let records = earlier.load()?.into_iter();
@@ -395,7 +399,8 @@ fn database(state: &Path, earlier: &Index) -> io::Result<Database> {
     Ok(database)
 }
 
-/// A store in memory is sound whoever panicked beside it: each effect is carried out whole.
+/// Locks a store in memory. It is consistent even after another thread's panic, because each effect
+/// is carried out whole.
 fn lock(store: &Mutex<MemoryStore>) -> std::sync::MutexGuard<'_, MemoryStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -404,10 +409,11 @@ fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<JoinH
     std::thread::Builder::new().name(name).spawn(work)
 }
 
-/// Bytes for which there is room in a directory, for those without privileges.
+/// Returns the free bytes in a directory, for users without privileges.
 ///
 /// # Errors
-/// The directory is not there, or its file system does not say.
+///
+/// The directory does not exist, or its file system does not report free space.
 pub fn free_bytes(directory: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(directory)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))

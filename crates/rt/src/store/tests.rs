@@ -13,7 +13,7 @@ fn open_store(config: StoreConfig) -> FileStore {
     FileStore::open(config, &Waker::new().unwrap()).unwrap()
 }
 
-/// Carries one effect out and waits for its answer.
+/// Executes one effect and waits for its result.
 fn execute(store: &mut FileStore, effect: StoreEffect) -> Option<(Ticket, Answer)> {
     let answered = effect.ticket().is_some();
     store.submit(effect);
@@ -89,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The two stores side by side, with the numbers each gave to the files that are open.
+/// The two stores side by side, with the numbers each gave to the open files.
 struct Pair {
     disk: FileStore,
     memory: MemoryStore,
@@ -128,7 +128,7 @@ impl Pair {
         match op {
             Op::Open(name, mode) => {
                 let mode = [OpenMode::Read, OpenMode::Write, OpenMode::Truncate][mode as usize];
-                // Writing through a handle that was opened to read is the engine's mistake.
+                // Writing through a handle that was opened for reading is the engine's mistake.
                 let mode = if mode == OpenMode::Read { OpenMode::Write } else { mode };
                 let effect = StoreEffect::Open { ticket, name, mode };
                 match self.both(effect.clone(), effect) {
@@ -147,7 +147,7 @@ impl Pair {
             }
             Op::Write(which, offset, content) => {
                 let bytes = Bytes::from(content);
-                // An empty write beyond the end is the one thing no file system does.
+                // An empty write beyond the end differs between file systems.
                 if !bytes.is_empty() {
                     let write =
                         |file| StoreEffect::Write { ticket, file, offset, bytes: bytes.clone() };
@@ -156,7 +156,7 @@ impl Pair {
             }
             Op::Sync(which) => self.on_file(which, |file| StoreEffect::Sync { ticket, file }),
             Op::Filestore(request) => {
-                // A file system keeps a file that is open after its name is gone.
+                // A file system keeps an open file after its name is removed.
                 self.close_all();
                 let effect = StoreEffect::Filestore { ticket, request };
                 let (disk, memory) = self.both(effect.clone(), effect);
@@ -232,12 +232,12 @@ fn links_that_lead_out_are_refused_by_every_operation() {
         let answer = filestore(&mut store, request.clone());
         assert_eq!(answer, Err(EffectError::NotAllowed), "{request:?}");
     }
-    // The link itself is replaced, not what it leads to.
+    // Replaces the link itself, not its target.
     let install = R::Install { from: n("own"), to: n("file") };
     assert_eq!(filestore(&mut store, install), Ok(Completion::Done));
     assert_eq!(std::fs::read(outside.path().join("secret")).unwrap(), b"secret");
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
-    // And a peer does not even see them.
+    // A peer does not see the links.
     let listing = filestore(&mut store, R::List(FileName::root())).unwrap();
     let Completion::Listing(entries) = listing else { panic!("{listing:?}") };
     let names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
@@ -344,7 +344,7 @@ fn records_survive_the_store() {
     let records = execute(&mut store, load).unwrap().1;
     let expected = vec![("k".to_owned(), Bytes::from_static(b"v"))];
     assert_eq!(records, Ok(Completion::Records(expected)));
-    // Unless they shall not.
+    // Fails if replacing is not allowed.
     store.submit(StoreEffect::Filestore {
         ticket: Ticket(3),
         request: FilestoreRequest::CreateDirectory(FileName::spool("d").unwrap()),
@@ -401,7 +401,7 @@ fn many_records_at_once_are_answered_in_their_order() {
         let request = put(format!("k{number:04}"), b"value");
         store.submit(StoreEffect::Index { ticket: Ticket(number), request });
         if number % 100 == 0 {
-            // What is no record comes between in its turn.
+            // A request that changes no record keeps its place in the order.
             let request = FilestoreRequest::DenyFile(FileName::spool("none").unwrap());
             store.submit(StoreEffect::Filestore { ticket: Ticket(10_000 + number), request });
         }

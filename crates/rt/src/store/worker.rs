@@ -16,37 +16,37 @@ use crate::Waker;
 /// An effect to carry out.
 pub(super) struct Job {
     pub(super) effect: StoreEffect,
-    /// The number of the file it opens.
+    /// Number of the file it opens.
     pub(super) opens: Option<FileId>,
-    /// Who is told.
+    /// Receiver of the result.
     pub(super) answers: Arc<Answers>,
 }
 
-/// A file whose writes so far shall survive a crash.
+/// A file whose writes so far must survive a crash.
 pub(super) struct Sync {
     ticket: Ticket,
     file: Arc<File>,
     answers: Arc<Answers>,
 }
 
-/// An effect that was carried out.
+/// A completed effect.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) ticket: Ticket,
     pub(super) answer: Answer,
-    /// Memory it held while it was under way.
+    /// Memory it used while in progress.
     pub(super) size: usize,
     pub(super) failed_to_open: Option<FileId>,
 }
 
-/// Changes of records that share one sync, and their bytes.
+/// Record changes that share one sync, and their bytes.
 const CHANGES_MAX: usize = 4096;
 const CHANGED_MAX: usize = 8 << 20;
 
-/// Buffers for reading that are kept for the next time.
+/// Maximum read buffers kept for reuse.
 const BUFFERS_KEPT: usize = 16;
 
-/// How a thread tells what it has done.
+/// Channel for results, and its waker.
 #[derive(Debug)]
 pub(super) struct Answers {
     pub(super) done: Sender<Done>,
@@ -55,14 +55,14 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn give(&self, done: Done) {
-        // Nobody takes the answers of a store that is being closed.
+        // A store that is being closed takes no results.
         let _ = self.done.send(done);
         self.waker.wake();
     }
 }
 
-/// Carries out what comes, in its order, until the queue is closed. Files are synced by another
-/// thread, because that can take as long as many writes.
+/// Carries out effects in order until the queue is closed. Another thread syncs files, because that
+/// can take as long as many writes.
 pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
     let mut worker = Worker { disk, files: BTreeMap::new(), buffers: VecDeque::new() };
     let mut reported = None;
@@ -83,8 +83,8 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
         }
         let Some((ticket, answer)) = worker.execute(job.effect, job.opens) else { continue };
         if let (Err(error), Some(wanted)) = (&answer, wanted) {
-            // A peer hears only that the file is refused; what to do about it is known here. A full
-            // disk refuses each write.
+            // A peer only learns that the file is refused; the operator needs the reason. A full
+            // disk fails each write, so repetitions are not logged.
             let why = (wanted, error.clone());
             if reported.as_ref() != Some(&why) {
                 tracing::warn!("cannot {}: {error}", why.0);
@@ -96,7 +96,7 @@ pub(super) fn run(disk: &Disk, queue: &Receiver<Job>, syncs: &Sender<Sync>) {
     }
 }
 
-/// What a job is to do with a record, but read it.
+/// Record change of a job, if it is one.
 fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
     match &job.effect {
         StoreEffect::Index { request: IndexRequest::Load, .. } => None,
@@ -110,7 +110,8 @@ fn changes(job: &Job) -> Option<(Ticket, &IndexRequest)> {
     }
 }
 
-/// Changes a record, and all that wait behind it: they share one sync. What comes after them is left for the next turn.
+/// Applies a record change and all that wait behind it with one sync. Returns the first other job
+/// for the next turn.
 fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     let mut bytes = 0;
     let mut jobs = Vec::new();
@@ -137,8 +138,8 @@ fn change(disk: &Disk, first: Job, queue: &Receiver<Job>) -> Option<Job> {
     next
 }
 
-/// What an effect is to do, of those that fail only where something is wrong with the store. What is
-/// read or changed because a peer wishes so may well not be there.
+/// Describes an effect that fails only when something is wrong with the store. Files that a peer
+/// names may well not exist, so those are `None`.
 fn wanted(effect: &StoreEffect) -> Option<String> {
     match effect {
         StoreEffect::Open { name, mode: OpenMode::Write | OpenMode::Truncate, .. } => {
@@ -157,8 +158,8 @@ fn wanted(effect: &StoreEffect) -> Option<String> {
     }
 }
 
-/// Syncs what comes until the queue is closed. Writes that were done before a file came here are
-/// safe when it is answered; later ones may or may not be.
+/// Syncs files until the queue is closed. Writes done before a file was queued are durable when its
+/// sync completes; later ones may or may not be.
 pub(super) fn sync(queue: &Receiver<Sync>) {
     for Sync { ticket, file, answers } in queue {
         let answer = file.sync_data().map(|()| Completion::Done).map_err(|error| {
@@ -172,8 +173,8 @@ pub(super) fn sync(queue: &Receiver<Sync>) {
 struct Worker<'a> {
     disk: &'a Disk,
     files: BTreeMap<FileId, Arc<File>>,
-    /// What was read lately; one that nobody holds any more is used again, because memory that
-    /// was never touched costs more than the reading.
+    /// Recent read buffers. One that nobody holds any more is reused, because touching new memory
+    /// costs more than the reading.
     buffers: VecDeque<Bytes>,
 }
 
@@ -192,14 +193,14 @@ impl Worker<'_> {
             StoreEffect::Write { file, offset, bytes, .. } => {
                 self.file(file).and_then(|file| write_at(file, &bytes, offset))
             }
-            // Only one whose file is not open comes here.
+            // Only a file that is not open gets here.
             StoreEffect::Sync { file, .. } => self.file(file).map(|_| Completion::Done),
             StoreEffect::Close { file } => {
                 self.files.remove(&file);
                 return None;
             }
             StoreEffect::Filestore { request, .. } => self.disk.filestore(&request),
-            // Changes were taken out before.
+            // Changes were handled before.
             StoreEffect::Index { .. } => self.disk.load(),
         };
         ticket.map(|ticket| (ticket, answer))
@@ -222,7 +223,7 @@ impl Worker<'_> {
         Ok(Completion::Read(bytes))
     }
 
-    /// A buffer of `len` bytes of whatever content.
+    /// Returns a buffer of `len` bytes with arbitrary content.
     fn buffer(&mut self, len: usize) -> BytesMut {
         let free = self.buffers.iter().position(Bytes::is_unique);
         let kept = free.and_then(|free| self.buffers.remove(free)?.try_into_mut().ok());

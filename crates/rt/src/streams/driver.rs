@@ -24,27 +24,26 @@ use crate::tun::Tun;
 use crate::wait::wake_exactly;
 use crate::{Clock, Control, FileStore, Ready, TunStatistics, Waker};
 
-/// Pieces that are handed in before something is sent, and transmits that are sent before something
-/// is read.
+/// Pieces received before the next send, and transmits sent before the next read.
 const READS: usize = 16;
 const WRITES: usize = 64;
-/// Streams of one listener that are taken in one turn.
+/// Streams of one listener accepted in one turn.
 const ACCEPTS: usize = 64;
-/// How long a listener rests when the process, or the system, has no descriptor left.
+/// Pause of a listener when the process, or the system, has no descriptor left.
 const REST: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A stream that was left is left altogether.
+    /// The linger time of a closed stream is over.
     Left(PathId),
-    /// A listener has rested.
+    /// The pause of a listener is over.
     Rested(u32),
 }
 
 /// Runs an engine whose paths are streams of the kernel's TCP.
 ///
-/// A stream that was reset, or whose peer does not answer, goes down at once; one that both sides have
-/// ended goes down as soon as the kernel has all that is to be sent, whose delivery is its affair.
+/// A stream that was reset, or whose peer does not reply, goes down at once. One that both sides
+/// have ended goes down as soon as the kernel has all data; delivery is the kernel's task.
 #[derive(Debug)]
 pub struct StreamDriver<E: Engine> {
     engine: E,
@@ -57,23 +56,24 @@ pub struct StreamDriver<E: Engine> {
     timers: Timers<Timer>,
     outbox: Outbox,
     piece: Vec<u8>,
-    /// The IP interface that is a path, too, if there is one.
+    /// IP interface that is a path, too, if any.
     port: Option<Port>,
-    /// Carries out what the engine wants stored, if it stores anything.
+    /// Store for the engine's files, if any.
     store: Option<FileStore>,
     statistics: StreamStatistics,
     observed: Observed,
 }
 
 impl<E: Engine> StreamDriver<E> {
-    /// How long the observer is left alone at most.
+    /// Longest time between calls of the observer.
     pub const TICK: Duration = Duration::from_millis(100);
-    /// The path of the interface.
+    /// Path of the interface.
     pub const INTERFACE: PathId = PathId(u32::MAX);
 
-    /// Listens where the configuration says, in the calling thread's network namespace.
+    /// Opens the configured listeners in the calling thread's network namespace.
     ///
     /// # Errors
+    ///
     /// An address cannot be listened on, or the system lacks descriptors.
     pub fn new(config: StreamConfig, engine: E, waker: Waker) -> io::Result<Self> {
         let last = config.peers.keys().next_back();
@@ -96,12 +96,13 @@ impl<E: Engine> StreamDriver<E> {
         })
     }
 
-    /// Takes over a TUN device, which has this name in the calling thread's network namespace, as the
-    /// path [`StreamDriver::INTERFACE`]: an engine with a TCP of its own has it beside the kernel's.
-    /// The path is up as soon as the interface is, and [`StreamDriver::run`] runs.
+    /// Takes over a TUN device, which has this name in the calling thread's network namespace, as
+    /// the path [`StreamDriver::INTERFACE`]. An engine with a TCP of its own uses it beside the
+    /// kernel's. The path is up when the interface is up and [`StreamDriver::run`] runs.
     ///
     /// # Errors
-    /// The system lacks descriptors, or does not tell of interfaces.
+    ///
+    /// The system lacks descriptors, or does not report interfaces.
     pub fn add_interface(&mut self, tun: Tun, name: &str) -> io::Result<()> {
         let port = Port::open(tun, name, Self::INTERFACE)?;
         self.poll.add_interface(&port)?;
@@ -110,34 +111,34 @@ impl<E: Engine> StreamDriver<E> {
         Ok(())
     }
 
-    /// Has a store, opened with the driver's waker, carry out effects on files. Without one they fail.
+    /// Sets the store for effects on files, opened with the driver's waker. Without one they fail.
     pub fn set_store(&mut self, store: FileStore) {
         self.store = Some(store);
     }
 
-    /// Records from now on how late it does what is due, and how late it wakes up.
+    /// Sets the histogram for the lateness of timers and wake-ups.
     pub fn set_timings(&mut self, timings: Arc<Timings>) {
         self.observed.set(timings);
     }
 
-    /// What the interface has sent and received so far.
+    /// Returns statistics of the interface.
     #[must_use]
     pub fn interface(&self) -> Option<TunStatistics> {
         self.port.as_ref().map(|port| port.statistics)
     }
 
-    /// The time as the engine knows it.
+    /// Returns the time as the engine knows it.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// The engine, to make requests of it before or between runs.
+    /// Returns the engine, for requests before or between runs.
     pub fn engine_mut(&mut self) -> &mut E {
         &mut self.engine
     }
 
-    /// What was done so far.
+    /// Returns statistics so far.
     #[must_use]
     pub fn statistics(&self) -> StreamStatistics {
         let streams = &self.streams;
@@ -145,21 +146,23 @@ impl<E: Engine> StreamDriver<E> {
         StreamStatistics { streams: streams.len(), streams_peak, kept, ..self.statistics }
     }
 
-    /// Where it listens by configuration, in that order: ports that the system chose are told.
+    /// Returns the addresses of the configured listeners in order, with ports that the system
+    /// chose.
     ///
     /// # Errors
-    /// Whatever the system says.
+    ///
+    /// Errors of the system.
     pub fn listening(&self) -> io::Result<Vec<SocketAddr>> {
         self.listeners.configured()
     }
 
-    /// Takes no further streams of others by configured listeners; those that are there go on.
+    /// Closes the configured listeners; existing streams continue.
     pub fn stop_accepting(&mut self) {
         self.listeners.stop_configured();
     }
 
-    /// Runs until `on` says so, which may make requests of the engine. What the engine has to send
-    /// then, and is due, is still given to the kernel as far as that has room.
+    /// Runs until `on` returns [`Control::Stop`]; `on` may make requests of the engine. Output of
+    /// the engine that is due then is still passed to the kernel as far as it has room.
     ///
     /// # Errors
     /// Waiting failed.
@@ -176,7 +179,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.engine.handle_timeout(now);
             }
             self.expire(now);
-            self.stored();
+            self.pass_results();
             self.effects();
             let mut busy = self.receive();
             busy |= self.transmit()?;
@@ -193,7 +196,7 @@ impl<E: Engine> StreamDriver<E> {
                 self.effects();
                 return Ok(());
             }
-            // What the observer asked for may have given something to do.
+            // Requests of the observer may have caused effects.
             self.effects();
             self.wait(busy)?;
         }
@@ -212,14 +215,14 @@ impl<E: Engine> StreamDriver<E> {
         self.engine.handle_input(self.clock.now(), Input::Done(ticket, answer));
     }
 
-    /// Hands in what the store has done.
-    fn stored(&mut self) {
+    /// Passes completed storage effects to the engine.
+    fn pass_results(&mut self) {
         while let Some((ticket, answer)) = self.store.as_mut().and_then(FileStore::poll) {
             self.answer(ticket, answer);
         }
     }
 
-    /// Carries out what the engine wants. What a full store is to do waits, and all behind it, too.
+    /// Carries out the engine's effects. Those for a full store wait, and all behind them, too.
     fn effects(&mut self) {
         while !self.store.as_ref().is_some_and(FileStore::is_full)
             && let Some(effect) = self.engine.poll_effect()
@@ -256,7 +259,7 @@ impl<E: Engine> StreamDriver<E> {
 
     fn stream_effect(&mut self, effect: StreamEffect) {
         match effect {
-            // The kernel's TCP leaves nothing out.
+            // The kernel's TCP supports no best-effort streams.
             StreamEffect::Connect { ticket, from, to, best_effort: _ } => {
                 let path = self.streams.new_path(|path| self.config.peers.contains_key(&path));
                 self.connect(path, (from, to), Some(ticket));
@@ -288,12 +291,13 @@ impl<E: Engine> StreamDriver<E> {
             StreamEffect::StartTls { path, server_name, early } => {
                 self.secure(path, server_name.as_deref(), &early);
             }
-            // Its sockets send at once anyway.
+            // Sockets have TCP_NODELAY set already.
             StreamEffect::NoDelay { .. } => {}
         }
     }
 
-    /// Turns a stream into TLS. Better none than one that is not secret.
+    /// Starts TLS on a stream. Ends the stream if that is impossible, rather than sending in clear
+    /// text.
     fn secure(&mut self, path: PathId, server: Option<&str>, early: &[u8]) {
         let held = self.outbox.take(path);
         let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {
@@ -307,7 +311,7 @@ impl<E: Engine> StreamDriver<E> {
         let tls = self.config.tls.as_ref().ok_or_else(none);
         match tls.and_then(|tls| stream.secure(tls, server, early)) {
             Ok(()) => {
-                // What came early may have been all of it.
+                // The early bytes may have been all input.
                 stream.readable = true;
                 self.streams.enqueue(path);
             }
@@ -321,7 +325,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Opens a configured path. One that is there stays as it is.
+    /// Opens a configured path. Does nothing if it exists.
     fn open(&mut self, path: PathId) {
         if self.streams.get(path).is_some() {
             return;
@@ -355,12 +359,12 @@ impl<E: Engine> StreamDriver<E> {
             self.streams.insert(&self.poll, path, stream).map_err(|error| why_not(&error))
         });
         if let Err(why) = begun {
-            self.not_made(path, ticket, why);
+            self.fail_open(path, ticket, why);
         }
     }
 
-    /// A stream that was asked for does not come up.
-    fn not_made(&mut self, path: PathId, ticket: Option<Ticket>, why: EffectError) {
+    /// Reports that a requested stream does not come up.
+    fn fail_open(&mut self, path: PathId, ticket: Option<Ticket>, why: EffectError) {
         self.statistics.failed += 1;
         match ticket {
             Some(ticket) => self.answer(ticket, Err(why)),
@@ -368,7 +372,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Waits for one stream at the address that the peer of `near` reaches.
+    /// Waits for one stream at the address that the peer of `near` connects to.
     fn listen(&mut self, ticket: Ticket, near: PathId) -> Result<SocketAddr, EffectError> {
         let stream = self.streams.get(near).ok_or(EffectError::NotFound)?;
         let (local, _) = stream.ends.ok_or(EffectError::NotFound)?;
@@ -380,7 +384,7 @@ impl<E: Engine> StreamDriver<E> {
         opened.map_err(|error| why_not(&error))
     }
 
-    /// Forgets a stream; its socket is closed with what is returned.
+    /// Removes a stream; dropping the result closes its socket.
     fn forget(&mut self, path: PathId) -> Option<KernelStream> {
         let stream = self.streams.remove(path)?;
         self.timers.cancel(Timer::Left(path));
@@ -388,8 +392,8 @@ impl<E: Engine> StreamDriver<E> {
         Some(stream)
     }
 
-    /// The engine leaves a stream: what it sent is still to arrive. Who closed now, with something
-    /// unread or still to come, would reset the peer, which takes away what is under way.
+    /// Leaves a stream whose sent data is still to arrive. Closing now, with data unread or still
+    /// to come, would reset the peer and discard data in flight.
     fn leave(&mut self, path: PathId) {
         let held = self.outbox.take(path);
         let Some(stream) = self.streams.get_mut(path) else { return };
@@ -422,7 +426,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Hands in pieces, one of each stream in turn; whether there may be more.
+    /// Receives pieces, one of each stream in turn. Returns whether there may be more.
     fn receive(&mut self) -> bool {
         for _ in 0..READS {
             let Some(path) = self.streams.next_readable() else { return false };
@@ -431,13 +435,13 @@ impl<E: Engine> StreamDriver<E> {
         self.streams.has_readable()
     }
 
-    /// Reads a piece of a stream, and hands it in.
+    /// Receives a piece of a stream.
     fn read(&mut self, path: PathId) {
         let Some(stream) = self.streams.get_mut(path) else { return };
         stream.queued = false;
         let opening = matches!(stream.phase, Phase::Opening(_));
         if stream.paused || opening {
-            // It is looked at again when it is resumed, or up.
+            // Queued again when it is resumed, or up.
             return;
         }
         let is_left = stream.phase == Phase::Left;
@@ -470,7 +474,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Writing has failed. What came before may still be read, by who reads.
+    /// Handles a failed write. Data received before may still be read.
     fn broken(&mut self, path: PathId) {
         match self.streams.get_mut(path) {
             Some(stream) if stream.paused || stream.ended => self.lose(path),
@@ -482,7 +486,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// A connection is over before its end.
+    /// Removes a failed connection.
     fn lose(&mut self, path: PathId) {
         let Some(stream) = self.forget(path) else { return };
         if stream.is_up() {
@@ -490,7 +494,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Gives up a stream that both sides have ended.
+    /// Removes a stream that both sides have ended.
     fn end_if_over(&mut self, path: PathId) {
         if !self.streams.get(path).is_some_and(KernelStream::is_over) {
             return;
@@ -502,7 +506,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// Sends what is due; whether there may be more.
+    /// Sends what is due. Returns whether there may be more.
     fn transmit(&mut self) -> io::Result<bool> {
         for _ in 0..WRITES {
             let now = self.clock.now();
@@ -517,7 +521,7 @@ impl<E: Engine> StreamDriver<E> {
         Ok(true)
     }
 
-    /// Gives what was pulled to a stream, which keeps what the kernel does not take.
+    /// Writes the pulled batch to a stream, which keeps what the kernel does not take.
     fn send(&mut self, path: PathId) {
         let bytes = self.outbox.bytes();
         let Some(stream) = self.streams.get_mut(path).filter(|stream| stream.is_up()) else {
@@ -534,9 +538,9 @@ impl<E: Engine> StreamDriver<E> {
         self.end_if_over(path);
     }
 
-    /// Waits for news, another thread, or whatever is due, and takes the news.
+    /// Waits for events, another thread or a timer, and handles the events.
     fn wait(&mut self, busy: bool) -> io::Result<()> {
-        // What was sent may have made room for what waits to be handed in.
+        // Sending may have made room for data that waits to be received.
         if !busy && !self.streams.has_readable() {
             let now = self.clock.now();
             let own = self.timers.next().map(|deadline| deadline.at);
@@ -574,7 +578,7 @@ impl<E: Engine> StreamDriver<E> {
         Ok(())
     }
 
-    /// Tells what became of the interface.
+    /// Reports a change of the interface.
     fn interface_news(&mut self) -> io::Result<()> {
         let Some(port) = &mut self.port else { return Ok(()) };
         if let Some((_, event)) = port.news()? {
@@ -583,14 +587,14 @@ impl<E: Engine> StreamDriver<E> {
         Ok(())
     }
 
-    /// Hands in packets, or none until further notice.
+    /// Pauses or resumes the interface.
     fn pause_interface(&mut self, paused: bool) {
         let Some(port) = &mut self.port else { return };
         port.paused = paused;
         self.poll.watch_packets(port, !paused);
     }
 
-    /// Takes the kernel's news of a stream.
+    /// Handles the kernel's events of a stream.
     fn on_news(&mut self, path: PathId, flags: EventFlags) {
         let Some(stream) = self.streams.get_mut(path) else { return };
         if let Phase::Opening(ticket) = stream.phase {
@@ -602,11 +606,11 @@ impl<E: Engine> StreamDriver<E> {
             return;
         }
         let gone = EventFlags::ERR | EventFlags::HUP;
-        // A connection of which one half is open ends by a fault only.
+        // A connection that is half open can only end by a fault.
         let failed = flags.contains(EventFlags::ERR)
             || flags.contains(EventFlags::HUP) && !stream.is_written();
         if failed && (stream.paused || stream.ended) {
-            // Nothing is read that would tell.
+            // No read will report it.
             self.lose(path);
             return;
         }
@@ -619,7 +623,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// There may be room in a stream.
+    /// Writes more of a stream's kept data.
     fn write_on(&mut self, path: PathId) {
         let Some(stream) = self.streams.get_mut(path) else { return };
         if stream.is_written() || stream.kept() == 0 && !stream.blocked || !stream.write_on() {
@@ -635,7 +639,7 @@ impl<E: Engine> StreamDriver<E> {
         self.end_if_over(path);
     }
 
-    /// An attempt to connect is over.
+    /// Handles the end of an attempt to connect.
     fn opened(&mut self, path: PathId, ticket: Option<Ticket>) {
         let Some(stream) = self.streams.get_mut(path) else { return };
         match stream.connected() {
@@ -649,13 +653,13 @@ impl<E: Engine> StreamDriver<E> {
             }
             Err(error) => {
                 self.forget(path);
-                self.not_made(path, ticket, why_not(&error));
+                self.fail_open(path, ticket, why_not(&error));
                 self.effects();
             }
         }
     }
 
-    /// Takes streams that wait at a listener.
+    /// Accepts streams that wait at a listener.
     fn accept(&mut self, number: u32) {
         for _ in 0..ACCEPTS {
             let (socket, ends, ticket, place) = match self.listeners.accept(number) {
@@ -687,7 +691,7 @@ impl<E: Engine> StreamDriver<E> {
         }
     }
 
-    /// No descriptor is left: the streams that wait at the listener go on waiting.
+    /// Pauses a listener when no descriptor is left; its streams stay in the backlog.
     fn rest(&mut self, number: u32) {
         self.statistics.rests += 1;
         self.listeners.watch(&self.poll, number, false);
@@ -695,6 +699,6 @@ impl<E: Engine> StreamDriver<E> {
     }
 }
 
-/// Why there are timers.
+/// Name of the linger timers.
 const LEFT: &str = "a stream that was left";
 const RESTS: &str = "no descriptor was left";

@@ -1,4 +1,4 @@
-//! A stream of the kernel's as its driver carries it.
+//! A stream of the kernel's TCP, as its driver holds it.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -8,59 +8,58 @@ use engine::Ticket;
 use super::options::{deliver_at_close, reset_at_close};
 use super::tls::{Tls, TlsStream};
 
-/// How far a stream is.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is being connected, for the effect that this ticket names, or for a path that was to be
-    /// opened.
+    /// Connecting, for the effect of this ticket, or for a configured path.
     Opening(Option<Ticket>),
-    /// The engine was told that it is up.
+    /// Reported to the engine as up.
     Up,
-    /// The engine has left it; what it sent is still to go.
+    /// Left by the engine; sent data is still to be delivered.
     Left,
 }
 
-/// What reading gave.
+/// Result of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Got {
-    /// TLS is established; the nodes that the peer's certificate names.
+    /// TLS is established; the node IDs in the peer's certificate.
     Secured(Vec<String>),
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
     /// Nothing for now.
     Nothing,
-    /// The peer sends no more, and TLS has said so where there is TLS.
+    /// The peer has ended its direction, with a TLS close alert where TLS is used.
     End,
-    /// The connection is over: reset, or given up by the system.
+    /// The connection is over: reset, or timed out by the system.
     Lost,
 }
 
-/// A stream of the kernel's.
+/// A stream of the kernel's TCP.
 #[derive(Debug)]
 pub(super) struct KernelStream {
     socket: TcpStream,
     pub(super) phase: Phase,
-    /// Ours and the peer's.
+    /// Addresses, ours and the peer's.
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
-    /// What was pulled and the kernel did not take yet, from `sent` on: the rest of one transmit.
+    /// Rest of one transmit that the kernel did not take yet, from `sent` on.
     kept: Vec<u8>,
     sent: usize,
-    /// The engine was told that there is no room.
+    /// Whether the engine was informed that there is no room.
     pub(super) blocked: bool,
-    /// The engine asked to be handed in nothing.
+    /// Whether the engine has paused receiving.
     pub(super) paused: bool,
-    /// The kernel may have something to read.
+    /// Whether the kernel may have something to read.
     pub(super) readable: bool,
-    /// It waits in the queue of those that may have something to be handed in.
+    /// Whether it is in the queue of readable streams.
     pub(super) queued: bool,
-    /// The engine sends nothing behind what is kept, and was the kernel told?
+    /// Whether the engine ends its direction after the kept bytes.
     shut: bool,
     shut_down: bool,
-    /// The peer sends no more, and the engine knows.
+    /// Whether the peer's end was reported to the engine.
     pub(super) ended: bool,
-    /// Writing has failed: the connection is over.
+    /// Whether writing has failed: the connection is over.
     broken: bool,
-    /// What secures it.
+    /// TLS state.
     tls: Option<Box<TlsStream>>,
 }
 
@@ -92,12 +91,12 @@ impl KernelStream {
         self.phase == Phase::Up
     }
 
-    /// Bytes that wait for room in the kernel.
+    /// Returns the number of bytes that wait for room in the kernel.
     pub(super) fn kept(&self) -> usize {
         self.kept.len() - self.sent
     }
 
-    /// How an attempt to connect ended, once the kernel says that it did.
+    /// Result of an attempt to connect, once the kernel reports its end.
     pub(super) fn connected(&mut self) -> io::Result<()> {
         if let Some(error) = self.socket.take_error()? {
             return Err(error);
@@ -111,7 +110,7 @@ impl KernelStream {
         self.broken
     }
 
-    /// Secures all that follows: as the client of `server` if that is said.
+    /// Starts TLS for all further bytes: as the client of `server` if given.
     pub(super) fn secure(
         &mut self,
         tls: &Tls,
@@ -131,7 +130,7 @@ impl KernelStream {
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Got {
         let Some(tls) = &mut self.tls else { return self.read_plain(buffer) };
         let got = tls.read(&self.socket, buffer);
-        // An answer to what came: more of the handshake, or what is wrong with it.
+        // A reply to the input: more of the handshake, or an alert.
         self.give_made();
         got
     }
@@ -139,7 +138,7 @@ impl KernelStream {
     fn read_plain(&self, buffer: &mut [u8]) -> Got {
         loop {
             return match (&self.socket).read(buffer) {
-                // Writing has taken the error that reading would tell of.
+                // Writing has consumed the error that reading would return.
                 Ok(0) if self.broken => Got::Lost,
                 Ok(0) => Got::End,
                 Ok(len) => Got::Bytes(len),
@@ -152,7 +151,7 @@ impl KernelStream {
         }
     }
 
-    /// Gives the kernel what was pulled, and keeps what it does not take.
+    /// Writes the pulled bytes to the kernel, and keeps the rest.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         match &mut self.tls {
             Some(tls) => {
@@ -164,7 +163,7 @@ impl KernelStream {
         self.end_if_written();
     }
 
-    /// Gives the kernel what TLS has made.
+    /// Writes the output of TLS to the kernel.
     fn give_made(&mut self) {
         while let Some(tls) = &mut self.tls {
             let made = tls.made();
@@ -188,7 +187,7 @@ impl KernelStream {
         }
     }
 
-    /// Gives the kernel more of what is kept; whether nothing is left.
+    /// Writes more of the kept bytes to the kernel. Returns whether all were written.
     pub(super) fn write_on(&mut self) -> bool {
         if self.kept() > 0 {
             let kept = std::mem::take(&mut self.kept);
@@ -205,7 +204,7 @@ impl KernelStream {
         true
     }
 
-    /// Nothing is sent behind what is kept, and behind the next transmit if that is held back.
+    /// Ends the direction after the kept bytes, or after the next transmit if that is held back.
     pub(super) fn shut_down(&mut self, holds: bool) {
         self.shut = true;
         if !holds {
@@ -213,12 +212,12 @@ impl KernelStream {
         }
     }
 
-    /// Whether both halves have ended, as far as this host knows.
+    /// Whether both directions have ended, as far as this host knows.
     pub(super) fn is_over(&self) -> bool {
         self.ended && self.shut_down
     }
 
-    /// Whether all that was sent is the kernel's, and it knows that there is no more.
+    /// Whether the kernel has all bytes and the end of the direction.
     pub(super) fn is_written(&self) -> bool {
         self.shut_down
     }
@@ -233,15 +232,15 @@ impl KernelStream {
                 }
             }
             self.shut_down = true;
-            // The kernel has all of it: who dies now leaves nothing out.
+            // The kernel has all data: it is delivered even if the process dies now.
             deliver_at_close(&self.socket);
-            // A connection that is over needs no end; reading tells of it.
+            // A connection that is over needs no end; reading reports it.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
     }
 
-    /// How much of this the kernel takes: of a connection that is over all, for nothing is to be kept
-    /// for it.
+    /// Writes bytes and returns how many the kernel took: all if the connection is over, so that
+    /// nothing is kept for it.
     fn put(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() {
@@ -258,7 +257,7 @@ impl KernelStream {
         taken
     }
 
-    /// Ends it at once.
+    /// Resets the connection.
     pub(super) fn reset(self) {
         reset_at_close(&self.socket);
     }

@@ -19,9 +19,9 @@ const BACKLOG: i32 = 4096;
 #[derive(Debug)]
 struct Listener {
     socket: socket2::Socket,
-    /// Effect that waits for one stream; without one, any number is taken.
+    /// Effect that waits for one stream; `None` accepts any number.
     ticket: Option<Ticket>,
-    /// The place in [`StreamConfig::listen`](super::StreamConfig::listen).
+    /// Index in [`StreamConfig::listen`](super::StreamConfig::listen).
     place: Option<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Listeners {
         Ok(address)
     }
 
-    /// Adds a listener, which is watched from now on.
+    /// Adds a listener and watches it.
     fn add(&mut self, poll: &Poll, listener: Listener) -> io::Result<()> {
         let number = self.next;
         self.next = number.wrapping_add(1);
@@ -84,7 +84,7 @@ impl Listeners {
         self.by_number.retain(|_, listener| listener.place.is_none());
     }
 
-    /// Addresses of the configured listeners, in their order.
+    /// Returns the addresses of the configured listeners, in order.
     pub(super) fn configured(&self) -> io::Result<Vec<SocketAddr>> {
         let configured = self.by_number.values().filter(|listener| listener.place.is_some());
         configured.map(|listener| address_of(&listener.socket)).collect()
@@ -110,7 +110,7 @@ impl Listeners {
         }
     }
 
-    /// Watches a listener, or not until further notice.
+    /// Starts or stops watching a listener.
     pub(super) fn watch(&self, poll: &Poll, number: u32, is_watched: bool) {
         if let Some(listener) = self.by_number.get(&number) {
             poll.watch_listener(number, &listener.socket, is_watched);
@@ -124,15 +124,15 @@ pub(super) enum Accepted {
     /// A stream.
     Stream {
         socket: socket2::Socket,
-        /// Its addresses: ours and the peer's.
+        /// Addresses: ours and the peer's.
         ends: (SocketAddr, SocketAddr),
-        /// Ticket and place of the listener.
+        /// Ticket and index of the listener.
         ticket: Option<Ticket>,
         place: Option<usize>,
     },
     /// A stream that was over before it was accepted.
     Lost,
-    /// None waits.
+    /// No stream waits.
     None,
     /// The process, or the system, has no descriptor left.
     NoDescriptor,

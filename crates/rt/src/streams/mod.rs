@@ -16,10 +16,11 @@ pub use self::driver::StreamDriver;
 pub use self::options::StreamOptions;
 pub use self::tls::{Tls, TlsError, TlsFiles};
 
-/// Has the process hold so many descriptors, if the system lets it; how many it may hold.
+/// Raises the limit of open descriptors to `wanted`, as far as possible. Returns the limit.
 ///
 /// # Errors
-/// The system refuses, though its own limit would allow it.
+///
+/// The system refuses although its hard limit would allow it.
 pub fn allow_descriptors(wanted: u64) -> std::io::Result<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -30,7 +31,7 @@ pub fn allow_descriptors(wanted: u64) -> std::io::Result<u64> {
     }
     let raised = |maximum| setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
     if limit.maximum.is_some_and(|maximum| maximum < wanted) {
-        // Only a privileged process raises the hard limit.
+        // Only a privileged process can raise the hard limit.
         if raised(Some(wanted)).is_ok() {
             return Ok(wanted);
         }

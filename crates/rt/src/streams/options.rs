@@ -1,4 +1,4 @@
-//! How the kernel's TCP is set for a stream.
+//! Socket options of streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,42 +9,42 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-/// How the kernel's TCP is set for a stream.
+/// Socket options of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// The address of a stream's near end need not be this host's (`IP_TRANSPARENT`): a listener is
-    /// handed what the system diverts to it, and a stream may begin at the address of another host.
+    /// Allows local addresses of other hosts (`IP_TRANSPARENT`): a listener accepts connections
+    /// that the system diverts to it, and a stream may begin at the address of another host.
     pub transparent: bool,
-    /// The congestion control, as the kernel names it; `None`: the namespace's.
+    /// Congestion control by its kernel name; `None`: the namespace's default.
     pub congestion: Option<String>,
-    /// The send buffer, in bytes; `None`: it grows by itself. A size that is said does not grow.
+    /// Send buffer in bytes; `None`: autotuned. A given size does not grow.
     pub send_buffer: Option<usize>,
-    /// The receive buffer, in bytes; `None`: it grows by itself.
+    /// Receive buffer in bytes; `None`: autotuned.
     pub receive_buffer: Option<usize>,
-    /// Bytes that may wait in the kernel before they are sent the first time, beyond which a stream
-    /// has no room (`TCP_NOTSENT_LOWAT`); `None`: as many as the send buffer takes.
+    /// Unsent bytes in the kernel above which a stream has no room (`TCP_NOTSENT_LOWAT`); `None`:
+    /// the size of the send buffer.
     pub unsent_max: Option<u32>,
-    /// The most that one stream sends, in bit/s (`SO_MAX_PACING_RATE`).
+    /// Maximum rate of one stream, in bit/s (`SO_MAX_PACING_RATE`).
     pub rate_bps: Option<u64>,
-    /// The longest segment to announce and send, in bytes; `None`: what the MTU takes.
+    /// Maximum segment size (MSS) to announce and send, in bytes; `None`: from the MTU.
     pub mss: Option<u16>,
-    /// Asking an idle peer after so long whether it is there.
+    /// Idle time before keep-alive probes.
     pub keep_alive: Option<Duration>,
-    /// Giving up when what was sent, a SYN included, is not acknowledged for so long
-    /// (`TCP_USER_TIMEOUT`); `None`: as the system has it, about two minutes for a SYN and a
-    /// quarter of an hour later.
+    /// Time without acknowledgment of sent data or a SYN after which the connection is given up
+    /// (`TCP_USER_TIMEOUT`); `None`: the system's, about two minutes for a SYN and a quarter of an
+    /// hour later.
     pub timeout: Option<Duration>,
-    /// A stream whose direction from here has not ended in order, and that is closed, is a reset to
-    /// its peer (`SO_LINGER` of no time): also when the process dies, where the kernel would tell the
-    /// peer that all has come. A stream that was ended still delivers what was sent.
+    /// Resets the peer when a stream is closed before its direction has ended in order (`SO_LINGER`
+    /// of zero), also when the process dies. Otherwise the kernel would tell the peer that all data
+    /// has arrived. A stream that was ended still delivers its data.
     pub reset_on_death: bool,
 }
 
-/// Probes of an idle peer before it is given up.
+/// Keep-alive probes before a peer is given up.
 const PROBES: u32 = 4;
 
 impl StreamOptions {
-    /// A socket that listens. Streams that it takes inherit how it is set.
+    /// Opens a listening socket. Streams that it accepts inherit its options.
     pub(super) fn listen(&self, address: SocketAddr, backlog: i32) -> io::Result<Socket> {
         let socket = self.open(address)?;
         if address.is_ipv6() {
@@ -55,7 +55,7 @@ impl StreamOptions {
         Ok(socket)
     }
 
-    /// A socket that is being connected from an address, if one is said.
+    /// Starts connecting a socket, from a given address if any.
     pub(super) fn connect(&self, from: Option<SocketAddr>, to: SocketAddr) -> io::Result<Socket> {
         let socket = self.open(to)?;
         if let Some(from) = from {
@@ -71,9 +71,9 @@ impl StreamOptions {
     fn open(&self, address: SocketAddr) -> io::Result<Socket> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
-        // A port may be used again at once, and by streams to different peers.
+        // A port may be reused at once, and by streams to different peers.
         socket.set_reuse_address(true)?;
-        // Pieces are as long as an engine has them: there is nothing to wait for.
+        // The engine chooses the length of pieces: Nagle's algorithm would only delay them.
         socket.set_tcp_nodelay(true)?;
         self.apply(&socket, address)?;
         Ok(socket)
@@ -92,7 +92,7 @@ impl StreamOptions {
         if let Some(size) = self.send_buffer
             && force_send_buffer(socket, size).is_err()
         {
-            // Without the privilege to exceed it, the system's limit holds.
+            // Without the privilege to exceed it, the system's limit applies.
             socket.set_send_buffer_size(size)?;
         }
         if let Some(size) = self.receive_buffer
@@ -123,10 +123,12 @@ impl StreamOptions {
         socket.set_tcp_user_timeout(self.timeout)
     }
 
-    /// Whether the system takes all of these, which are for streams of the family of `address`.
+    /// Checks that the system supports these options for streams of the address family of
+    /// `address`.
     ///
     /// # Errors
-    /// Names the option that it does not take, and what to do.
+    ///
+    /// Names the unsupported option, and what to do.
     pub fn check(&self, address: SocketAddr) -> io::Result<()> {
         let Err(error) = self.open(address) else { return Ok(()) };
         let explained = |what: String| io::Error::new(error.kind(), format!("{what}: {error}"));
@@ -151,13 +153,13 @@ impl StreamOptions {
     }
 }
 
-/// Resets the peer when the socket is closed, and forgets what waits to be sent.
+/// Resets the peer when the socket is closed, and discards unsent data.
 pub(super) fn reset_at_close(socket: &std::net::TcpStream) {
-    // It may be over already: then there is nobody to be reset.
+    // The connection may be over: then there is nobody to reset.
     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
 }
 
-/// Closing the socket from here on delivers what waits to be sent, and then the end.
+/// Makes closing the socket deliver the unsent data, and then the end.
 pub(super) fn deliver_at_close(socket: &std::net::TcpStream) {
     // As above.
     let _ = SockRef::from(socket).set_linger(None);
@@ -178,8 +180,7 @@ fn set<T: Copy>(
 ) -> io::Result<()> {
     use std::os::fd::AsRawFd as _;
 
-    // SAFETY: the option takes plain data, which lives until the call returns, of the length that is
-    // said.
+    // SAFETY: the option takes plain data of the given length, which lives until the call returns.
     let result = unsafe {
         let len = size_of::<T>() as libc::socklen_t;
         libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), len)
@@ -187,7 +188,7 @@ fn set<T: Copy>(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reason why a stream is not made, in words.
+/// Reason why a stream was not made.
 pub(super) fn why_not(error: &io::Error) -> EffectError {
     match Errno::from_io_error(error) {
         Some(Errno::CONNREFUSED) => EffectError::Failed("nobody listens there".to_owned()),

@@ -10,21 +10,21 @@ use rustix::io::Errno;
 
 use crate::port::Port;
 
-/// News that are fetched at once.
+/// Maximum events per call.
 const NEWS: usize = 256;
-/// Bits that tell other news from those of streams, whose numbers have 32 bits.
+/// Bits that distinguish other events from those of streams, whose numbers have 32 bits.
 const LISTENER: u64 = 1 << 32;
 const INTERFACE: u64 = 2 << 32;
 const INTERFACE_STATE: u64 = 3 << 32;
 
-/// The kernel's set of descriptors that are watched.
+/// Epoll descriptor of a driver.
 #[derive(Debug)]
 pub(super) struct Poll(OwnedFd);
 
 /// A descriptor that became ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
-    /// A stream may be read or written, or is over.
+    /// A stream is readable, writable or over.
     Stream(PathId, EventFlags),
     /// Streams wait at the listener of this number.
     Listener(u32),
@@ -35,7 +35,7 @@ pub(super) enum News {
 }
 
 impl Poll {
-    /// An empty set.
+    /// Creates an empty set.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(epoll::create(CreateFlags::CLOEXEC)?))
     }
@@ -49,7 +49,7 @@ impl Poll {
         Ok(epoll::add(&self.0, socket, listener(number), EventFlags::IN)?)
     }
 
-    /// Watches a listener, or not until further notice.
+    /// Starts or stops watching a listener.
     pub(super) fn watch_listener(&self, number: u32, socket: &impl AsFd, is_watched: bool) {
         self.watch(socket, listener(number), is_watched);
     }
@@ -60,7 +60,7 @@ impl Poll {
         Ok(epoll::add(&self.0, port.monitor(), state, EventFlags::IN)?)
     }
 
-    /// Watches the interface's packets, or not until further notice.
+    /// Starts or stops watching the interface's packets.
     pub(super) fn watch_packets(&self, port: &Port, is_watched: bool) {
         self.watch(port, EventData::new_u64(INTERFACE), is_watched);
     }
@@ -71,7 +71,7 @@ impl Poll {
         debug_assert!(changed.is_ok(), "it is in the set: {changed:?}");
     }
 
-    /// The news there are now; none after a signal.
+    /// Returns the current events; none after a signal.
     pub(super) fn news<'a>(
         &self,
         space: &'a mut Space,
@@ -100,7 +100,7 @@ impl AsFd for Poll {
     }
 }
 
-/// Room for news.
+/// Buffer for events.
 pub(super) struct Space([MaybeUninit<epoll::Event>; NEWS]);
 
 impl Space {

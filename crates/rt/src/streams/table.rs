@@ -9,8 +9,7 @@ use engine::{PathId, Ticket};
 use super::kernel_stream::{KernelStream, Phase};
 use super::poll::Poll;
 
-/// First number that is not given to a stream: an engine that has other paths as well numbers
-/// those itself.
+/// First number that is not used for a stream: an engine numbers its other paths itself.
 const STREAMS: u32 = 1 << 31;
 
 /// Streams of a driver, by path.
@@ -18,15 +17,15 @@ const STREAMS: u32 = 1 << 31;
 pub(super) struct Table {
     streams: BTreeMap<PathId, KernelStream>,
     next_path: u32,
-    /// Streams that may have something to be handed in, each once.
+    /// Streams that may be readable, each once.
     readable: VecDeque<PathId>,
-    /// The place of the listener by which a peer came to an address, while the stream is there.
+    /// Index of the listener by which a peer connected to an address, while the stream exists.
     came_by: BTreeMap<(SocketAddr, SocketAddr), usize>,
     peak: usize,
 }
 
 impl Table {
-    /// An empty one, which numbers streams from `first` on.
+    /// Returns an empty table, which numbers streams from `first` on.
     pub(super) fn new(first: u32) -> Self {
         Self {
             streams: BTreeMap::new(),
@@ -49,17 +48,17 @@ impl Table {
         self.streams.len()
     }
 
-    /// The most streams there were at one time.
+    /// Returns the maximum number of concurrent streams so far.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }
 
-    /// Bytes that wait for room in the kernel.
+    /// Returns the bytes that wait for room in the kernel.
     pub(super) fn kept(&self) -> usize {
         self.streams.values().map(KernelStream::kept).sum()
     }
 
-    /// A number that no path has and, as long as there are others, none had.
+    /// Returns a number that no path has and, as long as possible, none had.
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);
@@ -70,7 +69,7 @@ impl Table {
         }
     }
 
-    /// Adds a stream, which is watched from now on.
+    /// Adds a stream and watches it.
     pub(super) fn insert(
         &mut self,
         poll: &Poll,
@@ -83,7 +82,7 @@ impl Table {
         Ok(())
     }
 
-    /// Removes a stream; its socket is closed with what is returned.
+    /// Removes a stream; dropping the result closes its socket.
     pub(super) fn remove(&mut self, path: PathId) -> Option<KernelStream> {
         let stream = self.streams.remove(&path)?;
         if let Some(ends) = stream.ends {
@@ -92,7 +91,7 @@ impl Table {
         Some(stream)
     }
 
-    /// The stream that is being connected for an effect.
+    /// Returns the stream that is being connected for an effect.
     pub(super) fn opening(&self, ticket: Ticket) -> Option<PathId> {
         let phase = Phase::Opening(Some(ticket));
         self.streams.iter().find(|(_, stream)| stream.phase == phase).map(|(path, _)| *path)
@@ -103,12 +102,12 @@ impl Table {
         self.came_by.insert(ends, place);
     }
 
-    /// The listener by which a stream with these ends came.
+    /// Returns the listener by which a stream with these ends came.
     pub(super) fn place(&self, ends: (SocketAddr, SocketAddr)) -> Option<usize> {
         self.came_by.get(&ends).copied()
     }
 
-    /// Stops reading from a stream, or resumes it.
+    /// Pauses or resumes reading from a stream.
     pub(super) fn pause(&mut self, path: PathId, is_paused: bool) {
         if let Some(stream) = self.streams.get_mut(&path) {
             stream.paused = is_paused;

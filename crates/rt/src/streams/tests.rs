@@ -12,8 +12,8 @@ use engine::{
 use super::*;
 use crate::{Control, Waker};
 
-/// Keeps what it hears, and does what it is told. With `echo` it sends back what comes, ends with the
-/// peer, and holds the peer back while it has something to send.
+/// Records its input and runs scripted actions. With `echo` it sends back what arrives, ends with
+/// the peer, and pauses the peer while it has something to send.
 #[derive(Default)]
 struct Toy {
     echo: bool,
@@ -117,7 +117,7 @@ impl Toy {
         self.to_send.entry(path).or_default().extend(bytes);
     }
 
-    /// Sends nothing more after what there is.
+    /// Ends a stream after the data sent so far.
     fn end(&mut self, path: PathId) {
         self.to_end.push(path);
         self.end_if_sent(path);
@@ -142,7 +142,7 @@ fn driver(config: StreamConfig, toy: Toy) -> (StreamDriver<Toy>, SocketAddr) {
     (driver, address)
 }
 
-/// Runs until something holds, for 20 s at most.
+/// Runs until a condition holds, for 20 s at most.
 fn run_until(driver: &mut StreamDriver<Toy>, what: &str, mut holds: impl FnMut(&mut Toy) -> bool) {
     let begun = Instant::now();
     let turn = |_now, toy: &mut Toy, event| match event {
@@ -160,7 +160,7 @@ fn run_for(driver: &mut StreamDriver<Toy>, time: Duration) {
     run_until(driver, "a while", |_| Instant::now() >= until);
 }
 
-/// Runs until a thread is done; what it returns.
+/// Runs until a thread is done; returns its result.
 fn run_beside<T>(driver: &mut StreamDriver<Toy>, what: &str, thread: JoinHandle<T>) -> T {
     run_until(driver, what, |_| thread.is_finished());
     thread.join().unwrap()
@@ -196,7 +196,7 @@ fn both_directions_arrive_whole_and_a_slow_reader_holds_the_sender_back() {
             writer.write_all(&sent).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();
         });
-        // Until the buffers of all between are full.
+        // Wait until all buffers between are full.
         std::thread::sleep(Duration::from_millis(300));
         let stuck = !writing.is_finished();
         let mut back = Vec::new();
@@ -251,7 +251,7 @@ fn short_answers_do_not_wait_for_each_other() {
         let begun = Instant::now();
         let mut byte = [0];
         for _ in 0..100 {
-            // Two short writes and an answer: what Nagle's algorithm makes 40 ms of.
+            // Two short writes and a reply: Nagle's algorithm would take 40 ms.
             peer.write_all(&[1]).unwrap();
             peer.write_all(&[2]).unwrap();
             peer.read_exact(&mut byte).unwrap();
@@ -274,12 +274,12 @@ fn streams_are_connected_from_where_the_engine_says() {
         StreamEffect::Connect { ticket, from: Some(from), to, best_effort: false }.into(),
     );
     run_until(&mut driver, "it comes up", |toy| !toy.up.is_empty());
-    let (mut peer, seen) = far.accept().unwrap();
+    let (mut peer, near) = far.accept().unwrap();
     let toy = driver.engine_mut();
     let path = first(toy);
     assert_eq!(toy.up[&path].ticket, Some(ticket));
-    assert_eq!(toy.up[&path].ends, Some((seen, to)));
-    assert_eq!(seen.ip(), from.ip());
+    assert_eq!(toy.up[&path].ends, Some((near, to)));
+    assert_eq!(near.ip(), from.ip());
     toy.send(path, b"hello");
     toy.end(path);
     let mut got = Vec::new();
@@ -288,7 +288,7 @@ fn streams_are_connected_from_where_the_engine_says() {
     assert_eq!(got, b"hello");
     drop(peer);
     run_until(&mut driver, "it goes down", |toy| toy.down == [path]);
-    assert_eq!(driver.engine_mut().ended, [path], "its end is told first");
+    assert_eq!(driver.engine_mut().ended, [path], "its end is reported first");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
         StreamEffect::Connect { ticket: tickets[0], from: None, to: closed, best_effort: false }
             .into(),
     );
-    // It is no address of this host's, and the option that would allow it is not set.
+    // The address is not this host's, and the option that would allow it is not set.
     let from = Some(elsewhere);
     toy.effects.push_back(
         StreamEffect::Connect { ticket: tickets[1], from, to: closed, best_effort: false }.into(),
@@ -321,7 +321,7 @@ fn what_cannot_be_connected_is_answered_and_what_need_not_be_is_not() {
         .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
     toy.effects.push_back(StreamEffect::StopConnecting { ticket }.into());
     run_for(&mut driver, Duration::from_millis(50));
-    assert_eq!(driver.engine_mut().done.len(), 2, "nothing is told of it");
+    assert_eq!(driver.engine_mut().done.len(), 2, "it is not reported");
     assert!(driver.engine_mut().up.is_empty());
     assert_eq!(driver.statistics().streams, 0);
 }
@@ -348,7 +348,7 @@ fn half_a_stream_lives_on() {
     let (mut driver, mut peer, path) = pair(config());
     peer.write_all(b"question").unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
-    run_until(&mut driver, "the end is told", |toy| toy.ended == [path]);
+    run_until(&mut driver, "the end is reported", |toy| toy.ended == [path]);
     let bytes = content(300_000);
     let toy = driver.engine_mut();
     assert_eq!(toy.got[&path], b"question");
@@ -386,7 +386,7 @@ fn a_reset_that_the_engine_asks_for_is_one() {
     run_for(&mut driver, Duration::from_millis(20));
     let error = peer.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    assert!(driver.engine_mut().down.is_empty(), "who asks for it is not told");
+    assert!(driver.engine_mut().down.is_empty(), "the requester is not notified");
     assert_eq!(driver.statistics().streams, 0);
 }
 
@@ -407,7 +407,7 @@ fn who_dies_resets_what_has_not_ended_and_delivers_what_has() {
         let mut got = vec![0; 1000];
         run_for(&mut driver, Duration::from_millis(50));
         peer.read_exact(&mut got).unwrap();
-        // As the kernel does for a process that is no more.
+        // As the kernel does for a process that has died.
         drop(driver);
         let end = peer.read_to_end(&mut got).map_err(|error| error.kind());
         if resets && !ends {
@@ -422,9 +422,9 @@ fn who_dies_resets_what_has_not_ended_and_delivers_what_has() {
 #[test]
 fn a_peer_that_ends_and_then_resets_is_no_place_to_send_to_for_ever() {
     let (mut driver, peer, path) = pair(config());
-    // Its end comes first; what is sent after that nobody takes, and is answered by a reset.
+    // The peer's end arrives first; data sent after it is answered by a reset.
     drop(peer);
-    run_until(&mut driver, "the end is told", |toy| toy.ended == [path]);
+    run_until(&mut driver, "the end is reported", |toy| toy.ended == [path]);
     let begun = Instant::now();
     while driver.engine_mut().down.is_empty() && begun.elapsed() < Duration::from_secs(10) {
         driver.engine_mut().send(path, &content(10_000));
@@ -444,7 +444,7 @@ fn what_was_sent_arrives_though_the_stream_is_left_and_the_peer_sends_on() {
         let left = toy.to_send[&path].len();
         left == 0 || toy.blocked.get(&path) == Some(&true)
     });
-    // The rest of a transmit waits in the driver, and bytes of the peer's are on their way.
+    // The rest of a transmit waits in the driver, and bytes of the peer are in flight.
     peer.write_all(&[0; 1000]).unwrap();
     let pulled = bytes.len() - driver.engine_mut().to_send.remove(&path).unwrap().len();
     driver.engine_mut().effects.push_back(PathEffect::Close { path }.into());
@@ -484,7 +484,7 @@ fn beyond_the_bound_others_are_reset() {
     assert_eq!((statistics.accepted, statistics.turned_away, statistics.streams), (2, 1, 2));
     let error = peers[2].read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-    // And none is made.
+    // No stream is made.
     let (ticket, to) = (Ticket(1), address);
     driver
         .engine_mut()
@@ -553,7 +553,7 @@ fn options_reach_the_kernel_and_wrong_ones_are_said() {
         socket.tcp_congestion().unwrap().split(|byte| *byte == 0).next(),
         Some(&b"reno"[..])
     );
-    // The kernel reports twice the size, the other half being for its own use.
+    // The kernel reports twice the size; the other half is for its own use.
     assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
     assert_eq!(socket.recv_buffer_size().unwrap(), 100_000);
     assert_eq!(socket.tcp_notsent_lowat().unwrap(), 20_000);

@@ -23,43 +23,44 @@ use x509_parser::prelude::X509Certificate;
 
 use super::kernel_stream::Got;
 
-/// `id-kp-bundleSecurity`, as a certificate's extended key usage says it: 1.3.6.1.5.5.7.3.35 (RFC 9174 §4.4.2.1).
+/// `id-kp-bundleSecurity`, as encoded in a certificate's extended key usage: 1.3.6.1.5.5.7.3.35
+/// (RFC 9174 §4.4.2.1).
 const BUNDLE_SECURITY: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x23];
 /// `id-on-bundleEID`: 1.3.6.1.5.5.7.8.11 (RFC 9174 §4.4.2.1).
 const BUNDLE_EID: &str = "1.3.6.1.5.5.7.8.11";
-/// Bytes of TLS that are made before they are given to the kernel.
+/// Bytes of TLS output made before they are passed to the kernel.
 const MADE: usize = 256 << 10;
 
-/// Where certificates and keys are, in PEM.
+/// Paths of certificates and keys, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// This node's certificate, and those between it and an authority.
+    /// This node's certificate and the chain to an authority.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The certificates of the authorities that are trusted.
+    /// Certificates of the trusted authorities.
     pub trusted: PathBuf,
-    /// Whether peers that connect may show no certificate.
+    /// Whether peers that connect may have no certificate.
     pub anonymous: bool,
 }
 
-/// Why streams cannot be secured.
+/// Reason why streams cannot be secured.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file cannot be read, or has something else.
+    /// A file cannot be read or has unexpected content.
     #[error("{}: {what}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error.
         what: String,
     },
-    /// The key does not fit the certificate, or is of a kind that is not known.
+    /// The key does not fit the certificate, or is of an unknown type.
     #[error("the key and the certificate cannot be used: {0}")]
     Key(rustls::Error),
 }
 
-/// How streams are secured: both sides show a certificate.
+/// TLS configuration of streams: both sides have a certificate.
 #[derive(Clone)]
 pub struct Tls {
     client: Arc<ClientConfig>,
@@ -120,7 +121,7 @@ impl Tls {
         Ok(Self { client: Arc::new(client), server: Arc::new(server) })
     }
 
-    /// Configuration that shows no certificate to peers that it connects to.
+    /// Returns a configuration that sends no certificate to peers that it connects to.
     #[cfg(test)]
     pub(crate) fn without_certificate(&self) -> Self {
         let mut client = ClientConfig::clone(&self.client);
@@ -128,7 +129,8 @@ impl Tls {
         Self { client: Arc::new(client), server: Arc::clone(&self.server) }
     }
 
-    /// One stream: that of a client if it is said whom it calls, by a name or, where that is empty, by its address.
+    /// Creates the TLS state of one stream: a client if `server` is given, by name or, where that
+    /// is empty, by its address.
     pub(super) fn stream(
         &self,
         server: Option<&str>,
@@ -146,7 +148,7 @@ impl Tls {
             None => ServerConnection::new(Arc::clone(&self.server))?.into(),
         };
         let mut stream = TlsStream { connection, is_reported: false };
-        // What is written is the caller's to bound.
+        // The caller bounds its writes.
         stream.connection.set_buffer_limit(None);
         Ok(stream)
     }
@@ -174,7 +176,7 @@ impl rustls::client::ResolvesClientCert for NoCertificate {
 /// TLS of one stream.
 pub(super) struct TlsStream {
     connection: Connection,
-    /// Its user knows that it is established.
+    /// Whether the handshake was reported.
     is_reported: bool,
 }
 
@@ -185,7 +187,7 @@ impl fmt::Debug for TlsStream {
 }
 
 impl TlsStream {
-    /// Takes bytes that came before it began.
+    /// Takes bytes that arrived before TLS started.
     pub(super) fn early(&mut self, mut bytes: &[u8]) -> Result<(), rustls::Error> {
         while !bytes.is_empty() {
             match self.connection.read_tls(&mut bytes) {
@@ -198,7 +200,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Reads of the socket until there is something to tell.
+    /// Reads from the socket until there is something to report.
     pub(super) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8]) -> Got {
         loop {
             if !self.connection.is_handshaking() && !self.is_reported {
@@ -210,7 +212,7 @@ impl TlsStream {
                 Ok(0) => return Got::Lost,
                 Ok(len) => return Got::Bytes(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It ended without a word: what is missing is not known.
+                // It ended without a close alert: data may be missing.
                 Err(_) => return Got::Lost,
             }
             match self.connection.read_tls(&mut socket) {
@@ -234,11 +236,11 @@ impl TlsStream {
         let _ = self.connection.writer().write_all(bytes);
     }
 
-    /// What is to be given to the kernel next; nothing if there is nothing.
+    /// Returns the next bytes to pass to the kernel; empty if there are none.
     pub(super) fn made(&mut self) -> Vec<u8> {
         let mut made = Vec::new();
         while self.connection.wants_write() && made.len() < MADE {
-            // A vector takes all.
+            // A vector takes all bytes.
             if self.connection.write_tls(&mut made).is_err() {
                 break;
             }
@@ -246,19 +248,19 @@ impl TlsStream {
         made
     }
 
-    /// Nothing is sent after this. To say it again says nothing.
+    /// Sends a close alert; nothing is sent after it. Idempotent.
     pub(super) fn close(&mut self) {
         self.connection.send_close_notify();
     }
 
-    /// The endpoints of nodes that the peer's certificate names.
+    /// Returns the node IDs in the peer's certificate.
     fn names(&self) -> Vec<String> {
         let chain = self.connection.peer_certificates().unwrap_or_default();
         chain.first().map(|certificate| bundle_eids(certificate)).unwrap_or_default()
     }
 }
 
-/// The node IDs of a certificate: alternative names of the kind `bundleEID` (RFC 9174 §4.4.1).
+/// Node IDs of a certificate: alternative names of type `bundleEID` (RFC 9174 §4.4.1).
 fn bundle_eids(certificate: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return Vec::new() };
     let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
@@ -274,13 +276,13 @@ fn bundle_eids(certificate: &[u8]) -> Vec<String> {
     names.value.general_names.iter().filter_map(eid).collect()
 }
 
-/// Looks whether certificates are of a trusted authority and for bundles. Which node has one is looked at when the peer says
-/// which node it is; a name of the domain name system must fit if the peer is called by one.
+/// Verifier: certificates must be from a trusted authority and for bundles. The node ID is checked
+/// when the peer announces it; a DNS name must match if the peer is called by one.
 #[derive(Debug)]
 struct Verifier {
     anchors: Vec<TrustAnchor<'static>>,
     provider: Arc<CryptoProvider>,
-    /// Whether peers that connect may show no certificate.
+    /// Whether peers that connect may have no certificate.
     anonymous: bool,
 }
 
@@ -307,7 +309,7 @@ impl Verifier {
     ) -> Result<(), rustls::Error> {
         let certificate = EndEntityCert::try_from(certificate).map_err(|error| wrong(&error))?;
         let algorithms = self.provider.signature_verification_algorithms.all;
-        // One that says what it is for must be for this (RFC 9174 §4.4.1).
+        // A certificate with an extended key usage must allow this one (RFC 9174 §4.4.1).
         let usage = KeyUsage::required_if_present(BUNDLE_SECURITY);
         certificate
             .verify_for_usage(algorithms, &self.anchors, between, now, usage, None, None)

@@ -5,7 +5,7 @@ use super::*;
 
 const MSS: usize = 1000;
 
-/// A packet of TCP with FIN, PSH and CWR, its checksum left to the device.
+/// A TCP packet with FIN, PSH and CWR, its checksum left to the device.
 fn tcp(version: u8, payload: &[u8]) -> (Vnet, Vec<u8>) {
     let ip = if version == 4 { IPV4_LEN } else { IPV6_LEN };
     let mut packet = vec![0; ip];
@@ -33,7 +33,7 @@ fn udp(version: u8, payload: &[u8]) -> (Vnet, Vec<u8>) {
     (Vnet { checksum, cut, header_len: (ip + 8) as u16 }, packet)
 }
 
-/// Puts an IP header in front, and the pseudo header's sum where the checksum will be.
+/// Prepends an IP header and stores the pseudo header's sum in the checksum field.
 fn finish(version: u8, protocol: u8, (ip, offset): (usize, usize), packet: &mut [u8]) {
     let len = packet.len();
     if version == 4 {
@@ -54,7 +54,7 @@ fn finish(version: u8, protocol: u8, (ip, offset): (usize, usize), packet: &mut 
     put(packet, ip + offset, pseudo);
 }
 
-/// A packet of these segments as a device that does all itself would see it.
+/// A packet of these segments as a device without offloads would see it.
 fn cut_out(shape: &Shape, packet: &[u8], segments: Range<u16>) -> (Vnet, Vec<u8>) {
     let mut header = [0; HEADER_MAX];
     let (vnet, len) = shape.header(packet, segments.clone(), &mut header);
@@ -63,7 +63,7 @@ fn cut_out(shape: &Shape, packet: &[u8], segments: Range<u16>) -> (Vnet, Vec<u8>
     (vnet, out)
 }
 
-/// Whether a TCP or UDP packet's checksum holds, computed from the other side.
+/// Whether a TCP or UDP packet's checksum is valid, computed independently.
 fn is_sound(packet: &[u8]) -> bool {
     let (ip, protocol) =
         if packet[0] >> 4 == 4 { (IPV4_LEN, packet[9]) } else { (IPV6_LEN, packet[6]) };
@@ -129,7 +129,7 @@ fn an_ordinary_packet_goes_as_it_came() {
     let (cut_header, bytes) = cut_out(&shape, &packet, 0..1);
     assert_eq!(bytes, packet);
     assert_eq!(cut_header, Vnet { checksum: vnet.checksum, ..Vnet::default() });
-    // What is to be cut but fits one segment is an ordinary packet, too.
+    // A packet marked for segmentation that fits one segment is an ordinary packet, too.
     let shape = Shape::of(&vnet, &packet).unwrap();
     assert_eq!(cut_out(&shape, &packet, 0..1), (cut_header, packet));
 }
@@ -168,7 +168,7 @@ fn contradictions_are_refused() {
 }
 
 proptest! {
-    /// However the segments are divided among packets, cutting those gives the same segments.
+    /// However the segments are grouped into packets, segmenting those gives the same segments.
     #[test]
     fn rejoining_and_cutting_again_changes_nothing(
         version in prop_oneof![Just(4_u8), Just(6)],
@@ -191,7 +191,7 @@ proptest! {
             for index in first..end {
                 let (mut a, mut one) = cut_out(&shape, &packet, index..index + 1);
                 let (b, two) = cut_out(&again, &bytes, index - first..index - first + 1);
-                // A packet that was alone keeps what its device said of its header's length.
+                // A packet that was alone keeps its device's header length.
                 a.header_len = b.header_len;
                 prop_assert_eq!(a, b);
                 prop_assert_eq!(&one, &two);
@@ -203,7 +203,7 @@ proptest! {
         prop_assert_eq!(first, count);
     }
 
-    /// Nothing that a device could say makes it panic.
+    /// Parsing arbitrary bytes of a device never panics.
     #[test]
     fn any_bytes_are_read_or_refused(
         header in any::<[u8; vnet_len()]>(),

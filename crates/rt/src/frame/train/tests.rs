@@ -12,10 +12,10 @@ use crate::frame::{Shape, complete};
 const STAMPS: [TcpOption<'static>; 3] =
     [TcpOption::NoOperation, TcpOption::NoOperation, TcpOption::Timestamps { value: 5, echo: 6 }];
 
-/// What is told of a segment: its number, its flags, bytes of its payload.
-type Told = (u32, Flags, usize);
+/// Summary of a segment: its number, its flags, bytes of its payload.
+type Summary = (u32, Flags, usize);
 
-fn segment(v6: bool, (sequence, flags, len): Told) -> Vec<u8> {
+fn segment(v6: bool, (sequence, flags, len): Summary) -> Vec<u8> {
     let (from, to): (IpAddr, IpAddr) = if v6 {
         ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap())
     } else {
@@ -68,7 +68,7 @@ fn segment(v6: bool, (sequence, flags, len): Told) -> Vec<u8> {
     packet
 }
 
-/// Segments of these lengths that follow each other.
+/// Consecutive segments of these lengths.
 fn segments(v6: bool, lens: &[usize]) -> Vec<Vec<u8>> {
     let mut sequence = u32::MAX - 150;
     let next = |len: &usize| {
@@ -89,7 +89,7 @@ fn joined(packets: &[Vec<u8>]) -> Train {
     train
 }
 
-/// Cuts what was joined as a kernel's device does, and gives the packets.
+/// Segments a joined packet as a kernel's device does.
 fn cut(packets: &[Vec<u8>], train: &Train) -> Vec<Vec<u8>> {
     let mut out = [0xa5; HEADER_MAX];
     let (vnet, len) = train.header(&packets[0], &mut out);
@@ -119,7 +119,7 @@ fn what_is_joined_is_cut_into_the_same_again() {
         assert_eq!(train.count(), 4);
         let mut pieces = cut(&packets, &train);
         if !v6 {
-            // The kernel counts packets from the first's number on.
+            // The kernel numbers packets from the first one's identification.
             for (piece, packet) in pieces.iter_mut().zip(&packets) {
                 piece[4..6].copy_from_slice(&packet[4..6]);
                 piece[10..12].copy_from_slice(&packet[10..12]);

@@ -1,4 +1,4 @@
-//! Peers that mean harm: sessions said once more, and some that never come to an end.
+//! Hostile peers: replayed sessions, and sessions that never end.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use super::*;
 
-/// Passes a connection on to `to`; returns what its client said, when that has ended.
+/// Forwards a connection to `to`; returns the client's bytes when it has ended.
 fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -27,7 +27,7 @@ fn recorded(to: SocketAddr) -> (SocketAddr, JoinHandle<Vec<u8>>) {
     (address, thread::spawn(work))
 }
 
-/// What a node said to another that got three bundles of it.
+/// Records the session of a node that sends three bundles to another.
 fn session(second: &Place) -> Vec<u8> {
     let (address, recording) = recorded(second.address());
     let first = place(1, Some(address), None);
@@ -57,7 +57,7 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
         for _ in 0..3 {
             let mut stream = TcpStream::connect(second.address()).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            // It may be refused before all is said.
+            // The session may be refused before all is written.
             let _ = stream.write_all(&recording);
             let mut answers = Vec::new();
             let _ = stream.read_to_end(&mut answers);
@@ -76,7 +76,7 @@ fn a_session_that_is_said_again_brings_nothing_twice() {
 fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
     let second = place(2, None, None);
     let recording = session(&second);
-    // Each in the middle of a bundle, whose rest comes byte by byte.
+    // Each stops in the middle of a bundle, whose rest comes byte by byte.
     let mut slow = Vec::new();
     for number in 0..40 {
         let mut stream = TcpStream::connect(second.address()).unwrap();
@@ -85,11 +85,11 @@ fn peers_that_say_little_at_a_time_keep_nobody_else_waiting() {
         slow.push((stream, 1000 + 500 * number));
     }
     let first = place(1, Some(second.address()), None);
-    // Without a clock its first bundles are called as those of the session, and are known.
+    // Without a clock its first bundles get the IDs of those in the session, and are duplicates.
     let known = [0, 1, 2].map(|n| first.send(2, bytes(50_000, n)));
     for round in 0..10 {
         for (stream, at) in &mut slow {
-            // One that the node has left hears so when it speaks.
+            // A peer that the node has left notices when it writes.
             let _ = stream.write_all(&recording[*at..=*at]);
             *at += 1;
         }

@@ -1,4 +1,4 @@
-//! Nodes that speak over TLS, or refuse to.
+//! Nodes that use TLS, or refuse to.
 
 use proto::bp::tcpcl::{Proof, Tls as When};
 use rcgen::{
@@ -12,13 +12,14 @@ use crate::streams::{Tls, TlsFiles};
 /// `id-kp-bundleSecurity` (RFC 9174 §4.4.2.1).
 const BUNDLE_SECURITY: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 35];
 
-/// Who signs certificates.
+/// A certificate authority.
 struct Authority {
     folder: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// The alternative name of a node: an otherName of the kind bundleEID, with a string of IA5 (RFC 9174 §4.4.1).
+/// The alternative name of a node: an otherName of type bundleEID with an IA5 string (RFC 9174
+/// §4.4.1).
 fn alternative_name(eid: &str) -> CustomExtension {
     let with = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
     let kind = [0x06, 0x08, 0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x08, 0x0b];
@@ -38,7 +39,7 @@ impl Authority {
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate for the node that this names; `for_bundles` says what it is for.
+    /// A certificate for the node of this EID; `for_bundles` sets its key usage.
     fn files(&self, eid: &str, for_bundles: bool) -> TlsFiles {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.custom_extensions.push(alternative_name(eid));
@@ -62,7 +63,7 @@ impl Authority {
     }
 }
 
-/// Settings of a node with this certificate, which demands one.
+/// Settings of a node that has this certificate and requires one of peers.
 fn with(files: &TlsFiles) -> impl FnOnce(&mut tcpcl::Config, &mut StreamConfig) + use<> {
     let tls = Tls::read(files).unwrap();
     move |layer, streams| {
@@ -75,12 +76,12 @@ fn with(files: &TlsFiles) -> impl FnOnce(&mut tcpcl::Config, &mut StreamConfig) 
     }
 }
 
-/// How long is waited for what comes.
+/// Time limit for bundles that should arrive.
 const SURELY: Duration = Duration::from_secs(20);
-/// How long for what does not.
+/// Time limit for bundles that should not arrive.
 const NEVER: Duration = Duration::from_millis(1500);
 
-/// Whether bundles of two nodes with these certificates cross, in time.
+/// Whether bundles of two nodes with these certificates are exchanged in time.
 fn crosses_within(
     patience: Duration,
     first: impl FnOnce(&mut tcpcl::Config, &mut StreamConfig),
@@ -164,7 +165,7 @@ fn a_listener_may_accept_peers_without_certificates() {
     };
     assert!(!crosses_within(NEVER, nameless(&one), with(&two)), "a certificate is required");
     assert!(crosses_within(SURELY, nameless(&one), open(&two)));
-    // One that is shown must still be of a trusted authority.
+    // A certificate, if shown, must still be from a trusted authority.
     let stranger = Authority::new();
     let forged = TlsFiles { trusted: one.trusted, ..stranger.files("ipn:1.0", true) };
     assert!(!crosses_within(NEVER, with(&forged), open(&two)), "an authority that nobody trusts");
