@@ -125,7 +125,7 @@ impl<E: Engine> Driver<E> {
         self.drain(now, net, indications)?;
         match self.deadline {
             Some(deadline) if deadline.at <= now => Err(Violation(format!(
-                "its timer \"{}\" is still due at {} after the time was told",
+                "its timer \"{}\" is still due at {} after handle_timeout",
                 deadline.why, deadline.at
             ))),
             Some(_) | None => Ok(()),

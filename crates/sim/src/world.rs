@@ -28,7 +28,7 @@ pub struct LinkId(pub(crate) usize);
 pub enum LinkEnd {
     /// Sending end.
     Near,
-    /// Where they come out.
+    /// Receiving end.
     Far,
 }
 

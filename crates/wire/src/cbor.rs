@@ -1,20 +1,20 @@
-//! CBOR (RFC 8949), as much of it as bundles need.
+//! The subset of CBOR (RFC 8949) that bundles need.
 //!
-//! A reader of our own over [`Reader`]: what a bundle's head takes is exact places of bytes (a CRC is computed with
-//! its own bytes zeroed), errors that name such places and tell "more is needed" from "this is wrong", and
-//! time and memory that hostile bytes cannot stretch. Crates for CBOR have errors and types of their own around
-//! the same thirty lines, and the one that lends its input and allocates nothing, `minicbor`, has a licence that
-//! this project's list does not name.
+//! A custom reader over [`Reader`]. A bundle's head needs exact byte positions (a CRC covers its
+//! own bytes zeroed), errors that name such positions and distinguish "need more bytes" from
+//! "malformed", and bounded time and memory for hostile input. CBOR crates have their own errors
+//! and types around the same thirty lines. `minicbor`, which borrows its input and allocates
+//! nothing, has a licence that is not on this project's list.
 //!
-//! Any form is read: lengths that are definite or not, numbers longer than needed. The shortest is
-//! written.
+//! Reads any form: definite and indefinite lengths, numbers longer than needed. Writes the
+//! shortest.
 
 use crate::cursor::Reader;
 use crate::{DecodeError, DecodeErrorKind};
 
-/// How deep items may stand in each other where one is stepped over.
+/// Maximum nesting depth of skipped items.
 const DEPTH_MAX: usize = 16;
-/// The byte that ends an item of indefinite length.
+/// Byte that ends an item of indefinite length.
 pub(crate) const BREAK: u8 = 0xff;
 
 /// The kind of an item (RFC 8949 §3.1).
@@ -30,11 +30,11 @@ pub(crate) enum Major {
     Simple,
 }
 
-/// What begins an item.
+/// Initial bytes of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Initial {
     pub(crate) major: Major,
-    /// The number, length or count; `None` if the length is indefinite, or the item is a break.
+    /// Number, length or count; `None` if the length is indefinite, or the item is a break.
     pub(crate) argument: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Initial {
     }
 }
 
-/// Reads what begins an item.
+/// Reads the initial bytes of an item.
 pub(crate) fn initial(reader: &mut Reader<'_>) -> Result<Initial, DecodeError> {
     let at = reader.offset();
     let byte = reader.u8()?;
@@ -81,11 +81,11 @@ pub(crate) fn uint(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     }
 }
 
-/// Reads a number of either sign.
+/// Reads a signed number.
 pub(crate) fn int(reader: &mut Reader<'_>) -> Result<i64, DecodeError> {
     let at = reader.offset();
     let Initial { major, argument } = initial(reader)?;
-    // A negative number is -1 less the argument: -1 - n is the complement of n.
+    // A negative number is -1 minus the argument: -1 - n is the complement of n.
     let value = match (major, argument.and_then(|value| i64::try_from(value).ok())) {
         (Major::Unsigned, Some(value)) => value,
         (Major::Negative, Some(value)) => !value,
@@ -104,7 +104,7 @@ pub(crate) fn boolean(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
     }
 }
 
-/// Reads the beginning of a byte string of definite length: how many bytes follow.
+/// Reads the initial bytes of a byte string of definite length; returns its length.
 pub(crate) fn bytes_len(reader: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let at = reader.offset();
     match initial(reader)? {
@@ -145,16 +145,16 @@ pub(crate) fn text(reader: &mut Reader<'_>, max: usize) -> Result<String, Decode
     String::from_utf8(bytes).map_err(|_| DecodeError::invalid(at, "a text is not UTF-8"))
 }
 
-/// An array that is being read.
+/// Array that is being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Array {
     at: usize,
-    /// Items that are left; `None` if a break ends the array.
+    /// Remaining items; `None` if a break ends the array.
     left: Option<u64>,
 }
 
 impl Array {
-    /// Reads what begins an array.
+    /// Reads the initial bytes of an array.
     pub(crate) fn begin(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let at = reader.offset();
         match initial(reader)? {
@@ -168,7 +168,7 @@ impl Array {
         self.left.is_none()
     }
 
-    /// Whether another item follows. Takes the break.
+    /// Returns whether another item follows. Consumes the break.
     pub(crate) fn more(&mut self, reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
         match &mut self.left {
             Some(0) => Ok(false),
@@ -190,7 +190,7 @@ impl Array {
         }
     }
 
-    /// Takes the place of one more item, which must be there.
+    /// Consumes the place of one more item, which must exist.
     pub(crate) fn item(&mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         if self.more(reader)? {
             return Ok(());
@@ -198,7 +198,7 @@ impl Array {
         Err(DecodeError::invalid(self.at, "an array has fewer items than its kind"))
     }
 
-    /// Ends the array, in which nothing more may be.
+    /// Ends the array; fails if items are left.
     pub(crate) fn end(mut self, reader: &mut Reader<'_>) -> Result<(), DecodeError> {
         if self.more(reader)? {
             return Err(DecodeError::invalid(self.at, "an array has more items than its kind"));
@@ -207,10 +207,10 @@ impl Array {
     }
 }
 
-/// Steps over one item and gives its bytes.
+/// Skips one item and returns its bytes.
 pub(crate) fn item<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let (start, whole) = (reader.offset(), reader.left());
-    // What is open: items left in each, `None` until a break.
+    // Open arrays: remaining items of each, `None` until a break.
     let mut open: [Option<u64>; DEPTH_MAX] = [Some(0); DEPTH_MAX];
     open[0] = Some(1);
     let mut depth = 1;
@@ -252,7 +252,7 @@ pub(crate) fn item<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError>
     Ok(&whole[..reader.offset() - start])
 }
 
-/// Bytes of what begins an item with this argument.
+/// Length of the initial bytes of an item with this argument.
 pub(crate) const fn initial_len(argument: u64) -> usize {
     match argument {
         0..=23 => 1,
@@ -263,7 +263,7 @@ pub(crate) const fn initial_len(argument: u64) -> usize {
     }
 }
 
-/// Writes what begins an item, in its shortest form.
+/// Writes the initial bytes of an item, in their shortest form.
 pub(crate) fn put(out: &mut Vec<u8>, major: Major, argument: u64) {
     let major = match major {
         Major::Unsigned => 0_u8,
@@ -299,7 +299,7 @@ pub(crate) fn put_uint(out: &mut Vec<u8>, value: u64) {
     put(out, Major::Unsigned, value);
 }
 
-/// Writes a number of either sign.
+/// Writes a signed number.
 pub(crate) fn put_int(out: &mut Vec<u8>, value: i64) {
     match u64::try_from(value) {
         Ok(value) => put(out, Major::Unsigned, value),
@@ -325,7 +325,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Writes what begins an array of so many items.
+/// Writes the initial bytes of an array of this many items.
 pub(crate) fn put_array(out: &mut Vec<u8>, count: usize) {
     put(out, Major::Array, count as u64);
 }

@@ -1,12 +1,10 @@
-//! Checksums over a file: those of CFDP (CCSDS 727.0-B-5 §4.2.2), which other protocols use as
-//! well.
+//! Checksums over a file: those of CFDP (CCSDS 727.0-B-5 §4.2.2), also used by other protocols.
 
 use crc::{Algorithm, Crc, Table};
 
 use crate::codes::named_codes;
 
-/// CRC-32 of the Proximity-1 link protocol (CCSDS 211.2-B): not reflected, register empty at the
-/// start.
+/// CRC-32 of the Proximity-1 link protocol (CCSDS 211.2-B): not reflected, initial register 0.
 const PROXIMITY_1_ALGORITHM: Algorithm<u32> = Algorithm {
     width: 32,
     poly: 0x00a0_0805,
@@ -46,8 +44,8 @@ impl ChecksumType {
         }
     }
 
-    /// Whether the file must be fed from its start in order; else pieces may come in any order,
-    /// each byte once.
+    /// Whether the file must be fed in order from its start; otherwise pieces may come in any
+    /// order, each byte once.
     #[must_use]
     pub const fn is_sequential(self) -> bool {
         match self {
@@ -63,7 +61,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// A checksum in the making.
+/// Checksum computation in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
     kind: ChecksumType,
@@ -72,20 +70,20 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// The checksum of nothing yet; `None` if the type is unknown.
+    /// Creates an empty checksum; `None` if the type is unknown.
     #[must_use]
     pub const fn new(kind: ChecksumType) -> Option<Self> {
         Self::resume(kind, 0, 0)
     }
 
-    /// Goes on from what [`Checksum::finish`] and [`Checksum::position`] said earlier; `None` if
+    /// Resumes from earlier results of [`Checksum::finish`] and [`Checksum::position`]; `None` if
     /// the type is unknown.
     #[must_use]
     pub const fn resume(kind: ChecksumType, value: u32, position: u64) -> Option<Self> {
         if kind.is_supported() { Some(Self { kind, value, position }) } else { None }
     }
 
-    /// The checksum of a file that is all in memory; `None` if the type is unknown.
+    /// Returns the checksum of a file in memory; `None` if the type is unknown.
     #[must_use]
     pub fn of(kind: ChecksumType, file: &[u8]) -> Option<u32> {
         let mut checksum = Self::new(kind)?;
@@ -93,19 +91,19 @@ impl Checksum {
         Some(checksum.finish())
     }
 
-    /// Its type.
+    /// Returns its type.
     #[must_use]
     pub const fn kind(&self) -> ChecksumType {
         self.kind
     }
 
-    /// The end of the last piece fed: where a sequential type must go on.
+    /// End of the last piece fed: the offset at which a sequential type continues.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Adds the piece of the file that begins at `offset`.
+    /// Adds the piece of the file that starts at `offset`.
     ///
     /// # Panics
     /// If the type is sequential and `offset` is not [`Checksum::position`].
@@ -133,15 +131,15 @@ impl Checksum {
         };
     }
 
-    /// The checksum of what has been fed.
+    /// Returns the checksum of the pieces fed so far.
     #[must_use]
     pub const fn finish(&self) -> u32 {
         self.value
     }
 }
 
-/// The share of a piece in the modular checksum: the file is cut into big-endian words at
-/// multiples of four, and a piece that begins or ends within a word counts as zeros elsewhere.
+/// Returns the share of a piece in the modular checksum. The file is split into big-endian words at
+/// multiples of four; a piece that starts or ends within a word counts as zeros elsewhere.
 ///
 /// A piece "ab" at offset 3 adds 0x00000061 (end of the first word) and 0x62000000 (start of the
 /// second).
@@ -153,7 +151,7 @@ fn modular(offset: u64, piece: &[u8]) -> u32 {
     body.wrapping_add(partial_word(lead, head)).wrapping_add(partial_word(0, tail))
 }
 
-/// The word that has `bytes` from place `start` on and zeros elsewhere.
+/// Returns the word with `bytes` from position `start` on and zeros elsewhere.
 fn partial_word(start: usize, bytes: &[u8]) -> u32 {
     let mut word = [0; 4];
     word[start..start + bytes.len()].copy_from_slice(bytes);

@@ -1,6 +1,6 @@
-//! Enums of codes of one byte, and sets of flags.
+//! Macros for enums of one-byte codes and for sets of flags.
 
-/// Makes an enum of the codes of one byte, with those that have no name.
+/// Defines an enum of one-byte codes, with a variant for unknown ones.
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident { $($(#[$case_doc:meta])* $case:ident = $code:literal,)* }) => {
         $(#[$doc])*
@@ -12,7 +12,7 @@ macro_rules! codes {
         }
 
         impl $name {
-            /// The meaning of a code.
+            /// Returns the variant of a code.
             #[must_use]
             pub const fn from_code(code: u8) -> Self {
                 match code {
@@ -21,7 +21,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The code on the wire.
+            /// Returns the code on the wire.
             #[must_use]
             pub const fn code(self) -> u8 {
                 match self {
@@ -34,7 +34,7 @@ macro_rules! codes {
 }
 pub(crate) use codes;
 
-/// Makes an enum of codes whose `Display` is their name, with those that have none.
+/// Defines an enum of codes whose `Display` is their name, with a variant for unknown ones.
 macro_rules! named_codes {
     ($(#[$about:meta])* $name:ident {
         $($(#[$doc:meta])* $variant:ident = $value:literal, $text:literal;)+
@@ -48,7 +48,7 @@ macro_rules! named_codes {
         }
 
         impl $name {
-            /// The meaning of a code.
+            /// Returns the variant of a code.
             #[must_use]
             pub const fn from_code(code: u8) -> Self {
                 match code {
@@ -57,7 +57,7 @@ macro_rules! named_codes {
                 }
             }
 
-            /// The code on the wire.
+            /// Returns the code on the wire.
             #[must_use]
             pub const fn code(self) -> u8 {
                 match self {
@@ -79,29 +79,29 @@ macro_rules! named_codes {
 }
 pub(crate) use named_codes;
 
-/// What all sets of flags have, which are structures of one number.
+/// Implements the methods of sets of flags, which are structs of one number.
 macro_rules! flags {
     ($name:ident) => {
         impl $name {
-            /// Whether all of these are set.
+            /// Whether all of `flags` are set.
             #[must_use]
             pub const fn contains(self, flags: Self) -> bool {
                 self.0 & flags.0 == flags.0
             }
 
-            /// Whether one of these is set.
+            /// Whether one of `flags` is set.
             #[must_use]
             pub const fn intersects(self, flags: Self) -> bool {
                 self.0 & flags.0 != 0
             }
 
-            /// With these, too.
+            /// Returns the set with `flags` added.
             #[must_use]
             pub const fn with(self, flags: Self) -> Self {
                 Self(self.0 | flags.0)
             }
 
-            /// Without these.
+            /// Returns the set with `flags` removed.
             #[must_use]
             pub const fn without(self, flags: Self) -> Self {
                 Self(self.0 & !flags.0)

@@ -1,9 +1,9 @@
-//! Reading and writing fields in network order, with bounds and offsets.
+//! Reads and writes fields in network byte order, with bounds and offsets.
 
 use crate::error::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Reads fields one after the other. Offsets in errors count from the start of the whole input,
-/// also in a part split off by [`Reader::part`].
+/// Reads consecutive fields. Offsets in errors count from the start of the whole input, also in a
+/// part split off by [`Reader::part`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -16,12 +16,12 @@ impl<'a> Reader<'a> {
         Self { bytes, base: 0, position: 0 }
     }
 
-    /// A reader whose first byte is byte `base` of the whole input.
+    /// Creates a reader whose first byte is byte `base` of the whole input.
     pub(crate) const fn at(base: usize, bytes: &'a [u8]) -> Self {
         Self { bytes, base, position: 0 }
     }
 
-    /// Where the next field begins.
+    /// Offset of the next field.
     pub(crate) const fn offset(&self) -> usize {
         self.base + self.position
     }
@@ -45,19 +45,19 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// Everything that is left, without going on.
+    /// Returns the remaining bytes without consuming them.
     pub(crate) fn left(&self) -> &'a [u8] {
         &self.bytes[self.position..]
     }
 
-    /// Everything that is left.
+    /// Returns and consumes the remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         let rest = &self.bytes[self.position..];
         self.position = self.bytes.len();
         rest
     }
 
-    /// A reader for the next `count` bytes.
+    /// Returns a reader for the next `count` bytes.
     pub(crate) fn part(&mut self, count: usize) -> Result<Self, DecodeError> {
         let base = self.offset();
         Ok(Self::at(base, self.take(count)?))
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
-    /// An unsigned integer of 1 to 8 bytes.
+    /// Reads an unsigned integer of 1 to 8 bytes.
     #[inline]
     pub(crate) fn uint(&mut self, width: usize) -> Result<u64, DecodeError> {
         let taken = self.take(width)?;
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_be_bytes([taken[0], taken[1], taken[2], taken[3]]))
     }
 
-    /// Fails if anything is left.
+    /// Fails if bytes are left.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         if self.is_empty() {
             return Ok(());
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes fields one after the other into a slice.
+/// Writes consecutive fields into a slice.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     bytes: &'a mut [u8],
@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
         self.put(&[value])
     }
 
-    /// An unsigned integer in `width` bytes, 1 to 8.
+    /// Writes an unsigned integer of 1 to 8 bytes.
     #[inline]
     pub(crate) fn uint(
         &mut self,

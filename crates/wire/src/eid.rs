@@ -1,19 +1,19 @@
-//! Endpoint identifiers: the names of bundles' sources and destinations, in both versions of the bundle
-//! protocol and in convergence layers.
+//! Endpoint identifiers: the names of bundles' sources and destinations, in both versions of the
+//! Bundle Protocol and in convergence layers.
 //!
 //! As text (RFC 9171 §4.2.5.1, RFC 9758 §4):
 //!
-//! | text | what |
+//! | text | meaning |
 //! |---|---|
-//! | `dtn:none`, `ipn:0.0` | nobody; both are read as the same |
-//! | `dtn://node/service` | of the scheme `dtn` |
-//! | `ipn:node.service` | of the scheme `ipn`, node numbers of the default allocator |
-//! | `ipn:allocator.node.service` | of another allocator |
-//! | `ipn:!.service` | of the node that reads it |
+//! | `dtn:none`, `ipn:0.0` | the null endpoint; both decode to the same value |
+//! | `dtn://node/service` | scheme `dtn` |
+//! | `ipn:node.service` | scheme `ipn`, node numbers of the default allocator |
+//! | `ipn:allocator.node.service` | scheme `ipn`, another allocator |
+//! | `ipn:!.service` | the local node |
 //!
-//! As CBOR (RFC 9171 §4.2.5.1, RFC 9758 §6): an array of the scheme's number and its part, which is 0 or a text for
-//! `dtn` (1), and an array of two or three numbers for `ipn` (2). Three are written only if the allocator
-//! is not the default one, as RFC 9758 §6.1.2 recommends.
+//! As CBOR (RFC 9171 §4.2.5.1, RFC 9758 §6): an array of the scheme's number and its part, which is
+//! 0 or a text for `dtn` (1), and an array of two or three numbers for `ipn` (2). Three are written
+//! only if the allocator is not the default one, as RFC 9758 §6.1.2 recommends.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,37 +24,37 @@ use crate::cbor::{self, Array};
 use crate::cursor::Reader;
 use crate::{DecodeError, EncodeError};
 
-/// Bytes that the text of an endpoint may have, where nobody says otherwise (RFC 7242 and RFC 9174 leave it
-/// open; bundles of version 6 at 1,023 for each half, RFC 5050 §4.4).
+/// Default maximum length of an endpoint's text, in bytes. RFC 7242 and RFC 9174 leave it open; in
+/// bundles of version 6 each half is limited to 1,023 (RFC 5050 §4.4).
 pub const LEN_MAX: usize = 1023;
-/// The node number of the node itself, with the default allocator (RFC 9758 §3.4.2).
+/// Node number of the local node, with the default allocator (RFC 9758 §3.4.2).
 pub const LOCAL_NODE: u64 = 0xffff_ffff;
 
 const DTN: u64 = 1;
 const IPN: u64 = 2;
 
-/// The name of an endpoint.
+/// Endpoint identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Eid {
-    /// Nobody: `dtn:none`.
+    /// Null endpoint, `dtn:none`.
     #[default]
     None,
-    /// A service of a node with a number.
+    /// Service of a numbered node.
     Ipn {
-        /// The node: its allocator in the upper 32 bits, its number in the lower (RFC 9758 §3.3.1).
+        /// Node: its allocator in the upper 32 bits, its number in the lower (RFC 9758 §3.3.1).
         node: u64,
-        /// The service; 0 is the administrative endpoint.
+        /// Service; 0 is the administrative endpoint.
         service: u64,
     },
-    /// Of the scheme `dtn`: what follows the colon, for instance `//node/service`.
+    /// Scheme `dtn`: the text after the colon, for instance `//node/service`.
     Dtn(Box<str>),
-    /// Of another scheme, whole. Bundles of version 6 can carry these, others cannot.
+    /// Another scheme, as the whole URI. Only bundles of version 6 can carry it.
     Uri(Box<str>),
-    /// Of a scheme whose number is unknown, in a bundle of version 7.
+    /// Scheme of unknown number, in a bundle of version 7.
     Unknown {
-        /// The scheme.
+        /// Number of the scheme.
         scheme: u64,
-        /// The rest, one item of CBOR.
+        /// Scheme-specific part, one item of CBOR.
         part: Box<[u8]>,
     },
 }
@@ -65,14 +65,14 @@ pub enum Eid {
     "{text:?} names no endpoint: {why}; write ipn:NODE.SERVICE, dtn://NODE/SERVICE or dtn:none"
 )]
 pub struct ParseEidError {
-    /// The text, cut after 80 characters.
+    /// Text, cut after 80 characters.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of the error.
     pub why: &'static str,
 }
 
 impl Eid {
-    /// A service of a node, the number of which is the default allocator's.
+    /// Creates an endpoint of a node number of the default allocator.
     #[must_use]
     pub const fn ipn(node: u32, service: u64) -> Self {
         if node == 0 && service == 0 {
@@ -81,31 +81,32 @@ impl Eid {
         Self::Ipn { node: node as u64, service }
     }
 
-    /// Whether it is nobody's.
+    /// Whether it is the null endpoint.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// Whether it means the node that reads it, and so must not cross a link (RFC 9758 §5.4).
+    /// Whether it means the local node, and so must not cross a link (RFC 9758 §5.4).
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::Ipn { node: LOCAL_NODE, .. })
     }
 
-    /// Whether one node at most is behind it (RFC 9171 §4.2.5.1.1, RFC 9758 §5.1).
+    /// Whether it is a singleton endpoint (RFC 9171 §4.2.5.1.1, RFC 9758 §5.1).
     #[must_use]
     pub fn is_singleton(&self) -> bool {
         match self {
             Self::None => false,
             Self::Ipn { .. } => true,
             Self::Dtn(part) => !demux(part).is_some_and(|demux| demux.starts_with('~')),
-            // Nothing is known of other schemes' services.
+            // Services of other schemes are unknown.
             Self::Uri(_) | Self::Unknown { .. } => true,
         }
     }
 
-    /// The administrative endpoint of the same node, which names the node (RFC 9171 §4.2.5.2).
+    /// Returns the administrative endpoint of the same node, which names the node (RFC 9171
+    /// §4.2.5.2).
     #[must_use]
     pub fn node(&self) -> Self {
         match self {
@@ -118,10 +119,11 @@ impl Eid {
         }
     }
 
-    /// The endpoint of a name at this node; a text with a `:` is an endpoint already.
+    /// Returns the endpoint of a service name at this node; a text with a `:` is parsed as an
+    /// endpoint.
     ///
     /// # Errors
-    /// It is none.
+    /// The result is no endpoint.
     pub fn endpoint(&self, text: &str) -> Result<Self, ParseEidError> {
         if text.contains(':') {
             return text.parse();
@@ -135,7 +137,7 @@ impl Eid {
         }
     }
 
-    /// What an endpoint is called at its node.
+    /// Returns the service name at its node.
     #[must_use]
     pub fn service(&self) -> Option<String> {
         match self {
@@ -145,7 +147,7 @@ impl Eid {
         }
     }
 
-    /// Reads one.
+    /// Reads an endpoint from CBOR.
     pub(crate) fn read(reader: &mut Reader<'_>, max: usize) -> Result<Self, DecodeError> {
         let mut array = Array::begin(reader)?;
         array.item(reader)?;
@@ -176,7 +178,7 @@ impl Eid {
             };
         }
         let part = cbor::text(reader, max)?;
-        // Some write it as text.
+        // Some implementations write `none` as text.
         if part == "none" {
             return Ok(Self::None);
         }
@@ -204,12 +206,12 @@ impl Eid {
         Ok(Self::from_numbers(u64::from(allocator) << 32 | u64::from(number), service))
     }
 
-    /// Of a node, its allocator in the upper 32 bits, and a service.
+    /// Creates an endpoint from a node, with its allocator in the upper 32 bits, and a service.
     pub(crate) const fn from_numbers(node: u64, service: u64) -> Self {
         if node == 0 && service == 0 { Self::None } else { Self::Ipn { node, service } }
     }
 
-    /// Writes it.
+    /// Writes the endpoint as CBOR.
     pub(crate) fn write(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         cbor::put_array(out, 2);
         match self {
@@ -247,7 +249,7 @@ impl Eid {
     }
 }
 
-/// What follows the node's name in `//node/demux`.
+/// Returns the part after the node's name in `//node/demux`.
 fn demux(part: &str) -> Option<&str> {
     part.strip_prefix("//")?.split_once('/').map(|(_, demux)| demux)
 }
@@ -303,7 +305,7 @@ impl FromStr for Eid {
     }
 }
 
-/// `[allocator.]node.service`, or `!.service`.
+/// Parses `[allocator.]node.service` or `!.service`.
 fn parse_ipn(part: &str) -> Result<Eid, &'static str> {
     let number = |text: &str, max: u64| -> Result<u64, &'static str> {
         if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() {
@@ -361,13 +363,13 @@ mod tests {
         assert_eq!(cbor(&Eid::None), [0x82, 0x01, 0x00]);
         let dtn: Eid = "dtn://a/".parse().unwrap();
         assert_eq!(cbor(&dtn), *b"\x82\x01\x64//a/");
-        // The same nobody.
+        // Both forms of the null endpoint.
         for bytes in
             [&[0x82, 0x02, 0x82, 0, 0][..], &[0x82, 0x02, 0x83, 0, 0, 0], b"\x82\x01\x64none"]
         {
             assert_eq!(read(bytes), Ok(Eid::None));
         }
-        // The default allocator in three numbers, and lengths that a break ends.
+        // The default allocator in three numbers, and lengths ended by a break.
         assert_eq!(read(&[0x82, 0x02, 0x83, 0, 5, 6]), Ok(Eid::ipn(5, 6)));
         assert_eq!(read(&[0x9f, 0x02, 0x9f, 5, 6, 0xff, 0xff]), Ok(Eid::ipn(5, 6)));
         let unknown = Eid::Unknown { scheme: 9, part: [0x81, 0x05].into() };

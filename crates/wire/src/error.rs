@@ -1,74 +1,74 @@
-//! What is wrong with bytes somebody sent, and where; and what cannot be put into bytes.
+//! Decoding errors with their position, and encoding errors.
 
 use thiserror::Error;
 
-/// Bytes that are not what the format says.
+/// Error in bytes that do not follow the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("byte {offset}: {kind}")]
 pub struct DecodeError {
-    /// Where the field begins that could not be read, counted from the first byte given to the
+    /// Offset of the field that could not be read, counted from the first byte given to the
     /// decoder; never beyond the end of the input.
     pub offset: usize,
-    /// What is wrong there.
+    /// Kind of error.
     pub kind: DecodeErrorKind,
 }
 
-/// What is wrong with bytes, sorted by whose fault it probably is.
+/// Kind of decoding error, sorted by its likely cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeErrorKind {
-    /// The input ends too early: the path cut it, or the length field is damaged.
+    /// The input ends too early: it was truncated in transit, or the length field is damaged.
     #[error("{needed} bytes are needed and {found} are left")]
     Truncated {
-        /// Bytes that the field at the offset takes.
+        /// Length of the field at the offset, in bytes.
         needed: usize,
-        /// Bytes that are left there.
+        /// Bytes left there.
         found: usize,
     },
-    /// A check over the bytes does not match: the path damaged them.
+    /// A checksum does not match: the bytes were damaged in transit.
     #[error("the checksum is {found:#06x}, computed {computed:#06x}")]
     Checksum {
-        /// The value the bytes carry.
+        /// Checksum in the input.
         found: u32,
-        /// The value they should carry.
+        /// Checksum of the input.
         computed: u32,
     },
-    /// Bytes are left after the end of the last field: the sender's fault.
+    /// Bytes are left after the last field: the sender's fault.
     #[error("{count} bytes follow the last field")]
     Trailing {
-        /// How many.
+        /// Number of bytes.
         count: usize,
     },
-    /// The sender speaks a version that this decoder does not.
+    /// The sender uses a version that this decoder does not support.
     #[error("version {0} is unknown")]
     Version(u8),
-    /// A field holds what it must not: the sender's fault.
+    /// A field has an invalid value: the sender's fault.
     #[error("{0}")]
     Invalid(&'static str),
 }
 
 impl DecodeError {
-    /// A field at `offset` that holds what it must not.
+    /// Creates the error of an invalid field at `offset`.
     #[must_use]
     pub const fn invalid(offset: usize, what: &'static str) -> Self {
         Self { offset, kind: DecodeErrorKind::Invalid(what) }
     }
 }
 
-/// A value that has no form on the wire. The caller's fault.
+/// Value that cannot be encoded: the caller's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum EncodeError {
     /// The output slice is too short.
     #[error("the output has room for {room} bytes and {needed} are needed")]
     NoRoom {
-        /// Bytes needed, at least.
+        /// Minimum length needed, in bytes.
         needed: usize,
-        /// Bytes given.
+        /// Length of the slice, in bytes.
         room: usize,
     },
     /// A value does not fit the width of its field.
     #[error("{field} does not fit its field")]
     TooLarge {
-        /// The field's name in the specification.
+        /// Name of the field in the specification.
         field: &'static str,
     },
     /// Two settings exclude each other.

@@ -1,19 +1,20 @@
-//! Files in bundles: what stands before each part of a file that crosses as the payloads of bundles.
+//! Files in bundles: the header of each part of a file sent as bundle payloads.
 //!
-//! No specification says how files cross by bundles alone, so this layout is this project's own. A payload is this, and
-//! then the bytes of the part:
+//! No specification defines file transfer over plain bundles, so this layout is this project's own.
+//! A payload consists of this header and the part's bytes:
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 4 | `53 4c 46 01`: "SLF", version 1 |
 //! | 4 | CRC-32C of all that follows, the part's bytes included |
 //! | 8 | number of the transfer, drawn by the sender; the same in all parts of a file |
-//! | 8 | bytes of the file |
-//! | 8 | where in the file the part begins |
+//! | 8 | size of the file, bytes |
+//! | 8 | offset of the part in the file |
 //! | 2 | bytes of the name |
 //! | – | name of the file at the receiver, UTF-8 |
 //!
-//! Parts of one file may arrive in any order. Together they are the file, without a gap and none twice.
+//! Parts of one file may arrive in any order. Together they cover the file without gaps or
+//! overlaps.
 
 use std::fmt;
 
@@ -23,30 +24,30 @@ use crate::{DecodeError, DecodeErrorKind, EncodeError};
 const MAGIC: &[u8] = b"SLF";
 const VERSION: u8 = 1;
 
-/// Bytes of the longest name.
+/// Maximum length of the name, in bytes.
 pub const NAME_MAX: usize = 1024;
-/// Bytes before the name.
+/// Length of the header before the name, in bytes.
 const FIXED: usize = 34;
-/// Bytes before those that the check covers.
+/// Bytes before those that the CRC covers.
 const UNCHECKED: usize = 8;
-/// Bytes of the longest header.
+/// Maximum length of the header, in bytes.
 pub const HEADER_MAX: usize = FIXED + NAME_MAX;
 
-/// What stands before a part of a file.
+/// Header of a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePart<'a> {
-    /// The transfer's number.
+    /// Number of the transfer.
     pub transfer: u64,
-    /// Bytes of the file.
+    /// Size of the file, in bytes.
     pub total: u64,
-    /// Where in it the part begins.
+    /// Offset of the part in the file.
     pub offset: u64,
-    /// The file's name.
+    /// Name of the file.
     pub name: &'a str,
 }
 
 impl<'a> FilePart<'a> {
-    /// Bytes of this header.
+    /// Length of this header, in bytes.
     #[must_use]
     pub const fn header_len(&self) -> usize {
         FIXED + self.name.len()

@@ -1,18 +1,18 @@
-//! Administrative records (RFC 5050 §6.1): payloads by which nodes tell of bundles, and hand over custody.
+//! Administrative records (RFC 5050 §6.1): payloads that report on bundles and transfer custody.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 1 | type, 4 bits; 1 if the bundle is a fragment, 4 bits |
-//! | 1 | status report: flags of what happened |
+//! | 1 | status report: flags of the reported events |
 //! | 1 | status report: reason; custody signal: 0x80 if it succeeded, and a reason |
 //! | 2 SDNVs | of a fragment: its offset, bytes of its payload |
-//! | 2 SDNVs each | times of what happened: seconds, nanoseconds; of a custody signal one |
+//! | 2 SDNVs each | times of the events: seconds, nanoseconds; of a custody signal one |
 //! | 2 SDNVs | the bundle's creation time and sequence number |
 //! | SDNV, … | the bundle's source, as text with its length |
 //!
-//! An aggregate custody signal (CCSDS 734.2-B) has, behind the type and a byte as that of a custody signal, pairs of SDNVs, which
-//! tell of bundles by the numbers in their custody enhancement blocks. Its layout here is that which the dissector of
-//! Wireshark reads.
+//! An aggregate custody signal (CCSDS 734.2-B) has, behind the type and a byte as in a custody
+//! signal, pairs of SDNVs: runs of the numbers in the bundles' custody enhancement blocks. Its
+//! layout here is the one Wireshark's dissector reads.
 
 use super::{Bounds, CreationTimestamp, whole};
 use crate::codes::codes;
@@ -30,95 +30,95 @@ const SUCCEEDED: u8 = 0x80;
 /// An administrative record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdministrativeRecord {
-    /// Type 1: what became of a bundle.
+    /// Type 1: status of a bundle.
     StatusReport(StatusReport),
-    /// Type 2: whether somebody took custody of a bundle.
+    /// Type 2: acceptance or refusal of custody of a bundle.
     CustodySignal(CustodySignal),
-    /// Type 4: whether somebody took custody of several bundles.
+    /// Type 4: acceptance or refusal of custody of several bundles.
     AggregateCustodySignal(AggregateCustodySignal),
     /// A record of another type.
     Other {
         /// The first byte: type and flags.
         first: u8,
-        /// The rest.
+        /// Remaining bytes.
         content: Box<[u8]>,
     },
 }
 
-/// The bundle that a record is about.
+/// Bundle that a record is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subject {
-    /// Its source.
+    /// Source of the bundle.
     pub source: Eid,
-    /// When it was made.
+    /// Creation time.
     pub creation: CreationTimestamp,
-    /// Of a fragment, its offset and the bytes of its payload.
+    /// Offset and payload length in bytes of a fragment.
     pub fragment: Option<(u64, u64)>,
 }
 
-/// A time (§6.1).
+/// Time (§6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DtnTime {
-    /// Seconds since the beginning of 2000, UTC.
+    /// Seconds since 2000-01-01 00:00 UTC.
     pub seconds: u64,
     /// Nanoseconds within the second.
     pub nanoseconds: u64,
 }
 
-/// What became of a bundle (§6.1.1).
+/// Status of a bundle (§6.1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusReport {
     /// The bundle.
     pub subject: Subject,
-    /// When it was received.
+    /// Time of reception.
     pub received: Option<DtnTime>,
-    /// When custody of it was taken.
+    /// Time at which custody was accepted.
     pub custody: Option<DtnTime>,
-    /// When it was forwarded.
+    /// Time of forwarding.
     pub forwarded: Option<DtnTime>,
-    /// When it was delivered.
+    /// Time of delivery.
     pub delivered: Option<DtnTime>,
-    /// When it was deleted.
+    /// Time of deletion.
     pub deleted: Option<DtnTime>,
-    /// Why.
+    /// Reason.
     pub reason: Reason,
 }
 
-/// Whether somebody took custody of a bundle (§6.1.2).
+/// Acceptance or refusal of custody of a bundle (§6.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustodySignal {
     /// The bundle.
     pub subject: Subject,
-    /// They did.
+    /// Whether custody was accepted.
     pub succeeded: bool,
-    /// Why not.
+    /// Reason for a refusal.
     pub reason: CustodyReason,
-    /// When it was decided.
+    /// Time of the decision.
     pub time: DtnTime,
 }
 
-/// Whether somebody took custody of several bundles.
+/// Acceptance or refusal of custody of several bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregateCustodySignal {
-    /// They did.
+    /// Whether custody was accepted.
     pub succeeded: bool,
-    /// Why not.
+    /// Reason for a refusal.
     pub reason: CustodyReason,
-    /// Which bundles.
+    /// Custody numbers of the bundles.
     pub fills: Vec<Fill>,
 }
 
-/// A run of custody numbers, as it is on the wire.
+/// A run of custody numbers, in its wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// Where it begins: of the first fill the number, of others how far behind the one before.
+    /// Start: the number for the first fill, the distance from the previous fill for others.
     pub start: u64,
-    /// How many there are.
+    /// Number of custody numbers.
     pub length: u64,
 }
 
 codes! {
-    /// Why something happened to a bundle (§6.1.1).
+    /// Reason for an event (§6.1.1).
     Reason {
         /// 0.
         NoInformation = 0,
@@ -142,11 +142,11 @@ codes! {
 }
 
 codes! {
-    /// Why custody was not taken, 0 to 127 (§6.1.2).
+    /// Reason why custody was refused, 0 to 127 (§6.1.2).
     CustodyReason {
         /// 0.
         NoInformation = 0,
-        /// 3: the node has the bundle.
+        /// 3: the node already has the bundle.
         RedundantReception = 3,
         /// 4.
         DepletedStorage = 4,
@@ -162,7 +162,7 @@ codes! {
 }
 
 impl AdministrativeRecord {
-    /// Reads a record, which is all of a payload.
+    /// Decodes a record, which must be the whole payload.
     ///
     /// # Errors
     /// The bytes are no record of their type, or exceed a bound.
@@ -186,7 +186,7 @@ impl AdministrativeRecord {
         Ok(record)
     }
 
-    /// The bytes of the record.
+    /// Encodes the record.
     ///
     /// # Errors
     /// A source has no text, or a reason does not fit.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | block type |
 //! | SDNV | block processing control flags |
-//! | SDNV, … | if flag 0x40: how many endpoints it refers to, and two SDNVs for each |
+//! | SDNV, … | if flag 0x40: number of endpoint references, and two SDNVs for each |
 //! | SDNV | bytes of the data |
 //! | … | data |
 
@@ -17,35 +17,35 @@ use crate::eid::Eid;
 use crate::ltp::sdnv;
 use crate::{DecodeError, EncodeError};
 
-/// Block processing control flags (§4.3). Those that nobody knows are kept.
+/// Block processing control flags (§4.3). Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockFlags(pub u64);
 
 flags!(BlockFlags);
 
 impl BlockFlags {
-    /// The block goes into every fragment.
+    /// The block must be replicated in every fragment.
     pub const REPLICATE: Self = Self(0x01);
     /// A node that cannot process the block reports that.
     pub const REPORT: Self = Self(0x02);
     /// A node that cannot process the block deletes the bundle.
     pub const DELETE_BUNDLE: Self = Self(0x04);
-    /// The last block. Set and cleared as the block stands.
+    /// The block is the last one. Set and cleared by the block's position.
     pub const LAST: Self = Self(0x08);
     /// A node that cannot process the block removes it.
     pub const DISCARD: Self = Self(0x10);
     /// A node that could not process the block forwarded it.
     pub const FORWARDED: Self = Self(0x20);
-    /// It refers to endpoints. Set and cleared as it does.
+    /// The block refers to endpoints. Set and cleared to match its references.
     pub const REFERENCES: Self = Self(0x40);
 }
 
-/// An endpoint, by the places of its two halves in the dictionary; or its node and service.
+/// Endpoint as the offsets of its two halves in the dictionary, or as node and service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
-    /// Where the scheme begins, or the node.
+    /// Offset of the scheme, or the node.
     pub scheme: u64,
-    /// Where the rest begins, or the service.
+    /// Offset of the scheme-specific part, or the service.
     pub part: u64,
 }
 
@@ -55,7 +55,7 @@ impl Reference {
     }
 }
 
-/// A block that is not the payload's, with the bytes it was read from or is written as.
+/// Block other than the payload block, with its original or encoded bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     kind: u8,
@@ -66,7 +66,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block with numbers in their shortest form, and not the last.
+    /// Creates a block with numbers in their shortest form, not marked as last.
     ///
     /// # Errors
     /// The type is the payload's.
@@ -92,7 +92,7 @@ impl Block {
         Self { kind, flags, references, data: start..bytes.len(), bytes: bytes.into() }
     }
 
-    /// The block, as the last of its bundle or not.
+    /// Returns the block marked as the last of its bundle, or not.
     #[must_use]
     pub(super) fn placed(self, is_last: bool) -> Self {
         if self.flags.contains(BlockFlags::LAST) == is_last {
@@ -106,45 +106,45 @@ impl Block {
         Self::made(self.kind, flags, self.references, &data)
     }
 
-    /// The block type.
+    /// Returns the block type.
     #[must_use]
     pub const fn kind(&self) -> u8 {
         self.kind
     }
 
-    /// Its flags.
+    /// Returns the flags.
     #[must_use]
     pub const fn flags(&self) -> BlockFlags {
         self.flags
     }
 
-    /// The endpoints it refers to.
+    /// Returns the endpoints it refers to.
     #[must_use]
     pub fn references(&self) -> &[Reference] {
         &self.references
     }
 
-    /// Its data.
+    /// Returns the data.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.data.clone()]
     }
 
-    /// The bytes of the block in the bundle.
+    /// Returns the bytes of the block in the bundle.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same block with a flag that says that a node could not process it and forwarded it (§5.6).
+    /// Returns a copy with the flag that a node forwarded it unprocessed (§5.6).
     #[must_use]
     pub fn forwarded(&self) -> Self {
         let flags = self.flags.with(BlockFlags::FORWARDED);
         Self::made(self.kind, flags, self.references.clone(), self.data())
     }
 
-    /// A block that names the node that forwards the bundle, with the name in its data. Who cannot process it removes it
-    /// (RFC 6259 §2).
+    /// Creates a block that names the node that forwards the bundle, with the name in its data. A
+    /// node that cannot process it removes it (RFC 6259 §2).
     ///
     /// # Errors
     /// The endpoint has no text.
@@ -157,10 +157,11 @@ impl Block {
         Self::new(PREVIOUS_HOP, BlockFlags::DISCARD, Vec::new(), &data)
     }
 
-    /// The node that a block of that type names.
+    /// Returns the node that a block of that type names.
     ///
     /// # Errors
-    /// The block is of another type, or names no endpoint; offsets count from the data's first byte.
+    /// The block is of another type, or names no endpoint; offsets count from the data's first
+    /// byte.
     pub fn to_previous_hop(&self, primary: &Primary) -> Result<Eid, DecodeError> {
         if self.kind != PREVIOUS_HOP {
             return Err(DecodeError::invalid(0, "the block does not name the previous hop"));
@@ -176,7 +177,7 @@ impl Block {
         eid.map_err(|_| DecodeError::invalid(0, "the previous hop is no endpoint"))
     }
 
-    /// Reads the rest of a block whose frame was read, which began at `offset`.
+    /// Reads the rest of a block whose frame, starting at `offset`, was read.
     pub(super) fn read(
         reader: &mut Reader<'_>,
         offset: usize,
@@ -241,20 +242,22 @@ impl Frame {
     }
 }
 
-/// Custody under a number, so that signals can be told together (CCSDS 734.2-B, custody transfer enhancement block).
+/// Custody number of a bundle, so that one signal can acknowledge several bundles (CCSDS 734.2-B,
+/// custody transfer enhancement block).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustodyEnhancement {
-    /// The number that the custodian gave the bundle.
+    /// Number the custodian gave the bundle.
     pub id: u64,
-    /// The custodian that did.
+    /// Custodian that assigned the number.
     pub custodian: Eid,
 }
 
 impl CustodyEnhancement {
-    /// What a block says.
+    /// Decodes a block's data.
     ///
     /// # Errors
-    /// It is of another type, or no such data; offsets count from the data's first byte.
+    /// The block is of another type, or its data are malformed; offsets count from the data's first
+    /// byte.
     pub fn from_block(block: &Block) -> Result<Self, DecodeError> {
         if block.kind != CUSTODY_ENHANCEMENT {
             return Err(DecodeError::invalid(0, "the block is no custody enhancement"));
@@ -269,7 +272,7 @@ impl CustodyEnhancement {
         Ok(Self { id, custodian })
     }
 
-    /// A block that says it.
+    /// Encodes it as a block.
     ///
     /// # Errors
     /// The custodian has no text.

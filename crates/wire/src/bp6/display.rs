@@ -1,4 +1,4 @@
-//! A head, and a record, in one line, for people.
+//! One-line display of heads and records.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use super::{
     Reason, Subject,
 };
 
-/// Blocks that are named; of more only the number is told.
+/// Maximum blocks shown by name; of more only their number is shown.
 const BLOCKS_SHOWN: usize = 8;
 
 impl fmt::Display for CreationTimestamp {

@@ -1,30 +1,30 @@
-//! Bundles: what stands before the payload, and what follows it.
+//! Bundles: the head before the payload and the trailer behind it.
 
 use super::block::Frame;
 use super::{Block, BlockFlags, Bounds, PAYLOAD, Primary, Reference};
 use crate::cursor::Reader;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// What says how the payload is carried.
+/// Payload block without its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
-    /// The payload block's flags; [`BlockFlags::LAST`] says that no block follows it.
+    /// Flags of the payload block; [`BlockFlags::LAST`] means that no block follows it.
     pub flags: BlockFlags,
-    /// Endpoints that the payload block refers to.
+    /// Endpoints the payload block refers to.
     pub references: Vec<Reference>,
-    /// Bytes of the payload.
+    /// Length of the payload, in bytes.
     pub len: u64,
 }
 
 impl Payload {
-    /// Whether no block follows it.
+    /// Whether it is the last block.
     #[must_use]
     pub const fn is_last(&self) -> bool {
         self.flags.contains(BlockFlags::LAST)
     }
 }
 
-/// Everything of a bundle that stands before the payload's first byte.
+/// The part of a bundle before the payload's first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     primary: Primary,
@@ -35,10 +35,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// A head of these blocks, in this order.
+    /// Creates a head of these blocks, in this order.
     ///
     /// # Errors
-    /// The primary block has no form ([`Primary::to_vec`]).
+    /// The primary block cannot be encoded ([`Primary::to_vec`]).
     pub fn new(
         primary: Primary,
         blocks: Vec<Block>,
@@ -55,10 +55,10 @@ impl Head {
         Ok(Self { primary, primary_bytes, blocks, payload, payload_bytes })
     }
 
-    /// Reads a head from the beginning of a bundle; `None` if more of it is needed.
+    /// Decodes a head from the start of a bundle; `None` if more bytes are needed.
     ///
-    /// Reading begins anew with each call, so a caller that gets a bundle in small pieces waits until it has twice as much as
-    /// the last time.
+    /// Decoding restarts with each call, so a caller that receives a bundle in small pieces should
+    /// wait until it has twice as many bytes as last time.
     ///
     /// # Errors
     /// The bytes are no bundle of version 6, have no payload, or the head exceeds a bound.
@@ -95,7 +95,7 @@ impl Head {
         }
     }
 
-    /// The bytes up to the payload's first one. Blocks that were read are written as they were.
+    /// Encodes the bytes up to the payload. Decoded blocks keep their original bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_len());
@@ -107,41 +107,42 @@ impl Head {
         out
     }
 
-    /// Bytes of the head; where the payload begins, both where it was read and where it is written.
+    /// Length of the head in bytes, which is the payload's offset, both decoded and encoded.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let blocks: usize = self.blocks.iter().map(|block| block.bytes().len()).sum();
         self.primary_bytes.len() + blocks + self.payload_bytes.len()
     }
 
-    /// The primary block.
+    /// Returns the primary block.
     #[must_use]
     pub const fn primary(&self) -> &Primary {
         &self.primary
     }
 
-    /// The blocks between the primary and the payload block.
+    /// Returns the blocks between the primary and the payload block.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// The first of these of a type.
+    /// Returns the first of these blocks with a type.
     #[must_use]
     pub fn block_of(&self, kind: u8) -> Option<&Block> {
         self.blocks.iter().find(|block| block.kind() == kind)
     }
 
-    /// How the payload is carried.
+    /// Returns the payload block without its data.
     #[must_use]
     pub const fn payload(&self) -> &Payload {
         &self.payload
     }
 
-    /// Puts another primary block in the place of this one, for instance with another custodian.
+    /// Replaces the primary block, for instance to change the custodian.
     ///
     /// # Errors
-    /// It has no form, or its dictionary does not begin with that of this one, to which blocks refer; nothing is changed.
+    /// It cannot be encoded, or its dictionary does not start with the current one, to which blocks
+    /// refer; nothing is changed.
     pub fn set_primary(&mut self, primary: Primary) -> Result<(), EncodeError> {
         let goes_on = match (&self.primary.dictionary, &primary.dictionary) {
             (Some(before), Some(after)) => after.starts_with(before),
@@ -159,7 +160,7 @@ impl Head {
         Ok(())
     }
 
-    /// Puts other blocks in the place of those between the primary and the payload block.
+    /// Replaces the blocks between the primary and the payload block.
     pub fn set_blocks(&mut self, blocks: Vec<Block>) {
         self.blocks = blocks.into_iter().map(|block| block.placed(false)).collect();
     }
@@ -181,14 +182,14 @@ fn or_more<T>(read: Result<T, DecodeError>, bounds: &Bounds) -> Result<Option<T>
     }
 }
 
-/// The blocks behind the payload.
+/// Blocks behind the payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trailer {
     blocks: Vec<Block>,
 }
 
 impl Trailer {
-    /// A trailer of these blocks, in this order.
+    /// Creates a trailer of these blocks, in this order.
     #[must_use]
     pub fn new(blocks: Vec<Block>) -> Self {
         let count = blocks.len();
@@ -196,8 +197,8 @@ impl Trailer {
         Self { blocks: placed.map(|(i, block)| block.placed(i + 1 == count)).collect() }
     }
 
-    /// Reads what follows the payload of a bundle, and how many bytes it takes; `None` if more are needed. If the payload block is
-    /// the last one, nothing follows, and nothing is to be read.
+    /// Decodes the bytes behind the payload of a bundle and returns their length; `None` if more
+    /// bytes are needed. If the payload block is the last one, there is no trailer to decode.
     ///
     /// # Errors
     /// The bytes are no blocks, there is another payload, or they exceed a bound.
@@ -228,13 +229,13 @@ impl Trailer {
         }
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// Their bytes.
+    /// Encodes the trailer.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         self.blocks.iter().flat_map(|block| block.bytes().iter().copied()).collect()
@@ -244,16 +245,16 @@ impl Trailer {
 /// A bundle in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle<'a> {
-    /// What stands before the payload.
+    /// Part before the payload.
     pub head: Head,
-    /// The payload, as long as the head says.
+    /// Payload, of the length in the head.
     pub payload: &'a [u8],
-    /// What follows it; nothing if and only if the payload block is the last.
+    /// Part behind the payload; empty if and only if the payload block is the last.
     pub trailer: Trailer,
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a bundle, which is all of `bytes`.
+    /// Decodes a bundle that is all of `bytes`.
     ///
     /// # Errors
     /// The bytes are no bundle of version 6, or exceed a bound.
@@ -266,7 +267,7 @@ impl<'a> Bundle<'a> {
         Ok(bundle)
     }
 
-    /// Reads the first of several bundles that stand one behind the other, and tells its length.
+    /// Decodes the first of several consecutive bundles, and returns its length.
     ///
     /// # Errors
     /// As [`Bundle::decode`].
@@ -288,10 +289,11 @@ impl<'a> Bundle<'a> {
         Ok((Self { head, payload, trailer }, at + len))
     }
 
-    /// The bytes of the bundle.
+    /// Encodes the bundle.
     ///
     /// # Errors
-    /// The payload is not as long as the head says, or the head says wrongly whether something follows it.
+    /// The payload's length differs from the head's, or the head's last-block flag contradicts the
+    /// trailer.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         if self.head.payload.len != self.payload.len() as u64 {
             return Err(EncodeError::Conflict("the payload is not as long as its head says"));

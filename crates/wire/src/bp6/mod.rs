@@ -1,12 +1,13 @@
 //! The Bundle Protocol, version 6 (RFC 5050), with endpoints as numbers (RFC 6260).
 //!
-//! A bundle is a primary block, blocks, the payload block, and maybe more blocks. What stands before the payload's
-//! first byte is a [`Head`], read from the beginning of a bundle however long its payload is; what follows the payload is a
-//! [`Trailer`]. A bundle that is in memory anyway is a [`Bundle`].
+//! A bundle is a primary block, blocks, the payload block, and maybe more blocks. The part before
+//! the payload's first byte is a [`Head`], decoded from the start of a bundle however long its
+//! payload is; the part behind the payload is a [`Trailer`]. A bundle that is completely in memory
+//! is a [`Bundle`].
 //!
-//! Endpoints stand in a dictionary in the primary block, to which blocks refer. A primary block that is written anew keeps the
-//! dictionary that it was read with and adds to it, so that these references still hold; blocks keep
-//! the bytes that they were read from.
+//! Blocks refer to endpoints in a dictionary in the primary block. A re-encoded primary block keeps
+//! its dictionary and appends to it, so these references stay valid; blocks keep their original
+//! bytes.
 
 mod admin;
 mod block;
@@ -37,18 +38,18 @@ pub const PREVIOUS_HOP: u8 = 5;
 /// Block type: custody under a number (CCSDS 734.2-B).
 pub const CUSTODY_ENHANCEMENT: u8 = 10;
 
-/// What a decoder accepts.
+/// Limits of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes before the payload's first one, and behind its last one.
+    /// Maximum bytes before the payload, and behind it.
     pub head_max: usize,
-    /// Blocks before the payload, and behind it.
+    /// Maximum blocks before the payload, and behind it.
     pub blocks_max: usize,
-    /// Endpoints that a block refers to.
+    /// Maximum endpoints a block refers to.
     pub references_max: usize,
-    /// Bytes of an endpoint's text.
+    /// Maximum bytes of an endpoint's text.
     pub eid_max: usize,
-    /// Fills of an aggregate custody signal.
+    /// Maximum fills of an aggregate custody signal.
     pub fills_max: usize,
 }
 
@@ -64,7 +65,7 @@ impl Default for Bounds {
     }
 }
 
-/// A want of more bytes where all are there is an error.
+/// Turns a request for more bytes into an error, for input that is complete.
 fn whole<T>(read: Result<T, crate::DecodeError>) -> Result<T, crate::DecodeError> {
     read.map_err(|error| match error.kind {
         crate::DecodeErrorKind::Truncated { .. } => {

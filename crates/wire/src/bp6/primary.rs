@@ -1,16 +1,16 @@
-//! The primary block (RFC 5050 §4.5.1): who sends what to whom, who has custody, and for how long.
+//! The primary block (RFC 5050 §4.5.1): endpoints, custodian and lifetime of a bundle.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 1 | version, 6 |
 //! | SDNV | bundle processing control flags |
 //! | SDNV | bytes of the block behind this field |
-//! | 8 SDNVs | scheme and rest of destination, source, report-to and custodian: places in the dictionary, or node and service |
-//! | SDNV | creation time, seconds since the beginning of 2000 |
+//! | 8 SDNVs | destination, source, report-to, custodian: 2 offsets in the dictionary, or node and service |
+//! | SDNV | creation time, seconds since 2000-01-01 |
 //! | SDNV | creation sequence number |
 //! | SDNV | lifetime, seconds |
 //! | SDNV | bytes of the dictionary; 0 if endpoints are numbers (RFC 6260) |
-//! | … | dictionary: texts, each with a 0 behind |
+//! | … | dictionary: texts, each terminated by a 0 |
 //! | 2 SDNVs | of a fragment: its offset, bytes of the whole |
 
 use super::{Bounds, Reference, VERSION, whole};
@@ -20,41 +20,41 @@ use crate::eid::Eid;
 use crate::ltp::sdnv;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Bundle processing control flags (§4.2). Those that nobody knows are kept.
+/// Bundle processing control flags (§4.2). Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleFlags(pub u64);
 
 flags!(BundleFlags);
 
 impl BundleFlags {
-    /// The bundle is a fragment. Set and cleared as [`Primary::fragment`] says.
+    /// The bundle is a fragment. Set and cleared to match [`Primary::fragment`].
     pub const FRAGMENT: Self = Self(0x1);
     /// The payload is an administrative record.
     pub const ADMINISTRATIVE: Self = Self(0x2);
     /// The bundle must not be fragmented.
     pub const MUST_NOT_FRAGMENT: Self = Self(0x4);
-    /// Custody is asked for.
+    /// Custody is requested.
     pub const CUSTODY: Self = Self(0x8);
-    /// One node at most is behind the destination.
+    /// The destination is a singleton endpoint.
     pub const SINGLETON: Self = Self(0x10);
-    /// The application is asked for an acknowledgment.
+    /// The application is requested to acknowledge.
     pub const ACKNOWLEDGE: Self = Self(0x20);
-    /// A report of reception is asked for.
+    /// A report of reception is requested.
     pub const REPORT_RECEPTION: Self = Self(0x4000);
-    /// A report of custody is asked for.
+    /// A report of custody acceptance is requested.
     pub const REPORT_CUSTODY: Self = Self(0x8000);
-    /// A report of forwarding is asked for.
+    /// A report of forwarding is requested.
     pub const REPORT_FORWARDING: Self = Self(0x1_0000);
-    /// A report of delivery is asked for.
+    /// A report of delivery is requested.
     pub const REPORT_DELIVERY: Self = Self(0x2_0000);
-    /// A report of deletion is asked for.
+    /// A report of deletion is requested.
     pub const REPORT_DELETION: Self = Self(0x4_0000);
     /// All reports.
     pub const REPORTS: Self = Self(0x7_c000);
     /// The bits of the priority.
     const PRIORITY: Self = Self(0x180);
 
-    /// The priority.
+    /// Returns the priority.
     #[must_use]
     pub const fn priority(self) -> Priority {
         match (self.0 & Self::PRIORITY.0) >> 7 {
@@ -65,7 +65,7 @@ impl BundleFlags {
         }
     }
 
-    /// With another priority.
+    /// Returns the flags with another priority.
     #[must_use]
     pub const fn with_priority(self, priority: Priority) -> Self {
         let bits = match priority {
@@ -78,7 +78,7 @@ impl BundleFlags {
     }
 }
 
-/// How urgent a bundle is among those of its source.
+/// Priority of a bundle among those of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// 0.
@@ -87,36 +87,36 @@ pub enum Priority {
     Normal,
     /// 2.
     Expedited,
-    /// 3, which has no meaning yet.
+    /// 3, reserved.
     Reserved,
 }
 
-/// When a bundle was made.
+/// Creation time of a bundle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CreationTimestamp {
-    /// Seconds since the beginning of 2000, UTC.
+    /// Seconds since 2000-01-01 00:00 UTC.
     pub time_s: u64,
-    /// Tells apart what was made in the same second.
+    /// Sequence number of bundles created in the same second.
     pub sequence: u64,
 }
 
-/// Which part of the whole a fragment's payload is.
+/// Part of the whole payload that a fragment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fragment {
-    /// Where it begins.
+    /// Offset in the whole, in bytes.
     pub offset: u64,
-    /// Bytes of the whole.
+    /// Length of the whole, in bytes.
     pub total: u64,
 }
 
-/// What tells a bundle from all others. Two fragments that begin at the same byte may differ in their lengths, too.
+/// Identity of a bundle. Two fragments that start at the same byte may also differ in length.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleId {
-    /// Its source.
+    /// Source.
     pub source: Eid,
-    /// When it was made.
+    /// Creation time.
     pub creation: CreationTimestamp,
-    /// Where a fragment begins.
+    /// Offset of a fragment.
     pub offset: Option<u64>,
 }
 
@@ -125,30 +125,30 @@ pub struct BundleId {
 pub struct Primary {
     /// Flags.
     pub flags: BundleFlags,
-    /// Where the bundle goes.
+    /// Destination.
     pub destination: Eid,
-    /// Who sent it.
+    /// Source.
     pub source: Eid,
-    /// Where reports about it go.
+    /// Endpoint that receives reports about the bundle.
     pub report_to: Eid,
-    /// Who has custody.
+    /// Current custodian.
     pub custodian: Eid,
-    /// When it was made.
+    /// Creation time.
     pub creation: CreationTimestamp,
-    /// Seconds from then on until nobody needs it any more.
+    /// Lifetime in seconds after the creation time.
     pub lifetime_s: u64,
-    /// The dictionary that blocks refer to, which may be empty until the block is written; `None` if endpoints are
-    /// numbers.
+    /// Dictionary that blocks refer to, which may be empty until the block is encoded; `None` if
+    /// endpoints are numbers.
     pub dictionary: Option<Box<[u8]>>,
-    /// Which part of the whole it has, if it is a fragment.
+    /// Part of the whole payload, if it is a fragment.
     pub fragment: Option<Fragment>,
 }
 
-/// The bytes of a primary block, and the dictionary in them.
+/// Bytes of a primary block, and the dictionary in them.
 pub(super) type Encoded = (Vec<u8>, Option<Box<[u8]>>);
 
 impl Primary {
-    /// What tells the bundle from all others.
+    /// Returns the identity of the bundle.
     #[must_use]
     pub fn id(&self) -> BundleId {
         BundleId {
@@ -158,7 +158,8 @@ impl Primary {
         }
     }
 
-    /// What the specification forbids about it, if anything (§4.2). Received blocks are not refused for that.
+    /// Returns the rule of the specification that it breaks, if any (§4.2). The decoder still
+    /// accepts such blocks.
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let flags = self.flags;
@@ -180,15 +181,16 @@ impl Primary {
         None
     }
 
-    /// The endpoint that a block refers to.
+    /// Returns the endpoint that a block refers to.
     ///
     /// # Errors
-    /// The place is not in the dictionary, or what stands there is no endpoint; the offset is the place.
+    /// The offset is outside the dictionary, or its text is no endpoint; the error's offset is this
+    /// one.
     pub fn resolve(&self, reference: Reference) -> Result<Eid, DecodeError> {
         resolve(self.dictionary.as_deref(), reference, usize::MAX)
     }
 
-    /// The place of an endpoint, which is put into the dictionary if it is not there.
+    /// Returns the reference of an endpoint, which is added to the dictionary if missing.
     ///
     /// # Errors
     /// Endpoints are numbers and this one has none, or it has no text.
@@ -204,15 +206,17 @@ impl Primary {
         }
     }
 
-    /// The bytes of the block, numbers in their shortest form. The dictionary begins with the one that is there.
+    /// Encodes the block with numbers in their shortest form. The dictionary starts with the
+    /// current one.
     ///
     /// # Errors
-    /// Flags contradict the source or each other, a fragment begins beyond its whole, or an endpoint has no form.
+    /// Flags contradict the source or each other, a fragment starts beyond its whole, or an
+    /// endpoint cannot be encoded.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         self.encode().map(|(bytes, _)| bytes)
     }
 
-    /// The bytes, and the dictionary in them.
+    /// Encodes the block; also returns its dictionary.
     pub(super) fn encode(&self) -> Result<Encoded, EncodeError> {
         if let Some(conflict) = self.conflict() {
             return Err(EncodeError::Conflict(conflict));
@@ -311,7 +315,7 @@ impl CreationTimestamp {
     }
 }
 
-/// Node and service of an endpoint (RFC 6260 §2.2).
+/// Returns node and service of an endpoint (RFC 6260 §2.2).
 fn numbers(eid: &Eid) -> Result<Reference, EncodeError> {
     match *eid {
         Eid::None => Ok(Reference { scheme: 0, part: 0 }),
@@ -322,7 +326,7 @@ fn numbers(eid: &Eid) -> Result<Reference, EncodeError> {
     }
 }
 
-/// The place of an endpoint in a dictionary, where it is put if it is not there.
+/// Returns the reference of an endpoint in a dictionary, to which it is added if missing.
 fn refer(dictionary: &mut Vec<u8>, eid: &Eid) -> Result<Reference, EncodeError> {
     if matches!(eid, Eid::Unknown { .. }) {
         return Err(EncodeError::Conflict("an endpoint of an unknown scheme has no text"));

@@ -54,7 +54,7 @@ fn a_bundle_with_a_dictionary() {
     assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]));
     let head = Head::new(written, Vec::new(), payload(5)).unwrap();
     assert_eq!(head.encode(), bundle.head.encode(), "the same places are found again");
-    // One of its own, in the order in which endpoints come.
+    // A new dictionary, in the order in which endpoints occur.
     let fresh = Primary { dictionary: Some(Box::default()), ..bundle.head.primary().clone() };
     let head = Head::new(fresh, Vec::new(), payload(5)).unwrap();
     let dictionary = head.primary().dictionary.as_deref();
@@ -78,7 +78,7 @@ fn custody_changes_hands() {
     assert_eq!(read, head);
     assert_eq!(read.primary().custodian, custodian);
     assert!(read.primary().dictionary.as_deref().unwrap().starts_with(&before));
-    // References that were there hold, and new ones do.
+    // Old references stay valid, and new ones resolve.
     let source = read.primary().resolve(read.blocks()[0].references()[0]);
     assert_eq!(source, Ok(head.primary().source.clone()));
     assert_eq!(read.primary().resolve(reference).unwrap().to_string(), "http://d");
@@ -107,13 +107,13 @@ fn blocks_on_both_sides_of_the_payload() {
     assert_eq!(read, bundle);
     let last = |block: &Block| block.flags().contains(BlockFlags::LAST);
     assert_eq!(read.trailer.blocks().iter().map(last).collect::<Vec<_>>(), [false, true]);
-    // What was last is not any more where something follows, and the other way round.
+    // The last-block flag is cleared where a block follows, and set otherwise.
     let mut blocks = read.trailer.blocks().to_vec();
     blocks.reverse();
     let turned = Trailer::new(blocks);
     assert_eq!(turned.blocks().iter().map(last).collect::<Vec<_>>(), [false, true]);
     assert!(by_number.forwarded().flags().contains(BlockFlags::FORWARDED));
-    // A head that says that nothing follows, with something behind.
+    // The head's payload is the last block, but a trailer follows.
     let head = Head::new(primary(), Vec::new(), payload(2)).unwrap();
     assert!(Bundle { head, payload: b"hi", trailer: turned }.to_vec().is_err());
 }
@@ -123,7 +123,7 @@ fn what_is_wrong_is_told_with_its_place() {
     let head = "06 8110 11 02010101 00000000 81bede8800 01 9c10 00";
     for (text, offset) in [
         ("07", 0),
-        // The block's length is too short, and too long.
+        // The block's length is too short, then too long.
         ("06 8110 10 02010101 00000000 81bede8800 01 9c10 00", 20),
         ("06 8110 12 02010101 00000000 81bede8800 01 9c10 00 01", 21),
         // An endpoint that is not in the dictionary.
@@ -137,7 +137,8 @@ fn what_is_wrong_is_told_with_its_place() {
         let error = Bundle::decode(&hex::vector(text), &BOUNDS).unwrap_err();
         assert_eq!(error.offset, offset, "{text}: {error}");
     }
-    // A block of 2^60 bytes is refused as soon as its length is read, a payload of as many is not.
+    // A block of 2^60 bytes is refused as soon as its length is read; a payload of that length is
+    // not.
     let bomb = format!("{head} 05 00 9080808080808080 00");
     assert!(Head::decode(&hex::vector(&bomb), &BOUNDS).is_err());
     let huge = format!("{head} 01 08 9080808080808080 00");

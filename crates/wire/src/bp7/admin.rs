@@ -1,12 +1,13 @@
-//! Administrative records (RFC 9171 §6.1): payloads by which nodes tell of bundles.
+//! Administrative records (RFC 9171 §6.1): payloads that report on bundles.
 //!
-//! A record is an array of its type and its content. That of a status report, type 1, is an array:
+//! A record is an array of its type and its content. The content of a status report, type 1, is an
+//! array:
 //!
 //! | item | field |
 //! |---|---|
-//! | array of 4 or more | of received, forwarded, delivered, deleted: an array of whether, and maybe when |
+//! | array of 4 or more | received, forwarded, delivered, deleted: each an array of a boolean and maybe a time |
 //! | number | reason |
-//! | endpoint | source node of the bundle that is reported on |
+//! | endpoint | source node of the reported bundle |
 //! | array of 2 | its creation timestamp |
 //! | number | if it was a fragment: its offset |
 //! | number | if it was a fragment: bytes of its payload |
@@ -22,52 +23,52 @@ const STATUS_REPORT: u64 = 1;
 /// An administrative record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdministrativeRecord {
-    /// What became of a bundle.
+    /// Status of a bundle.
     StatusReport(StatusReport),
     /// A record of another type.
     Other {
         /// The type.
         kind: u64,
-        /// The content, one item of CBOR.
+        /// Content, one item of CBOR.
         content: Box<[u8]>,
     },
 }
 
-/// What became of a bundle.
+/// Status of a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusReport {
-    /// Whether it was received.
+    /// Reception.
     pub received: Status,
-    /// Whether it was forwarded.
+    /// Forwarding.
     pub forwarded: Status,
-    /// Whether it was delivered.
+    /// Delivery.
     pub delivered: Status,
-    /// Whether it was deleted.
+    /// Deletion.
     pub deleted: Status,
-    /// Why.
+    /// Reason.
     pub reason: Reason,
-    /// The bundle's source.
+    /// Source of the bundle.
     pub source: Eid,
-    /// When the bundle was made.
+    /// Creation time of the bundle.
     pub creation: CreationTimestamp,
-    /// Of a fragment, its offset and the bytes of its payload.
+    /// Offset and payload length in bytes of a fragment.
     pub fragment: Option<(u64, u64)>,
 }
 
-/// Whether something happened to a bundle.
+/// Status of one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing is said about it.
+    /// The event is not asserted.
     #[default]
     NotAsserted,
-    /// It did.
+    /// The event is asserted.
     Asserted,
-    /// It did, at this time: milliseconds since the beginning of 2000.
+    /// The event is asserted, at this time: milliseconds since 2000-01-01.
     At(u64),
 }
 
 impl Status {
-    /// Whether it happened.
+    /// Whether the event is asserted.
     #[must_use]
     pub const fn is_asserted(self) -> bool {
         match self {
@@ -101,7 +102,7 @@ impl Status {
     }
 }
 
-/// Why something happened (RFC 9171 §6.1.1, RFC 9172 §7.1).
+/// Reason for an event (RFC 9171 §6.1.1, RFC 9172 §7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// 0.
@@ -164,14 +165,14 @@ impl Reason {
         Self::ConflictingSecurity,
     ];
 
-    /// The meaning of a code.
+    /// Returns the reason with this code.
     #[must_use]
     pub fn from_code(code: u64) -> Self {
         let place = usize::try_from(code).ok();
         place.and_then(|place| Self::NAMED.get(place).copied()).unwrap_or(Self::Other(code))
     }
 
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub fn code(self) -> u64 {
         match self {
@@ -182,10 +183,10 @@ impl Reason {
 }
 
 impl AdministrativeRecord {
-    /// Reads a record, which is all of a payload.
+    /// Decodes a record, which must be the whole payload.
     ///
     /// # Errors
-    /// The bytes are no record, or no status report where the type says so.
+    /// The bytes are no record, or no status report although their type is 1.
     pub fn decode(payload: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let mut array = Array::begin(&mut reader)?;
@@ -201,10 +202,10 @@ impl AdministrativeRecord {
         Ok(record)
     }
 
-    /// The bytes of the record.
+    /// Encodes the record.
     ///
     /// # Errors
-    /// The source has no form in this version.
+    /// The source cannot be encoded in this version.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();
         cbor::put_array(&mut out, 2);
@@ -232,7 +233,7 @@ impl StatusReport {
             list.item(reader)?;
             *status = Status::read(reader)?;
         }
-        // More may follow; nothing is known of it.
+        // Skips unknown further items.
         while list.more(reader)? {
             cbor::item(reader)?;
         }

@@ -1,4 +1,5 @@
-//! Canonical blocks (RFC 9171 §4.3.2), and what is in the extension blocks of that specification (§4.4).
+//! Canonical blocks (RFC 9171 §4.3.2), and the data of that specification's extension blocks
+//! (§4.4).
 //!
 //! | item | field |
 //! |---|---|
@@ -22,14 +23,14 @@ use crate::cursor::Reader;
 use crate::eid::Eid;
 use crate::{DecodeError, EncodeError};
 
-/// Block processing control flags (§4.2.4). Those that nobody knows are kept.
+/// Block processing control flags (§4.2.4). Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockFlags(pub u64);
 
 flags!(BlockFlags);
 
 impl BlockFlags {
-    /// The block goes into every fragment.
+    /// The block must be replicated in every fragment.
     pub const REPLICATE: Self = Self(0x01);
     /// A node that cannot process the block reports that.
     pub const REPORT: Self = Self(0x02);
@@ -39,7 +40,7 @@ impl BlockFlags {
     pub const DISCARD: Self = Self(0x10);
 }
 
-/// An extension block, with the bytes it was read from or is written as.
+/// Extension block, with its original or encoded bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     kind: u64,
@@ -51,10 +52,10 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block in the shortest form.
+    /// Creates a block in the shortest form.
     ///
     /// # Errors
-    /// The type is the payload's, or the number that of the primary or payload block.
+    /// The type is the payload's, or the number is that of the primary or payload block.
     pub fn new(
         kind: u64,
         number: u64,
@@ -78,46 +79,46 @@ impl Block {
         Ok(Self { kind, number, flags, crc, data, bytes: out.into() })
     }
 
-    /// The block type.
+    /// Returns the block type.
     #[must_use]
     pub const fn kind(&self) -> u64 {
         self.kind
     }
 
-    /// The block number, from 2 on.
+    /// Returns the block number, from 2 on.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// Its flags.
+    /// Returns the flags.
     #[must_use]
     pub const fn flags(&self) -> BlockFlags {
         self.flags
     }
 
-    /// Which check it carries.
+    /// Returns the type of its CRC.
     #[must_use]
     pub const fn crc(&self) -> CrcType {
         self.crc
     }
 
-    /// The data of its type.
+    /// Returns the type-specific data.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.data.clone()]
     }
 
-    /// The bytes of the block in the bundle.
+    /// Returns the bytes of the block in the bundle.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What the data say, if RFC 9171 defines the type. Nothing sensible if a security block encrypts it.
+    /// Decodes the data, if RFC 9171 defines the type. Meaningless if a security block encrypts it.
     ///
     /// # Errors
-    /// The data are not what the type's are; offsets count from the data's first byte.
+    /// The data do not match the type; offsets count from the data's first byte.
     pub fn extension(&self, bounds: &Bounds) -> Result<Extension, DecodeError> {
         let mut reader = Reader::new(self.data());
         let extension = match self.kind {
@@ -130,7 +131,7 @@ impl Block {
         Ok(extension)
     }
 
-    /// Reads the rest of a block whose frame was read, which began at `offset`.
+    /// Reads the rest of a block whose frame, starting at `offset`, was read.
     pub(super) fn read(
         reader: &mut Reader<'_>,
         offset: usize,
@@ -150,7 +151,7 @@ impl Block {
     }
 }
 
-/// Reads what follows the data of a block.
+/// Reads the end of a block, behind its data.
 pub(super) fn read_end(
     reader: &mut Reader<'_>,
     mut array: Array,
@@ -167,7 +168,7 @@ pub(super) fn read_end(
     Ok(value)
 }
 
-/// A block without its data and its check.
+/// A block without its data and its CRC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub(super) kind: u64,
@@ -200,7 +201,7 @@ impl Frame {
         Ok((array, Self { kind, number, flags, crc, len }))
     }
 
-    /// The bytes before the data.
+    /// Encodes the bytes before the data.
     pub(super) fn to_vec(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         cbor::put_array(&mut out, 5 + usize::from(self.crc != CrcType::None));
@@ -212,17 +213,17 @@ impl Frame {
     }
 }
 
-/// How often a bundle was forwarded, and may be (§4.4.3).
+/// Number of times a bundle was forwarded, and its limit (§4.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HopCount {
-    /// How often it may be, 1 to 255.
+    /// Hop limit, 1 to 255.
     pub limit: u64,
-    /// How often it was.
+    /// Hops so far.
     pub count: u64,
 }
 
 impl HopCount {
-    /// Whether it was forwarded more often than it may be.
+    /// Whether the count exceeds the limit.
     #[must_use]
     pub const fn is_exceeded(self) -> bool {
         self.count > self.limit
@@ -243,27 +244,28 @@ impl HopCount {
     }
 }
 
-/// What an extension block says.
+/// Decoded data of an extension block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extension {
-    /// Type 6: the node that forwarded the bundle.
+    /// Type 6: node that forwarded the bundle.
     PreviousNode(Eid),
-    /// Type 7: how old the bundle was when it was last forwarded.
+    /// Type 7: age of the bundle when it was last forwarded.
     BundleAge {
         /// Milliseconds.
         age_ms: u64,
     },
-    /// Type 10: how often it was forwarded.
+    /// Type 10: hop count.
     HopCount(HopCount),
-    /// Something that RFC 9171 does not define.
+    /// Any type that RFC 9171 does not define.
     Other,
 }
 
 impl Extension {
-    /// A block that says this.
+    /// Encodes it as a block.
     ///
     /// # Errors
-    /// It is something other, a hop limit is not 1 to 255, an endpoint has no form in this version, or the number is taken.
+    /// It is [`Extension::Other`], a hop limit is not 1 to 255, an endpoint cannot be encoded in
+    /// this version, or the number is reserved.
     pub fn to_block(
         &self,
         number: u64,

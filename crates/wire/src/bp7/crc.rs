@@ -1,4 +1,4 @@
-//! Checks of blocks (RFC 9171 §4.2.1 and §4.2.2).
+//! CRCs of blocks (RFC 9171 §4.2.1 and §4.2.2).
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::{DecodeError, DecodeErrorKind};
 
 static CRC16: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_IBM_SDLC);
 
-/// Which check a block carries.
+/// CRC type of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CrcType {
     /// 0: none.
@@ -23,7 +23,7 @@ pub enum CrcType {
 }
 
 impl CrcType {
-    /// The code on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u64 {
         match self {
@@ -52,13 +52,14 @@ impl CrcType {
         }
     }
 
-    /// Reads a value, and where it stands.
+    /// Reads a CRC value and its position.
     pub(super) fn read_value(
         self,
         reader: &mut Reader<'_>,
     ) -> Result<(u32, Range<usize>), DecodeError> {
         let at = reader.offset();
-        // Looked at before the bytes are, so that a wrong length is no want of more.
+        // Checked before the bytes are, so that a wrong length is an error and not a request for
+        // more bytes.
         if cbor::bytes_len(reader)? != self.width() as u64 {
             return Err(DecodeError::invalid(at, "a CRC has not the length of its type"));
         }
@@ -67,7 +68,8 @@ impl CrcType {
         Ok((value, at..at + self.width()))
     }
 
-    /// Writes a value behind what it is a check of, zeros that follow included.
+    /// Writes the CRC of the bytes before it, of zeros in place of its value, and of the bytes
+    /// behind.
     ///
     /// `behind` are bytes of the block that follow the value.
     pub(super) fn write_value(self, mut check: Check, out: &mut Vec<u8>, behind: &[u8]) {
@@ -84,7 +86,7 @@ impl CrcType {
     }
 }
 
-/// A check under way.
+/// CRC computation in progress.
 #[derive(Clone)]
 pub(super) enum Check {
     None,
@@ -118,7 +120,8 @@ impl Check {
     }
 }
 
-/// Compares a value at `place` of the bytes from `offset` of the input on with what they come to.
+/// Compares the value at `place`, in the bytes from `offset` of the input on, with the computed
+/// one.
 pub(super) fn verify(
     mut check: Check,
     found: u32,

@@ -1,4 +1,4 @@
-//! Bundles: what stands before the payload, and what follows it.
+//! Bundles: the head before the payload and the bytes behind it.
 
 use std::sync::Arc;
 
@@ -9,38 +9,39 @@ use crate::cbor::{Array, BREAK};
 use crate::cursor::Reader;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// What says how the payload is carried.
+/// Payload block without its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Payload {
     /// The payload block's flags.
     pub flags: BlockFlags,
-    /// Which check the payload block carries.
+    /// CRC type of the payload block.
     pub crc: CrcType,
-    /// Bytes of the payload.
+    /// Length of the payload, in bytes.
     pub len: u64,
 }
 
-/// Everything of a bundle that stands before the payload's first byte.
+/// The part of a bundle before the payload's first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     primary: Primary,
-    /// Shared, for a head that is passed on is copied and keeps what its source wrote.
+    /// Shared, because a forwarded head is copied and keeps its source's bytes.
     primary_bytes: Arc<[u8]>,
     blocks: Vec<Block>,
     payload: Payload,
     payload_bytes: Arc<[u8]>,
-    /// A break ends the payload block.
+    /// Whether a break ends the payload block.
     block_breaks: bool,
-    /// A break ends the bundle, as it should. It does in all that is written.
+    /// Whether a break ends the bundle, as it should; always so in encoded bundles.
     bundle_breaks: bool,
     payload_offset: usize,
 }
 
 impl Head {
-    /// A head of these blocks, in this order.
+    /// Creates a head of these blocks, in this order.
     ///
     /// # Errors
-    /// Two blocks have the same number, or the primary block has no form ([`Primary::to_vec`]).
+    /// Two blocks have the same number, or the primary block cannot be encoded
+    /// ([`Primary::to_vec`]).
     pub fn new(
         primary: Primary,
         blocks: Vec<Block>,
@@ -63,13 +64,14 @@ impl Head {
         Ok(head)
     }
 
-    /// Reads a head from the beginning of a bundle; `None` if more of it is needed.
+    /// Decodes a head from the start of a bundle; `None` if more bytes are needed.
     ///
-    /// Every block of it is checked, if it carries a check. Reading begins anew with each call, so a caller that gets a
-    /// bundle in small pieces waits until it has twice as much as the last time.
+    /// Verifies the CRC of every block that has one. Decoding restarts with each call, so a caller
+    /// that receives a bundle in small pieces should wait until it has twice as many bytes as last
+    /// time.
     ///
     /// # Errors
-    /// The bytes are no bundle of version 7, a check does not match, or the head exceeds a bound.
+    /// The bytes are no bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(prefix: &[u8], bounds: &Bounds) -> Result<Option<Self>, DecodeError> {
         match Self::read(prefix, bounds) {
             Ok(head) if head.payload_offset > bounds.head_max => {
@@ -126,7 +128,7 @@ impl Head {
         }
     }
 
-    /// The bytes up to the payload's first one. Blocks that were read are written as they were.
+    /// Encodes the bytes up to the payload. Decoded blocks keep their original bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_len());
@@ -139,14 +141,14 @@ impl Head {
         out
     }
 
-    /// Bytes that [`Head::encode`] writes.
+    /// Length of [`Head::encode`]'s result, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         let blocks: usize = self.blocks.iter().map(|block| block.bytes().len()).sum();
         1 + self.primary_bytes.len() + blocks + self.payload_bytes.len()
     }
 
-    /// Bytes of the whole bundle, as it is written.
+    /// Length of the whole encoded bundle, in bytes.
     #[must_use]
     pub fn bundle_len(&self) -> u64 {
         let crc = match self.payload.crc {
@@ -157,43 +159,44 @@ impl Head {
         (self.encoded_len() as u64).saturating_add(self.payload.len).saturating_add(behind as u64)
     }
 
-    /// Where the payload begins in what the head was read from; of a head that was made or changed, in what it is written to.
+    /// Offset of the payload: in the original bytes of a decoded head, in the encoded bytes of a
+    /// created or changed one.
     #[must_use]
     pub const fn payload_offset(&self) -> usize {
         self.payload_offset
     }
 
-    /// The primary block.
+    /// Returns the primary block.
     #[must_use]
     pub const fn primary(&self) -> &Primary {
         &self.primary
     }
 
-    /// The bytes of the primary block.
+    /// Returns the bytes of the primary block.
     #[must_use]
     pub fn primary_bytes(&self) -> &[u8] {
         &self.primary_bytes
     }
 
-    /// The extension blocks, in the order of the bundle.
+    /// Returns the extension blocks, in the order of the bundle.
     #[must_use]
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// The first extension block of a type.
+    /// Returns the first extension block of a type.
     #[must_use]
     pub fn block_of(&self, kind: u64) -> Option<&Block> {
         self.blocks.iter().find(|block| block.kind() == kind)
     }
 
-    /// How the payload is carried.
+    /// Returns the payload block without its data.
     #[must_use]
     pub const fn payload(&self) -> Payload {
         self.payload
     }
 
-    /// Puts other extension blocks in the place of all.
+    /// Replaces all extension blocks.
     ///
     /// # Errors
     /// Two have the same number; nothing is changed.
@@ -210,7 +213,7 @@ impl Head {
         Ok(())
     }
 
-    /// Puts a block in the place of that with the same number, or before the payload.
+    /// Replaces the block with the same number, or inserts it before the payload.
     pub fn put_block(&mut self, block: Block) {
         match self.blocks.iter_mut().find(|other| other.number() == block.number()) {
             Some(place) => *place = block,
@@ -220,7 +223,7 @@ impl Head {
         self.payload_offset = self.encoded_len();
     }
 
-    /// Removes the block with a number; whether there was one.
+    /// Removes the block with a number; returns whether there was one.
     pub fn remove_block(&mut self, number: u64) -> bool {
         let before = self.blocks.len();
         self.blocks.retain(|block| block.number() != number);
@@ -229,8 +232,8 @@ impl Head {
         self.blocks.len() != before
     }
 
-    /// Has another payload carried, or the same in another way, for instance without a check. What follows the payload has to be
-    /// computed anew.
+    /// Replaces the payload block, for instance to drop its CRC. The bytes behind the payload must
+    /// be computed again.
     pub fn set_payload(&mut self, payload: Payload) {
         let Payload { flags, crc, len } = payload;
         let frame = Frame { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags, crc, len };
@@ -241,16 +244,16 @@ impl Head {
         self.payload_offset = self.encoded_len();
     }
 
-    /// The lowest number that no block has.
+    /// Returns the lowest free block number.
     #[must_use]
     pub fn free_number(&self) -> u64 {
         let is_free = |number: &u64| self.blocks.iter().all(|block| block.number() != *number);
-        // Of n blocks, one of n + 1 numbers is not taken.
+        // Of n + 1 numbers, n blocks leave one free.
         (2..).find(is_free).unwrap_or(u64::MAX)
     }
 }
 
-/// The check of a payload block, while the payload passes by.
+/// CRC of a payload block, computed while the payload streams through.
 #[derive(Clone)]
 pub struct PayloadCrc {
     check: Check,
@@ -260,8 +263,8 @@ pub struct PayloadCrc {
 }
 
 impl PayloadCrc {
-    /// Begins; the whole payload is to be fed next. To check a bundle that is read, `head` is the head as it was read; to write
-    /// one, the head that is written.
+    /// Starts the CRC; feed the whole payload next. `head` is the decoded head to verify a received
+    /// bundle, or the head to be encoded to write one.
     #[must_use]
     pub fn new(head: &Head) -> Self {
         let kind = head.payload.crc;
@@ -271,16 +274,16 @@ impl PayloadCrc {
         Self { check, kind, block_breaks, bundle_breaks }
     }
 
-    /// The next bytes of the payload.
+    /// Adds the next bytes of the payload.
     pub fn update(&mut self, piece: &[u8]) {
         self.check.update(piece);
     }
 
-    /// What follows the payload in a bundle that is written.
+    /// Encodes the bytes behind the payload of a written bundle.
     #[must_use]
     pub fn tail(self) -> Vec<u8> {
         let behind: &[u8] = if self.block_breaks { &[BREAK] } else { &[] };
-        // A length of one byte, a value of four at most, and two breaks.
+        // A length of one byte, a value of at most four, and two breaks.
         let mut out = Vec::with_capacity(2 + self.kind.width() + behind.len());
         self.kind.write_value(self.check, &mut out, behind);
         out.extend_from_slice(behind);
@@ -288,11 +291,12 @@ impl PayloadCrc {
         out
     }
 
-    /// Checks what follows the payload in a bundle that is read: how many bytes of `rest` belong to the
-    /// bundle, or `None` if more are needed. Seven are always enough, of a bundle in its shortest form.
+    /// Verifies the bytes behind the payload of a received bundle. Returns how many bytes of `rest`
+    /// belong to the bundle, or `None` if more are needed. Seven are always enough for a bundle in
+    /// its shortest form.
     ///
     /// # Errors
-    /// The check does not match, or something other follows. Offsets count from the beginning of `rest`.
+    /// The CRC does not match, or other bytes follow. Offsets count from the start of `rest`.
     pub fn verify(&self, rest: &[u8]) -> Result<Option<usize>, DecodeError> {
         match self.read_tail(rest) {
             Ok(len) => Ok(Some(len)),
@@ -334,17 +338,17 @@ impl std::fmt::Debug for PayloadCrc {
 /// A bundle in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle<'a> {
-    /// What stands before the payload.
+    /// Part before the payload.
     pub head: Head,
-    /// The payload, as long as the head says.
+    /// Payload, of the length in the head.
     pub payload: &'a [u8],
 }
 
 impl<'a> Bundle<'a> {
-    /// Reads a bundle, which is all of `bytes`.
+    /// Decodes a bundle that is all of `bytes`.
     ///
     /// # Errors
-    /// The bytes are no bundle of version 7, a check does not match, or the head exceeds a bound.
+    /// The bytes are no bundle of version 7, a CRC does not match, or the head exceeds a bound.
     pub fn decode(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let (bundle, len) = Self::decode_first(bytes, bounds)?;
         if len < bytes.len() {
@@ -354,7 +358,7 @@ impl<'a> Bundle<'a> {
         Ok(bundle)
     }
 
-    /// Reads the first of several bundles that stand one behind the other, and tells its length.
+    /// Decodes the first of several consecutive bundles, and returns its length.
     ///
     /// # Errors
     /// As [`Bundle::decode`].
@@ -374,10 +378,10 @@ impl<'a> Bundle<'a> {
         Ok((Self { head, payload }, at + tail))
     }
 
-    /// The bytes of the bundle.
+    /// Encodes the bundle.
     ///
     /// # Errors
-    /// The payload is not as long as the head says.
+    /// The payload's length differs from the head's.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         if self.head.payload.len != self.payload.len() as u64 {
             return Err(EncodeError::Conflict("the payload is not as long as its head says"));

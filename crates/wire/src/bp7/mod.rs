@@ -1,15 +1,15 @@
 //! The Bundle Protocol, version 7 (RFC 9171): bundles.
 //!
-//! A bundle is an array of blocks in CBOR, which a break ends: the primary block, extension blocks, and last the
-//! payload block. What stands before the payload's first byte is a [`Head`]; it is small, and the
-//! payload may be as long as a disk. So a head is read from the beginning of a bundle, the payload goes where the
-//! reader wants it, and what follows it is checked by [`PayloadCrc`], which is fed the payload in pieces. A bundle
-//! that is in memory anyway is a [`Bundle`].
+//! A bundle is a CBOR array of blocks, ended by a break: the primary block, extension blocks, and
+//! last the payload block. The part before the payload's first byte is a [`Head`]. It is small,
+//! while the payload may be as long as a disk. So a head is decoded from the start of a bundle, the
+//! caller streams the payload, and [`PayloadCrc`], fed with the payload in pieces, verifies the
+//! end. A bundle that is completely in memory is a [`Bundle`].
 //!
-//! Blocks keep the bytes that they were read from. A node that forwards a bundle writes them again as they came,
-//! so that it needs to understand neither them nor the order in which their sender wrote what.
+//! Blocks keep their original bytes. A node that forwards a bundle writes them unchanged, so it
+//! needs to understand neither them nor the encoding their sender chose.
 //!
-//! Names: [`crate::eid`].
+//! Endpoint identifiers: [`crate::eid`].
 
 mod admin;
 mod block;
@@ -31,31 +31,31 @@ use crate::eid;
 
 /// The version in the primary block.
 pub const VERSION: u8 = 7;
-/// The first byte of every bundle, which tells it from version 6 (whose first is 6).
+/// First byte of every bundle; distinguishes it from version 6 (whose first byte is 6).
 pub const FIRST_BYTE: u8 = 0x9f;
 
 /// Block type: the payload.
 pub const PAYLOAD: u64 = 1;
 /// Block type: the node that forwarded the bundle (§4.4.1).
 pub const PREVIOUS_NODE: u64 = 6;
-/// Block type: how old the bundle is (§4.4.2).
+/// Block type: age of the bundle (§4.4.2).
 pub const BUNDLE_AGE: u64 = 7;
-/// Block type: how often it was forwarded (§4.4.3).
+/// Block type: hop count (§4.4.3).
 pub const HOP_COUNT: u64 = 10;
 
-/// The number of the primary block, as security blocks give it.
+/// Number of the primary block in security blocks.
 pub const PRIMARY_NUMBER: u64 = 0;
-/// The number of the payload block.
+/// Number of the payload block.
 pub const PAYLOAD_NUMBER: u64 = 1;
 
-/// What a decoder accepts.
+/// Limits of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes before the payload's first one.
+    /// Maximum bytes before the payload.
     pub head_max: usize,
-    /// Extension blocks.
+    /// Maximum extension blocks.
     pub blocks_max: usize,
-    /// Bytes of an endpoint's text.
+    /// Maximum bytes of an endpoint's text.
     pub eid_max: usize,
 }
 

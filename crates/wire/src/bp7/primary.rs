@@ -1,4 +1,4 @@
-//! The primary block (RFC 9171 §4.3.1): who sends what to whom, and for how long.
+//! The primary block (RFC 9171 §4.3.1): endpoints and lifetime of a bundle.
 //!
 //! | item | field |
 //! |---|---|
@@ -22,62 +22,62 @@ use crate::cursor::Reader;
 use crate::eid::Eid;
 use crate::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Bundle processing control flags (§4.2.3). Those that nobody knows are kept.
+/// Bundle processing control flags (§4.2.3). Unknown flags are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleFlags(pub u64);
 
 flags!(BundleFlags);
 
 impl BundleFlags {
-    /// The bundle is a fragment. Set and cleared as [`Primary::fragment`] says.
+    /// The bundle is a fragment. Set and cleared to match [`Primary::fragment`].
     pub const FRAGMENT: Self = Self(0x1);
     /// The payload is an administrative record.
     pub const ADMINISTRATIVE: Self = Self(0x2);
     /// The bundle must not be fragmented.
     pub const MUST_NOT_FRAGMENT: Self = Self(0x4);
-    /// The application is asked for an acknowledgment.
+    /// The application is requested to acknowledge.
     pub const ACKNOWLEDGE: Self = Self(0x20);
-    /// Reports are to say when.
+    /// Status reports shall include times.
     pub const STATUS_TIME: Self = Self(0x40);
-    /// A report of reception is asked for.
+    /// A report of reception is requested.
     pub const REPORT_RECEPTION: Self = Self(0x4000);
-    /// A report of forwarding is asked for.
+    /// A report of forwarding is requested.
     pub const REPORT_FORWARDING: Self = Self(0x1_0000);
-    /// A report of delivery is asked for.
+    /// A report of delivery is requested.
     pub const REPORT_DELIVERY: Self = Self(0x2_0000);
-    /// A report of deletion is asked for.
+    /// A report of deletion is requested.
     pub const REPORT_DELETION: Self = Self(0x4_0000);
     /// All reports.
     pub const REPORTS: Self = Self(0x7_4000);
 }
 
-/// When a bundle was made (§4.2.7).
+/// Creation time of a bundle (§4.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CreationTimestamp {
-    /// Milliseconds since the beginning of 2000, UTC without leap seconds; 0 if its node had no clock.
+    /// Milliseconds since 2000-01-01 00:00 UTC, without leap seconds; 0 if its node had no clock.
     pub time_ms: u64,
-    /// Tells apart what was made at the same time.
+    /// Sequence number of bundles created at the same time.
     pub sequence: u64,
 }
 
-/// Which part of the whole a fragment's payload is.
+/// Part of the whole payload that a fragment holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fragment {
-    /// Where it begins.
+    /// Offset in the whole, in bytes.
     pub offset: u64,
-    /// Bytes of the whole.
+    /// Length of the whole, in bytes.
     pub total: u64,
 }
 
-/// What tells a bundle from all others (§4.3.1). Two fragments that begin at the same byte may differ in their
-/// lengths, too.
+/// Identity of a bundle (§4.3.1). Two fragments that start at the same byte may also differ in
+/// length.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BundleId {
-    /// Its source.
+    /// Source.
     pub source: Eid,
-    /// When it was made.
+    /// Creation time.
     pub creation: CreationTimestamp,
-    /// Where a fragment begins.
+    /// Offset of a fragment.
     pub offset: Option<u64>,
 }
 
@@ -86,24 +86,24 @@ pub struct BundleId {
 pub struct Primary {
     /// Flags.
     pub flags: BundleFlags,
-    /// Which check it carries.
+    /// CRC type.
     pub crc: CrcType,
-    /// Where the bundle goes.
+    /// Destination.
     pub destination: Eid,
-    /// The node that made it; nobody if it stays anonymous.
+    /// Node that created it; the null endpoint if anonymous.
     pub source: Eid,
-    /// Where reports about it go.
+    /// Endpoint that receives reports about the bundle.
     pub report_to: Eid,
-    /// When it was made.
+    /// Creation time.
     pub creation: CreationTimestamp,
-    /// Milliseconds from then on until nobody needs it any more.
+    /// Lifetime in milliseconds after the creation time.
     pub lifetime_ms: u64,
-    /// Which part of the whole it has, if it is a fragment.
+    /// Part of the whole payload, if it is a fragment.
     pub fragment: Option<Fragment>,
 }
 
 impl Primary {
-    /// What tells the bundle from all others.
+    /// Returns the identity of the bundle.
     #[must_use]
     pub fn id(&self) -> BundleId {
         BundleId {
@@ -113,11 +113,11 @@ impl Primary {
         }
     }
 
-    /// The bytes of the block, in their shortest form and with their check.
+    /// Encodes the block in its shortest form, with its CRC.
     ///
     /// # Errors
-    /// Flags contradict the source or each other (§4.2.3), a fragment begins beyond its whole, or an endpoint has no form
-    /// in this version.
+    /// Flags contradict the source or each other (§4.2.3), a fragment starts beyond its whole, or
+    /// an endpoint cannot be encoded in this version.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         if let Some(conflict) = self.conflict() {
             return Err(EncodeError::Conflict(conflict));
@@ -147,7 +147,8 @@ impl Primary {
         Ok(out)
     }
 
-    /// What the specification forbids about it, if anything. Received blocks are not refused for that.
+    /// Returns the rule of the specification that it breaks, if any. The decoder still accepts such
+    /// blocks.
     #[must_use]
     pub const fn conflict(&self) -> Option<&'static str> {
         let reports = self.flags.intersects(BundleFlags::REPORTS);

@@ -22,7 +22,7 @@ fn primary() -> Primary {
 
 #[test]
 fn a_bundle_with_checks() {
-    // Computed by hand from RFC 9171; tshark 4.0.17 finds all three checks good.
+    // Computed by hand from RFC 9171; tshark 4.0.17 finds all three CRCs correct.
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"hello");
@@ -34,7 +34,7 @@ fn a_bundle_with_checks() {
         head.to_string(),
         "ipn:1.1 to ipn:2.1 700000000000.3 for 3600000 ms, 5 B, age, hop count"
     );
-    // What is made from the fields is the same.
+    // A bundle created from the fields is identical.
     let flags = BlockFlags::default();
     let age = Extension::BundleAge { age_ms: 0 };
     let hops = Extension::HopCount(HopCount { limit: 32, count: 0 });
@@ -72,7 +72,7 @@ fn a_bundle_without_checks() {
 #[test]
 fn a_changed_byte_is_found() {
     let bytes = hex::vector(include_str!("../../../../testdata/vectors/bp7/checks.hex"));
-    // The age block carries no check: a changed type, flag or age is a block as good as before.
+    // The age block carries no CRC: with a changed type, flag or age it is still valid.
     let age = 37..46;
     assert_eq!(bytes[age.clone()], [0x85, 0x07, 0x02, 0x00, 0x00, 0x41, 0x00, 0x86, 0x0a]);
     let unchecked = 38..44;
@@ -86,17 +86,17 @@ fn a_changed_byte_is_found() {
 
 #[test]
 fn forms_that_others_write() {
-    // Arrays that a break ends, in blocks and in the payload block, and numbers longer than needed.
+    // Arrays ended by a break, in blocks and in the payload block, and numbers longer than needed.
     let bytes = hex::vector(
         "9f 9f 1807 00 00 9f02 9f0102ff ff 8202820201 8202820201 9f0018 28ff 1a000f4240 ff \
          9f 07 1900 02 00 00 4300 0000 ff 9f 01 01 00 00 42 6869 ff ff",
     );
-    // Bytes of the age are no CBOR number: nobody asks.
+    // The age's bytes are no CBOR number, but nothing decodes them.
     let bundle = Bundle::decode(&bytes, &BOUNDS).unwrap();
     assert_eq!(bundle.payload, b"hi");
     assert!(bundle.head.blocks()[0].extension(&BOUNDS).is_err());
     assert_eq!(bundle.to_vec().as_deref(), Ok(&bytes[..]), "the same bytes again");
-    // The outer array with a count, which is written with a break.
+    // The outer array has a count; it is encoded with a break.
     let bytes = hex::vector(
         "82 88070000820282010282028202018202820201820018281a000f4240 850101000042 6869",
     );
@@ -112,7 +112,7 @@ fn checks_cover_breaks() {
         let payload = Payload { crc, len: 2, ..Payload::default() };
         let head = Head::new(primary(), Vec::new(), payload).unwrap();
         let bytes = Bundle { head, payload: b"hi" }.to_vec().unwrap();
-        // The payload block's array of 6 becomes one that a break ends; its check comes anew.
+        // The payload block's array of 6 becomes one ended by a break; its CRC is computed again.
         let at = bytes.windows(3).position(|w| w == [0x86, 0x01, 0x01]).unwrap();
         let mut open = bytes.clone();
         open[at] = 0x9f;
@@ -199,12 +199,12 @@ fn bounds_hold() {
         "9f 88 07 00 00 8202820102 8202820201 8202820201 82001828 1a000f4240 85 07 02 00 00 5b 8000000000000000",
     );
     assert!(Head::decode(&bomb, &BOUNDS).is_err());
-    // A payload of as many is not: it is not in the head.
+    // A payload of that length is accepted: it is not in the head.
     let huge = hex::vector(
         "9f 88 07 00 00 8202820102 8202820201 8202820201 82001828 1a000f4240 85 01 01 00 00 5b 8000000000000000",
     );
     assert_eq!(Head::decode(&huge, &BOUNDS).unwrap().unwrap().payload().len, 1 << 63);
-    // Arrays in arrays, and a count that nothing stands behind.
+    // Nested arrays, and a count without items.
     assert!(Head::decode(&[0x9f; 100_000], &BOUNDS).is_err());
     assert!(
         Head::decode(&hex::vector("9b ffffffffffffffff 9b ffffffffffffffff"), &BOUNDS)
@@ -319,7 +319,7 @@ proptest! {
         let bytes = bundle.to_vec().unwrap();
         prop_assert_eq!(bytes.len() as u64, head.bundle_len());
         prop_assert_eq!(Bundle::decode(&bytes, &BOUNDS), Ok(bundle.clone()));
-        // Another one behind it is left alone.
+        // A second bundle behind it is ignored.
         let two = [&bytes[..], &bytes[..]].concat();
         prop_assert_eq!(Bundle::decode_first(&two, &BOUNDS), Ok((bundle, bytes.len())));
         prop_assert_eq!(head.encode(), &bytes[..head.payload_offset()]);
@@ -328,7 +328,7 @@ proptest! {
             prop_assert_eq!(read.is_some(), end >= head.payload_offset());
             prop_assert!(Bundle::decode(&bytes[..end], &BOUNDS).is_err());
         }
-        // The check comes piece by piece, whatever the pieces.
+        // The CRC is computed piece by piece, whatever the pieces.
         let mut check = PayloadCrc::new(&head);
         let cut = cut.index(payload.len() + 1);
         check.update(&payload[..cut]);

@@ -2,16 +2,16 @@
 //!
 //! | context | parameter | value |
 //! |---|---|---|
-//! | 1, BIB-HMAC-SHA2 | 1 | SHA variant: 5, 6 or 7; 6 if it is not there |
+//! | 1, BIB-HMAC-SHA2 | 1 | SHA variant: 5, 6 or 7; default 6 |
 //! | | 2 | wrapped key |
-//! | | 3 | integrity scope flags; 7 if they are not there |
-//! | 2, BCB-AES-GCM | 1 | initialization vector of 8 to 16 bytes, 12 as a rule |
-//! | | 2 | AES variant: 1 or 3; 3 if it is not there |
+//! | | 3 | integrity scope flags; default 7 |
+//! | 2, BCB-AES-GCM | 1 | initialization vector of 8 to 16 bytes, usually 12 |
+//! | | 2 | AES variant: 1 or 3; default 3 |
 //! | | 3 | wrapped key |
-//! | | 4 | AAD scope flags; 7 if they are not there |
+//! | | 4 | AAD scope flags; default 7 |
 //!
-//! The result of either has the number 1: the authentication code, and the tag, which may stand at the end of the
-//! ciphertext instead.
+//! The result of either has the number 1: the authentication code, or the tag, which may also be at
+//! the end of the ciphertext.
 
 use super::{Item, SecurityBlock};
 use crate::{DecodeError, EncodeError};
@@ -20,12 +20,12 @@ use crate::{DecodeError, EncodeError};
 pub const HMAC_SHA2: i64 = 1;
 /// The context of AES in GCM (§5.1).
 pub const AES_GCM: i64 = 2;
-/// Bytes of the tag of AES in GCM (§4.4.1).
+/// Length of the tag of AES in GCM, in bytes (§4.4.1).
 pub const TAG_LEN: usize = 16;
 
 const RESULT: u64 = 1;
 
-/// What besides the target is protected (§3.3.3 and §4.3.4).
+/// Protected data besides the target (§3.3.3 and §4.3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Scope {
     /// Bit 0: the primary block.
@@ -37,12 +37,12 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Nothing.
+    /// No other data.
     pub const NONE: Self = Self { primary: false, target_header: false, security_header: false };
-    /// All of it, which holds where nothing is said.
+    /// All of it, the default.
     pub const ALL: Self = Self { primary: true, target_header: true, security_header: true };
 
-    /// The meaning of flags; those without one are ignored.
+    /// Decodes flags; ignores unknown ones.
     #[must_use]
     pub const fn from_flags(flags: u64) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Scope {
         }
     }
 
-    /// The flags.
+    /// Returns the flags.
     #[must_use]
     pub const fn flags(self) -> u64 {
         self.primary as u64 | (self.target_header as u64) << 1 | (self.security_header as u64) << 2
@@ -65,7 +65,7 @@ impl Default for Scope {
     }
 }
 
-/// Which hash an HMAC is made with (§3.3.1).
+/// Hash of an HMAC (§3.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShaVariant {
     /// 5: HMAC 256/256.
@@ -78,7 +78,7 @@ pub enum ShaVariant {
 }
 
 impl ShaVariant {
-    /// Bytes of the code.
+    /// Length of the code, in bytes.
     #[must_use]
     pub const fn mac_len(self) -> usize {
         match self {
@@ -108,7 +108,7 @@ pub enum AesVariant {
 }
 
 impl AesVariant {
-    /// Bytes of the key.
+    /// Length of the key, in bytes.
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -128,19 +128,19 @@ impl AesVariant {
 /// Parameters of BIB-HMAC-SHA2 (§3.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HmacSha2 {
-    /// The hash.
+    /// Hash.
     pub variant: ShaVariant,
-    /// The key, wrapped by another (RFC 3394).
+    /// Key, wrapped by another (RFC 3394).
     pub wrapped_key: Option<Box<[u8]>>,
-    /// What is protected besides the target.
+    /// Protected data besides the target.
     pub scope: Scope,
 }
 
 impl HmacSha2 {
-    /// The parameters of a block.
+    /// Decodes the parameters of a block.
     ///
     /// # Errors
-    /// The context is another, or a parameter is unknown, twice there, or not what it must be.
+    /// The context is another, or a parameter is unknown, duplicate or invalid.
     pub fn from_block(block: &SecurityBlock) -> Result<Self, DecodeError> {
         if block.context != HMAC_SHA2 {
             return Err(DecodeError::invalid(0, "the security context is not BIB-HMAC-SHA2"));
@@ -165,7 +165,7 @@ impl HmacSha2 {
         Ok(parameters)
     }
 
-    /// The parameters as a block carries them, all that have a value.
+    /// Encodes the parameters that have a value.
     #[must_use]
     pub fn items(&self) -> Vec<Item> {
         let mut items = vec![Item::uint(1, self.variant.code())];
@@ -174,10 +174,10 @@ impl HmacSha2 {
         items
     }
 
-    /// The code of a target.
+    /// Returns the code of a target.
     ///
     /// # Errors
-    /// There is none, or it has not the length of the hash.
+    /// There is none, or its length is not the hash's.
     pub fn mac<'a>(&self, block: &'a SecurityBlock, target: u64) -> Result<&'a [u8], DecodeError> {
         let result = the_result(block, target)?;
         let mac = result.ok_or(DecodeError::invalid(0, "a target has no authentication code"))?;
@@ -187,7 +187,7 @@ impl HmacSha2 {
         Ok(mac)
     }
 
-    /// A code as a block carries it.
+    /// Encodes a code as a result.
     #[must_use]
     pub fn result(mac: &[u8]) -> Item {
         Item::bytes(RESULT, mac)
@@ -197,21 +197,22 @@ impl HmacSha2 {
 /// Parameters of BCB-AES-GCM (§4.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AesGcm {
-    /// The initialization vector, 8 to 16 bytes.
+    /// Initialization vector, 8 to 16 bytes.
     pub iv: Box<[u8]>,
-    /// The length of the key.
+    /// Length of the key.
     pub variant: AesVariant,
-    /// The key, wrapped by another (RFC 3394).
+    /// Key, wrapped by another (RFC 3394).
     pub wrapped_key: Option<Box<[u8]>>,
-    /// What is protected besides the target.
+    /// Protected data besides the target.
     pub scope: Scope,
 }
 
 impl AesGcm {
-    /// The parameters of a block.
+    /// Decodes the parameters of a block.
     ///
     /// # Errors
-    /// The context is another, there is no initialization vector, or a parameter is unknown, twice there, or not what it must be.
+    /// The context is another, there is no initialization vector, or a parameter is unknown,
+    /// duplicate or invalid.
     pub fn from_block(block: &SecurityBlock) -> Result<Self, DecodeError> {
         if block.context != AES_GCM {
             return Err(DecodeError::invalid(0, "the security context is not BCB-AES-GCM"));
@@ -245,10 +246,10 @@ impl AesGcm {
         Ok(parameters)
     }
 
-    /// The parameters as a block carries them, all that have a value.
+    /// Encodes the parameters that have a value.
     ///
     /// # Errors
-    /// The initialization vector has not 8 to 16 bytes.
+    /// The initialization vector does not have 8 to 16 bytes.
     pub fn items(&self) -> Result<Vec<Item>, EncodeError> {
         if !matches!(self.iv.len(), 8..=16) {
             return Err(EncodeError::Conflict("an initialization vector has 8 to 16 bytes"));
@@ -259,17 +260,17 @@ impl AesGcm {
         Ok(items)
     }
 
-    /// The tag of a target; `None` if it stands at the end of the ciphertext.
+    /// Returns the tag of a target; `None` if it is at the end of the ciphertext.
     ///
     /// # Errors
-    /// The block has not this target, or the tag a wrong length.
+    /// The block does not have this target, or the tag's length is wrong.
     pub fn tag(block: &SecurityBlock, target: u64) -> Result<Option<&[u8; TAG_LEN]>, DecodeError> {
         let Some(tag) = the_result(block, target)? else { return Ok(None) };
         let tag = tag.try_into();
         tag.map(Some).map_err(|_| DecodeError::invalid(0, "a tag has not 16 bytes"))
     }
 
-    /// A tag as a block carries it.
+    /// Encodes a tag as a result.
     #[must_use]
     pub fn result(tag: &[u8; TAG_LEN]) -> Item {
         Item::bytes(RESULT, tag)
@@ -284,7 +285,7 @@ fn once_each(items: &[Item]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// The only result of a target that the contexts define.
+/// Returns the only result of a target that the contexts define.
 fn the_result(block: &SecurityBlock, target: u64) -> Result<Option<&[u8]>, DecodeError> {
     let Some(results) = block.results(target) else {
         return Err(DecodeError::invalid(0, "the security block has not this target"));

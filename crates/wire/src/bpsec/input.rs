@@ -1,11 +1,11 @@
-//! What is hashed or authenticated (RFC 9173 §3.7 and §4.7.2), up to the target's data, which the caller feeds
-//! behind it, in pieces if it likes.
+//! Inputs of hash and authentication (RFC 9173 §3.7 and §4.7.2), up to the target's data. The
+//! caller feeds the data next, in pieces if necessary.
 
 use super::Scope;
 use crate::bp7::{Block, BlockFlags, PAYLOAD, PAYLOAD_NUMBER, Payload};
 use crate::cbor::{self, Major};
 
-/// What a security context protects of a block besides its data.
+/// Fields of a block, besides its data, that a security context protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// The block type.
@@ -17,7 +17,7 @@ pub struct BlockHeader {
 }
 
 impl BlockHeader {
-    /// That of the payload block.
+    /// Returns the header of the payload block.
     #[must_use]
     pub const fn of_payload(payload: &Payload) -> Self {
         Self { kind: PAYLOAD, number: PAYLOAD_NUMBER, flags: payload.flags }
@@ -36,25 +36,25 @@ impl From<&Block> for BlockHeader {
     }
 }
 
-/// What a BIB protects.
+/// Target of a BIB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The primary block, the bytes of which are its data.
+    /// Primary block, whose bytes are its data.
     Primary,
     /// Another block.
     Block {
-        /// What it is.
+        /// Header of the block.
         header: BlockHeader,
-        /// Bytes of its data.
+        /// Length of its data, in bytes.
         len: u64,
     },
 }
 
-/// What stands before the target's data in the integrity-protected plaintext of BIB-HMAC-SHA2 (§3.7). The data follow it;
-/// nothing follows them. Of the primary block, everything is here.
+/// Returns the bytes before the target's data in the integrity-protected plaintext of BIB-HMAC-SHA2
+/// (§3.7). The data follow and end the input. For the primary block, the result is complete.
 ///
-/// `primary` is the primary block as it is in the bundle. A target has no CRC when this is computed: who adds a
-/// BIB takes the CRC from its target first (§3.8.1).
+/// `primary` is the primary block as in the bundle. The target must have no CRC: a node that adds a
+/// BIB removes the target's CRC first (§3.8.1).
 #[must_use]
 pub fn integrity_input(
     scope: Scope,
@@ -74,7 +74,8 @@ pub fn integrity_input(
     out
 }
 
-/// The additional authenticated data of BCB-AES-GCM (§4.7.2). The target's data are what is encrypted, and no part of it.
+/// Returns the additional authenticated data of BCB-AES-GCM (§4.7.2). The target's data are
+/// encrypted and not part of it.
 #[must_use]
 pub fn additional_data(
     scope: Scope,

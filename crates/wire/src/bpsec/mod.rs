@@ -1,7 +1,7 @@
-//! Bundle Protocol Security (RFC 9172): what integrity and confidentiality blocks carry, and the two contexts of
-//! RFC 9173. Layouts only: nothing is hashed or encrypted here.
+//! Bundle Protocol Security (RFC 9172): the data of integrity and confidentiality blocks, and the
+//! two contexts of RFC 9173. Layouts only: nothing is hashed or encrypted here.
 //!
-//! The data of such a block are items of CBOR, one behind the other and in no array:
+//! The data of such a block are consecutive CBOR items, without an array around them:
 //!
 //! | item | field |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | number | security context |
 //! | number | flags: 1 if parameters follow |
 //! | endpoint | security source |
-//! | array | parameters, if the flag says so: arrays of a number and a value |
+//! | array | parameters, if flagged: arrays of a number and a value |
 //! | array | results: for each target an array of arrays of a number and a value |
 
 mod context;
@@ -34,14 +34,14 @@ pub const CONFIDENTIALITY: u64 = 12;
 
 const HAS_PARAMETERS: u64 = 1;
 
-/// What a decoder accepts.
+/// Limits of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Security targets.
+    /// Maximum security targets.
     pub targets_max: usize,
-    /// Parameters, and results of a target.
+    /// Maximum parameters, and results of a target.
     pub items_max: usize,
-    /// Bytes of the security source's text.
+    /// Maximum bytes of the security source's text.
     pub eid_max: usize,
 }
 
@@ -51,42 +51,42 @@ impl Default for Bounds {
     }
 }
 
-/// A parameter or a result: what it is depends on the security context.
+/// Parameter or result; its meaning depends on the security context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Which one it is.
+    /// Identifier.
     pub id: u64,
-    /// Its value, one item of CBOR.
+    /// Value, one item of CBOR.
     pub value: Box<[u8]>,
 }
 
 /// The abstract security block (§3.6): the data of a BIB or BCB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecurityBlock {
-    /// The blocks it is about, at least one, no two the same; with the results of each.
+    /// Target blocks, at least one and without duplicates, with the results of each.
     pub targets: Vec<TargetResults>,
-    /// The security context; negative numbers are for private use.
+    /// Security context; negative numbers are for private use.
     pub context: i64,
-    /// Who added the block.
+    /// Node that added the block.
     pub source: Eid,
     /// Parameters of the context.
     pub parameters: Vec<Item>,
 }
 
-/// A security target, and what the context came to for it.
+/// Security target and its results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetResults {
-    /// The target's block number; 0 is the primary block.
+    /// Block number of the target; 0 is the primary block.
     pub target: u64,
     /// Results.
     pub results: Vec<Item>,
 }
 
 impl SecurityBlock {
-    /// Reads the data of a block.
+    /// Decodes the data of a block.
     ///
     /// # Errors
-    /// The bytes are no such data, or exceed a bound.
+    /// The bytes are malformed, or exceed a bound.
     pub fn decode(data: &[u8], bounds: &Bounds) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(data);
         let targets = read_targets(&mut reader, bounds)?;
@@ -111,10 +111,11 @@ impl SecurityBlock {
         Ok(Self { targets: with_results, context, source, parameters })
     }
 
-    /// The data of a block.
+    /// Encodes the data of a block.
     ///
     /// # Errors
-    /// There is no target, one is there twice, or the source has no form in bundles of version 7.
+    /// There is no target, one is duplicate, or the source cannot be encoded in bundles of version
+    /// 7.
     pub fn to_vec(&self) -> Result<Vec<u8>, EncodeError> {
         let numbers = || self.targets.iter().map(|target| target.target);
         let twice =
@@ -138,7 +139,7 @@ impl SecurityBlock {
         Ok(out)
     }
 
-    /// The results of a target.
+    /// Returns the results of a target.
     #[must_use]
     pub fn results(&self, target: u64) -> Option<&[Item]> {
         let found = self.targets.iter().find(|results| results.target == target)?;
@@ -197,7 +198,7 @@ fn write_items(out: &mut Vec<u8>, items: &[Item]) {
 }
 
 impl Item {
-    /// A number.
+    /// Creates an item from a number.
     #[must_use]
     pub fn uint(id: u64, value: u64) -> Self {
         let mut out = Vec::new();
@@ -205,7 +206,7 @@ impl Item {
         Self { id, value: out.into() }
     }
 
-    /// A byte string.
+    /// Creates an item from a byte string.
     #[must_use]
     pub fn bytes(id: u64, bytes: &[u8]) -> Self {
         let mut out = Vec::new();
@@ -213,10 +214,10 @@ impl Item {
         Self { id, value: out.into() }
     }
 
-    /// The number that it is.
+    /// Decodes the value as a number.
     ///
     /// # Errors
-    /// It is something else; offsets count from the beginning of the value.
+    /// It is of another type; offsets count from the start of the value.
     pub fn to_uint(&self) -> Result<u64, DecodeError> {
         let mut reader = Reader::new(&self.value);
         let value = cbor::uint(&mut reader)?;
@@ -224,10 +225,10 @@ impl Item {
         Ok(value)
     }
 
-    /// The byte string that it is.
+    /// Decodes the value as a byte string.
     ///
     /// # Errors
-    /// It is something else; offsets count from the beginning of the value.
+    /// It is of another type; offsets count from the start of the value.
     pub fn to_bytes(&self) -> Result<&[u8], DecodeError> {
         let mut reader = Reader::new(&self.value);
         let bytes = cbor::bytes(&mut reader)?;

@@ -14,7 +14,7 @@ macro_rules! example {
     };
 }
 
-/// The security block of a type in an example's bundle, with what its data say.
+/// Returns the security block of a type in an example's bundle, with its decoded data.
 fn security(bundle: &Bundle<'_>, kind: u64) -> (BlockHeader, Vec<u8>) {
     let block = bundle.head.block_of(kind).expect("the example has one");
     (block.into(), block.data().to_vec())
@@ -92,7 +92,7 @@ fn example_3_two_sources() {
     let (_, data) = security(&bundle, CONFIDENTIALITY);
     assert_eq!(data, example!("a3_bcb_asb"));
     assert_eq!(AesGcm::from_block(&both_ways(&data)).unwrap().wrapped_key, None);
-    // Without its security, the bundle is the one before, but for the payload that is encrypted.
+    // Without its security blocks it is the previous bundle, except for the encrypted payload.
     let before = example!("a3_original");
     let before = Bundle::decode(&before, &bp7::Bounds::default()).unwrap();
     let mut head = bundle.head.clone();
@@ -169,7 +169,7 @@ fn what_is_wrong_is_told_with_its_place() {
         parameters: Vec::new(),
     };
     assert!(none.to_vec().is_err());
-    // A private context, and parameters of none.
+    // A private context, without parameters.
     let private = both_ways(&hex::vector("81 01 38 63 00 8202820201 8180"));
     assert_eq!(private.context, -100);
     assert!(HmacSha2::from_block(&private).is_err() && AesGcm::from_block(&private).is_err());

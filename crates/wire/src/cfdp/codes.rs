@@ -3,55 +3,55 @@
 use crate::codes::named_codes;
 
 named_codes! {
-    /// Why a PDU was issued, four bits (§5.2.1, table 5-5).
+    /// Reason why a PDU was issued, four bits (§5.2.1, table 5-5).
     ConditionCode {
-        /// All is well.
+        /// No error.
         NoError = 0, "no error";
-        /// Nobody acknowledged in time.
+        /// No acknowledgement arrived in time.
         PositiveAckLimitReached = 1, "positive ACK limit reached";
         /// The receiver is too far behind.
         KeepAliveLimitReached = 2, "keep-alive limit reached";
-        /// The transmission mode cannot be used here.
+        /// The transmission mode is not supported here.
         InvalidTransmissionMode = 3, "invalid transmission mode";
-        /// The filestore refused.
+        /// The filestore refused the request.
         FilestoreRejection = 4, "filestore rejection";
         /// The file does not match its checksum.
         FileChecksumFailure = 5, "file checksum failure";
         /// Data beyond the end of the file.
         FileSizeError = 6, "file size error";
-        /// Retransmission was asked for too often.
+        /// The limit of NAK retransmissions was reached.
         NakLimitReached = 7, "NAK limit reached";
-        /// Nothing came for too long.
+        /// No PDU arrived within the inactivity timeout.
         InactivityDetected = 8, "inactivity detected";
         /// The file's structure is invalid (older issues; reserved now).
         InvalidFileStructure = 9, "invalid file structure";
-        /// The file stayed incomplete after the end was announced.
+        /// The file stayed incomplete after its EOF.
         CheckLimitReached = 10, "check limit reached";
         /// The checksum type is not supported.
         UnsupportedChecksumType = 11, "unsupported checksum type";
-        /// A user asked to suspend.
+        /// A user requested suspension.
         SuspendRequestReceived = 14, "suspend request received";
-        /// A user asked to cancel.
+        /// A user requested cancellation.
         CancelRequestReceived = 15, "cancel request received";
     }
 }
 
 named_codes! {
-    /// What to do about a fault, four bits (§5.4.4).
+    /// Action on a fault, four bits (§5.4.4).
     FaultHandler {
         /// Cancel the transaction.
         Cancel = 1, "cancel";
         /// Suspend the transaction.
         Suspend = 2, "suspend";
-        /// Go on.
+        /// Continue.
         Ignore = 3, "ignore";
-        /// Forget the transaction at once.
+        /// Abandon the transaction at once.
         Abandon = 4, "abandon";
     }
 }
 
 named_codes! {
-    /// Which PDU an ACK answers, four bits (§5.2.4).
+    /// PDU that an ACK acknowledges, four bits (§5.2.4).
     Acknowledged {
         /// An EOF PDU.
         Eof = 4, "EOF";
@@ -61,21 +61,21 @@ named_codes! {
 }
 
 named_codes! {
-    /// What the sender of an ACK knows about the transaction, two bits (§5.2.4).
+    /// State of the transaction at the sender of an ACK, two bits (§5.2.4).
     TransactionStatus {
-        /// Known no longer, and it may have existed.
+        /// No longer known; it may have existed.
         Undefined = 0, "undefined";
         /// In progress.
         Active = 1, "active";
-        /// Over, and remembered.
+        /// Ended, and remembered.
         Terminated = 2, "terminated";
-        /// Certainly never seen.
+        /// Certainly unknown.
         Unrecognized = 3, "unrecognized";
     }
 }
 
 named_codes! {
-    /// What became of the delivered file, two bits (§5.2.3).
+    /// Status of the delivered file, two bits (§5.2.3).
     FileStatus {
         /// Discarded on purpose.
         Discarded = 0, "discarded";
@@ -83,13 +83,13 @@ named_codes! {
         FilestoreRejection = 1, "filestore rejection";
         /// Kept.
         Retained = 2, "retained";
-        /// Not told.
+        /// Not reported.
         Unreported = 3, "unreported";
     }
 }
 
 named_codes! {
-    /// What a filestore request asks for, four bits (§5.4.1).
+    /// Action of a filestore request, four bits (§5.4.1).
     FilestoreAction {
         /// Create an empty file.
         CreateFile = 0, "create file";
@@ -99,15 +99,15 @@ named_codes! {
         RenameFile = 2, "rename file";
         /// Append the second file to the first; takes two names.
         AppendFile = 3, "append file";
-        /// Replace the first file's contents by the second's; takes two names.
+        /// Replace the first file's content by the second's; takes two names.
         ReplaceFile = 4, "replace file";
         /// Create a directory.
         CreateDirectory = 5, "create directory";
         /// Remove a directory.
         RemoveDirectory = 6, "remove directory";
-        /// Delete a file if it is there.
+        /// Delete a file if it exists.
         DenyFile = 7, "deny file";
-        /// Remove a directory if it is there.
+        /// Remove a directory if it exists.
         DenyDirectory = 8, "deny directory";
     }
 }
@@ -120,7 +120,7 @@ impl FilestoreAction {
     }
 }
 
-/// Which way a PDU travels: header bit "direction" (§5.1).
+/// Direction of a PDU: header bit "direction" (§5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the file's sender to its receiver.
@@ -132,13 +132,13 @@ pub enum Direction {
 /// Header bit "transmission mode" (§5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TransmissionMode {
-    /// Class 2 (and 4): lost data is asked for again.
+    /// Class 2 (and 4): lost data is retransmitted.
     Acknowledged,
     /// Class 1 (and 3): sent once.
     Unacknowledged,
 }
 
-/// Which issues of the book a PDU follows: the header's three version bits.
+/// Issues of the book that a PDU follows: the header's three version bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// 000: issues 1 to 4.
@@ -147,32 +147,32 @@ pub enum Version {
     V1,
 }
 
-/// What a Prompt PDU asks the receiver for (§5.2.7).
+/// Response that a Prompt PDU requests from the receiver (§5.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PromptResponse {
-    /// A NAK of everything missing.
+    /// NAK of everything missing.
     Nak,
     /// A Keep Alive.
     KeepAlive,
 }
 
-/// Whether everything arrived (§5.2.3, "delivery code").
+/// Completeness of the delivery (§5.2.3, "delivery code").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeliveryCode {
-    /// Metadata, all data, and the checksum fits.
+    /// Metadata and all data arrived, and the checksum matches.
     Complete,
     /// Anything less.
     Incomplete,
 }
 
-/// Where records begin and end in a file data PDU (§5.3.2).
+/// Position of record boundaries in a file data PDU (§5.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordContinuation {
-    /// Neither the start nor the end of a record is in the data.
+    /// The data holds neither the start nor the end of a record.
     Middle,
     /// The first byte starts a record that does not end here.
     Start,
-    /// The last byte ends a record that began earlier.
+    /// The last byte ends a record that started earlier.
     End,
     /// The data starts with a record's start and ends with a record's end.
     StartAndEnd,

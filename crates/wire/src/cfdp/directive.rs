@@ -15,18 +15,18 @@ use crate::error::{DecodeError, EncodeError};
 /// A part of the file (§5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileData<'a> {
-    /// What the application says about the segment; version 1 only.
+    /// Application's metadata of the segment; version 1 only.
     pub segment_metadata: Option<SegmentMetadata<'a>>,
-    /// Where in the file the data begins.
+    /// Offset of the data in the file.
     pub offset: u64,
-    /// The bytes.
+    /// Data.
     pub data: &'a [u8],
 }
 
-/// What an application says about a segment of a file (§5.3.2).
+/// Application's metadata of a segment (§5.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentMetadata<'a> {
-    /// Where records begin and end.
+    /// Position of record boundaries.
     pub continuation: RecordContinuation,
     /// Up to 63 bytes.
     pub metadata: &'a [u8],
@@ -67,16 +67,16 @@ impl<'a> FileData<'a> {
     }
 }
 
-/// The end of the file has been sent, or the transaction is cancelled by its sender (§5.2.2).
+/// End of the file's transmission, or cancellation by the sender (§5.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Eof {
-    /// Why.
+    /// Condition.
     pub condition: ConditionCode,
-    /// Checksum over all file bytes, of the type the Metadata named.
+    /// Checksum over all file bytes, of the type in the Metadata.
     pub checksum: u32,
-    /// Bytes of the file; of a cancelled one, those sent so far.
+    /// File size in bytes; of a cancelled file, the bytes sent so far.
     pub file_size: u64,
-    /// Where the fault arose; none without an error, and older implementations leave it out.
+    /// Entity at which the fault arose; `None` without an error, and older implementations omit it.
     pub fault_location: Option<IdField>,
 }
 
@@ -117,24 +117,24 @@ impl Eof {
     }
 }
 
-/// The receiver is done with the transaction (§5.2.3).
+/// End of the transaction at the receiver (§5.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finished<'a> {
-    /// Why.
+    /// Condition.
     pub condition: ConditionCode,
-    /// Whether the destination itself is done, not a waypoint on the way (version 0, extended
-    /// procedures). Version 1 has no such bit and decodes as true.
+    /// Whether the destination itself finished, not a waypoint (version 0, extended procedures).
+    /// Version 1 has no such bit and decodes as true.
     pub end_system: bool,
-    /// Whether all arrived.
+    /// Completeness of the delivery.
     pub delivery: DeliveryCode,
-    /// What became of the file.
+    /// Status of the file.
     pub file_status: FileStatus,
-    /// Filestore responses, then an entity id TLV with the fault's location.
+    /// Filestore responses, then an entity ID TLV with the fault location.
     pub tlvs: Tlvs<'a>,
 }
 
 impl<'a> Finished<'a> {
-    /// Where the fault arose, if the PDU says so.
+    /// Returns the entity at which the fault arose, if the PDU names it.
     #[must_use]
     pub fn fault_location(&self) -> Option<IdField> {
         self.tlvs.iter().find_map(|tlv| if let Tlv::EntityId(id) = tlv { Some(id) } else { None })
@@ -160,8 +160,8 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// Condition, delivery code and file status share a byte in Finished PDUs and in some user
-/// operations.
+/// Decodes condition, delivery code and file status, which share a byte in Finished PDUs and some
+/// user operations.
 pub(super) fn outcome_from_byte(byte: u8) -> (ConditionCode, DeliveryCode, FileStatus) {
     let delivery = if byte & 0x04 == 0 { DeliveryCode::Complete } else { DeliveryCode::Incomplete };
     (ConditionCode::from_code(byte >> 4), delivery, FileStatus::from_code(byte & 3))
@@ -178,7 +178,7 @@ pub(super) fn outcome_byte(
     Ok(nibbles(condition.code(), 0)? | delivery | file_status)
 }
 
-/// A code that must fit two bits.
+/// Returns a code after a check that it fits two bits.
 pub(super) fn two_bits(code: u8, field: &'static str) -> Result<u8, EncodeError> {
     if code > 3 { Err(EncodeError::TooLarge { field }) } else { Ok(code) }
 }
@@ -186,13 +186,13 @@ pub(super) fn two_bits(code: u8, field: &'static str) -> Result<u8, EncodeError>
 /// Acknowledgement of an EOF or Finished PDU (§5.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// What is acknowledged.
+    /// Acknowledged directive.
     pub directive: Acknowledged,
     /// 1 for a Finished PDU (in the older issues: one produced by the end system), else 0.
     pub subtype: u8,
     /// Condition code of the acknowledged PDU.
     pub condition: ConditionCode,
-    /// What the sender of the ACK knows of the transaction.
+    /// State of the transaction at the sender of the ACK.
     pub status: TransactionStatus,
 }
 
@@ -216,25 +216,25 @@ impl Ack {
     }
 }
 
-/// What the receiver must know about the file (§5.2.5).
+/// Description of the file for its receiver (§5.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata<'a> {
-    /// Whether the sender of a class-1 transaction wants a Finished PDU.
+    /// Whether the sender of a class 1 transaction requests a Finished PDU.
     pub closure_requested: bool,
     /// Checksum type of the file.
     pub checksum_type: ChecksumType,
-    /// Bytes of the file; 0 for a file without a known end.
+    /// File size in bytes; 0 for a file of unknown size.
     pub file_size: u64,
-    /// The file's name at the sender; empty if no file goes along.
+    /// Name of the file at the sender; empty if there is no file.
     pub source_name: Lv<'a>,
-    /// The file's name at the receiver; empty if no file goes along.
+    /// Name of the file at the receiver; empty if there is no file.
     pub destination_name: Lv<'a>,
     /// Filestore requests, messages to user, fault handler overrides, a flow label.
     pub tlvs: Tlvs<'a>,
 }
 
 impl<'a> Metadata<'a> {
-    /// Reads the body; version 0 puts the segmentation control here, and it goes to the header.
+    /// Reads the body. Version 0 has the segmentation control here; it is moved to the header.
     pub(super) fn read(header: &mut Header, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let byte = reader.u8()?;
         if header.version == Version::V0 {
@@ -272,14 +272,14 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// What the receiver misses (§5.2.6).
+/// Parts missing at the receiver (§5.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nak<'a> {
-    /// First byte of the file that this PDU speaks about.
+    /// First byte of the file in this PDU's scope.
     pub scope_start: u64,
-    /// One more than the last byte that this PDU speaks about.
+    /// One more than the last byte in this PDU's scope.
     pub scope_end: u64,
-    /// The missing parts within the scope.
+    /// Missing parts within the scope.
     pub requests: SegmentRequests<'a>,
 }
 
@@ -315,7 +315,7 @@ impl<'a> Nak<'a> {
     }
 }
 
-/// One missing part: `start..end`, in bytes of the file; 0..0 asks for the Metadata.
+/// One missing part: `start..end`, in bytes of the file; 0..0 requests the Metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentRequest {
     /// First byte missing.
@@ -325,11 +325,11 @@ pub struct SegmentRequest {
 }
 
 impl SegmentRequest {
-    /// Asks for the Metadata PDU.
+    /// Requests the Metadata PDU.
     pub const METADATA: Self = Self { start: 0, end: 0 };
 }
 
-/// The segment requests of a NAK: as they came, or as they shall go. Equal if their fields are.
+/// Segment requests of a NAK, received or to be sent. Equal if their fields are equal.
 #[derive(Clone, Copy)]
 pub struct SegmentRequests<'a>(Requests<'a>);
 
@@ -344,13 +344,13 @@ enum Requests<'a> {
 }
 
 impl<'a> SegmentRequests<'a> {
-    /// Requests to be sent, in this order.
+    /// Creates a list of requests to send, in this order.
     #[must_use]
     pub const fn new(fields: &'a [SegmentRequest]) -> Self {
         Self(Requests::Fields(fields))
     }
 
-    /// How many there are.
+    /// Number of requests.
     #[must_use]
     pub const fn len(&self) -> usize {
         match self.0 {
@@ -359,13 +359,13 @@ impl<'a> SegmentRequests<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The requests in order.
+    /// Returns the requests in order.
     #[must_use]
     pub const fn iter(&self) -> SegmentRequestIter<'a> {
         SegmentRequestIter(self.0)
@@ -404,7 +404,7 @@ impl fmt::Debug for SegmentRequests<'_> {
     }
 }
 
-/// Goes through [`SegmentRequests`].
+/// Iterator over [`SegmentRequests`].
 #[derive(Clone)]
 pub struct SegmentRequestIter<'a>(Requests<'a>);
 
@@ -435,14 +435,14 @@ impl Iterator for SegmentRequestIter<'_> {
     }
 }
 
-/// The sender asks how far the receiver is (§5.2.7).
+/// Request by the sender for a NAK or a Keep Alive (§5.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// What it wants to hear.
+    /// Requested response.
     pub response: PromptResponse,
 }
 
-/// The receiver tells how far it is (§5.2.8).
+/// Report of the receiver's progress (§5.2.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// One more than the last byte received.

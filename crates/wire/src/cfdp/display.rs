@@ -1,4 +1,4 @@
-//! A PDU in one line, for people.
+//! One-line display of PDUs.
 
 use std::fmt;
 
@@ -18,7 +18,8 @@ impl fmt::Display for Pdu<'_> {
 }
 
 impl fmt::Display for Header {
-    /// `101_1 → 102` toward the receiver, `101_1 ← 102` toward the sender; then what is unusual.
+    /// Writes `101_1 → 102` toward the receiver, `101_1 ← 102` toward the sender; then unusual
+    /// fields.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arrow = match self.direction {
             super::Direction::TowardReceiver => '→',
@@ -144,7 +145,7 @@ impl fmt::Display for Nak<'_> {
 }
 
 impl fmt::Display for Tlvs<'_> {
-    /// Each TLV behind "; ".
+    /// Writes each TLV after "; ".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().try_for_each(|tlv| write!(f, "; {tlv}"))
     }

@@ -21,10 +21,10 @@ use super::codes::{Direction, TransmissionMode, Version};
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// Bytes of the header before the identifiers.
+/// Length of the header before the identifiers, in bytes.
 const FIXED_LEN: usize = 4;
 
-/// How many bytes an identifier takes on the wire: 1 to 8.
+/// Width of an identifier on the wire: 1 to 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Width(u8);
 
@@ -38,13 +38,13 @@ impl Width {
     /// Eight bytes.
     pub const EIGHT: Self = Self(8);
 
-    /// A width of 1 to 8 bytes, or `None`.
+    /// Creates a width of 1 to 8 bytes, or `None`.
     #[must_use]
     pub const fn new(bytes: u8) -> Option<Self> {
         if bytes >= 1 && bytes <= 8 { Some(Self(bytes)) } else { None }
     }
 
-    /// The least width that holds a value: 1 for 0, 2 for 256.
+    /// Returns the smallest width that holds a value: 1 for 0, 2 for 256.
     #[must_use]
     pub const fn fitting(value: u64) -> Self {
         // 0 and 1..=255 need 1 byte: (64 − leading zeros + 7) / 8 bytes.
@@ -58,7 +58,7 @@ impl Width {
         self.0 as usize
     }
 
-    /// The greatest value that fits.
+    /// Returns the largest value that fits.
     #[must_use]
     pub const fn max_value(self) -> u64 {
         u64::MAX >> (64 - 8 * self.0 as u32)
@@ -73,7 +73,7 @@ impl Width {
     }
 }
 
-/// The number of a CFDP entity. Its width on the wire is no part of its identity.
+/// Number of a CFDP entity. Its width on the wire is not part of its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId(pub u64);
 
@@ -83,12 +83,12 @@ impl fmt::Display for EntityId {
     }
 }
 
-/// A transaction: the entity that started it and that entity's number for it.
+/// A transaction: the entity that started it and that entity's sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TransactionId {
     /// The entity that sends the file.
     pub source: EntityId,
-    /// Its number for the transaction.
+    /// Sequence number of the transaction.
     pub sequence: u64,
 }
 
@@ -98,13 +98,13 @@ impl fmt::Display for TransactionId {
     }
 }
 
-/// What every PDU of a transaction begins with. PDU type, data field length and the segment
+/// Header fields shared by all PDUs of a transaction. PDU type, data field length and the segment
 /// metadata flag follow from the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Issue of the book.
     pub version: Version,
-    /// Toward whom this PDU travels. Source and destination do not swap with it.
+    /// Direction in which this PDU travels. Source and destination do not swap with it.
     pub direction: Direction,
     /// Transmission mode of the transaction.
     pub mode: TransmissionMode,
@@ -112,22 +112,22 @@ pub struct Header {
     pub crc: bool,
     /// Whether file sizes and offsets take 64 bits; false in version 0.
     pub large_file: bool,
-    /// Whether record boundaries are preserved. Version 1 has it in each header, version 0 only
-    /// (and with the opposite sense) in the Metadata PDU; other version-0 PDUs decode as false.
+    /// Whether record boundaries are preserved. Version 1 has it in each header; version 0 has it
+    /// inverted, and only in the Metadata PDU, so other version 0 PDUs decode as false.
     pub segmentation_control: bool,
     /// Width of both entity identifiers.
     pub entity_width: Width,
     /// Width of the sequence number.
     pub sequence_width: Width,
-    /// The entity that sends the file.
+    /// Entity that sends the file.
     pub source: EntityId,
-    /// Transaction sequence number, given by the source.
+    /// Transaction sequence number, assigned by the source.
     pub sequence: u64,
-    /// The entity that receives the file.
+    /// Entity that receives the file.
     pub destination: EntityId,
 }
 
-/// What the header says about the bytes that follow it.
+/// Header fields that describe the bytes behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contents {
     pub(super) file_data: bool,
@@ -136,31 +136,31 @@ pub(super) struct Contents {
 }
 
 impl Header {
-    /// The transaction that the PDU belongs to.
+    /// Returns the transaction the PDU belongs to.
     #[must_use]
     pub const fn transaction(&self) -> TransactionId {
         TransactionId { source: self.source, sequence: self.sequence }
     }
 
-    /// Bytes of the header.
+    /// Length of the header, in bytes.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         FIXED_LEN + 2 * self.entity_width.bytes() + self.sequence_width.bytes()
     }
 
-    /// Bytes of a file-size-sensitive field: 4, or 8 with the large-file flag.
+    /// Length of a file-size-sensitive field, in bytes: 4, or 8 with the large-file flag.
     #[must_use]
     pub const fn file_size_len(&self) -> usize {
         if self.large_file { 8 } else { 4 }
     }
 
-    /// Bytes of the PDU's own CRC: 2 or none.
+    /// Length of the PDU's CRC, in bytes: 2 or 0.
     #[must_use]
     pub const fn crc_len(&self) -> usize {
         if self.crc { 2 } else { 0 }
     }
 
-    /// Reads the header of a PDU, and nothing after it: enough to find its transaction.
+    /// Decodes only the header of a PDU: enough to find its transaction.
     ///
     /// # Errors
     /// An unknown version, or an input that ends within the header.

@@ -2,7 +2,7 @@
 //!
 //! Source: CCSDS 727.0-B-5 (header version 001), and the PDUs of issues 1 to 4 (version 000) where
 //! they differ. Decoding borrows from the input and allocates nothing; encoding writes into a
-//! slice. Values that the book does not name survive decoding and encoding; reserved bits do not.
+//! slice. Unknown values survive decoding and encoding; reserved bits do not.
 
 mod codes;
 mod directive;
@@ -40,7 +40,7 @@ pub use crate::checksum::ChecksumType;
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, DecodeErrorKind, EncodeError};
 
-/// The CRC-16 that may end a PDU (§4.1.3): CCITT polynomial, all ones to start with.
+/// CRC-16 that may end a PDU (§4.1.3): CCITT polynomial, initially all ones.
 const PDU_CRC_ALGORITHM: Algorithm<u16> = Algorithm {
     width: 16,
     poly: 0x1021,
@@ -54,22 +54,22 @@ const PDU_CRC_ALGORITHM: Algorithm<u16> = Algorithm {
 
 static PDU_CRC: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&PDU_CRC_ALGORITHM);
 
-/// Bytes of a directive code.
+/// Length of a directive code, in bytes.
 const DIRECTIVE_CODE_LEN: usize = 1;
 
 /// One protocol data unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pdu<'a> {
-    /// What every PDU of the transaction has.
+    /// Header shared by the PDUs of the transaction.
     pub header: Header,
-    /// What this one says.
+    /// Body.
     pub body: Body<'a>,
 }
 
-/// What a PDU says.
+/// Body of a PDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// A part of the file.
+    /// Part of the file.
     FileData(FileData<'a>),
     /// Directive 04.
     Eof(Eof),
@@ -85,11 +85,11 @@ pub enum Body<'a> {
     Prompt(Prompt),
     /// Directive 0C.
     KeepAlive(KeepAlive),
-    /// A directive that the book does not name.
+    /// Directive that the book does not define.
     Unknown {
         /// The directive code.
         code: u8,
-        /// What follows it.
+        /// Bytes behind it.
         data: &'a [u8],
     },
 }
@@ -97,11 +97,11 @@ pub enum Body<'a> {
 impl<'a> Pdu<'a> {
     /// Decodes a PDU that is all of `bytes`.
     ///
-    /// With the CRC flag set, the CRC is checked before anything of the body is looked at. The
-    /// flag itself cannot be protected by it: who expects a CRC must look at `header.crc`.
+    /// With the CRC flag set, verifies the CRC before it decodes the body. The CRC cannot protect
+    /// the flag itself: a caller that expects a CRC must check `header.crc`.
     ///
     /// # Errors
-    /// Anything that is not one whole, intact PDU.
+    /// Anything that is not one complete, intact PDU.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
@@ -120,7 +120,8 @@ impl<'a> Pdu<'a> {
         Ok(Self { header, body })
     }
 
-    /// Bytes of the PDU with which `bytes` begins, by its header: where several stand one behind the other, the next begins there.
+    /// Length in bytes of the PDU at the start of `bytes`, from its header; the next of several
+    /// consecutive PDUs starts there.
     ///
     /// # Errors
     /// An unknown version, or an input that ends before the PDU does.
@@ -131,7 +132,7 @@ impl<'a> Pdu<'a> {
         Ok(reader.offset())
     }
 
-    /// Bytes of the whole PDU.
+    /// Length of the PDU, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.header.encoded_len() + self.body.encoded_len(&self.header) + self.header.crc_len()
@@ -140,7 +141,8 @@ impl<'a> Pdu<'a> {
     /// Writes the PDU to the start of `out` and returns its length, [`Pdu::encoded_len`].
     ///
     /// # Errors
-    /// `out` is too short, or a value does not fit its field. What is in `out` then is undefined.
+    /// `out` is too short, or a value does not fit its field. The content of `out` is then
+    /// undefined.
     pub fn encode(&self, out: &mut [u8]) -> Result<usize, EncodeError> {
         let header = &self.header;
         let mut writer = Writer::new(out);
@@ -165,7 +167,7 @@ impl<'a> Pdu<'a> {
         Ok(needed)
     }
 
-    /// The PDU in bytes of its own.
+    /// Encodes the PDU into a vector.
     ///
     /// # Errors
     /// A value does not fit its field.
@@ -176,7 +178,7 @@ impl<'a> Pdu<'a> {
     }
 }
 
-/// The part of `body` before the CRC, if the CRC over all of `bytes` is right.
+/// Returns the part of `body` before the CRC, if the CRC over all of `bytes` matches.
 fn checked<'a>(bytes: &[u8], mut body: Reader<'a>) -> Result<Reader<'a>, DecodeError> {
     let Some(len) = body.remaining().checked_sub(2) else {
         let kind = DecodeErrorKind::Truncated { needed: 2, found: body.remaining() };
@@ -263,7 +265,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The directive code (§5.2, table 5-4); none for file data.
+    /// Returns the directive code (§5.2, table 5-4); `None` for file data.
     #[must_use]
     pub const fn directive_code(&self) -> Option<u8> {
         match self {
@@ -280,8 +282,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// A file data PDU whose data is put into place by the caller: the way to send a file without
-/// copying it twice.
+/// A file data PDU whose data the caller writes into place: sends a file without a second copy.
 ///
 /// ```
 /// # use slowlight_wire as wire;
@@ -301,16 +302,16 @@ impl<'a> Body<'a> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDataHeader<'a> {
-    /// What every PDU of the transaction has.
+    /// Header shared by the PDUs of the transaction.
     pub header: Header,
-    /// What the application says about the segment.
+    /// Application's metadata of the segment.
     pub segment_metadata: Option<SegmentMetadata<'a>>,
-    /// Where in the file the data begins.
+    /// Offset of the data in the file.
     pub offset: u64,
 }
 
 impl FileDataHeader<'_> {
-    /// Bytes of the PDU around the data, the CRC included.
+    /// Length of the PDU without the data, in bytes, including the CRC.
     #[must_use]
     pub fn overhead(&self) -> usize {
         self.header.encoded_len()
@@ -319,13 +320,13 @@ impl FileDataHeader<'_> {
             + self.header.crc_len()
     }
 
-    /// Bytes of the PDU with `data_len` bytes of data.
+    /// Length of the PDU with `data_len` bytes of data.
     #[must_use]
     pub fn encoded_len(&self, data_len: usize) -> usize {
         self.overhead() + data_len
     }
 
-    /// Writes everything before the data and returns where in `out` the data goes.
+    /// Writes everything before the data and returns the range of the data in `out`.
     ///
     /// # Errors
     /// `out` is too short for the whole PDU, or a value does not fit its field.
@@ -351,7 +352,7 @@ impl FileDataHeader<'_> {
     }
 
     /// Completes the PDU once the data is in place: `pdu` is exactly the PDU. Only needed with the
-    /// CRC flag; without it nothing happens.
+    /// CRC flag; otherwise a no-op.
     ///
     /// # Panics
     /// If `pdu` is shorter than a CRC.

@@ -1,17 +1,16 @@
 //! Layout of the store-and-forward overlay's request and report (CCSDS 727.0-B-5 §6.7).
 //!
-//! **Profile with medium confidence.** The fields and their order are those of the book as far as
-//! they are known; the places of single bits in the two flag bytes below have not been checked
-//! against another implementation. All of them are in this file and nowhere else.
+//! **Profile with medium confidence.** Fields and their order follow the book; the positions of
+//! single bits in the two flag bytes below have not been checked against another implementation.
+//! All of them are defined in this file alone.
 //!
 //! Request: flags · prior waypoints count (8) · request label LV · source entity LV · destination
-//! entity LV · source file name LV · destination file name LV.
-//! Flags: trace control (bits 7-6) · transmission mode (5) · segmentation control (4) · closure
-//! request (3) · reserved (2-0).
+//! entity LV · source file name LV · destination file name LV. Flags: trace control (bits 7-6) ·
+//! transmission mode (5) · segmentation control (4) · closure request (3) · reserved (2-0).
 //!
 //! Report: request label LV · source entity LV · destination entity LV · reporting entity LV ·
-//! prior waypoints count (8) · report code (8) · outcome.
-//! Outcome: condition code (bits 7-4) · direction (3) · delivery code (2) · file status (1-0).
+//! prior waypoints count (8) · report code (8) · outcome. Outcome: condition code (bits 7-4) ·
+//! direction (3) · delivery code (2) · file status (1-0).
 
 use super::codes::{ConditionCode, DeliveryCode, Direction, FileStatus, TransmissionMode};
 use super::directive::{outcome_byte, outcome_from_byte};
@@ -25,14 +24,14 @@ const SEGMENTATION_CONTROL: u8 = 0x10;
 const CLOSURE_REQUESTED: u8 = 0x08;
 const TOWARD_SENDER: u8 = 0x08;
 
-/// Who wants reports from the waypoints.
+/// Recipients of the waypoints' reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TraceControl {
-    /// Nobody.
+    /// None.
     None,
-    /// The original source.
+    /// Original source.
     Source,
-    /// The final destination.
+    /// Final destination.
     Destination,
     /// Both.
     Both,
@@ -61,7 +60,7 @@ impl TraceControl {
 /// Type 40: asks an entity to hand a file on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SfoRequest<'a> {
-    /// Who wants reports.
+    /// Recipients of reports.
     pub trace: TraceControl,
     /// Transmission mode of the hops.
     pub mode: TransmissionMode,
@@ -71,7 +70,7 @@ pub struct SfoRequest<'a> {
     pub closure_requested: bool,
     /// Waypoints passed so far.
     pub prior_waypoints: u8,
-    /// The source's own name for the request.
+    /// Source's name of the request.
     pub label: Lv<'a>,
     /// Original source.
     pub source: IdField,
@@ -132,28 +131,28 @@ impl<'a> SfoRequest<'a> {
     }
 }
 
-/// Type 45: tells how far a file came.
+/// Type 45: reports how far a file was forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SfoReport<'a> {
-    /// The source's own name for the request.
+    /// Source's name of the request.
     pub label: Lv<'a>,
     /// Original source.
     pub source: IdField,
     /// Final destination.
     pub destination: IdField,
-    /// Who reports.
+    /// Entity that reports.
     pub reporter: IdField,
     /// Waypoints before the reporter.
     pub prior_waypoints: u8,
-    /// What is reported.
+    /// Report code.
     pub report_code: u8,
     /// Condition code of the reporter's hop.
     pub condition: ConditionCode,
     /// Whether the reporter received or sent on that hop.
     pub direction: Direction,
-    /// Whether all arrived.
+    /// Completeness of the delivery.
     pub delivery: DeliveryCode,
-    /// What became of the file.
+    /// Status of the file.
     pub file_status: FileStatus,
 }
 

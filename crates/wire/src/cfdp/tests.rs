@@ -5,7 +5,7 @@ mod properties;
 use super::*;
 use crate::error::DecodeErrorKind;
 
-/// The header of the golden vectors.
+/// Header of the golden vectors.
 pub(super) const HEADER: Header = Header {
     version: Version::V1,
     direction: Direction::TowardReceiver,
@@ -45,7 +45,7 @@ const GAP: SegmentRequest = SegmentRequest { start: 997, end: 1994 };
 const NAK: Nak<'_> =
     Nak { scope_start: 0, scope_end: 10_000, requests: SegmentRequests::new(&[GAP]) };
 
-/// The bytes of a vector file: hexadecimal, comments behind `#`.
+/// Returns the bytes of a vector file: hexadecimal, with comments after `#`.
 fn bytes(vector: &str) -> Vec<u8> {
     let digits: String = vector
         .lines()
@@ -58,7 +58,7 @@ fn bytes(vector: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Encodes into a buffer full of 0xa5, with room behind that must stay untouched.
+/// Encodes into a buffer full of 0xa5, with spare room that must stay untouched.
 pub(super) fn encoded(pdu: &Pdu<'_>) -> Vec<u8> {
     let mut out = vec![0xa5; pdu.encoded_len() + 4];
     let len = pdu.encode(&mut out).unwrap();
@@ -148,7 +148,7 @@ fn file_data_in_place_is_the_same_pdu() {
 
 #[test]
 fn pdus_that_stand_one_behind_the_other_are_told_apart() {
-    // An EOF and its ACK: each header says how long its PDU is.
+    // An EOF and its ACK: each header gives the length of its PDU.
     let eof = bytes("20000a11 0065 0001 0066 0400 00000000 00002710");
     let ack = bytes("28000311 0065 0001 0066 064001");
     let both = [eof.clone(), ack.clone()].concat();
@@ -373,7 +373,7 @@ fn user_operations_have_the_bytes_of_the_book() {
     assert!(UserOperation::decode(b"cfdp").is_err());
 }
 
-/// Pins the profile of `sfo.rs`, so that a change of a bit is a change of this test.
+/// Pins the profile of `sfo.rs`, so that changing a bit requires a change of this test.
 #[test]
 fn sfo_messages_have_the_bytes_of_the_profile() {
     let id = |value| IdField { value, width: Width::ONE };

@@ -8,31 +8,31 @@ use super::header::{EntityId, Width};
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 
-/// A string of up to 255 bytes behind its length: file names and messages. The book does not
-/// say in which character set.
+/// String of up to 255 bytes after its length: file names and messages. The book does not define a
+/// character set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Lv<'a>(pub &'a [u8]);
 
 impl<'a> Lv<'a> {
-    /// The bytes as text; what is not UTF-8 becomes U+FFFD.
+    /// Returns the bytes as text, with U+FFFD for invalid UTF-8.
     #[must_use]
     pub fn to_str_lossy(self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.0)
     }
 
-    /// The bytes as text, if they are UTF-8.
+    /// Returns the bytes as text, if they are UTF-8.
     #[must_use]
     pub fn to_str(self) -> Option<&'a str> {
         std::str::from_utf8(self.0).ok()
     }
 
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Bytes on the wire, with the length.
+    /// Length on the wire in bytes, including the length field.
     #[must_use]
     pub const fn encoded_len(self) -> usize {
         1 + self.0.len()
@@ -67,7 +67,8 @@ impl fmt::Debug for Lv<'_> {
 }
 
 impl fmt::Display for Lv<'_> {
-    /// In quotes; control characters are escaped, so that a name cannot act on a terminal.
+    /// Writes it in quotes, with control characters escaped so that a name cannot control a
+    /// terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to_str() {
             Some(text) => write!(f, "{text:?}"),
@@ -76,29 +77,29 @@ impl fmt::Display for Lv<'_> {
     }
 }
 
-/// An identifier together with the bytes it takes on the wire, where no header says so.
+/// Identifier with its width on the wire, where no header gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdField {
-    /// The identifier.
+    /// Identifier.
     pub value: u64,
-    /// Its bytes.
+    /// Width.
     pub width: Width,
 }
 
 impl IdField {
-    /// An entity identifier with the width it has in a PDU header.
+    /// Creates a field from an entity identifier and its width in a PDU header.
     #[must_use]
     pub const fn new(entity: EntityId, width: Width) -> Self {
         Self { value: entity.0, width }
     }
 
-    /// It, taken as an entity identifier.
+    /// Returns the value as an entity identifier.
     #[must_use]
     pub const fn entity(self) -> EntityId {
         EntityId(self.value)
     }
 
-    /// Reads all bytes of a part as one identifier.
+    /// Reads all remaining bytes as one identifier.
     pub(super) fn read_all(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
         let offset = reader.offset();
         let width = u8::try_from(reader.remaining())
@@ -108,13 +109,13 @@ impl IdField {
         Ok(Self { value: reader.uint(width.bytes())?, width })
     }
 
-    /// Reads an identifier behind its length byte.
+    /// Reads an identifier after its length byte.
     pub(super) fn read_lv(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let len = usize::from(reader.u8()?);
         Self::read_all(reader.part(len)?)
     }
 
-    /// Bytes of the identifier behind its length byte.
+    /// Length of the identifier with its length byte.
     pub(super) const fn lv_len(self) -> usize {
         1 + self.width.bytes()
     }
@@ -135,19 +136,19 @@ impl fmt::Display for IdField {
     }
 }
 
-/// Something to be done in the receiver's filestore after the file arrived (§5.4.1).
+/// Action in the receiver's filestore after the file arrived (§5.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilestoreRequest<'a> {
-    /// What.
+    /// Action.
     pub action: FilestoreAction,
-    /// With which file.
+    /// First file name.
     pub first: Lv<'a>,
-    /// The second name; on the wire only for actions that take two.
+    /// Second file name; on the wire only for actions that take two.
     pub second: Lv<'a>,
 }
 
 impl<'a> FilestoreRequest<'a> {
-    /// Bytes on the wire, without type and length.
+    /// Length on the wire in bytes, without type and length.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let second = if self.action.has_second_name() { self.second.encoded_len() } else { 0 };
@@ -173,41 +174,41 @@ impl<'a> FilestoreRequest<'a> {
     }
 }
 
-/// How a filestore request ended: four bits whose meaning depends on the action (§5.4.2, table
+/// Status of a filestore request: four bits whose meaning depends on the action (§5.4.2, table
 /// 5-18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilestoreStatus(pub u8);
 
 impl FilestoreStatus {
-    /// Any action: done.
+    /// Any action: success.
     pub const SUCCESSFUL: Self = Self(0);
     /// Create file: not allowed.
     pub const CREATE_FILE_NOT_ALLOWED: Self = Self(1);
-    /// Delete file: there is none.
+    /// Delete file: no such file.
     pub const DELETE_FILE_MISSING: Self = Self(1);
     /// Delete file: not allowed.
     pub const DELETE_FILE_NOT_ALLOWED: Self = Self(2);
-    /// Rename file: there is no file of the old name.
+    /// Rename file: no file of the old name.
     pub const RENAME_OLD_MISSING: Self = Self(1);
-    /// Rename file: there is a file of the new name.
+    /// Rename file: a file of the new name exists.
     pub const RENAME_NEW_EXISTS: Self = Self(2);
     /// Rename file: not allowed.
     pub const RENAME_NOT_ALLOWED: Self = Self(3);
-    /// Append file: there is no first file.
+    /// Append file: no first file.
     pub const APPEND_FIRST_MISSING: Self = Self(1);
-    /// Append file: there is no second file.
+    /// Append file: no second file.
     pub const APPEND_SECOND_MISSING: Self = Self(2);
     /// Append file: not allowed.
     pub const APPEND_NOT_ALLOWED: Self = Self(3);
-    /// Replace file: there is no first file.
+    /// Replace file: no first file.
     pub const REPLACE_FIRST_MISSING: Self = Self(1);
-    /// Replace file: there is no second file.
+    /// Replace file: no second file.
     pub const REPLACE_SECOND_MISSING: Self = Self(2);
     /// Replace file: not allowed.
     pub const REPLACE_NOT_ALLOWED: Self = Self(3);
     /// Create directory: it cannot be created.
     pub const CREATE_DIRECTORY_NOT_POSSIBLE: Self = Self(1);
-    /// Remove directory: there is none.
+    /// Remove directory: no such directory.
     pub const REMOVE_DIRECTORY_MISSING: Self = Self(1);
     /// Remove directory: not allowed.
     pub const REMOVE_DIRECTORY_NOT_ALLOWED: Self = Self(2);
@@ -215,10 +216,10 @@ impl FilestoreStatus {
     pub const DENY_FILE_NOT_ALLOWED: Self = Self(2);
     /// Deny directory: not allowed.
     pub const DENY_DIRECTORY_NOT_ALLOWED: Self = Self(2);
-    /// Any action: not tried, because an earlier request failed.
+    /// Any action: not attempted, because an earlier request failed.
     pub const NOT_PERFORMED: Self = Self(15);
 
-    /// The status in words, for an answer to `action`.
+    /// Describes the status of a response to `action`.
     #[must_use]
     pub const fn meaning(self, action: FilestoreAction) -> &'static str {
         use FilestoreAction as A;
@@ -240,23 +241,23 @@ impl FilestoreStatus {
     }
 }
 
-/// The answer to one filestore request (§5.4.2).
+/// Response to one filestore request (§5.4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FilestoreResponse<'a> {
-    /// What was asked.
+    /// Requested action.
     pub action: FilestoreAction,
-    /// How it ended.
+    /// Status.
     pub status: FilestoreStatus,
-    /// With which file.
+    /// First file name.
     pub first: Lv<'a>,
-    /// The second name; on the wire only for actions that take two.
+    /// Second file name; on the wire only for actions that take two.
     pub second: Lv<'a>,
-    /// Text of the filestore, may be empty.
+    /// Message of the filestore; may be empty.
     pub message: Lv<'a>,
 }
 
 impl<'a> FilestoreResponse<'a> {
-    /// Bytes on the wire, without type and length.
+    /// Length on the wire in bytes, without type and length.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let second = if self.action.has_second_name() { self.second.encoded_len() } else { 0 };
@@ -291,20 +292,20 @@ pub enum Tlv<'a> {
     FilestoreRequest(FilestoreRequest<'a>),
     /// Type 1.
     FilestoreResponse(FilestoreResponse<'a>),
-    /// Type 2; [`super::UserOperation::decode`] knows the reserved ones.
+    /// Type 2; [`super::UserOperation::decode`] decodes the reserved ones.
     MessageToUser(Lv<'a>),
     /// Type 4.
     FaultHandlerOverride {
         /// The fault.
         condition: ConditionCode,
-        /// What to do about it.
+        /// Action on the fault.
         handler: FaultHandler,
     },
     /// Type 5.
     FlowLabel(Lv<'a>),
-    /// Type 6: where a fault arose.
+    /// Type 6: fault location.
     EntityId(IdField),
-    /// A type that the book does not name.
+    /// Type that the book does not define.
     Other {
         /// The type.
         code: u8,
@@ -313,11 +314,11 @@ pub enum Tlv<'a> {
     },
 }
 
-/// Bytes before the value: type and length.
+/// Length of type and length, before the value.
 const TLV_OVERHEAD: usize = 2;
 
 impl<'a> Tlv<'a> {
-    /// The type byte.
+    /// Returns the type byte.
     #[must_use]
     pub const fn code(&self) -> u8 {
         match self {
@@ -331,7 +332,7 @@ impl<'a> Tlv<'a> {
         }
     }
 
-    /// Bytes on the wire, with type and length.
+    /// Length on the wire in bytes, including type and length.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         TLV_OVERHEAD + self.value_len()
@@ -390,7 +391,7 @@ impl<'a> Tlv<'a> {
     }
 }
 
-/// Two four-bit codes in a byte.
+/// Packs two four-bit codes into a byte.
 pub(super) fn nibbles(high: u8, low: u8) -> Result<u8, EncodeError> {
     if high > 0x0f || low > 0x0f {
         return Err(EncodeError::TooLarge { field: "four-bit code" });
@@ -398,13 +399,13 @@ pub(super) fn nibbles(high: u8, low: u8) -> Result<u8, EncodeError> {
     Ok(high << 4 | low)
 }
 
-/// The TLVs at the end of a PDU: as they came, or as they shall go. Equal if their fields are.
+/// TLVs at the end of a PDU, received or to be sent. Equal if their fields are equal.
 #[derive(Clone, Copy)]
 pub struct Tlvs<'a>(Source<'a>);
 
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// Bytes that the decoder has walked through without an error.
+    /// Bytes that the decoder has validated.
     Wire(&'a [u8]),
     Fields(&'a [Tlv<'a>]),
 }
@@ -413,19 +414,19 @@ impl<'a> Tlvs<'a> {
     /// No TLVs.
     pub const NONE: Self = Self(Source::Fields(&[]));
 
-    /// TLVs to be sent, in this order.
+    /// Creates a list of TLVs to send, in this order.
     #[must_use]
     pub const fn new(fields: &'a [Tlv<'a>]) -> Self {
         Self(Source::Fields(fields))
     }
 
-    /// The TLVs in order.
+    /// Returns the TLVs in order.
     #[must_use]
     pub const fn iter(&self) -> TlvIter<'a> {
         TlvIter(self.0)
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         match self.0 {
@@ -434,7 +435,7 @@ impl<'a> Tlvs<'a> {
         }
     }
 
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         match self.0 {
@@ -443,7 +444,7 @@ impl<'a> Tlvs<'a> {
         }
     }
 
-    /// Takes all that is left, after a look at each of them.
+    /// Reads all remaining bytes and validates each TLV.
     pub(super) fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut look = *reader;
         while !look.is_empty() {
@@ -492,7 +493,7 @@ impl fmt::Debug for Tlvs<'_> {
     }
 }
 
-/// Goes through [`Tlvs`].
+/// Iterator over [`Tlvs`].
 #[derive(Clone)]
 pub struct TlvIter<'a>(Source<'a>);
 

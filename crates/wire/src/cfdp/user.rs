@@ -1,6 +1,6 @@
-//! User operations: messages to user that CFDP entities understand (CCSDS 727.0-B-5 §6).
+//! User operations: messages to user defined by CFDP itself (CCSDS 727.0-B-5 §6).
 //!
-//! Each begins with the four letters "cfdp" and a type byte.
+//! Each starts with the four letters "cfdp" and a type byte.
 
 use super::codes::{
     ConditionCode, DeliveryCode, FaultHandler, FileStatus, TransactionStatus, TransmissionMode,
@@ -12,7 +12,7 @@ use super::tlv::{FilestoreRequest, FilestoreResponse, IdField, Lv, nibbles};
 use crate::cursor::{Reader, Writer};
 use crate::error::{DecodeError, EncodeError};
 
-/// What every user operation begins with.
+/// Prefix of every user operation.
 const PREFIX: &[u8; 4] = b"cfdp";
 
 /// A transaction identifier inside a message, with the widths of its parts.
@@ -25,7 +25,7 @@ pub struct TransactionField {
 }
 
 impl TransactionField {
-    /// A transaction with the widths that its PDU headers have.
+    /// Creates a field from a transaction and the widths in its PDU headers.
     #[must_use]
     pub const fn new(id: TransactionId, entity_width: Width, sequence_width: Width) -> Self {
         Self {
@@ -34,7 +34,7 @@ impl TransactionField {
         }
     }
 
-    /// The transaction.
+    /// Returns the transaction.
     #[must_use]
     pub const fn id(&self) -> TransactionId {
         TransactionId { source: EntityId(self.source.value), sequence: self.sequence.value }
@@ -63,27 +63,27 @@ impl TransactionField {
     }
 }
 
-/// A message to user that asks an entity for a service or answers such a message.
+/// Message to user that requests a service of an entity, or responds to such a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserOperation<'a> {
-    /// 00: send a file on my behalf (§6.2.2).
+    /// 00: put a file on behalf of the requester (§6.2.2).
     ProxyPutRequest {
-        /// To whom.
+        /// Entity that receives the file.
         destination: IdField,
         /// Name at the sender.
         source_name: Lv<'a>,
         /// Name at the receiver.
         destination_name: Lv<'a>,
     },
-    /// 01: a message to user to go with the proxy's put (§6.2.3).
+    /// 01: a message to user of the proxy's put (§6.2.3).
     ProxyMessageToUser(Lv<'a>),
-    /// 02: a filestore request to go with the proxy's put (§6.2.4).
+    /// 02: a filestore request of the proxy's put (§6.2.4).
     ProxyFilestoreRequest(FilestoreRequest<'a>),
-    /// 03: a fault handler override for the proxy's put (§6.2.5).
+    /// 03: a fault handler override of the proxy's put (§6.2.5).
     ProxyFaultHandlerOverride {
         /// The fault.
         condition: ConditionCode,
-        /// What to do about it.
+        /// Action on the fault.
         handler: FaultHandler,
     },
     /// 04: transmission mode of the proxy's put (§6.2.6).
@@ -92,13 +92,13 @@ pub enum UserOperation<'a> {
     ProxyFlowLabel(Lv<'a>),
     /// 06: whether the proxy's put preserves record boundaries (§6.2.8).
     ProxySegmentationControl(bool),
-    /// 07: how the proxy's put ended (§6.2.10).
+    /// 07: result of the proxy's put (§6.2.10).
     ProxyPutResponse {
         /// Condition code of its end.
         condition: ConditionCode,
-        /// Whether all arrived.
+        /// Completeness of the delivery.
         delivery: DeliveryCode,
-        /// What became of the file.
+        /// Status of the file.
         file_status: FileStatus,
     },
     /// 08: a filestore response to the proxy's put (§6.2.11).
@@ -107,63 +107,63 @@ pub enum UserOperation<'a> {
     ProxyPutCancel,
     /// 0A: the transaction that caused this one (§6.2.13).
     OriginatingTransactionId(TransactionField),
-    /// 0B: whether the proxy's put shall request closure (§6.2.9).
+    /// 0B: whether the proxy's put requests closure (§6.2.9).
     ProxyClosureRequest(bool),
     /// 10: list a directory (§6.3.2).
     DirectoryListingRequest {
-        /// Which.
+        /// Directory.
         directory: Lv<'a>,
-        /// Name under which the asker wants the listing.
+        /// File name under which the requester wants the listing.
         file: Lv<'a>,
     },
-    /// 11: the answer, sent along with the listing file (§6.3.3).
+    /// 11: response, sent along with the listing file (§6.3.3).
     DirectoryListingResponse {
         /// Whether the listing could be made.
         success: bool,
-        /// The directory asked for.
+        /// Requested directory.
         directory: Lv<'a>,
-        /// The name asked for.
+        /// Requested file name.
         file: Lv<'a>,
     },
     /// 20: report the state of a transaction (§6.4.2).
     RemoteStatusReportRequest {
-        /// Which.
+        /// Transaction.
         transaction: TransactionField,
-        /// Name under which the asker wants the report.
+        /// File name under which the requester wants the report.
         file: Lv<'a>,
     },
-    /// 21: the answer (§6.4.3).
+    /// 21: response (§6.4.3).
     RemoteStatusReportResponse {
         /// State of the transaction.
         status: TransactionStatus,
-        /// Whether a report file goes along.
+        /// Whether a report file is sent along.
         success: bool,
-        /// The transaction asked about.
+        /// Requested transaction.
         transaction: TransactionField,
     },
     /// 30: suspend a transaction (§6.5.2).
     RemoteSuspendRequest(TransactionField),
-    /// 31: the answer (§6.5.3).
+    /// 31: response (§6.5.3).
     RemoteSuspendResponse {
         /// Whether it is suspended now.
         suspended: bool,
         /// State of the transaction.
         status: TransactionStatus,
-        /// The transaction asked about.
+        /// Requested transaction.
         transaction: TransactionField,
     },
     /// 38: resume a transaction (§6.6.2).
     RemoteResumeRequest(TransactionField),
-    /// 39: the answer (§6.6.3).
+    /// 39: response (§6.6.3).
     RemoteResumeResponse {
         /// Whether it is still suspended.
         suspended: bool,
         /// State of the transaction.
         status: TransactionStatus,
-        /// The transaction asked about.
+        /// Requested transaction.
         transaction: TransactionField,
     },
-    /// 40: hand a file on toward its destination.
+    /// 40: forward a file toward its destination.
     SfoRequest(SfoRequest<'a>),
     /// 41: a message to user for the destination.
     SfoMessageToUser(Lv<'a>),
@@ -173,29 +173,29 @@ pub enum UserOperation<'a> {
     SfoFaultHandlerOverride {
         /// The fault.
         condition: ConditionCode,
-        /// What to do about it.
+        /// Action on the fault.
         handler: FaultHandler,
     },
     /// 44: a filestore request for the destination.
     SfoFilestoreRequest(FilestoreRequest<'a>),
-    /// 45: how far the file came.
+    /// 45: progress of the file.
     SfoReport(SfoReport<'a>),
-    /// 46: a filestore response of the destination.
+    /// 46: a filestore response from the destination.
     SfoFilestoreResponse(FilestoreResponse<'a>),
-    /// A type that the book does not name.
+    /// Type that the book does not define.
     Other {
         /// The type.
         code: u8,
-        /// What follows it.
+        /// Bytes behind it.
         data: &'a [u8],
     },
 }
 
 impl<'a> UserOperation<'a> {
-    /// Decodes the contents of a message to user; `None` if it is not a user operation at all.
+    /// Decodes the content of a message to user; `None` if it is not a user operation.
     ///
     /// # Errors
-    /// It begins as a user operation and does not go on as one.
+    /// It has the prefix of a user operation and is malformed.
     pub fn decode(message: &'a [u8]) -> Result<Option<Self>, DecodeError> {
         let mut reader = Reader::new(message);
         match reader.take(PREFIX.len()) {
@@ -298,7 +298,7 @@ impl<'a> UserOperation<'a> {
         })
     }
 
-    /// The type byte.
+    /// Returns the type byte.
     #[must_use]
     pub const fn code(&self) -> u8 {
         match self {
@@ -333,7 +333,7 @@ impl<'a> UserOperation<'a> {
         }
     }
 
-    /// Bytes of the whole message.
+    /// Length of the message, in bytes.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         let rest = match self {
@@ -391,7 +391,7 @@ impl<'a> UserOperation<'a> {
         Ok(writer.position())
     }
 
-    /// The message in bytes of its own.
+    /// Encodes the message into a vector.
     ///
     /// # Errors
     /// A value does not fit its field.
@@ -470,7 +470,7 @@ impl<'a> UserOperation<'a> {
     }
 }
 
-/// Suspension indicator (bit 7) and transaction status (bits 6-5) of §6.5.3 and §6.6.3.
+/// Decodes suspension indicator (bit 7) and transaction status (bits 6-5) of §6.5.3 and §6.6.3.
 fn suspension(byte: u8) -> (bool, TransactionStatus) {
     (byte & 0x80 != 0, TransactionStatus::from_code(byte >> 5 & 3))
 }

@@ -298,7 +298,7 @@ fn limits_and_stubborn_engines_end_a_run() {
         toy.timer = timer;
         toy.stubborn = true;
     });
-    let why = "its timer \"stays\" is still due at 9.000000000 after the time was told";
+    let why = "its timer \"stays\" is still due at 9.000000000 after handle_timeout";
     let stuck = Outcome::Stuck { host: moon, why: why.into() };
     assert_eq!(world.run(Limit::default()), stuck);
     assert_eq!((world.now(), world.step()), (Time::from_secs(9), None));

@@ -7,7 +7,7 @@ use super::super::*;
 use super::encoded;
 use crate::checksum::Checksum;
 
-/// What an arbitrary PDU is made from. It owns the bytes that the PDU borrows.
+/// Source of an arbitrary PDU. Owns the bytes that the PDU borrows.
 #[derive(Clone, Debug)]
 struct Seed {
     header: Header,
@@ -92,7 +92,7 @@ fn seed() -> impl Strategy<Value = Seed> {
 }
 
 impl Seed {
-    /// Takes out what this version and these widths cannot carry.
+    /// Removes values that this version and these widths cannot carry.
     fn normalise(&mut self) {
         let metadata = self.kind == 4;
         if self.header.version == Version::V0 && !metadata {
@@ -108,7 +108,7 @@ impl Seed {
         }
     }
 
-    /// Builds the PDU and hands it to `look`.
+    /// Builds the PDU and passes it to `look`.
     fn with_pdu<T>(&self, look: impl FnOnce(&Pdu<'_>) -> T) -> T {
         let tlvs: Vec<_> = self.tlvs.iter().map(TlvSeed::tlv).collect();
         let pairs: Vec<_> =
@@ -269,7 +269,7 @@ impl TlvSeed {
         }
     }
 
-    /// One operation of each type.
+    /// Returns one operation of each type.
     fn operations(&self) -> Vec<UserOperation<'_>> {
         use UserOperation as U;
         let [first, second, third] = [0, 1, 2].map(|i| Lv(&self.strings[i]));
@@ -316,8 +316,8 @@ impl TlvSeed {
     }
 }
 
-/// Decodes bytes of any origin: no panic, errors within the input, and what is understood means
-/// the same after another round.
+/// Decodes arbitrary bytes: no panic, errors within the input, and decoded values survive a round
+/// trip.
 fn survive(bytes: &[u8]) {
     match Pdu::decode(bytes) {
         Ok(pdu) => {
@@ -355,7 +355,7 @@ proptest! {
         });
     }
 
-    /// All but the flip of the CRC flag itself, which no CRC can tell.
+    /// Except the flip of the CRC flag itself, which no CRC can detect.
     #[test]
     fn a_crc_finds_any_flipped_bit(mut seed in seed()) {
         seed.header.crc = true;
@@ -395,7 +395,7 @@ proptest! {
             prop_assert_eq!(bytes.len(), operation.encoded_len());
             prop_assert_eq!(UserOperation::decode(&bytes), Ok(Some(operation)));
             for len in 5..bytes.len() {
-                // A cut message may be a shorter one, but only of an unknown type.
+                // A truncated message may be a shorter one, but only of an unknown type.
                 match UserOperation::decode(&bytes[..len]) {
                     Err(error) => prop_assert!(error.offset <= len),
                     Ok(shorter) => {
