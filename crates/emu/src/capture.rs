@@ -1,7 +1,7 @@
-//! What hosts send and receive, as pcapng files with the fate of each packet.
+//! Capture of hosts' packets in pcapng files, with the fate of each packet.
 //!
-//! The thread of the links hands copies to a thread that writes. It never waits for that: what there
-//! is no room for is counted, and left out.
+//! The thread of the links sends copies to a thread that writes, without waiting for it. Packets
+//! for which there is no room are counted and dropped.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -16,49 +16,50 @@ use crossbeam_channel::{Receiver, Sender};
 use engine::Time;
 use pcap::{Direction, LinkType, Writer};
 
-/// Bytes of events that may wait for the writing thread.
+/// Maximum bytes of events that wait for the writing thread.
 const EVENTS_MAX: usize = 64 << 20;
-/// Bytes of packets that may wait for the fate of one sent before them; then it is written without.
+/// Maximum bytes of packets that wait for the fate of an earlier one; beyond that they are written
+/// without it.
 const WAITING_MAX: usize = 64 << 20;
 
-/// How much a capture may hold.
+/// Limits of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureLimits {
-    /// Bytes of one file; then a new one is begun.
+    /// Bytes per file, after which a new one is started.
     pub file: u64,
-    /// Files a host, of which the oldest is removed for a new one.
+    /// Files per host; the oldest is removed for a new one.
     pub files: usize,
 }
 
 impl Default for CaptureLimits {
-    /// 8 files of 256 MiB.
+    /// Returns 8 files of 256 MiB.
     fn default() -> Self {
         Self { file: 256 << 20, files: 8 }
     }
 }
 
-/// What a capture held when it ended.
+/// Result of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureReport {
-    /// The files that are left, oldest first.
+    /// Remaining files, oldest first.
     pub files: Vec<PathBuf>,
     /// Packets written.
     pub packets: u64,
-    /// Packets that were left out because the disk was too slow, and 64 MiB waited for it.
+    /// Packets dropped because the disk was too slow and 64 MiB were waiting for it.
     pub missed: u64,
 }
 
-/// A device whose packets are captured.
+/// A captured device.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     pub(crate) host: String,
     pub(crate) name: String,
 }
 
-/// What happened at a device.
+/// Event at a device.
 #[derive(Debug)]
 enum Event {
-    /// A packet left for so many links, whose fates are open.
+    /// A packet was sent over this many links, whose decisions are open.
     Sent {
         device: usize,
         at: Time,
@@ -78,12 +79,12 @@ enum Event {
         bytes: Vec<u8>,
         says: Option<&'static str>,
     },
-    /// The time of day at [`Time::ZERO`] is another one from here on.
+    /// The wall clock at [`Time::ZERO`] changes.
     Epoch(Time),
 }
 
 impl Event {
-    /// The memory that it takes.
+    /// Memory used by the event.
     fn bytes(&self) -> usize {
         let more = match self {
             Self::Sent { bytes, open, refused, .. } => {
@@ -102,17 +103,17 @@ impl Event {
 #[derive(Debug)]
 pub(crate) struct Tap {
     events: Sender<Event>,
-    /// Bytes of the events that wait.
+    /// Bytes of the waiting events.
     waiting: Arc<AtomicUsize>,
-    /// Which devices are captured.
+    /// Whether each device is captured.
     devices: Vec<bool>,
     missed: u64,
     thread: JoinHandle<io::Result<CaptureReport>>,
 }
 
 impl Tap {
-    /// Begins a capture of the devices with a place in it, in files below `folder`. `epoch` is the
-    /// time of day at [`Time::ZERO`].
+    /// Starts a capture of the devices in `files`, in files below `folder`. `epoch` is the wall
+    /// clock at [`Time::ZERO`].
     pub(crate) fn start(
         devices: Vec<Option<Device>>,
         folder: &Path,
@@ -121,7 +122,7 @@ impl Tap {
     ) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let wanted = devices.iter().map(Option::is_some).collect();
-        // What bounds it is the memory that events take, and not their number.
+        // The queue is bounded by the memory of its events, not by their number.
         let (sender, receiver) = crossbeam_channel::unbounded();
         let recorder = Recorder::new(devices, folder, limits, time_of_day(epoch))?;
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -135,7 +136,7 @@ impl Tap {
         self.devices[device]
     }
 
-    /// A packet left a device at `at`, for links as the packets of these numbers; others refused it.
+    /// Records a packet that a device sent at `at`, with its number on each link that accepted it.
     pub(crate) fn sent(
         &mut self,
         device: usize,
@@ -147,13 +148,13 @@ impl Tap {
         self.tell_of_packet(Event::Sent { device, at, bytes, open, refused });
     }
 
-    /// What will become of a link's packet; `None` if it will arrive as it was sent.
+    /// Records the fate of a link's packet; `None` if it will arrive unchanged.
     pub(crate) fn decided(&mut self, link: usize, number: u64, says: Option<String>) {
-        // Where there is no room for it, the next one tells that this was left out.
+        // If there is no room, the next decision implies that this one is missing.
         let _ = self.tell(Event::Decided { link, number, says }, EVENTS_MAX);
     }
 
-    /// A packet came to a device at `at`; `says` if it is not as usual.
+    /// Records a packet that a device received at `at`; `says` describes anything unusual.
     pub(crate) fn received(
         &mut self,
         device: usize,
@@ -164,9 +165,9 @@ impl Tap {
         self.tell_of_packet(Event::Received { device, at, bytes, says });
     }
 
-    /// The world's time begins anew at this time of day.
+    /// Restarts the world's time at this wall clock.
     pub(crate) fn begin(&mut self, epoch: SystemTime) {
-        // It is one, and those behind it depend on it.
+        // A single event, on which all later ones depend.
         let _ = self.tell(Event::Epoch(time_of_day(epoch)), usize::MAX);
     }
 
@@ -176,7 +177,7 @@ impl Tap {
         }
     }
 
-    /// Hands on an event, unless more than `most` bytes would wait; whether it did.
+    /// Queues an event, unless more than `most` bytes would wait. Returns whether it was queued.
     fn tell(&self, event: Event, most: usize) -> bool {
         let bytes = event.bytes();
         if self.waiting.load(Ordering::Relaxed) > most.saturating_sub(bytes) {
@@ -186,7 +187,7 @@ impl Tap {
         self.events.send(event).is_ok()
     }
 
-    /// Ends the capture; the result is there when everything is written.
+    /// Ends the capture; the result is available when everything is written.
     pub(crate) fn finish(self) -> Finished {
         Finished { thread: self.thread, missed: self.missed }
     }
@@ -196,7 +197,7 @@ fn time_of_day(at: SystemTime) -> Time {
     Time::ZERO + at.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A capture that is being written to its end.
+/// A capture whose rest is being written.
 #[derive(Debug)]
 pub(crate) struct Finished {
     thread: JoinHandle<io::Result<CaptureReport>>,
@@ -213,14 +214,14 @@ impl Finished {
 /// The writing side.
 struct Recorder {
     hosts: Vec<HostFile>,
-    /// For each device the number of its host's file, and its number there.
+    /// For each device, its host's file and its interface number there.
     devices: Vec<Option<(usize, u32)>>,
-    /// For each link the packets whose fates are open: number, host's file, place in its queue.
+    /// For each link, the undecided packets: number, host's file, position in its queue.
     open: Vec<VecDeque<(u64, usize, u64)>>,
     epoch: Time,
 }
 
-/// The files of one host.
+/// Files of one host.
 struct HostFile {
     folder: PathBuf,
     name: String,
@@ -233,7 +234,7 @@ struct HostFile {
     packets: u64,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// Records that were written from `waiting`: the place of its first.
+    /// Number of records already removed from the front of `waiting`.
     gone: u64,
 }
 
@@ -248,7 +249,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The memory that a packet takes while it waits.
+    /// Memory of a waiting packet.
     fn bytes(bytes: &[u8]) -> usize {
         size_of::<Self>() + bytes.len()
     }
@@ -280,7 +281,7 @@ impl Recorder {
         Ok(Self { hosts, devices: places, open: Vec::new(), epoch })
     }
 
-    /// Takes events, and what they take off `waiting`.
+    /// Handles events, and subtracts their size from `waiting`.
     fn run(mut self, events: &Receiver<Event>, waiting: &AtomicUsize) -> io::Result<CaptureReport> {
         for event in events {
             let bytes = event.bytes();
@@ -330,8 +331,8 @@ impl Recorder {
         file.write_waiting(WAITING_MAX)
     }
 
-    /// Packets that were left out, or sent before the capture began, have no record; decisions that
-    /// were left out are those before this one.
+    /// Records a decision. Dropped packets, and those sent before the capture, have no record;
+    /// missing decisions are those before this one.
     fn decide(&mut self, link: usize, number: u64, says: Option<&str>) -> io::Result<()> {
         let Some(open) = self.open.get_mut(link) else { return Ok(()) };
         while let Some(&(decided, host, place)) =
@@ -379,7 +380,7 @@ impl HostFile {
         })
     }
 
-    /// Writes what is complete, in order of time, and what is not until no more than `keep` bytes
+    /// Writes complete records in order of time, and incomplete ones until at most `keep` bytes
     /// wait.
     fn write_waiting(&mut self, keep: usize) -> io::Result<()> {
         while let Some(record) = self.waiting.front()
@@ -415,7 +416,7 @@ impl HostFile {
         while self.files.len() >= self.limits.files.max(1) {
             let Some(oldest) = self.files.pop_front() else { break };
             match fs::remove_file(oldest) {
-                // Whoever took it away may have it.
+                // Another process may have removed it.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
             }
@@ -454,7 +455,7 @@ mod tests {
             let at = Time::from_secs(number);
             recorder.take(Event::Sent { device: 0, at, bytes, open, refused }).unwrap();
         }
-        // What became of the first packet there was no room for.
+        // Fate of the first packet for which there was no room.
         let says = Some("lost on the way".to_owned());
         recorder.take(Event::Decided { link: 0, number: 1, says }).unwrap();
         assert_eq!((recorder.hosts[0].packets, recorder.hosts[0].waiting.len()), (2, 1));
@@ -481,14 +482,14 @@ mod tests {
         let (kept, missed) = (receiver.len(), tap.missed as usize);
         assert_eq!(kept + missed, 2_000);
         assert!((EVENTS_MAX - 4 * len..=EVENTS_MAX).contains(&(kept * len)), "{kept} packets");
-        // A small one may be there still, as may what all depends on.
+        // A small event may still fit, as may one on which all depends.
         tap.received(0, Time::ZERO, vec![0; 40], None);
         assert_eq!((receiver.len(), tap.missed as usize), (kept + 1, missed));
         while tap.tell(Event::Decided { link: 0, number: 0, says: None }, EVENTS_MAX) {}
         let kept = receiver.len();
         tap.begin(UNIX_EPOCH);
         assert_eq!(receiver.len(), kept + 1);
-        // What is taken makes room.
+        // Taking an event makes room.
         let bytes = receiver.recv().unwrap().bytes();
         tap.waiting.fetch_sub(bytes, Ordering::Relaxed);
         tap.received(0, Time::ZERO, vec![0; 40], None);

@@ -1,4 +1,4 @@
-//! Programs of others in a world that runs.
+//! Running further programs in a running world.
 
 use std::env;
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::parent::die_with_parent;
 
-/// Why a command did not run in a world.
+/// Reason why a command did not run in a world.
 #[derive(Debug, thiserror::Error)]
 pub enum EnterError {
-    /// The world is another user's, or has ended.
+    /// The world belongs to another user, or has ended.
     #[error("entering the world: {0}")]
     World(io::Error),
     /// The command cannot be started.
@@ -25,19 +25,19 @@ pub enum EnterError {
     Program(io::Error),
 }
 
-/// Runs a command within the namespaces of the emulator whose process is `pid`, on the host whose
-/// network namespace is that process's descriptor `network`, and waits for it. Signals that ask for
-/// the end are handed on to it; where the world ends, so does the command, and where this process is
-/// killed.
+/// Runs a command in a running world and waits for it. `pid` is the emulator's process, whose
+/// namespaces are entered; `network` is its descriptor of the host's network namespace. Forwards
+/// termination signals. The command ends with the world, or when this process is killed.
 ///
-/// To be called while the process has one thread: it is within those namespaces itself afterwards.
+/// Must be called while the process has one thread, which stays in those namespaces.
 ///
 /// # Errors
-/// [`EnterError`] says whether it was the world or the command.
+///
+/// [`EnterError`] tells apart failures of the world and of the command.
 #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
 pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitStatus, EnterError> {
     enter(pid, network).map_err(EnterError::World)?;
-    // SAFETY: one system call; nothing is allocated or locked.
+    // SAFETY: one system call; allocates and locks nothing.
     unsafe {
         command.pre_exec(die_with_parent);
     }
@@ -48,7 +48,7 @@ pub fn run_inside(pid: i32, network: i32, command: &mut Command) -> Result<ExitS
 fn enter(pid: i32, network: i32) -> io::Result<()> {
     let process = Path::new("/proc").join(pid.to_string());
     let open = |name: &str| File::open(process.join(name));
-    // All of them before the first is entered: the files of others are another world's then.
+    // Opens all of them before entering the first: afterwards /proc belongs to the world.
     let user = open("ns/user")?;
     let others = [
         (LinkNameSpaceType::InterProcessCommunication, open("ns/ipc")?),
@@ -57,14 +57,14 @@ fn enter(pid: i32, network: i32) -> io::Result<()> {
         (LinkNameSpaceType::Mount, open("ns/mnt")?),
     ];
     let folder = env::current_dir();
-    // Who is in a user namespace cannot enter it again.
+    // A process in a user namespace cannot enter it again.
     if identity(&user.metadata()?) != identity(&fs::metadata("/proc/self/ns/user")?) {
         move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
     }
     for (kind, namespace) in &others {
         move_into_link_name_space(namespace.as_fd(), Some(*kind))?;
     }
-    // The mounts are others now, which begins at their root.
+    // The mounts have changed, so the working directory is reset to their root.
     if folder.and_then(env::set_current_dir).is_err() {
         env::set_current_dir("/")?;
     }

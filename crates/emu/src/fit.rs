@@ -1,4 +1,4 @@
-//! Whether this machine can carry a world, before it is made.
+//! Check whether this machine can run a world, before it is made.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,51 +10,51 @@ use crate::pump::OVERHEAD;
 use crate::store::Store;
 use crate::world::Plan;
 
-/// What the emulator carries on this machine, over one link without a rate.
+/// Capacity of the emulator on this machine, over one link without a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// Packets a second, each read and handed over by itself.
+    /// Packets per second, each read and written by itself.
     pub packets: f64,
-    /// Bytes of packets a second, in pieces of up to 64 KB.
+    /// Bytes of packets per second, in pieces of up to 64 KB.
     pub bytes: f64,
 }
 
-/// What a world asks for, and this machine has not.
+/// A requirement of a world that this machine does not meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Misfit {
-    /// The links, all of them busy in their faster direction, carry more packets a second than the
-    /// emulator does.
+    /// The links, all busy in their faster direction, carry more packets per second than the
+    /// emulator can.
     Packets {
-        /// How many, a second.
+        /// Required packets per second.
         needed: f64,
-        /// How many it does.
+        /// Capacity in packets per second.
         carried: f64,
     },
-    /// They carry more bytes a second.
+    /// The links carry more bytes per second than the emulator can.
     Bytes {
-        /// How many, a second.
+        /// Required bytes per second.
         needed: f64,
-        /// How many it does.
+        /// Capacity in bytes per second.
         carried: f64,
     },
-    /// What is on its way over a link that is full takes more memory than packets may take.
+    /// Packets in flight over full links exceed the configured memory.
     Memory {
-        /// Bytes on the way over all links, each full in one direction.
+        /// Bytes in flight over all links, each full in one direction.
         needed: u64,
-        /// Bytes that there may be.
+        /// Configured bound in bytes.
         bound: u64,
-        /// The link that asks for most of it, and its rate and delay.
+        /// Link with the largest share, whose rate and delay follow.
         link: usize,
-        /// bit/s of it.
+        /// Rate in bit/s.
         bps: f64,
-        /// Its longest delay.
+        /// Longest delay.
         delay: Duration,
     },
-    /// The machine has not so much memory to spare as packets may take, and would take.
+    /// The machine has less free memory than packets may and would take.
     Machine {
-        /// Bytes on the way over all links.
+        /// Bytes in flight over all links.
         needed: u64,
-        /// Bytes that the machine has.
+        /// Free memory in bytes.
         available: u64,
     },
 }
@@ -92,7 +92,7 @@ impl fmt::Display for Misfit {
     }
 }
 
-/// A link when it is full.
+/// A full link.
 #[derive(Clone, Copy, Debug)]
 struct Full {
     link: usize,
@@ -103,13 +103,13 @@ struct Full {
 }
 
 impl Plan {
-    /// What this machine has not that the world may ask for: judged by what the emulator carries, as
-    /// far as that was measured, and by the memory that the machine has to spare, if that is known.
+    /// Returns the world's requirements that this machine does not meet: of the emulator's
+    /// capacity, if it was measured, and of free memory, if it is known.
     #[must_use]
     pub fn misfits(&self, capacity: Option<&Capacity>, available: Option<u64>) -> Vec<Misfit> {
         let full = self.full();
         let mut misfits = Vec::new();
-        // Where a rate spaces packets out, each is handed over by itself.
+        // A rate spaces packets out, so each is written by itself.
         let (packets, bytes) = full.iter().fold((0.0, 0.0), |(packets, bytes), full| {
             (packets + full.packets, bytes + full.bps / 8.0)
         });
@@ -134,14 +134,14 @@ impl Plan {
         misfits
     }
 
-    /// Bytes of packets that are on their way when every link is full in one direction.
+    /// Returns the bytes of packets in flight when every link is full in one direction.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.full().iter().fold(0, |sum, full| sum.saturating_add(full.in_flight))
     }
 
-    /// Of each two hosts with a link, the direction that holds more. A link without a rate asks for
-    /// nothing: it carries what there is.
+    /// For each pair of linked hosts, the direction that holds more. A link without a rate requires
+    /// nothing.
     fn full(&self) -> Vec<Full> {
         let mut pairs: BTreeMap<(usize, usize), Full> = BTreeMap::new();
         for (link, plan) in self.links.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Plan {
     }
 }
 
-/// The highest rate of a link in bit/s; `None` if there is no limit.
+/// Highest rate of a link in bit/s; `None` if unlimited.
 fn rate(config: &Config) -> Option<f64> {
     let line = match &config.rate {
         Rate::Infinite => None,
@@ -174,7 +174,7 @@ fn rate(config: &Config) -> Option<f64> {
     line.into_iter().chain(shaped).min().map(|bps| bps as f64)
 }
 
-/// The longest delay of a link.
+/// Longest delay of a link.
 fn delay(delay: &Delay) -> Duration {
     match delay {
         Delay::Constant(delay) => *delay,
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_on_the_way_for_long_takes_memory() {
-        // 100 Mbit/s for 20 min are 15 GB, and what is kept beside packets of 1,500 bytes 2 or 3 more.
+        // 100 Mbit/s for 20 min are 15 GB; the overhead of packets of 1,500 bytes adds 2 or 3 GB.
         let there = config(Some(100_000_000), 1200);
         let plan = pair(there.clone(), there, 1, 1 << 30);
         let [Misfit::Memory { needed, link: 0, .. }] = plan.misfits(None, Some(8 << 30))[..] else {
@@ -230,7 +230,7 @@ mod tests {
         assert!(matches!(misfits[..], [Misfit::Packets { .. }, Misfit::Bytes { .. }]));
         assert!(misfits[0].to_string().contains("833333 packets"), "{}", misfits[0]);
         assert_eq!(fast.misfits(None, None), []);
-        // A link without a rate carries what there is.
+        // A link without a rate requires nothing.
         let far = pair(config(None, 2), config(None, 2), 1, 1 << 30);
         assert_eq!(far.misfits(Some(&CAPACITY), None), []);
     }

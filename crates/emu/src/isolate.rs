@@ -1,14 +1,14 @@
-//! Namespaces around the emulator itself: whatever happens to it, nothing of it is left.
+//! Namespaces around the emulator itself, so that nothing of it outlives its process.
 //!
-//! [`isolate`] starts the program again inside, and again inside of that:
+//! [`isolate`] re-executes the program twice:
 //!
-//! 1. the *outer* process, which the user started, waits and hands signals on;
-//! 2. the *first* process of a process namespace waits for whatever ends in there;
-//! 3. the *inner* process is the emulator, and what it starts are its children.
+//! 1. The *outer* process, which the user started, waits and forwards signals.
+//! 2. The *first* process of a PID namespace reaps all processes in it.
+//! 3. The *inner* process is the emulator; its children are the programs it starts.
 //!
-//! When the outer process dies the kernel kills the first, and with it everything in its process
-//! namespace, and with that go all network namespaces and devices. Who is not root gets a user
-//! namespace, too, in which he is.
+//! When the outer process dies, the kernel kills the first and with it everything in its PID
+//! namespace, including all network namespaces and devices. A user other than root also gets a user
+//! namespace in which he is root.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,42 +28,42 @@ use rustix::thread::UnshareFlags;
 use crate::parent::die_with_parent;
 use crate::uplink::Uplink;
 
-/// The variable in which a process finds the descriptor that says which one it is.
+/// Environment variable with the descriptor that tells a process which of the three it is.
 const VARIABLE: &str = "SLOWLIGHT_EMU_STAGE";
-/// The descriptor is that of a file in memory, which has this name and that of the process.
+/// Prefix of the name of the memory file behind the descriptor; the process's name follows.
 const NAME: &str = "slowlight-emu-";
-/// What a command reports that was ended by signal 9, as shells do.
+/// Exit code offset of a command killed by a signal, as in shells.
 const SIGNALLED: i32 = 128;
 
 /// Process in which [`isolate`] returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// The emulator: go on.
+    /// The emulator: continue.
     Inside,
-    /// Everything is over: exit with this code.
+    /// The emulator has ended: exit with this code.
     Over(i32),
 }
 
-/// Why there can be no emulator here.
+/// Reason why there can be no emulator here.
 #[derive(Debug, thiserror::Error)]
 pub enum IsolateError {
-    /// A user namespace is forbidden.
+    /// User namespaces are forbidden.
     #[error(
         "this needs root, or a user namespace, and the system forbids that: {error}\n{}",
         remedy(.setting)
     )]
     Forbidden {
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
-        /// The setting that forbids it, as far as one is known to, and the value that would not.
+        /// The setting that forbids it, if a known one does, and the value that would allow it.
         setting: Option<(&'static str, &'static str)>,
     },
     /// Something else failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -79,19 +79,21 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> IsolateError {
     move |error| IsolateError::System { what, error }
 }
 
-/// Goes on in namespaces of its own. To be called while the process has one thread, before anything
-/// is opened that matters: the program runs anew inside, with the same arguments.
+/// Re-executes the program with the same arguments in namespaces of its own. Must be called while
+/// the process has one thread, and before it opens anything.
 ///
 /// # Errors
-/// [`IsolateError`] says what is forbidden, and how it is allowed.
+///
+/// [`IsolateError`] says what is forbidden and how to allow it.
 pub fn isolate() -> Result<Isolation, IsolateError> {
     isolate_with(None)
 }
 
-/// Continues in namespaces of its own, as [`isolate`], for a world with an uplink.
+/// Re-executes the program in namespaces of its own, like [`isolate`], for a world with an uplink.
 ///
 /// # Errors
-/// As [`isolate`].
+///
+/// See [`isolate`].
 pub fn isolate_with(uplink: Option<&Uplink>) -> Result<Isolation, IsolateError> {
     match of_this_process() {
         Process::First => first().map(Isolation::Over),
@@ -103,7 +105,7 @@ pub fn isolate_with(uplink: Option<&Uplink>) -> Result<Isolation, IsolateError> 
     }
 }
 
-/// One of the three.
+/// One of the three processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Process {
     Outer,
@@ -121,14 +123,14 @@ impl Process {
     }
 }
 
-/// Which of the three this is.
+/// Role of this process.
 fn of_this_process() -> Process {
     static KNOWN: OnceLock<Process> = OnceLock::new();
     *KNOWN.get_or_init(|| handed_down().unwrap_or(Process::Outer))
 }
 
-/// What the process before this one handed down. A variable alone says nothing: it may come from
-/// anywhere, and who believed it would change the mounts of the whole machine.
+/// Role passed by the parent process. The variable alone proves nothing: it may come from anywhere,
+/// and acting on a forged one would change the machine's mounts.
 #[expect(unsafe_code, reason = "a descriptor that is known by its number")]
 fn handed_down() -> Option<Process> {
     let number: RawFd = std::env::var(VARIABLE).ok()?.parse().ok()?;
@@ -137,19 +139,19 @@ fn handed_down() -> Option<Process> {
         file.as_os_str() == format!("/memfd:{NAME}{} (deleted)", process.name()).as_str()
     };
     let process = [Process::First, Process::Inner].into_iter().find(is)?;
-    // SAFETY: it is open, was made for this process, and has no other owner here. Programs that this
-    // one starts do not inherit it.
+    // SAFETY: it is open, was made for this process, and has no other owner here. Child programs do
+    // not inherit it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     Some(process)
 }
 
-/// Whether this process was started by a user, and not by [`isolate`].
+/// Whether this process was started by a user and not by [`isolate`].
 #[must_use]
 pub fn is_outer() -> bool {
     of_this_process() == Process::Outer
 }
 
-/// Takes the mark of [`isolate`] away from a command, which may be this program again.
+/// Removes the variable of [`isolate`] from a command, which may be this program again.
 pub fn unmarked(command: &mut Command) -> &mut Command {
     Uplink::export(None, command);
     command.env_remove(VARIABLE)
@@ -166,11 +168,11 @@ fn outer(uplink: Option<&Uplink>) -> Result<i32, IsolateError> {
     unshared.map_err(|errno| system("making namespaces")(errno.into()))?;
     let (mut command, _which) = again(Process::First).map_err(system("finding this program"))?;
     Uplink::export(uplink, &mut command);
-    // SAFETY: system calls; nothing is allocated or locked.
+    // SAFETY: system calls; allocates and locks nothing.
     unsafe {
         command.pre_exec(|| {
-            // What is handed on before it listens would be lost: the first process of a namespace
-            // ignores what it does not listen for.
+            // Signals forwarded before it has a handler would be lost: the first process of a
+            // namespace ignores signals without one.
             signals::hold()?;
             die_with_parent()
         });
@@ -197,7 +199,7 @@ fn become_root() -> Result<(), IsolateError> {
     write("gid_map", format!("0 {} 1\n", gid.as_raw()))
 }
 
-/// The settings that are known to forbid user namespaces, and what allows them.
+/// Settings known to forbid user namespaces, and the values that allow them.
 const SETTINGS: [(&str, &str); 3] = [
     ("kernel.apparmor_restrict_unprivileged_userns", "0"),
     ("kernel.unprivileged_userns_clone", "1"),
@@ -228,7 +230,7 @@ fn first() -> Result<i32, IsolateError> {
     Ok(exit_code(waited.map_err(system("waiting for the emulator"))?))
 }
 
-/// Waits for all that has ended. What was left behind by programs that ended is forgotten.
+/// Reaps all ended processes, including orphans.
 fn collect(inner: Option<Pid>) -> io::Result<Option<ExitStatus>> {
     use rustix::process::{WaitOptions, waitpid};
     loop {
@@ -243,7 +245,7 @@ fn collect(inner: Option<Pid>) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// Nothing that is mounted in here is seen outside; processes are those of in here.
+/// Hides mounts made here from outside, and mounts `/proc` of this PID namespace.
 fn prepare_mounts() -> io::Result<()> {
     use rustix::mount::{mount, mount_change};
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
@@ -252,12 +254,12 @@ fn prepare_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// This program, with its arguments, as another of the three; and what tells it so, which has to be
-/// open when it starts.
+/// This program with its arguments as another of the three; and the descriptor that tells it so,
+/// which must be open when it starts.
 fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
-    // It is the one descriptor that the program shall inherit.
+    // The only descriptor that the program inherits.
     let which = memfd_create(format!("{NAME}{}", process.name()), MemfdFlags::empty())?;
-    // Where the program's file was replaced meanwhile, this is still the one that runs.
+    // Still the running program if its file was replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
     let mut arguments = std::env::args_os();
     command.arg0(arguments.next().unwrap_or_else(|| OsString::from("slowlight")));
@@ -265,7 +267,7 @@ fn again(process: Process) -> io::Result<(Command, OwnedFd)> {
     Ok((command, which))
 }
 
-/// The exit code that a shell would report.
+/// Returns the exit code that a shell would report.
 #[must_use]
 pub fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| SIGNALLED + signal)).unwrap_or(1)

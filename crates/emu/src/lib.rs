@@ -1,14 +1,12 @@
 //! The real-time world: modelled links between network namespaces, which unmodified programs use.
 //!
-//! A [`Plan`] says which hosts there are and how they are linked; [`World::start`] makes them. Each
-//! host is a network namespace, each end of a link a TUN device in it. One thread reads what hosts
-//! send, lets a [`link::Link`] decide when and whether it arrives, and hands it over then: the same
-//! code that the simulator uses. Packets that stand for many segments (up to 64 KB) are never cut:
-//! each segment has its own time and fate, and neighbours that arrive together are handed over as
-//! one packet again.
+//! A [`Plan`] describes hosts and links; [`World::start`] creates them. Each host is a network
+//! namespace, each end of a link a TUN device in it. One thread reads the hosts' packets, lets a
+//! [`link::Link`] decide when and whether each arrives, and delivers it then, with the code that
+//! the simulator uses. Packets of many segments (up to 64 KB) are never cut: each segment has its
+//! own time and fate, and neighbours that arrive together are delivered as one packet again.
 //!
-//! Namespaces and devices have no name outside. When the process ends, however it ends, nothing of
-//! them is left.
+//! Namespaces and devices have no name outside. However the process ends, the kernel removes them.
 
 mod capture;
 mod enter;

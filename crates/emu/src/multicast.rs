@@ -1,4 +1,4 @@
-//! Hosts that forward what is sent to groups: the kernel's multicast routing, with fixed ways.
+//! Multicast forwarding of hosts: the kernel's multicast routing with static routes.
 
 use std::io;
 use std::mem::size_of_val;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, ipproto};
 
-/// The most devices between which a kernel forwards groups (`MAXVIFS` of `linux/mroute.h`).
+/// Maximum devices of a multicast router (`MAXVIFS` of `linux/mroute.h`).
 pub(crate) const DEVICES_MAX: usize = 32;
 /// Options of a raw socket, from `linux/mroute.h`.
 const MRT_INIT: i32 = 200;
@@ -15,20 +15,20 @@ const MRT_ADD_VIF: i32 = 202;
 const MRT_ADD_MFC: i32 = 204;
 /// `VIFF_USE_IFINDEX`: the device is named by its number.
 const BY_NUMBER: u8 = 0x8;
-/// A packet goes on if its time to live is more than this.
+/// Minimum TTL: a packet is forwarded if its TTL is greater.
 const THRESHOLD: u8 = 1;
 
-/// Where what a source sends to a group comes in at a host, and where it leaves.
+/// A multicast route of a host: input and output devices for a source and a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) source: Ipv4Addr,
     pub(crate) group: Ipv4Addr,
-    /// Numbers of devices, in the order in which the router was given them.
+    /// Numbers of devices, in the order given to the router.
     pub(crate) from: usize,
     pub(crate) to: Vec<usize>,
 }
 
-/// Has a host forward what is sent to groups, as long as it lives.
+/// Multicast router of a host, active as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Router {
     socket: OwnedFd,
@@ -48,7 +48,7 @@ struct Device {
 /// `struct mfcctl`.
 #[repr(C)]
 struct CacheEntry {
-    /// In network order.
+    /// In network byte order.
     source: [u8; 4],
     group: [u8; 4],
     from: u16,
@@ -58,8 +58,8 @@ struct CacheEntry {
 }
 
 impl Router {
-    /// The router of the host whose network namespace the thread is in, between the devices of these
-    /// names.
+    /// Starts the router of the host whose network namespace the thread is in, between the devices
+    /// of these names.
     pub(crate) fn start(devices: &[&str], entries: &[Entry]) -> io::Result<Self> {
         let igmp = Some(ipproto::IGMP);
         let socket = rustix::net::socket(AddressFamily::INET, SocketType::RAW, igmp)?;
@@ -99,7 +99,7 @@ impl Router {
     #[expect(unsafe_code, reason = "options of a socket that no crate wraps")]
     fn set<T>(&self, option: i32, value: &T) -> io::Result<()> {
         let len = size_of_val(value) as libc::socklen_t;
-        // SAFETY: the kernel reads `len` bytes of a value of plain data that lives until then.
+        // SAFETY: the kernel reads `len` bytes of a value of plain data that outlives the call.
         let result = unsafe {
             let value = std::ptr::from_ref(value).cast();
             libc::setsockopt(self.socket.as_raw_fd(), libc::IPPROTO_IP, option, value, len)

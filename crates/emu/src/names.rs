@@ -1,5 +1,4 @@
-//! Files of the machine that are replaced for programs in a world: `/etc/hosts` and
-//! `/etc/resolv.conf`.
+//! Files replaced for programs in a world: `/etc/hosts` and `/etc/resolv.conf`.
 
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -19,11 +18,12 @@ const HEADER: &str = "# hosts of a slowlight world";
 /// Address and name of an entry in `/etc/hosts`.
 pub type Name = (IpAddr, String);
 
-/// Replaces `/etc/hosts` for programs of this mount namespace. A host's name leads to its IPv4
-/// address, so that packets are as long as in the simulator; with `-6` appended it leads to its
-/// IPv6 address. `others` are added, except those that have the name of a host.
+/// Replaces `/etc/hosts` for programs of this mount namespace. A host's name resolves to its IPv4
+/// address, so that packets are as long as in the simulator; with `-6` appended, to its IPv6
+/// address. `others` are added, except names of hosts.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn name_hosts(hosts: &[HostPlan], others: &[Name]) -> io::Result<()> {
     cover(Path::new(HOSTS), &hosts_text(hosts, others))
@@ -69,13 +69,13 @@ fn parsed(text: &str) -> Vec<Name> {
 pub fn enclosing_world() -> Option<Vec<Name>> {
     let text = fs::read_to_string(HOSTS).ok()?;
     let names = text.starts_with(HEADER).then(|| parsed(&text))?;
-    // The file alone may be a copy: one of the addresses has to be this network namespace's.
+    // The file alone may be a copy: one of the addresses must belong to this network namespace.
     let is_here = |(address, _): &Name| UdpSocket::bind((*address, 0)).is_ok();
     names.iter().any(is_here).then_some(names)
 }
 
-/// Covers the file at `path` with one of this text, for programs in this mount namespace. Further
-/// files can be bound over it.
+/// Covers the file at `path` with this text for programs in this mount namespace. Further files can
+/// be bound over it.
 pub(crate) fn cover(path: &Path, text: &str) -> io::Result<()> {
     let failed = |error: io::Error| {
         io::Error::new(error.kind(), format!("{} cannot be replaced: {error}", path.display()))
@@ -86,14 +86,14 @@ pub(crate) fn cover(path: &Path, text: &str) -> io::Result<()> {
     let covered = with_memory(|folder| {
         let file = folder.join("file");
         fs::write(&file, text)?;
-        // Programs of other users read it as well, whatever the umask.
+        // Programs of other users must be able to read it, whatever the umask.
         fs::set_permissions(&file, Permissions::from_mode(0o644))?;
         Ok(mount_bind(&file, path)?)
     });
     covered.map_err(failed)
 }
 
-/// Makes an empty file where the system has none (or a dangling link), in an upper layer over its
+/// Creates an empty file where the system has none (or a dangling link), in an overlay over its
 /// folder that is invisible outside.
 fn make_room(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -114,7 +114,7 @@ fn make_room(path: &Path) -> io::Result<()> {
     fs::write(path, "")
 }
 
-/// Runs something with a folder in memory. Mounts from it stay when the folder is unmounted: a
+/// Runs a function with a folder in memory. Mounts from it stay when the folder is unmounted: a
 /// deleted file could not be covered again.
 fn with_memory<T>(run: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     // Every system has this folder, and `run` needs nothing in it.

@@ -1,4 +1,4 @@
-//! Network namespaces without a name: each is gone when nothing holds it any more.
+//! Anonymous network namespaces: each ends with its last handle.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,10 +15,10 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    /// A new one, with nothing in it but a loopback device that is down.
+    /// Creates a namespace with only a loopback device that is down.
     pub(crate) fn create() -> io::Result<Self> {
         let thread = std::thread::Builder::new().name("namespace".to_owned());
-        // A namespace is a thread's: this one is made for the purpose.
+        // Namespaces belong to threads: this one only creates it.
         let made = thread.spawn(|| {
             unshare_network()?;
             File::open("/proc/thread-self/ns/net")
@@ -27,7 +27,7 @@ impl Namespace {
         Ok(Self { file })
     }
 
-    /// Runs something in it, in a thread of its own.
+    /// Runs a function in it, in a thread of its own.
     pub(crate) fn within<T: Send>(&self, run: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -38,7 +38,7 @@ impl Namespace {
         })
     }
 
-    /// Another handle of the same namespace.
+    /// Returns another handle of the namespace.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { file: self.file.try_clone()? })
     }
@@ -48,24 +48,24 @@ impl Namespace {
         enter(self.file.as_fd())
     }
 
-    /// Has the command run in it.
+    /// Makes the command run in it.
     #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
     pub(crate) fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let raw = self.file.as_raw_fd();
-        // SAFETY: one system call, on a descriptor that lives as long as the emulator; nothing is
-        // allocated or locked.
+        // SAFETY: one system call on a descriptor that lives as long as the emulator; allocates and
+        // locks nothing.
         unsafe {
             command.pre_exec(move || enter(BorrowedFd::borrow_raw(raw)));
         }
         command
     }
 
-    /// Configures its devices, addresses and routes: one line each, as `ip` has them.
+    /// Configures its devices, addresses and routes: one line each, in the syntax of `ip`.
     pub(crate) fn ip(&self, lines: &[String]) -> io::Result<()> {
         ip(self.command(&mut Command::new("ip")), lines)
     }
 
-    /// Sets one of its kernel parameters, `net.ipv4.ip_forward` for one.
+    /// Sets one of its kernel parameters, for example `net.ipv4.ip_forward`.
     pub(crate) fn sysctl(&self, name: &str, value: &str) -> io::Result<()> {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
         let written = self.within(|| std::fs::write(&path, value))?;
@@ -94,8 +94,8 @@ pub(crate) fn ip(command: &mut Command, lines: &[String]) -> io::Result<()> {
 
 #[expect(unsafe_code, reason = "namespaces of a thread")]
 fn unshare_network() -> io::Result<()> {
-    // SAFETY: of all that can be unshared only a descriptor table makes this unsound; a network
-    // namespace has nothing that this thread relies on.
+    // SAFETY: unsharing is only unsound for the descriptor table; this thread does not rely on its
+    // network namespace.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
 }

@@ -9,21 +9,22 @@ use std::time::Duration;
 
 use crate::world::Host;
 
-/// Most connections at a time; more are closed at once.
+/// Maximum concurrent connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 256;
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Forwards connections that a listener outside accepts to a server in the world, from `host`,
-/// until the process ends.
+/// Forwards connections accepted by a listener outside to a server in the world, from `host`, until
+/// the process ends.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn publish(listener: TcpListener, host: &Host, server: SocketAddr) -> io::Result<()> {
     let (entered, result) = crossbeam_channel::bounded(1);
     let host = host.entrance()?;
     thread::Builder::new().name("publish".to_owned()).spawn(move || {
-        // Sockets of this thread, and of those that it starts, are the host's.
+        // Sockets of this thread and its children are the host's.
         let ready = host.enter();
         let is_ready = ready.is_ok();
         let _ = entered.send(ready);
@@ -66,7 +67,7 @@ fn accept(listener: &TcpListener, server: SocketAddr) {
 /// Copies in both directions, until both have ended.
 fn forward(client: &TcpStream, server: SocketAddr) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
-    // Delays are to be the link's only.
+    // Only the link should add delay.
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     thread::scope(|scope| {
@@ -83,7 +84,7 @@ fn copy(mut from: &TcpStream, mut to: &TcpStream) {
         Ok(_) => Shutdown::Write,
         Err(_) => Shutdown::Both,
     };
-    // It may be closed.
+    // The connection may be closed.
     let _ = to.shutdown(both);
     if both == Shutdown::Both {
         let _ = from.shutdown(Shutdown::Both);

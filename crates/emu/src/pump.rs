@@ -1,4 +1,4 @@
-//! The one loop that carries packets over all links.
+//! The loop that carries packets over all links.
 
 mod batch;
 mod changed;
@@ -32,58 +32,56 @@ pub use self::handle::{CaptureError, ChangeError, LinkReport, Report};
 pub(crate) use self::handle::{Counts, Handle, HostTimings};
 pub(crate) use self::pipe::Pipe;
 
-/// Packets that are read from one device before the links are looked at again.
+/// Packets read from one device before the links get their turn.
 const READS: usize = 32;
-/// How long packets of one device are read, or those of one link handed over, before others get
-/// their turn.
+/// Maximum time for reading packets of one device, or delivering those of one link, before others
+/// get their turn.
 const TURN: Duration = Duration::from_micros(150);
-/// A due time nearer than this is waited for without sleep: to be woken takes as long. How long it
-/// takes is learned from sleep to sleep, within these bounds.
+/// Bounds of the spin time: a nearer due time is waited for without sleep, because waking takes as
+/// long. The wake-up latency is learned from sleep to sleep within these bounds.
 const SPIN_LEAST: Duration = Duration::from_micros(20);
 const SPIN_MOST: Duration = Duration::from_micros(100);
-/// A real-time thread that ran this long without a pause takes one, before the kernel makes it
-/// pause for 50 ms.
+/// Run time after which a real-time thread pauses, before the kernel throttles it for 50 ms.
 const RUN_MAX: Duration = Duration::from_micros(900);
 const PAUSE: Duration = Duration::from_micros(60);
-/// What a capture says of packets that no link was asked to take, and of those that came to a host
-/// that would not take them.
+/// Capture comments for packets refused by all links, and those that a host refused.
 const NO_MEMORY: &str = "not taken: the emulator's memory for packets is full (--memory)";
 const REFUSED: &str = "refused by the host";
-/// How long a capture may wait to hear what becomes of packets that wait for the line.
+/// Maximum delay until a capture learns the fate of packets that wait for the line.
 const TELL: Duration = Duration::from_millis(50);
 
-/// One segment of a packet that is held.
+/// One segment of a held packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     packet: PacketId,
     index: u16,
 }
 
-/// Bytes that a packet on its way takes beside its own: its record, and its place in a link's queue,
-/// which has an eighth to spare.
+/// Overhead of a packet in flight: its record and its entry in a link's queue, which has an eighth
+/// to spare.
 pub(crate) const OVERHEAD: usize = (Store::OVERHEAD + size_of::<Departure<Segment>>()) * 9 / 8;
 
-/// A device and where what its host sends goes.
+/// A device and the destination of its host's packets.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) tun: Tun,
-    /// What it is called, for captures.
+    /// Device in captures.
     pub(crate) device: Device,
     pub(crate) egress: Egress,
-    /// Since when there was always something left to read.
+    /// Time since when there was always something left to read.
     pub(crate) behind_since: Option<Instant>,
 }
 
-/// Over which links packets leave a device.
+/// Links over which packets leave a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Egress {
-    /// All over this one.
+    /// All over one link.
     One(usize),
-    /// Each over the link towards its destination; what is for a group goes over all of them. What
-    /// comes for a group from one neighbour may be repeated to the others. Packets for addresses
-    /// outside the world are sent over `out`.
+    /// Each over the link towards its destination; multicast over all of them. With `repeats`,
+    /// multicast of one neighbour is repeated to the others. Packets for addresses outside the
+    /// world leave over `out`.
     Hub { to: BTreeMap<IpAddr, usize>, all: Vec<usize>, repeats: bool, out: Option<usize> },
-    /// None: a link in the other direction alone.
+    /// None: the link leads in the other direction only.
     Nowhere,
 }
 
@@ -92,7 +90,7 @@ pub(crate) struct Pump {
     ports: Vec<Port>,
     pipes: Vec<Pipe>,
     store: Store,
-    /// Bytes that the queues of all links take.
+    /// Bytes of all links' queues.
     queues: u64,
     clock: Clock,
     shared: Shared,
@@ -100,7 +98,7 @@ pub(crate) struct Pump {
     tap: Option<Tap>,
     orders: Receiver<Order>,
     watch: Watch,
-    /// Devices that were ready at the last look.
+    /// Devices ready at the last poll.
     ready: Vec<usize>,
     no_memory: u64,
     unreadable: u64,
@@ -148,8 +146,8 @@ impl Pump {
         Ok((pump, handle))
     }
 
-    /// Carries packets until it is told to stop. `real_time` says that the thread runs with a
-    /// priority of that kind.
+    /// Carries packets until it is stopped. `real_time` says whether the thread has a real-time
+    /// priority.
     pub(crate) fn run(mut self, real_time: bool) -> io::Result<Counts> {
         let mut slept = Instant::now();
         let mut looked = slept;
@@ -157,8 +155,8 @@ impl Pump {
             let now = Instant::now();
             self.unattended = self.unattended.max(now - looked);
             looked = now;
-            // Clears the event before the orders are read: an order that comes later raises it
-            // again, and ends the sleep below.
+            // Clears the event before the orders are read: a later order raises it again and ends
+            // the sleep below.
             let are_all = self.watch.look(&mut self.ready)?;
             self.seam();
             // Read in every turn: while packets keep coming there is no sleep.
@@ -198,21 +196,21 @@ impl Pump {
             let woken = self.watch.sleep(sleep)?;
             slept = Instant::now();
             looked = slept;
-            // Without a priority of its own, what is spent on waiting is missing later.
+            // Without a real-time priority, time spent spinning is missing later.
             if let (Some(sleep), false, true) = (sleep, woken, real_time) {
                 self.learn((slept - before).saturating_sub(sleep));
             }
         }
     }
 
-    /// Point between two steps of a turn, at which tests let another thread interfere.
+    /// Point between two steps of a turn at which tests let another thread interfere.
     #[inline]
     fn seam(&mut self) {
         #[cfg(test)]
         (self.interfere)();
     }
 
-    /// Completes a capture that runs, and says what became of all packets.
+    /// Completes a running capture and returns the counters.
     fn end(mut self) -> io::Result<Counts> {
         let counts = self.counts();
         if let Some(tap) = self.tap.take() {
@@ -221,8 +219,7 @@ impl Pump {
         Ok(counts)
     }
 
-    /// Takes into account how much too long a sleep was: what is needed more often than not is
-    /// learned at once, and forgotten slowly.
+    /// Adapts the spin time to how much too long a sleep was: rises at once, and falls slowly.
     fn learn(&mut self, over: Duration) {
         let wanted = over * 5 / 4;
         let spin = if wanted > self.spin {
@@ -233,7 +230,7 @@ impl Pump {
         self.spin = spin.clamp(SPIN_LEAST, SPIN_MOST);
     }
 
-    /// Carries out what was ordered; `false` if that is to stop.
+    /// Carries out orders. Returns `false` to stop.
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
@@ -293,7 +290,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Tells the capture what becomes of packets whose transmission has begun.
+    /// Reports to the capture the fate of packets whose transmission has started.
     fn tell_decided(&mut self) {
         let Some(tap) = &mut self.tap else { return };
         let now = self.clock.now();
@@ -308,14 +305,14 @@ impl Pump {
         Counts { links, no_memory, unreadable, unattended }
     }
 
-    /// Reads the devices that are ready; `are_all` if there are no others.
+    /// Reads the ready devices; `are_all` if there are no others.
     fn take_all(&mut self, are_all: bool) -> io::Result<bool> {
         let ready = std::mem::take(&mut self.ready);
         let mut busy = !are_all;
         for &port in &ready {
             busy |= self.take(port)?;
         }
-        // What was left of others is there no more.
+        // The other devices have nothing left to read.
         for (number, port) in self.ports.iter_mut().enumerate().filter(|_| are_all) {
             if port.behind_since.is_some() && !ready.contains(&number) {
                 port.behind_since = None;
@@ -325,7 +322,7 @@ impl Pump {
         Ok(busy)
     }
 
-    /// Takes what a host sends and hands it to its links.
+    /// Reads a host's packets and passes them to its links.
     fn take(&mut self, port: usize) -> io::Result<bool> {
         let begun = Instant::now();
         for done in 0..READS {
@@ -362,7 +359,7 @@ impl Pump {
             let ends = ends(packet);
             self.push(port, ends, len, shape);
         }
-        // There may be more, some of which may have been there since then.
+        // There may be more, some of which may have waited since then.
         let since = *self.ports[port].behind_since.get_or_insert(begun);
         self.unattended = self.unattended.max(begun - since);
         Ok(true)
@@ -406,7 +403,7 @@ impl Pump {
         self.store.count_elsewhere(self.queues);
     }
 
-    /// Takes memory from queues that were longer once than they are.
+    /// Frees memory of queues that were longer before.
     fn shrink(&mut self) {
         self.queues = 0;
         for pipe in &mut self.pipes {
@@ -416,8 +413,8 @@ impl Pump {
         self.store.count_elsewhere(self.queues);
     }
 
-    /// What one neighbour at a hub sent to a group comes back from there to the others, as from a
-    /// repeater: a kernel forwards nothing to the device that it came from without hearing it again.
+    /// Repeats a neighbour's multicast at a hub to the others, as a repeater does: a kernel does
+    /// not forward to the device that a packet came from.
     fn repeat(&mut self, index: usize, segment: Segment) {
         let port = self.pipes[index].to;
         let Egress::Hub { to, all, repeats: true, .. } = &self.ports[port].egress else { return };
@@ -440,7 +437,7 @@ impl Pump {
         }
     }
 
-    /// Reads one packet, for which there is no memory, and forgets it.
+    /// Reads one packet for which there is no memory, and drops it.
     fn discard(&mut self, port: usize) -> io::Result<bool> {
         let nowhere = &mut self.scratch;
         nowhere.resize(PACKET_MAX, 0);
@@ -469,7 +466,7 @@ impl Pump {
         Ok(true)
     }
 
-    /// Hands over what is due, neighbours that were one packet before as one again.
+    /// Delivers due packets; neighbours from one packet are joined again.
     fn deliver(&mut self, index: usize) -> io::Result<bool> {
         if self.pipes[index].link.next().is_none_or(|at| at > self.clock.now()) {
             return Ok(false);
@@ -477,7 +474,7 @@ impl Pump {
         let now = self.clock.now();
         let over = now + TURN;
         if let Some(tap) = &mut self.tap {
-            // What is popped now must have been told of.
+            // The capture must know the fate of packets popped now.
             self.pipes[index].tell_decided(index, now, tap);
         }
         let mut batch = std::mem::take(&mut self.batch);
@@ -514,13 +511,13 @@ impl Pump {
         }
         self.hand_over(index, &mut batch)?;
         self.batch = batch;
-        // What waited for the line has become what is on its way.
+        // Packets that waited for the line are now in flight.
         self.queues += self.pipes[index].growth();
         self.store.count_elsewhere(self.queues);
         Ok(true)
     }
 
-    /// Begins a packet to be handed over with this segment.
+    /// Starts a packet to deliver with this segment.
     fn begin(&self, index: usize, batch: &mut Batch, segment: Segment, due: Time) {
         let Segment { packet, index: number } = segment;
         let joins = self.ports[self.pipes[index].to].tun.joins_datagrams();
@@ -529,7 +526,7 @@ impl Pump {
         batch.runs.push(Run { packet, segments: number..number + 1, due });
     }
 
-    /// Whether the segment is handed over in the same packet as those before it.
+    /// Whether the segment is delivered in the same packet as those before it.
     fn take_along(&self, batch: &mut Batch, segment: Segment, due: Time) -> bool {
         let Segment { packet, index: number } = segment;
         let (Some(first), Some(last)) =
@@ -550,7 +547,7 @@ impl Pump {
         taken
     }
 
-    /// Hands over what was gathered, as one packet.
+    /// Delivers the collected segments as one packet.
     fn hand_over(&mut self, index: usize, batch: &mut Batch) -> io::Result<()> {
         let Some(first) = batch.runs.first() else { return Ok(()) };
         let bytes = self.store.bytes(first.packet);

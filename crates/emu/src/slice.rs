@@ -1,9 +1,9 @@
-//! Turns at the processor for who has no priority.
+//! Scheduler time slices for threads without a priority.
 
-/// The shortest that the kernel grants: 100 us.
+/// Shortest slice that the kernel grants: 100 us.
 const SHORTEST_NS: u64 = 100_000;
 
-/// `struct sched_attr` as Linux has had it from the beginning.
+/// `struct sched_attr` in its first version.
 #[repr(C)]
 struct Attributes {
     size: u32,
@@ -16,9 +16,8 @@ struct Attributes {
     period: u64,
 }
 
-/// Asks for short turns at the processor for the calling thread: who asks for little at a time gets
-/// it soon. It takes no privilege, and kernels before Linux 6.12 ignore it. Returns whether it was
-/// understood.
+/// Requests short time slices for the calling thread, which then runs soon after waking. Takes no
+/// privilege; kernels before Linux 6.12 ignore it. Returns whether the call succeeded.
 #[expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
 pub(crate) fn shorten() -> bool {
     // SAFETY: it takes a process number and returns a number.
@@ -33,7 +32,7 @@ pub(crate) fn shorten() -> bool {
         deadline: 0,
         period: 0,
     };
-    // SAFETY: it reads one structure of the size that stands in it, which lives until it returns.
+    // SAFETY: it reads one structure of the size in its first field, which outlives the call.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 

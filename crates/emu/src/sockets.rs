@@ -1,4 +1,4 @@
-//! Sockets by which hosts wait for others.
+//! Listening sockets of hosts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,27 +6,27 @@ use std::io;
 
 use crate::world::Host;
 
-/// What the kernel tells of sockets by which a host waits for others: those of TCP that listen, and
-/// those of UDP and raw ones that have no peer.
+/// Kernel tables of sockets and the states that count as listening: TCP sockets that listen, and
+/// UDP and raw ones without a peer.
 const TABLES: [(&str, &str); 6] =
     [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07"), ("raw", "07"), ("raw6", "07")];
 
-/// A socket by which a host waits for others.
+/// A listening socket of a host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listening {
     table: &'static str,
-    /// Address and port, as the kernel writes them.
+    /// Address and port as the kernel writes them.
     local: String,
 }
 
 impl Listening {
-    /// The port of TCP, if it is one.
+    /// Returns the port if it is a TCP socket.
     #[must_use]
     pub fn tcp_port(&self) -> Option<u16> {
         self.port_of("tcp")
     }
 
-    /// The port of UDP, if it is one.
+    /// Returns the port if it is a UDP socket.
     #[must_use]
     pub fn udp_port(&self) -> Option<u16> {
         self.port_of("udp")
@@ -38,20 +38,21 @@ impl Listening {
     }
 }
 
-/// The sockets by which a host waits for others.
+/// Returns the listening sockets of a host.
 ///
 /// # Errors
-/// The system refused to look there.
+///
+/// The system refused access to its tables.
 pub fn listening(host: &Host) -> io::Result<BTreeSet<Listening>> {
     let read = |table| {
-        // A kernel without IPv6 has not all of them.
+        // A kernel without IPv6 lacks some of them.
         fs::read_to_string(format!("/proc/thread-self/net/{table}")).unwrap_or_default()
     };
     let texts = host.within(|| TABLES.map(|(table, state)| (table, state, read(table))))?;
     Ok(texts.iter().flat_map(|(table, state, text)| of_table(table, state, text)).collect())
 }
 
-/// Those of one of the kernel's tables that are in this state.
+/// Entries of a kernel table in this state.
 fn of_table<'a>(
     table: &'static str,
     state: &'a str,

@@ -1,18 +1,18 @@
-//! Where packets are while they cross a link.
+//! Memory for packets while they cross a link.
 
 use rt::frame::Shape;
 use rt::tun::PACKET_MAX;
 
-/// Bytes of one slab: some packets of the largest size, or a thousand of the usual.
+/// Bytes of one slab: a few packets of the largest size, or a thousand of the usual.
 const SLAB: usize = 1 << 20;
-/// Packets begin where the processor's cache lines do.
+/// Alignment of packets: a cache line.
 const ALIGN: usize = 64;
 
-/// A packet that is held.
+/// A held packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PacketId(u32);
 
-/// Packets in slabs of memory that are used again, the last one freed first: a link with little in
+/// Packets in slabs of memory that are reused, the last one freed first: a link with little in
 /// flight touches little memory.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -22,7 +22,7 @@ pub(crate) struct Store {
     unmade: Vec<u32>,
     current: Option<u32>,
     bytes_max: u64,
-    /// Bytes that others keep for the same packets.
+    /// Bytes that others hold for these packets.
     elsewhere: u64,
     packets: Vec<Held>,
     vacant: Vec<u32>,
@@ -32,7 +32,7 @@ pub(crate) struct Store {
 struct Slab {
     bytes: Box<[u8]>,
     used: usize,
-    /// Packets of it that are held.
+    /// Held packets in it.
     live: u32,
 }
 
@@ -42,27 +42,27 @@ struct Held {
     offset: u32,
     len: u32,
     shape: Shape,
-    /// Segments that were not released.
+    /// Segments not yet released.
     live: u32,
 }
 
-/// Records of packets double up to this number, and then grow by an eighth.
+/// Number of records up to which their capacity doubles; from there on it grows by an eighth.
 const DOUBLED_MAX: usize = 8192;
 
-/// By how many the records grow when there is room for so many.
+/// Growth of the records for this capacity.
 fn growth(room: usize) -> usize {
     if room < DOUBLED_MAX { room.max(64) } else { room / 8 }
 }
 
 impl Store {
-    /// Bytes that a packet takes beside its own: its record, and half a line that its end leaves.
+    /// Overhead of a packet: its record, and half a cache line at its end.
     pub(crate) const OVERHEAD: usize = size_of::<Held>() + size_of::<u32>() + ALIGN / 2;
-    /// Of so many bytes one is left over at the ends of slabs, where a packet of the largest size
-    /// would not fit any more.
+    /// Inverse of the share of bytes left at the ends of slabs, where a packet of the largest size
+    /// would not fit.
     pub(crate) const LEFT_OVER: u64 = (SLAB / PACKET_MAX) as u64;
 
-    /// A store that takes at most this many bytes, 4 MiB at the least, with its own records and
-    /// what others say that they keep.
+    /// Creates a store of at most this many bytes, at least 4 MiB, including its own records and
+    /// those counted by others.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             slabs: Vec::new(),
@@ -76,13 +76,12 @@ impl Store {
         }
     }
 
-    /// Takes into account how many bytes others keep for its packets.
+    /// Sets the number of bytes that others hold for its packets.
     pub(crate) fn count_elsewhere(&mut self, bytes: u64) {
         self.elsewhere = bytes;
     }
 
-    /// Bytes that are taken in all, and would be if one packet more were kept in a slab that there
-    /// is.
+    /// Total bytes used, including one further packet in an existing slab.
     fn taken(&self) -> u64 {
         let made = self.slabs.len() - self.unmade.len();
         let records = self.packets.capacity();
@@ -90,10 +89,10 @@ impl Store {
         (made * SLAB + (records + growth(records)) * of_record) as u64 + self.elsewhere
     }
 
-    /// Room for the next packet, whatever its size; `None` if the store is full.
+    /// Returns room for the next packet of any size; `None` if the store is full.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
         while self.taken() > self.bytes_max {
-            // What was slabs once has become queues or records.
+            // The memory of former slabs is now in queues or records.
             let index = self.free.pop()?;
             self.slabs[index as usize].bytes = Box::default();
             self.unmade.push(index);
@@ -111,7 +110,7 @@ impl Store {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.taken() + SLAB as u64 <= self.bytes_max => self.make_slab(),
-            // What is current is full, but may be empty of packets all the same.
+            // The current slab is full, but its packets may all be released.
             None => return None,
         };
         if let Some(before) = self.current.replace(index) {
@@ -134,7 +133,7 @@ impl Store {
         }
     }
 
-    /// Gives back what records of packets took, if no packet is held.
+    /// Frees the records of packets, if no packet is held.
     pub(crate) fn shrink(&mut self) {
         if self.vacant.len() == self.packets.len() {
             self.vacant = Vec::new();
@@ -142,7 +141,7 @@ impl Store {
         }
     }
 
-    /// Keeps the packet of `len` bytes that was put into the room, until it was released
+    /// Keeps the packet of `len` bytes that was written into the room, until it is released
     /// `references` times.
     pub(crate) fn keep(&mut self, len: usize, shape: Shape, references: u32) -> Option<PacketId> {
         let index = self.current?;
@@ -180,17 +179,17 @@ impl Store {
         &self.packets[id.0 as usize].shape
     }
 
-    /// A packet's bytes and its shape.
+    /// Returns a packet's bytes and shape.
     pub(crate) fn packet(&self, id: PacketId) -> (&[u8], &Shape) {
         (self.bytes(id), self.shape(id))
     }
 
-    /// Takes `count` references more of a packet that is held.
+    /// Adds `count` references to a held packet.
     pub(crate) fn retain(&mut self, id: PacketId, count: u32) {
         self.packets[id.0 as usize].live += count;
     }
 
-    /// Gives back `count` of a packet's references.
+    /// Releases `count` of a packet's references.
     pub(crate) fn release(&mut self, id: PacketId, count: u32) {
         let held = &mut self.packets[id.0 as usize];
         held.live = held.live.saturating_sub(count);
@@ -203,7 +202,7 @@ impl Store {
         self.reuse(slab);
     }
 
-    /// Makes a slab without packets ready to be filled again.
+    /// Makes a slab without packets ready for reuse.
     fn reuse(&mut self, index: u32) {
         let slab = &mut self.slabs[index as usize];
         if slab.live > 0 {
@@ -267,7 +266,7 @@ mod tests {
         assert_eq!(store.slabs.len(), 1);
     }
 
-    /// What is really allocated.
+    /// Bytes that are really allocated.
     fn allocated(store: &Store) -> usize {
         let slabs: usize = store.slabs.iter().map(|slab| slab.bytes.len()).sum();
         let records = store.packets.capacity() * size_of::<Held>();
@@ -280,7 +279,7 @@ mod tests {
         let mut store = Store::new(max as u64);
         let per_packet = 160;
         let mut held = Vec::new();
-        // As small as packets are, so that records take as much as they do.
+        // Smallest packets, so that records take as much memory as they do.
         while let Some(id) = keep(&mut store, 28, 1) {
             held.push(id);
             store.count_elsewhere(held.len() as u64 * per_packet);
@@ -288,7 +287,7 @@ mod tests {
         }
         let each = max / held.len();
         assert!((64 + 160..400).contains(&each), "{each} bytes a packet");
-        // Memory that was bytes becomes records, and records become bytes again.
+        // Memory of packets becomes records, and the reverse.
         for id in held.drain(..) {
             store.release(id, 2);
         }

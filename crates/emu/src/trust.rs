@@ -1,4 +1,4 @@
-//! Whether what was measured may be believed.
+//! Validity of measurements.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,57 +7,57 @@ use rt::{Bounds, Excess};
 
 use crate::pump::Report;
 
-/// Why a run is not trustworthy.
+/// Reason why a run is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// One of 100 packets of a link was later than the bound.
+    /// More than 1 % of a link's packets were later than the bound.
     Often {
-        /// The link's number.
+        /// Number of the link.
         link: usize,
-        /// What 99 of 100 were not later than.
+        /// Lateness of 99 % of the packets.
         late: Duration,
-        /// What they should not have been later than.
+        /// Bound.
         bound: Duration,
     },
     /// A packet of a link was later than the bound.
     Once {
-        /// The link's number.
+        /// Number of the link.
         link: usize,
-        /// How late it was.
+        /// Lateness of that packet.
         late: Duration,
-        /// What it should not have been later than.
+        /// Bound.
         bound: Duration,
     },
-    /// So long packets may have waited to be read: that much late they may have begun their way.
+    /// Packets may have waited this long to be read, and started that much late.
     Unattended {
-        /// How long.
+        /// Time they may have waited.
         time: Duration,
-        /// What it should not have been longer than.
+        /// Bound.
         bound: Duration,
     },
-    /// Packets that came over a link as they were sent, and that the host's device did not take.
+    /// Packets that crossed a link intact and were refused by the host's device.
     Refused {
-        /// The link's number.
+        /// Number of the link.
         link: usize,
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// A host did things later than a bound.
+    /// A host was later than a bound.
     Host {
-        /// The host's number.
+        /// Number of the host.
         host: usize,
         /// The bound and the lateness.
         excess: Excess,
     },
-    /// Packets that no link lost, but the emulator.
+    /// Packets lost by the emulator and not by a link.
     NoMemory {
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
 }
 
 impl Doubt {
-    /// The number of the link that it is about, if it is about one.
+    /// Returns the number of the link that it concerns, if any.
     #[must_use]
     pub fn link(&self) -> Option<usize> {
         match self {
@@ -68,7 +68,7 @@ impl Doubt {
         }
     }
 
-    /// The number of the host that it is about, if it is about one.
+    /// Returns the number of the host that it concerns, if any.
     #[must_use]
     pub fn host(&self) -> Option<usize> {
         match self {
@@ -106,7 +106,7 @@ impl fmt::Display for Doubt {
 }
 
 impl Report {
-    /// Why this run is not to be trusted; nothing, if it is.
+    /// Returns the reasons why this run is not valid; empty if it is.
     #[must_use]
     pub fn doubts(&self, bounds: &Bounds) -> Vec<Doubt> {
         let mut doubts = Vec::new();

@@ -1,7 +1,7 @@
 //! Connection of one host of a world to the network in which the emulator was started: that of the
 //! machine, or that of a host of another world.
 //!
-//! With rights over that network it is a pair of devices (veth), with address translation (nft) at
+//! With privileges in that network it is a pair of devices (veth) with address translation (nft) at
 //! both ends. Without them an unprivileged program, `slirp4netns`, opens the connections. In both
 //! cases the outer network sees no address of the world.
 
@@ -25,17 +25,17 @@ pub use self::keeper::{Keeper, restore_forwarding};
 const DEVICE: &str = "uplink";
 /// Name by which programs in a world reach the machine.
 const OUTSIDE: &str = "outside";
-/// Environment variable that passes the choice of the outer process to that of the world.
+/// Environment variable that passes the outer process's choice to that of the world.
 const CHOICE: &str = "SLOWLIGHT_EMU_UPLINK";
 const NFT: &str = "nft";
 const RESOLV: &str = "/etc/resolv.conf";
 /// Name servers behind systemd's resolver, where `/etc/resolv.conf` names only the resolver.
 const RESOLV_OF_SYSTEMD: &str = "/run/systemd/resolve/resolv.conf";
 
-/// Why a world has no uplink.
+/// Reason why a world has no uplink.
 #[derive(Debug, thiserror::Error)]
 pub enum UplinkError {
-    /// A program is missing, or a right.
+    /// A program or a privilege is missing.
     #[error("--uplink: {0}")]
     Missing(String),
     /// The system refused something.
@@ -61,7 +61,7 @@ enum Kind {
     User,
 }
 
-/// Uplink of a world, and a range of addresses that is not in use outside.
+/// Uplink of a world, and a range of addresses unused outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uplink {
     kind: Kind,
@@ -75,14 +75,13 @@ pub struct Uplink {
 pub struct Range(u8);
 
 impl Range {
-    /// The first range to which no route of this network namespace leads.
+    /// Returns the first range that no route of this network namespace covers.
     #[must_use]
     pub fn unused() -> Self {
         Self::among(&Taken::here()).next().unwrap_or(Self(0))
     }
 
-    /// Ranges that are not in use, then those to which only a broader route leads, such as one for
-    /// 10.0.0.0/8.
+    /// Unused ranges, then those covered only by a broader route, such as one for 10.0.0.0/8.
     fn among(taken: &Taken) -> impl Iterator<Item = Self> + use<> {
         let free = |broad: bool| {
             let taken = taken.clone();
@@ -95,8 +94,8 @@ impl Range {
         u32::from(address) >> 16 == u32::from_be_bytes([0, 0, 10, self.0])
     }
 
-    /// The address within this range in place of one of the scenarios' default range, `10.0.0.0/16`;
-    /// others stay.
+    /// Maps an address of the scenarios' default range, `10.0.0.0/16`, into this range; others
+    /// stay.
     #[must_use]
     pub fn shifted(self, address: Ipv4Addr) -> Ipv4Addr {
         let bits = u32::from(address);
@@ -159,12 +158,14 @@ fn servers(text: &str) -> Vec<IpAddr> {
 }
 
 impl Uplink {
-    /// Chooses and prepares an uplink for a world that is about to be made in this network namespace.
-    /// To be called before [`crate::isolate_with`], which passes the choice to the world. The keeper,
-    /// if there is one, is to be dropped when the world has ended: it removes what is left outside.
-    /// `is_nested` if this is a host of another world, whose own devices end with it.
+    /// Chooses and prepares an uplink for a world that is about to be made in this network
+    /// namespace. Must be called before [`crate::isolate_with`], which passes the choice to the
+    /// world. The keeper, if any, must be dropped when the world has ended: it removes the remains
+    /// outside. `is_nested` says whether this is a host of another world, whose own devices end
+    /// with it.
     ///
     /// # Errors
+    ///
     /// [`UplinkError`] names what is missing, and the remedy.
     pub fn choose(is_nested: bool) -> Result<(Self, Option<Keeper>), UplinkError> {
         let ranges = Range::among(&Taken::here());
@@ -232,10 +233,11 @@ impl Uplink {
         names
     }
 
-    /// Opens the uplink on a host of a running world, and shows programs name servers that they can
+    /// Opens the uplink on a host of a running world, and gives programs name servers that they can
     /// reach.
     ///
     /// # Errors
+    ///
     /// The system refused something.
     pub fn open(&self, host: &Host) -> Result<(), UplinkError> {
         self.resolve()?;
@@ -269,7 +271,7 @@ impl Uplink {
             format!("route add default via {outer}"),
         ];
         host.configure(&inside).map_err(system("a device on the world's host"))?;
-        // A table of a world whose keeper was killed, too, has the same name.
+        // A leftover table of a killed world has the same name.
         let rules = format!(
             "add table ip {name}\ndelete table ip {name}\ntable ip {name} {{\n chain out {{\n \
              type nat hook postrouting priority 100\n \
@@ -292,8 +294,8 @@ impl Uplink {
     }
 }
 
-/// Text of a `resolv.conf` with those name servers of it, or of another, that are no loopback
-/// addresses and of IPv4; `None` if all of them are.
+/// Text of a `resolv.conf` with the non-loopback IPv4 name servers of `own`, or else of `other`;
+/// `None` if all of `own` are reachable.
 fn reachable(own: &str, other: impl FnOnce() -> Option<String>) -> Option<String> {
     let is_reachable = |server: &IpAddr| server.is_ipv4() && !server.is_loopback();
     let all = servers(own);
@@ -318,7 +320,7 @@ fn with_servers(text: &str, servers: &[IpAddr]) -> String {
     servers.chain(others.map(str::to_owned)).map(|line| line + "\n").collect()
 }
 
-/// Whether this process may set rules and make devices in its network namespace.
+/// Whether this process may set rules and create devices in its network namespace.
 fn may_set_rules() -> Result<bool, UplinkError> {
     let listed = nft().args(["list", "tables"]).stdin(Stdio::null()).output();
     match listed {
@@ -332,7 +334,7 @@ fn may_set_rules() -> Result<bool, UplinkError> {
 }
 
 fn nft() -> Command {
-    // Users' paths often lack the folders of administration.
+    // Users' paths often lack the system administration folders.
     let folders = ["/usr/sbin", "/sbin"].map(|folder| Path::new(folder).join(NFT));
     let in_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .any(|folder| folder.join(NFT).is_file());
@@ -376,7 +378,7 @@ mod tests {
         assert_eq!(first(&Taken::default()), Some(Range(0)));
         let taken = taken(ROUTES, "nameserver 10.2.255.53\nnameserver ::1\n");
         assert_eq!(first(&taken), Some(Range(3)));
-        // All of 10.0.0.0/8 leads somewhere.
+        // A route covers all of 10.0.0.0/8.
         let broad = Taken { routes: vec![(Ipv4Addr::new(10, 0, 0, 0), 8)], ..Taken::default() };
         assert_eq!(first(&broad), Some(Range(0)));
     }

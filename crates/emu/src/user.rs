@@ -1,4 +1,4 @@
-//! Programs of a world as an ordinary user, not as root.
+//! Programs of a world run as an ordinary user.
 
 use std::env;
 use std::ffi::CString;
@@ -21,16 +21,16 @@ pub struct User {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Means {
-    /// The user who started the emulator without root, in a user namespace with his own number.
+    /// The user who started the emulator without root, in a user namespace with his own UID.
     Caller,
-    /// Another user than root, who started it.
+    /// A user other than root, chosen by root.
     Other { groups: Vec<u32>, name: String, home: String },
 }
 
-/// Why programs cannot run as a user.
+/// Reason why programs cannot run as a user.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// Root has to name one.
+    /// Root must name one.
     #[error("--user: root has to name the user, as in --user=NAME")]
     Nobody,
     /// There is no such user.
@@ -50,11 +50,12 @@ pub enum UserError {
 }
 
 impl User {
-    /// User of this name or number, by default the one who started the emulator (by `sudo`:
-    /// `$SUDO_UID`).
+    /// Finds the user of this name or number, by default the one who started the emulator (with
+    /// `sudo`: `$SUDO_UID`).
     ///
     /// # Errors
-    /// [`UserError`] says why there is none.
+    ///
+    /// [`UserError`] gives the reason.
     pub fn find(name: Option<&str>) -> Result<Self, UserError> {
         let own = without_root();
         match (own, name) {
@@ -72,7 +73,7 @@ impl User {
         }
     }
 
-    /// Makes the command run as this user. To be called after everything that needs privileges.
+    /// Makes the command run as this user. Must be called after everything that needs privileges.
     #[expect(unsafe_code, reason = "what is done between fork and exec is for us to judge")]
     pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let Self { uid, gid, .. } = *self;
@@ -80,16 +81,16 @@ impl User {
             Means::Caller => {
                 let map = |id: u32| CString::new(format!("{id} 0 1\n"));
                 let (Ok(users), Ok(groups)) = (map(uid), map(gid)) else { return command };
-                // SAFETY: system calls; nothing is allocated or locked.
+                // SAFETY: system calls; allocates and locks nothing.
                 unsafe { command.pre_exec(move || become_oneself(&users, &groups)) }
             }
             Means::Other { groups, name, home } => {
                 command.env("USER", name).env("LOGNAME", name).env("HOME", home);
-                // Root's is closed to others.
+                // Root's folder is closed to others.
                 command.env_remove("XDG_RUNTIME_DIR");
                 let groups: Vec<Gid> = groups.iter().map(|group| Gid::from_raw(*group)).collect();
                 let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-                // SAFETY: system calls; nothing is allocated or locked. The process has one thread.
+                // SAFETY: system calls; allocates and locks nothing. The process has one thread.
                 unsafe {
                     command.pre_exec(move || {
                         rustix::thread::set_thread_groups(&groups)?;
@@ -103,7 +104,7 @@ impl User {
     }
 }
 
-/// Makes a user namespace in which root of the enclosing one has the user's own number again.
+/// Creates a user namespace in which root of the enclosing one has the user's UID again.
 #[expect(unsafe_code, reason = "a namespace of a process with one thread")]
 fn become_oneself(users: &CString, groups: &CString) -> io::Result<()> {
     // SAFETY: the descriptor table stays shared.

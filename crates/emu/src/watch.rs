@@ -1,4 +1,4 @@
-//! Which devices have something to read, and sleep until one has.
+//! Readiness of devices, and sleep until one is ready.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
-/// What stands for the event by which others wake this.
+/// Epoll data of the event by which other threads wake this.
 const EVENT: u64 = u64::MAX;
-/// The most that one look tells of. Others come first at the next.
+/// Maximum devices per poll; the others come first in the next.
 const AT_ONCE: usize = 64;
 
-/// Devices and an event. One call says which of them are ready: to ask each would take as many calls
-/// as there are, at every turn.
+/// Devices and an event. One call returns the ready ones: a call per device would be too many in
+/// every turn.
 pub(crate) struct Watch {
     epoll: OwnedFd,
     event: Arc<OwnedFd>,
@@ -37,9 +37,8 @@ impl Watch {
         Ok(Self { epoll, event })
     }
 
-    /// Puts the numbers of devices that are ready into `ready`, without waiting for any; whether those
-    /// are all. Clears the event: what it announces has to be read after this call, never before it
-    /// alone.
+    /// Fills `ready` with the numbers of ready devices without waiting. Returns whether those are
+    /// all. Clears the event: orders must be read after this call, never only before it.
     pub(crate) fn look(&self, ready: &mut Vec<usize>) -> io::Result<bool> {
         ready.clear();
         let mut events = [MaybeUninit::uninit(); AT_ONCE];
@@ -51,7 +50,7 @@ impl Watch {
         };
         for found in &*found {
             match found.data.u64() {
-                // Whoever calls this reads the orders afterwards.
+                // The caller reads the orders afterwards.
                 EVENT => {
                     let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
                 }
@@ -61,13 +60,13 @@ impl Watch {
         Ok(found.len() < AT_ONCE)
     }
 
-    /// Waits until one is ready or the time is over; whether it was not for the time.
+    /// Waits until one is ready or the time is over. Returns whether one is ready.
     pub(crate) fn sleep(&self, timeout: Option<Duration>) -> io::Result<bool> {
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        // The wait of `epoll` itself would round the time up to milliseconds.
+        // The timeout of `epoll` itself would be rounded up to milliseconds.
         match poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], timeout.as_ref()) {
             Ok(0) => Ok(false),
             Ok(_) | Err(Errno::INTR) => Ok(true),
@@ -114,7 +113,7 @@ mod tests {
         assert!(watch.sleep(None).unwrap());
         watch.look(&mut ready).unwrap();
         assert_eq!(ready, [] as [usize; 0], "it is for no device");
-        assert!(!watch.sleep(Some(Duration::ZERO)).unwrap(), "and told once");
+        assert!(!watch.sleep(Some(Duration::ZERO)).unwrap(), "and reported once");
         devices.iter().for_each(raise);
         for _ in 0..2 {
             let mut reported = std::collections::BTreeSet::new();

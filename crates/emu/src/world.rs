@@ -1,4 +1,4 @@
-//! Hosts, links between them, and the thread that carries their packets.
+//! Hosts, links between them, and the thread that carries packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,38 +20,38 @@ use crate::namespace::Namespace;
 use crate::pump::{CaptureError, ChangeError, Counts, Egress, Handle, Pipe, Port, Pump, Report};
 use crate::slice;
 
-/// Packets that a host may queue in front of a link's own queue, so many that none is lost there.
+/// Length of a host's device queue: long enough that none is lost in front of a link's own queue.
 const DEVICE_QUEUE: u32 = 100_000;
-/// Bytes of the largest packet that a device with IPv6 takes at the least.
+/// Smallest MTU of a device with IPv6.
 const MTU_MIN_6: u32 = 1280;
-/// The most bytes of a device's name.
+/// Maximum length of a device's name.
 const NAME_MAX: usize = 15;
 
-/// A world to be made.
+/// A world to create.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its hosts.
+    /// Hosts.
     pub hosts: Vec<HostPlan>,
-    /// Its links, one for each direction.
+    /// Links, one for each direction.
     pub links: Vec<LinkPlan>,
-    /// Links from one host that share a device there: what is sent to a group goes over all of
-    /// them, anything else over the one towards its destination.
+    /// Links from one host that share a device there. Multicast is sent over all of them, unicast
+    /// over the one towards its destination.
     pub hubs: Vec<Vec<usize>>,
-    /// Over which link each host sends to which other.
+    /// Unicast routes.
     pub routes: Vec<Route>,
-    /// Over which links goes what is sent to groups, where hosts forward it.
+    /// Multicast routes, where hosts forward.
     pub group_routes: Vec<GroupRoute>,
-    /// Where the errors of the links come from.
+    /// Seed of the links' errors.
     pub seed: u64,
-    /// Bytes that packets on their way may take; what is more is lost and counted.
+    /// Maximum bytes of packets in flight; packets beyond that are dropped and counted.
     pub memory: u64,
-    /// Number of the host that has the [`crate::Uplink`], to which other hosts send packets for
-    /// addresses outside the world.
+    /// Host with the [`crate::Uplink`], to which other hosts send packets for addresses outside the
+    /// world.
     pub uplink: Option<usize>,
 }
 
 impl Plan {
-    /// Number of the link over which a host sends packets for addresses outside the world.
+    /// Link over which a host sends packets for addresses outside the world.
     fn default_route(&self, at: usize) -> Option<usize> {
         let to = self.uplink?;
         let route = self.routes.iter().find(|route| route.at == at && route.to == to)?;
@@ -59,14 +59,14 @@ impl Plan {
     }
 }
 
-/// A host to be made.
+/// A host to create.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Its address, whatever the link.
+    /// IPv4 address, on all links.
     pub address: Ipv4Addr,
-    /// Its address in IPv6.
+    /// IPv6 address.
     pub address6: Ipv6Addr,
     /// Whether it forwards packets of others.
     pub forwards: bool,
@@ -75,60 +75,60 @@ pub struct HostPlan {
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct LinkPlan {
-    /// The number of the host that sends.
+    /// Number of the sending host.
     pub from: usize,
-    /// The number of the host that receives.
+    /// Number of the receiving host.
     pub to: usize,
-    /// What it does to packets.
+    /// Configuration of the link.
     pub config: Config,
-    /// Bytes of the largest IP packet.
+    /// MTU in bytes.
     pub mtu: u32,
 }
 
-/// How a host reaches another.
+/// A route from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The host.
+    /// Number of the host.
     pub at: usize,
-    /// The other.
+    /// Number of the destination.
     pub to: usize,
-    /// The number of the link that it sends over.
+    /// Number of the outgoing link.
     pub over: usize,
 }
 
-/// How a group hears what one host sends to it.
+/// A multicast route from one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupRoute {
-    /// The host that sends.
+    /// Number of the sending host.
     pub source: usize,
-    /// The group's address.
+    /// Address of the group.
     pub group: Ipv4Addr,
-    /// The numbers of the links that it goes over, each once; none leads where another led before.
+    /// Numbers of the links, each once; no two lead to the same host.
     pub over: Vec<usize>,
 }
 
-/// Why a world was not made.
+/// Reason why a world was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
     /// The plan contradicts itself.
     #[error("{0}")]
     Plan(String),
-    /// A link is none.
+    /// A link is invalid.
     #[error("the link from {from} to {to}: {error}")]
     Link {
-        /// Who sends over it.
+        /// Name of the sender.
         from: String,
-        /// Who receives.
+        /// Name of the receiver.
         to: String,
-        /// What is wrong with it.
+        /// Fault of the configuration.
         error: ConfigError,
     },
     /// The system refused something.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
@@ -138,19 +138,19 @@ pub enum WorldError {
 pub struct Host {
     plan: HostPlan,
     namespace: Namespace,
-    /// How late what had to be in time on it was, if there is such.
+    /// Lateness of the thread that plays this host, if there is one.
     timings: Arc<OnceLock<Arc<Timings>>>,
-    /// Forwards what is sent to groups as long as the host lives.
+    /// Multicast router, active as long as the host lives.
     _router: Option<Router>,
 }
 
 impl Host {
-    /// A host without a device.
+    /// Creates a host without a device.
     pub(crate) fn bare(plan: &HostPlan) -> io::Result<Self> {
         make_host(plan, false).map_err(io::Error::other)
     }
 
-    /// Configures its network: one line each, as `ip` has them.
+    /// Configures its network: one line each, in the syntax of `ip`.
     pub(crate) fn configure(&self, lines: &[String]) -> io::Result<()> {
         self.namespace.ip(lines)
     }
@@ -183,20 +183,21 @@ impl Host {
         Ok(())
     }
 
-    /// What it was planned as.
+    /// Returns its plan.
     #[must_use]
     pub fn plan(&self) -> &HostPlan {
         &self.plan
     }
 
-    /// Has the command run on it.
+    /// Makes the command run on it.
     pub fn command<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         self.namespace.command(command)
     }
 
-    /// Runs something on it, in a thread of its own: sockets that are opened there are the host's.
+    /// Runs a function on it in a thread of its own: sockets opened there are the host's.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn within<T: Send>(&self, run: impl FnOnce() -> T + Send) -> io::Result<T> {
         self.namespace.within(run)
@@ -205,27 +206,29 @@ impl Host {
     /// Moves the calling thread there for good: sockets that it opens are the host's.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn enter(&self) -> io::Result<()> {
         self.namespace.enter()
     }
 
-    /// Where a thread that plays this host, and must be in time for what is measured, counts how late it
-    /// was: it becomes part of the [`Report`]. For one thread.
+    /// Returns the histogram in which a thread that plays this host records its lateness, for the
+    /// [`Report`]. For one thread.
     #[must_use]
     pub fn timings(&self) -> &Arc<Timings> {
         self.timings.get_or_init(|| Arc::new(Timings::new()))
     }
 
-    /// Handle of its network namespace, for another thread to enter.
+    /// Returns a handle of its network namespace, for another thread to enter.
     pub(crate) fn entrance(&self) -> io::Result<Namespace> {
         self.namespace.try_clone()
     }
 
-    /// Sets the growth limits of its TCP buffers in bytes, to send and to receive; 256 MiB each
+    /// Sets the maximum sizes of its TCP buffers in bytes, to send and to receive; 256 MiB each
     /// before.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn set_tcp_buffers(&self, (send, receive): (u64, u64)) -> io::Result<()> {
         let triple = |initial: u64, most: u64| format!("4096 {} {most}", initial.min(most));
@@ -233,18 +236,18 @@ impl Host {
         self.namespace.sysctl("net.ipv4.tcp_wmem", &triple(16_384, send))
     }
 
-    /// The number of the descriptor of its network namespace, for others to enter it.
+    /// Returns the descriptor of its network namespace, for other processes to enter.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.namespace.as_raw_fd()
     }
 }
 
-/// A world that runs.
+/// A running world.
 #[derive(Debug)]
 pub struct World {
     hosts: Vec<Host>,
-    /// The device that each link leaves by.
+    /// Device at which each link starts.
     devices: Vec<String>,
     handle: Handle,
     thread: Option<JoinHandle<io::Result<Counts>>>,
@@ -252,10 +255,11 @@ pub struct World {
 }
 
 impl World {
-    /// Makes hosts and links, and begins to carry packets.
+    /// Creates hosts and links, and starts to carry packets.
     ///
     /// # Errors
-    /// [`WorldError`] says what was wrong with the plan, or what the system refused.
+    ///
+    /// [`WorldError`] names a fault of the plan, or what the system refused.
     pub fn start(plan: &Plan) -> Result<Self, WorldError> {
         let devices = Devices::of(plan)?;
         let hosts = plan.hosts.iter().enumerate();
@@ -299,19 +303,19 @@ impl World {
         Ok(Self { hosts, devices, handle, thread, real_time })
     }
 
-    /// Its hosts, in the order of the plan.
+    /// Returns its hosts, in the order of the plan.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// The device at which a link begins, on the host that sends over it.
+    /// Returns the device at which a link starts, on the sending host.
     #[must_use]
     pub fn device(&self, link: usize) -> &str {
         &self.devices[link]
     }
 
-    /// The host of this name.
+    /// Returns the host of this name.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|host| host.plan.name == name)
@@ -323,32 +327,34 @@ impl World {
         self.real_time
     }
 
-    /// Lets its time begin now, by which links have outages and change their rates and delays; the
-    /// answer is the clock that they go by. To be called before anything is sent. A
-    /// world of which nobody says so began when it was made.
+    /// Restarts its time now, on which links' outages, rates and delays depend, and returns the
+    /// clock. Must be called before anything is sent. Without this call time starts when the world
+    /// is created.
     ///
     /// # Errors
+    ///
     /// The links have stopped.
     pub fn begin(&self) -> io::Result<Clock> {
         self.handle.begin().ok_or_else(|| io::Error::other("the links have stopped"))
     }
 
-    /// The clock that links go by, of a world that began before.
+    /// Returns the clock of the links.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.handle.clock()
     }
 
-    /// Tells the links what to do, from any thread.
+    /// Returns control of the links, usable from any thread.
     #[must_use]
     pub fn links(&self) -> Links {
         Links(self.handle.clone())
     }
 
-    /// Ends it, and says what became of all packets.
+    /// Ends the world and returns the fate of all packets.
     ///
     /// # Errors
-    /// What stopped the links before, if something did.
+    ///
+    /// The error that stopped the links earlier, if any.
     pub fn stop(mut self) -> io::Result<Report> {
         self.handle.stop();
         let thread = self.thread.take().ok_or_else(|| io::Error::other("stopped before"))?;
@@ -363,15 +369,16 @@ impl Drop for World {
     }
 }
 
-/// Changes links while they run, and looks at them.
+/// Control and statistics of running links.
 #[derive(Clone, Debug)]
 pub struct Links(Handle);
 
 impl Links {
-    /// Changes what a link does from now on; see [`link::Link::set_config`].
+    /// Changes a link's configuration from now on; see [`link::Link::set_config`].
     ///
     /// # Errors
-    /// [`ChangeError`] if it would be no link, or is gone.
+    ///
+    /// [`ChangeError`] if the configuration is invalid, or the link is gone.
     pub fn change(
         &self,
         link: usize,
@@ -380,11 +387,12 @@ impl Links {
         self.0.change(link, change)
     }
 
-    /// Begins to capture what hosts send and receive: these, or all. Each has a file of its own below
-    /// `folder`, in which each of its devices is an interface.
+    /// Starts a capture of these hosts, or all. Each has a file of its own below `folder`, in which
+    /// each of its devices is an interface.
     ///
     /// # Errors
-    /// [`CaptureError`] says what is in the way.
+    ///
+    /// [`CaptureError`] gives the reason.
     pub fn capture(
         &self,
         hosts: Option<Vec<String>>,
@@ -397,26 +405,27 @@ impl Links {
     /// Ends the capture, and waits until it is written.
     ///
     /// # Errors
-    /// There is none, or a file could not be written.
+    ///
+    /// No capture is running, or a file could not be written.
     pub fn end_capture(&self) -> Result<CaptureReport, CaptureError> {
         self.0.end_capture()
     }
 
-    /// The time of the links: their rates, delays and outages change by it. It began when they did.
+    /// Returns the time of the links' schedules, from the world's start.
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.now()
     }
 
-    /// What became of all packets so far; `None` if the world has ended. The thread that carries
-    /// packets counts them for this; how late they were is read past it.
+    /// Returns the fate of all packets so far; `None` if the world has ended. The thread that
+    /// carries packets copies its counters; lateness is read without it.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
         self.0.report()
     }
 
-    /// Packets that wait for a line or are on their way; `None` if the world has ended. That is all
-    /// that some want to know again and again.
+    /// Returns the packets that wait for a line or are in flight; `None` if the world has ended.
+    /// Cheap enough to be polled.
     #[must_use]
     pub fn on_the_way(&self) -> Option<u64> {
         self.0.on_the_way()
@@ -430,13 +439,13 @@ fn system(what: &str) -> impl FnOnce(io::Error) -> WorldError + '_ {
 fn make_host(plan: &HostPlan, has_uplink: bool) -> Result<Host, WorldError> {
     let namespace = Namespace::create();
     let namespace = namespace.map_err(system("making a network namespace"))?;
-    // Before there are devices: some of it devices take over when they are made.
+    // Set before there are devices, which inherit some of the parameters.
     for (parameter, value) in parameters(plan.forwards || has_uplink) {
         let set = namespace.sysctl(parameter, value);
         let what = || format!("{}: configuring its network", plan.name);
         set.map_err(|error| WorldError::System { what: what(), error })?;
     }
-    // Programs of ordinary users may ping. In a user namespace there is one group.
+    // Allows ordinary users to ping. In a user namespace there is one group.
     let group = |last: &str| namespace.sysctl("net.ipv4.ping_group_range", &format!("0 {last}"));
     if let Err(error) = group("2147483647").or_else(|_| group("0")) {
         tracing::debug!(%error, "only root can ping");
@@ -444,26 +453,26 @@ fn make_host(plan: &HostPlan, has_uplink: bool) -> Result<Host, WorldError> {
     Ok(Host { plan: plan.clone(), namespace, timings: Arc::default(), _router: None })
 }
 
-/// What differs from a kernel's defaults.
+/// Kernel parameters that differ from the defaults.
 fn parameters(forwards: bool) -> [(&'static str, &'static str); 11] {
     let forwarding = if forwards { "1" } else { "0" };
     [
-        // A link carries what programs send, and nothing that a kernel sends of its own accord:
-        // no search for neighbours or routers, and no addresses that would need one.
+        // A link carries only programs' packets: no neighbour or router discovery, and no addresses
+        // that would need it.
         ("net.ipv6.conf.default.addr_gen_mode", "1"),
         ("net.ipv6.conf.default.accept_dad", "0"),
         ("net.ipv6.conf.default.router_solicitations", "0"),
         ("net.ipv4.ip_forward", forwarding),
         ("net.ipv6.conf.all.forwarding", forwarding),
-        // What comes over another link than answers leave by is right where ways differ.
+        // Asymmetric routes: replies may leave by another link.
         ("net.ipv4.conf.all.rp_filter", "0"),
         ("net.ipv4.conf.default.rp_filter", "0"),
-        // The window that a fast link with a long delay needs: 256 MiB.
+        // The window of a fast link with a long delay: 256 MiB.
         ("net.ipv4.tcp_rmem", "4096 131072 268435456"),
         ("net.ipv4.tcp_wmem", "4096 16384 268435456"),
-        // Servers of ordinary users may have any port.
+        // Servers of ordinary users may bind any port.
         ("net.ipv4.ip_unprivileged_port_start", "0"),
-        // Nothing of one run shall be remembered in the next.
+        // No run may influence the next.
         ("net.ipv4.tcp_no_metrics_save", "1"),
     ]
 }
@@ -484,7 +493,7 @@ struct Device {
     host: usize,
     name: String,
     neighbours: BTreeSet<usize>,
-    /// The links that leave here.
+    /// Links that start here.
     links: Vec<usize>,
     mtu: u32,
 }
@@ -492,7 +501,7 @@ struct Device {
 #[derive(Debug)]
 struct Devices {
     list: Vec<Device>,
-    /// The device of a host for what comes from, or goes to, another.
+    /// Device of each host for traffic from and to another.
     towards: BTreeMap<(usize, usize), usize>,
 }
 
@@ -505,11 +514,11 @@ impl Devices {
             let members = hub.iter().map(|&link| plan.links[link].to).collect();
             devices.add(plan, host, members, "hub");
         }
-        let mut seen = BTreeSet::new();
+        let mut directions = BTreeSet::new();
         for (index, link) in plan.links.iter().enumerate() {
             let ends = (link.from, link.to);
             let names = [&plan.hosts[ends.0].name, &plan.hosts[ends.1].name];
-            if !seen.insert(ends) {
+            if !directions.insert(ends) {
                 let [from, to] = names;
                 return Err(WorldError::Plan(format!(
                     "there are two links from {from} to {to}; the emulator has one a direction"
@@ -547,7 +556,7 @@ impl Devices {
         self.towards[&(host, peer)]
     }
 
-    /// A host's devices, and what of theirs it forwards to groups.
+    /// A host's devices, and its multicast routes.
     fn group_entries(&self, plan: &Plan, host: usize) -> (Vec<&str>, Vec<Entry>) {
         let own = || (0..self.list.len()).filter(|device| self.list[*device].host == host);
         let number = |peer| own().position(|device| device == self.at(host, peer));
@@ -555,7 +564,7 @@ impl Devices {
             let links = || over.iter().map(|link| &plan.links[*link]);
             let from = links().find(|link| link.to == host).and_then(|link| number(link.from))?;
             let to = links().filter(|link| link.from == host).filter_map(|link| number(link.to));
-            // Where it came from the hub repeats it.
+            // The hub repeats it to where it came from.
             let to: BTreeSet<_> = to.filter(|to| *to != from).collect();
             let source = plan.hosts[*source].address;
             let entry = Entry { source, group: *group, from, to: to.into_iter().collect() };
@@ -566,7 +575,7 @@ impl Devices {
     }
 }
 
-/// A device's name: letters, digits, dots and dashes of `name`, and `tail`.
+/// Name of a device: letters, digits, dots and dashes of `name`, and `tail`.
 fn shortened(name: &str, tail: &str) -> String {
     let allowed = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let mut short: String = name.chars().filter(allowed).take(NAME_MAX - tail.len()).collect();
@@ -610,11 +619,11 @@ fn configure(plan: &Plan, devices: &Devices, index: usize, host: &Host) -> Resul
             "link set dev {name} mtu {mtu} txqueuelen {DEVICE_QUEUE} multicast on up"
         ));
     }
-    // A socket that is bound to an address sends to groups over the device that has it: where a host
-    // has several, programs have to say which.
+    // A socket bound to an address multicasts over the device that has it. Where a host has
+    // several, programs must choose.
     let first = own.first().map_or("lo", |device| &device.name);
     lines.push(format!("addr add {address}/32 dev {first}"));
-    // A device with less than what IPv6 asks for (RFC 8200 §5) has none of it.
+    // A device below the minimum MTU (RFC 8200 §5) has no IPv6.
     let six = |device: &Device| device.mtu >= MTU_MIN_6;
     if let Some(device) = own.iter().find(|device| six(device)) {
         lines.push(format!("addr add {address6}/128 dev {} nodad", device.name));

@@ -1,4 +1,4 @@
-//! How much goes from one host to another.
+//! Throughput between two hosts.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,72 +13,73 @@ use super::stamp::received;
 use crate::world::Host;
 
 const PORT: u16 = 4001;
-/// Datagrams of one batch: the kernel takes 64.
+/// Datagrams per batch: the kernel accepts 64.
 const BATCH: usize = 60;
-/// Bytes that may be on their way: what 20 Gbit/s take at 20 ms, and not so much that queues hide
-/// what cannot be carried.
+/// Maximum bytes in flight: 20 Gbit/s times 20 ms, and few enough that queues do not hide an
+/// overload.
 const IN_FLIGHT: u64 = 48 << 20;
-/// What is sent over a connection, again and again; no power of 2, so that a piece that is missing
-/// or twice there is found.
+/// Length of the pattern sent repeatedly over a connection; not a power of 2, so that missing or
+/// duplicated pieces are detected.
 const PATTERN: usize = (1 << 20) + 61;
-/// What a program reads or writes at once.
+/// Bytes per read or write of a program.
 const PIECE: usize = 256 << 10;
-/// How long a receiver waits for more when all was sent.
+/// Silence after the last send at which the receiver gives up.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What is sent as datagrams.
+/// Datagram load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Bytes of each datagram, 8 at the least.
+    /// Bytes per datagram, at least 8.
     pub datagram: usize,
-    /// Whether batches are handed to the kernel, or one datagram a time.
+    /// Whether batches are passed to the kernel, or one datagram at a time.
     pub batches: bool,
-    /// For how long.
+    /// Duration.
     pub time: Duration,
 }
 
-/// What became of datagrams that were sent as fast as they were carried.
+/// Result of sending datagrams as fast as they are carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Flood {
-    /// Bytes of each.
+    /// Bytes per datagram.
     pub datagram: usize,
-    /// How many were sent.
+    /// Datagrams sent.
     pub sent: u64,
-    /// How many came.
+    /// Datagrams received.
     pub received: u64,
-    /// How many came behind one that was sent later.
+    /// Datagrams received after one that was sent later.
     pub reordered: u64,
-    /// How many came after the first look at the socket that found some.
+    /// Datagrams received after the first read that found any.
     pub behind_first: u64,
-    /// From that look to the last.
+    /// Time from that read to the last.
     pub elapsed: Duration,
 }
 
 impl Flood {
-    /// Datagrams that came, a second.
+    /// Returns the datagrams received per second.
     #[must_use]
     pub fn per_second(&self) -> f64 {
         per_second(self.behind_first, self.elapsed)
     }
 }
 
-/// What became of bytes that were sent over a connection of the kernel's TCP.
+/// Result of sending over a connection of the kernel's TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// How many came.
+    /// Bytes received.
     pub bytes: u64,
-    /// Whether they are those that were sent, all of them.
+    /// Whether all bytes arrived unchanged.
     pub intact: bool,
-    /// From the first to the last.
+    /// Time from the first byte to the last.
     pub elapsed: Duration,
-    /// How many came in the second half of the time.
+    /// Bytes received in the second half of the time.
     pub steady_bytes: u64,
-    /// How long that was.
+    /// Length of that half.
     pub steady_time: Duration,
 }
 
 impl Stream {
-    /// Bits a second, in the second half of the time: when the connection has found its rate.
+    /// Returns the bits per second in the second half of the time, when the connection has found
+    /// its rate.
     #[must_use]
     pub fn bps(&self) -> f64 {
         per_second(self.steady_bytes, self.steady_time) * 8.0
@@ -93,6 +94,7 @@ fn per_second(count: u64, time: Duration) -> f64 {
 /// Sends datagrams from one host to another as fast as they are carried.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn flood(near: &Host, far: &Host, load: &Load) -> io::Result<Flood> {
     let bind = |host: &Host, port| {
@@ -100,7 +102,7 @@ pub fn flood(near: &Host, far: &Host, load: &Load) -> io::Result<Flood> {
         host.within(|| Socket::bind(address, Buffers::default()))?
     };
     let (sender, receiver) = (bind(near, 0)?, bind(far, PORT)?);
-    // Numbers of the datagrams that were sent and came: how far the receiver got.
+    // Numbers of datagrams sent and received: the receiver's progress.
     let (came, over) = (AtomicU64::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
         let receiving = scope.spawn(|| take(&receiver, &came, &over));
@@ -126,7 +128,7 @@ fn fill(
     let begun = Instant::now();
     let mut sent = 0;
     while begun.elapsed() < load.time {
-        // A receiver that was overrun lags behind for good: what is lost is not waited for long.
+        // An overrun receiver stays behind for good, so lost datagrams are not waited for long.
         let mut waited = Duration::ZERO;
         while sent - came.load(Ordering::Acquire) > most && waited < QUIET {
             let nap = Duration::from_micros(50);
@@ -187,10 +189,11 @@ fn take(socket: &Socket, came: &AtomicU64, over: &AtomicBool) -> io::Result<Floo
     Ok(flood)
 }
 
-/// Sends over a connection for so long, and compares every byte that comes. `congestion` is the
-/// kernel's name of a congestion control, in place of the system's default.
+/// Sends over a connection for this time, and compares every byte received. `congestion` is the
+/// kernel's name of a congestion control; `None` is the system's default.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn stream(
     near: &Host,
@@ -207,7 +210,7 @@ pub fn stream(
     let (receiver, _) = listener.accept()?;
     let mut pattern = vec![0; PATTERN];
     Rng::new(1, "pattern").fill(&mut pattern);
-    // A piece from anywhere in the pattern, without looking where it ends.
+    // Repeats the start, so that a piece may begin anywhere in the pattern.
     pattern.extend_from_within(..PIECE);
     let pattern = &pattern;
     thread::scope(|scope| {
@@ -259,10 +262,10 @@ fn compare(mut socket: TcpStream, pattern: &[u8], time: Duration) -> io::Result<
     Ok(stream)
 }
 
-/// What the kernel has received, and when that was: not when this program got to read it.
+/// Bytes that the kernel has received and the time, whether or not the program has read them.
 fn count(socket: &TcpStream) -> io::Result<(Instant, u64)> {
     let mut best: Option<(Duration, Instant, u64)> = None;
-    // Another program may get its turn between the two.
+    // Another program may run between the two calls.
     for _ in 0..3 {
         let before = Instant::now();
         let bytes = received(socket)?;

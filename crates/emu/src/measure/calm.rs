@@ -1,16 +1,16 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Sleeps that are looked at.
+/// Number of measured sleeps.
 const NAPS: usize = 200;
 const NAP: Duration = Duration::from_millis(2);
-/// How late all but one of a hundred may end.
+/// Lateness bound for 99 % of the sleeps.
 const LATE: Duration = Duration::from_millis(1);
-/// How late any of them may end.
+/// Lateness bound for all sleeps.
 const WORST: Duration = Duration::from_millis(10);
 
-/// Whether somebody who only sleeps is woken as punctually as an emulator has to be: what such a
-/// program is told too late, the emulator cannot be told in time. Takes half a second.
+/// Whether a thread that only sleeps is woken as punctually as an emulator must be: an emulator on
+/// this machine would be at least as late. Takes half a second.
 #[must_use]
 pub fn is_calm() -> bool {
     let late = |_| {

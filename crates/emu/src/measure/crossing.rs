@@ -1,4 +1,4 @@
-//! When single datagrams come.
+//! Arrival times of single datagrams.
 
 use std::io;
 use std::net::UdpSocket;
@@ -11,43 +11,44 @@ use super::stamp::cut;
 use crate::world::Host;
 
 const PORT: u16 = 4000;
-/// Bytes of the headers of IPv4 and UDP.
+/// Bytes of the IPv4 and UDP headers.
 const HEADERS: usize = 28;
-/// Programs are not woken more often than that: what is due meanwhile is sent at once.
+/// Minimum time between wake-ups of the sender: datagrams due in between are sent at once.
 const BURST_GAP: Duration = Duration::from_micros(500);
 
-/// How datagrams are sent.
+/// Spacing of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Bytes of the IP packet, 36 at the least.
+    /// Length of the IP packet in bytes, at least 36.
     pub len: usize,
-    /// From one to the next, on average.
+    /// Average time between datagrams.
     pub gap: Duration,
-    /// How many.
+    /// Number of datagrams.
     pub count: u32,
-    /// How many are handed to the kernel at once, 1 to 60.
+    /// Datagrams passed to the kernel at once, 1 to 60.
     pub at_once: u32,
-    /// How long after the last was sent something may still come.
+    /// Time after the last send during which datagrams may arrive.
     pub patience: Duration,
 }
 
-/// A datagram: when it was sent and when the kernel of the other host had it, since 1970.
+/// Times of a datagram since 1970: sent, and received by the other host's kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossing {
-    /// Its number, from 0 on.
+    /// Number, from 0.
     pub number: u32,
-    /// Just before it was sent.
+    /// Time just before it was sent.
     pub sent: Duration,
-    /// Just after it was sent.
+    /// Time just after it was sent.
     pub sent_by: Duration,
-    /// When it came; `None` if it did not.
+    /// Arrival time; `None` if it was lost.
     pub came: Option<Duration>,
 }
 
-/// Sends datagrams from one host to another. Returns all of them in the order of sending, and how
-/// many came behind one that was sent later.
+/// Sends datagrams from one host to another. Returns all of them in the order of sending, and the
+/// number that arrived after one that was sent later.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn cross(near: &Host, far: &Host, pace: &Pace) -> io::Result<(Vec<Crossing>, u64)> {
     let (from, to) = (near.plan().address, far.plan().address);
@@ -139,12 +140,12 @@ fn time_of_day() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How far times of arrival were from those of a perfect link, in nanoseconds, ascending.
+/// Deviations of arrival times from a perfect link, in nanoseconds, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors(Vec<i64>);
 
 impl Errors {
-    /// What the share `quantile` of the packets, from 0 to 1, did not exceed.
+    /// Returns the error that the share `quantile` of the packets, from 0 to 1, does not exceed.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> i64 {
         let last = self.0.len().saturating_sub(1);
@@ -152,15 +153,16 @@ impl Errors {
         self.0.get(index.saturating_sub(1).min(last)).copied().unwrap_or_default()
     }
 
-    /// How many.
+    /// Returns the number of packets.
     #[must_use]
     pub fn packets(&self) -> usize {
         self.0.len()
     }
 }
 
-/// Compares arrivals with those over a line of `bps` bit/s, on which each packet takes `framed`
-/// bytes and then `delay`: a line begins a packet when it was sent, or when the one before is over.
+/// Compares arrivals with those over a line of `bps` bit/s on which each packet takes `framed`
+/// bytes, and then `delay`. The line starts a packet when it was sent or when the previous one
+/// ends.
 #[must_use]
 pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Duration) -> Errors {
     let bits = framed as u128 * 8 * 1_000_000_000;
@@ -178,8 +180,8 @@ pub fn errors(crossings: &[Crossing], framed: usize, bps: Option<u64>, delay: Du
     Errors(errors)
 }
 
-/// The rate at which packets of `framed` bytes came, in bit/s: of those on a line that is always
-/// busy, and loses none. `None` if fewer than two came.
+/// Returns the rate in bit/s at which packets of `framed` bytes arrived, for a line that is always
+/// busy and loses none. `None` if fewer than two arrived.
 #[must_use]
 pub fn rate(crossings: &[Crossing], framed: usize) -> Option<f64> {
     let mut came = crossings.iter().filter_map(|crossing| Some((crossing.number, crossing.came?)));
@@ -200,7 +202,8 @@ mod tests {
 
     #[test]
     fn errors_are_those_against_a_line_that_was_busy() {
-        // 125 bytes at 1 Mbit/s take 1 ms; the second waits for the first, the fourth for nobody.
+        // 125 bytes at 1 Mbit/s take 1 ms; the second waits for the first, the fourth does not
+        // wait.
         let crossings = [
             crossing(0, 0, Some(6_000)),
             crossing(1, 100, Some(7_010)),

@@ -1,5 +1,4 @@
-//! What this machine's emulator can do, measured with real sockets: how exactly packets come, and
-//! how many.
+//! Measurements of the emulator on this machine with real sockets: timing and throughput.
 
 mod bulk;
 mod calm;
@@ -21,7 +20,7 @@ pub use self::stamp::Stamped;
 const NEAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// Two hosts, `near` and `far`, and the links between them.
+/// Returns a plan of two hosts, `near` and `far`, and the links between them.
 #[must_use]
 pub fn pair(there: Config, back: Config, seed: u64, memory: u64) -> Plan {
     let link = |from, to, config| LinkPlan { from, to, config, mtu: 1500 };
@@ -37,10 +36,11 @@ pub fn pair(there: Config, back: Config, seed: u64, memory: u64) -> Plan {
     }
 }
 
-/// Two such hosts with a wire of the kernel's between them, and no emulator: what they can do is
-/// the most that any emulator between them could.
+/// Creates two such hosts with a veth pair between them and no emulator: an upper bound for any
+/// emulator on this machine.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn wire() -> io::Result<[Host; 2]> {
     let [near, far] = hosts().map(|plan| Host::bare(&plan));

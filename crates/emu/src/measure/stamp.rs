@@ -1,4 +1,4 @@
-//! A socket that says when the kernel received what it receives.
+//! A UDP socket with the kernel's receive timestamps.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -9,15 +9,16 @@ use std::time::Duration;
 /// Bytes of datagrams that may wait to be read.
 const BUFFER: usize = 64 << 20;
 
-/// A UDP socket whose datagrams carry the time of day at which the kernel had them: when the
-/// receiving program gets to run does not matter.
+/// A UDP socket whose datagrams carry the time at which the kernel received them, independent of
+/// when the program runs.
 #[derive(Debug)]
 pub struct Stamped(UdpSocket);
 
 impl Stamped {
-    /// Opens it in the network of the calling thread.
+    /// Opens the socket in the network namespace of the calling thread.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind(address)?;
@@ -30,18 +31,20 @@ impl Stamped {
         Ok(Self(socket))
     }
 
-    /// How long to wait for a datagram.
+    /// Sets the receive timeout.
     ///
     /// # Errors
+    ///
     /// The system refused.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.0.set_read_timeout(Some(patience))
     }
 
-    /// The next datagram: its length, and when the kernel had it, since 1970. `None` if none came
-    /// in time.
+    /// Returns the length of the next datagram, and when the kernel received it, since 1970. `None`
+    /// if none came in time.
     ///
     /// # Errors
+    ///
     /// The system refused, or gave no time.
     pub fn receive(&self, datagram: &mut [u8]) -> io::Result<Option<(usize, Duration)>> {
         match receive(&self.0, datagram) {
@@ -60,7 +63,7 @@ fn stamp(socket: &UdpSocket) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
 }
 
-/// Has the kernel cut what is sent at once into datagrams of so many bytes.
+/// Sets the size of the datagrams into which the kernel cuts a write.
 pub(super) fn cut(socket: &UdpSocket, datagram: usize) -> io::Result<()> {
     set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, datagram as libc::c_int)
 }
@@ -81,11 +84,10 @@ fn set(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Where the kernel tells how many bytes a connection has received (`struct tcp_info`, since
-/// Linux 4.1).
+/// Offset in `struct tcp_info` (since Linux 4.1) of the bytes received.
 const RECEIVED: std::ops::Range<usize> = 128..136;
 
-/// Bytes that a connection has received, whether or not the program has read them.
+/// Bytes that the kernel has received on a connection, read by the program or not.
 #[expect(unsafe_code, reason = "a field that no crate of ours reads")]
 pub(super) fn received(socket: &TcpStream) -> io::Result<u64> {
     let mut info = [0_u8; 256];
@@ -104,7 +106,7 @@ pub(super) fn received(socket: &TcpStream) -> io::Result<u64> {
     Ok(u64::from_ne_bytes(*word))
 }
 
-/// Room for one control message, aligned as such a message has to be.
+/// Buffer for one control message, with its alignment.
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 

@@ -1,4 +1,4 @@
-//! What is handed over at once.
+//! Segments delivered with one write.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use engine::Time;
 use crate::store::PacketId;
 use rt::frame::Joint;
 
-/// Segments that were neighbours in one packet, and are due.
+/// Adjacent segments of one packet that are due.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) packet: PacketId,
@@ -15,11 +15,11 @@ pub(super) struct Run {
     pub(super) due: Time,
 }
 
-/// What is to be handed over as one packet: neighbours of one, or datagrams that follow each other.
+/// Segments delivered as one packet: neighbours of one, or consecutive datagrams.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) runs: Vec<Run>,
-    /// Of what follows each other.
+    /// Consecutive datagrams.
     pub(super) joint: Option<Joint>,
 }
 

@@ -1,4 +1,4 @@
-//! What packets become on their way: damaged, or what a line with compressed headers restores.
+//! Packets changed on their way: damaged, or restored after header compression.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use rt::frame::Vnet;
 use super::{Pump, REFUSED, Segment, copy_segment};
 
 impl Pump {
-    /// What comes out of a line that compresses headers, of a segment that left its link.
+    /// Passes a segment through the far end of a line with header compression.
     pub(super) fn leave_line(&mut self, index: usize, segment: Segment, fate: &Fate) -> Left {
         let Some(line) = &mut self.pipes[index].line else { return Left::Same };
         self.scratch.clear();
@@ -41,7 +41,7 @@ impl Pump {
         self.hand_over_scratch(index, segment, due)
     }
 
-    /// Hands over what a segment became on its way.
+    /// Delivers a changed segment.
     fn hand_over_scratch(&mut self, index: usize, segment: Segment, due: Time) -> io::Result<()> {
         let whole = &mut self.scratch;
         let pipe = &mut self.pipes[index];

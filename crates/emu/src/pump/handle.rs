@@ -19,11 +19,11 @@ use crate::capture::{CaptureLimits, CaptureReport, Finished};
 pub struct LinkReport {
     /// Packets pushed, delivered and lost.
     pub stats: link::Stats,
-    /// Lateness of packets: behind their logical times when they were handed over.
+    /// Lateness of packets: delay of delivery after their logical times.
     pub lateness: Lateness,
-    /// Packets that a host would not take, as it does with those whose IP version was damaged.
+    /// Packets that a host refused, for example because their IP version was damaged.
     pub refused: u64,
-    /// Refused packets that were intact, at a device that was up: the machine did not take them.
+    /// Refused packets that were intact at a device that was up: the machine is overloaded.
     pub refused_intact: u64,
     /// Packets that wait for the line.
     pub waiting: usize,
@@ -36,18 +36,18 @@ pub struct LinkReport {
 pub struct Report {
     /// One for each link, in their order.
     pub links: Vec<LinkReport>,
-    /// Lateness of each host, where it was counted; in their order.
+    /// Lateness of each host, where it is counted, in their order.
     pub hosts: Vec<Lateness>,
-    /// Packets that no link took, because the memory for packets was full.
+    /// Packets that no link took because the memory for packets was full.
     pub no_memory: u64,
-    /// Packets of devices that were none of IP, or that led nowhere.
+    /// Packets of devices that were not IP or had no route.
     pub unreadable: u64,
-    /// The longest time that packets may have waited to be read, because other work was in the way or
-    /// a host sent more than could be read: they may have started that much late.
+    /// Longest time that packets may have waited to be read, because of other work or a host that
+    /// sent more than could be read. Their transmission may have started that much late.
     pub unattended: Duration,
 }
 
-/// Lateness of the engine that plays a host, if there is one.
+/// Lateness of the engine on a host, if there is one.
 pub(crate) type HostTimings = Arc<OnceLock<Arc<Timings>>>;
 
 pub(super) enum Order {
@@ -60,8 +60,8 @@ pub(super) enum Order {
     Stop,
 }
 
-/// Part of a [`Report`] that only the pump's thread knows. It is little: each request makes
-/// packets late.
+/// Part of a [`Report`] that only the pump's thread knows. It is small: each request delays
+/// packets.
 pub(crate) struct Counts {
     pub(super) links: Vec<LinkCounts>,
     pub(super) no_memory: u64,
@@ -85,19 +85,19 @@ pub(super) struct CapturePlan {
     pub(super) limits: CaptureLimits,
 }
 
-/// Why a capture did not begin, or was not written.
+/// Reason why a capture did not start, or was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// There is one already.
+    /// A capture is running.
     #[error("a capture is running already; stop it first")]
     Running,
-    /// There is none.
+    /// No capture is running.
     #[error("no capture is running")]
     None,
-    /// A host that is none.
+    /// There is no such host.
     #[error("there is no host {0:?} with a link to capture")]
     Host(String),
-    /// Its folder or a file.
+    /// The folder or a file cannot be written.
     #[error("the capture: {0}")]
     Files(#[from] io::Error),
     /// The emulator has stopped.
@@ -116,13 +116,13 @@ pub(crate) struct Handle {
     hosts: Arc<[HostTimings]>,
 }
 
-/// The pump's clock, for others to read.
+/// Clock of the pump, readable by other threads.
 #[derive(Clone, Debug)]
 pub(super) struct Shared(Arc<Mutex<Clock>>);
 
 impl Shared {
     fn get(&self) -> Clock {
-        // Whoever failed while holding it has not left half a clock.
+        // A panicked holder cannot have left half a clock.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,7 +140,7 @@ pub(super) struct Ordered {
 }
 
 impl Handle {
-    /// Both ends. `lateness` is counted for each link, `hosts` for each host.
+    /// Creates both ends. Lateness is counted for each link in `lateness` and each host in `hosts`.
     pub(super) fn new(
         clock: Clock,
         lateness: Arc<[Arc<Timings>]>,
@@ -154,12 +154,12 @@ impl Handle {
         Ok((Self { orders: sender, event: own, clock, lateness, hosts }, ordered))
     }
 
-    /// The time of the links' schedules.
+    /// Returns the time of the links' schedules.
     pub(crate) fn now(&self) -> Time {
         self.clock().now()
     }
 
-    /// The clock of that.
+    /// Returns the clock of the links' schedules.
     pub(crate) fn clock(&self) -> Clock {
         self.clock.get()
     }
@@ -175,14 +175,14 @@ impl Handle {
         result.recv().map_err(|_| ChangeError::Stopped)?.map_err(ChangeError::Config)
     }
 
-    /// Counters of all links and hosts; `None` if the pump has stopped.
+    /// Returns the counters of all links and hosts; `None` if the pump has stopped.
     pub(crate) fn report(&self) -> Option<Report> {
         let (answer, result) = crossbeam_channel::bounded(1);
         self.order(Order::Count(answer));
         Some(self.complete(result.recv().ok()?))
     }
 
-    /// Adds to what was counted how late packets were.
+    /// Adds the lateness of packets to the counters.
     pub(crate) fn complete(&self, counts: Counts) -> Report {
         let of = |(counts, lateness): (LinkCounts, &Arc<Timings>)| {
             let lateness = lateness.so_far();
@@ -196,21 +196,21 @@ impl Handle {
         Report { links, hosts, no_memory, unreadable, unattended }
     }
 
-    /// Packets that wait for a line or are on their way; `None` if the pump has stopped.
+    /// Returns the packets that wait for a line or are in flight; `None` if the pump has stopped.
     pub(crate) fn on_the_way(&self) -> Option<u64> {
         let (answer, result) = crossbeam_channel::bounded(1);
         self.order(Order::CountOnTheWay(answer));
         result.recv().ok()
     }
 
-    /// Lets the world's time begin now; `None` if the pump has stopped.
+    /// Starts the world's time now; `None` if the pump has stopped.
     pub(crate) fn begin(&self) -> Option<Clock> {
         let (answer, result) = crossbeam_channel::bounded(1);
         self.order(Order::Begin(answer));
         result.recv().ok()
     }
 
-    /// Begins to capture what these hosts, or all, send and receive.
+    /// Starts a capture of these hosts, or all.
     pub(crate) fn capture(
         &self,
         hosts: Option<Vec<String>>,
@@ -235,17 +235,17 @@ impl Handle {
     }
 
     pub(super) fn order(&self, order: Order) {
-        // A pump that has stopped drops the order, and with it the way to answer.
+        // A pump that has stopped drops the order together with its reply channel.
         let _ = self.orders.send(order);
         // It can only fail when 2^64 - 2 wake-ups are unread: the pump wakes anyway.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 }
 
-/// Why a link was not changed.
+/// Reason why a link was not changed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChangeError {
-    /// It would be no link.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(ConfigError),
     /// The emulator has stopped.

@@ -1,10 +1,10 @@
-//! What the bytes of a packet say.
+//! Contents of packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether a kernel looks for neighbours, routers or members of groups: all of that is known here,
-/// and a link carries what programs send. Otherwise the errors of a link would strike other packets
-/// than the simulator's.
+/// Whether a packet is neighbour or router discovery, or multicast membership of a kernel. All of
+/// that is static here, and a link carries only programs' packets. Otherwise the link's errors
+/// would hit other packets than the simulator's.
 pub(super) fn is_of_the_kernel(packet: &[u8]) -> bool {
     const HOP_BY_HOP: u8 = 0;
     const IGMP: u8 = 2;
@@ -21,7 +21,7 @@ pub(super) fn is_of_the_kernel(packet: &[u8]) -> bool {
     matches!(message, 130..=137 | 143)
 }
 
-/// The addresses that a packet comes from and goes to.
+/// Source and destination address of a packet.
 pub(super) fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
     match packet.first()? >> 4 {
         4 => {

@@ -1,4 +1,4 @@
-//! One direction of a link, and what a capture learns of its packets.
+//! One direction of a link, and its packets' fates for captures.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(super) link: Link<Segment>,
-    /// The line's PPP, if the link looks at packets' bytes.
+    /// PPP state, if the link looks at packets' bytes.
     pub(super) line: Option<Line>,
     pub(super) to: usize,
     pub(super) lateness: Arc<Timings>,
@@ -26,12 +26,12 @@ pub(crate) struct Pipe {
     /// Packets that the link took, and those whose fate a capture has.
     taken: u64,
     decided: u64,
-    /// Bytes that its queues take, as they were counted last.
+    /// Bytes of its queues when last counted.
     memory: u64,
 }
 
 impl Pipe {
-    /// An idle link that leads to the device of this number.
+    /// Creates an idle link that leads to the device of this number.
     pub(crate) fn new(config: Config, rng: Rng, to: usize) -> Result<Self, ConfigError> {
         let line = Line::new(&config);
         let link = Link::new(config, rng)?;
@@ -48,7 +48,7 @@ impl Pipe {
         })
     }
 
-    /// Hands a segment to the link, with the length that it has on the line.
+    /// Passes a segment to the link, with its length on the line.
     fn take(
         &mut self,
         now: Time,
@@ -57,7 +57,7 @@ impl Pipe {
     ) -> Result<(), Rejected<Segment>> {
         let Segment { packet, index } = segment;
         let len = store.shape(packet).segment_len(index);
-        // What is not taken is not in the line's conversation.
+        // A refused packet must not enter the compressor's context.
         match self.line.as_mut().filter(|_| self.link.free_for(now, len)) {
             None => self.link.push(now, len, segment),
             Some(line) => {
@@ -79,7 +79,7 @@ impl Pipe {
         self.decided = self.taken - self.link.waiting() as u64;
     }
 
-    /// Frees memory of queues that were longer once; returns the bytes that are left.
+    /// Frees memory of queues that were longer before. Returns the remaining bytes.
     pub(super) fn shrink(&mut self) -> u64 {
         self.link.shrink();
         self.memory = self.link.memory() as u64;
@@ -109,13 +109,14 @@ impl Pipe {
         }
     }
 
-    /// Bytes by which its queues have grown since the last call; they do not shrink meanwhile.
+    /// Returns the bytes by which its queues have grown since the last call; they do not shrink
+    /// meanwhile.
     pub(super) fn growth(&mut self) -> u64 {
         let now = self.link.memory() as u64;
         now.saturating_sub(std::mem::replace(&mut self.memory, now))
     }
 
-    /// Counts what a host would not take; when it had it, if it did.
+    /// Counts packets that a host refused. Returns the delivery time of others.
     pub(super) fn wrote(
         &mut self,
         written: io::Result<()>,
@@ -127,7 +128,7 @@ impl Pipe {
             // A damaged header; an interface that is down; a host's full backlog.
             Err(error) if is_of_the_packet(&error) => {
                 self.refused += u64::from(count);
-                // So it is with an interface that somebody has taken down.
+                // An interface that was taken down reports this.
                 let is_down = error.raw_os_error() == Some(Errno::IO.raw_os_error());
                 if intact && !is_down {
                     self.refused_intact += u64::from(count);
@@ -139,7 +140,8 @@ impl Pipe {
     }
 }
 
-/// Hands a segment to links, and tells a capture at this port; how many did not take it.
+/// Passes a segment to links, and reports it to a capture at this port. Returns how many refused
+/// it.
 pub(super) fn enter(
     now: Time,
     store: &Store,

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Longest time that an order may take.
+/// Time limit of an order.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Points in the first turn at which an order may come.
+/// Points in the first turn at which an order may arrive.
 const POINTS: usize = 5;
 
 #[test]

@@ -12,13 +12,13 @@ use std::process::{Child, Command, Stdio};
 
 use super::{Range, UplinkError, system};
 
-/// Folder of what outlives a process.
+/// Folder for state that outlives a process.
 const FOLDER: &str = "/run/slowlight";
 const FORWARDING: &str = "/proc/sys/net/ipv4/ip_forward";
 /// Prefix of the names by which ranges of addresses are reserved in a network namespace.
 const RESERVED: &str = "slowlight/uplink/";
 
-/// Process that removes rules and settings outside when the world has ended, also if the emulator
+/// Process that removes rules and settings outside when the world has ended, even if the emulator
 /// was killed. Ends when this is dropped.
 #[derive(Debug)]
 pub struct Keeper {
@@ -31,8 +31,8 @@ pub(super) fn name(range: Range) -> String {
 }
 
 impl Keeper {
-    /// Reserves the first of these ranges that no other world has, and lets the network namespace
-    /// forward packets.
+    /// Reserves the first of these ranges that no other world has, and enables forwarding in the
+    /// network namespace.
     pub(super) fn start(
         ranges: impl Iterator<Item = Range>,
         is_nested: bool,
@@ -53,7 +53,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // The end of its input is what it waits for.
+        // It waits for the end of its input.
         drop(self.child.stdin.take());
         if let Err(error) = self.child.wait() {
             tracing::warn!(%error, "rules may be left outside the world");
@@ -61,7 +61,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Starts the process. It holds the socket that reserves the range until nothing is left of it.
+/// Starts the process. It holds the socket that reserves the range until everything is removed.
 fn spawn(range: Range, reserved: OwnedFd, is_nested: bool) -> io::Result<Child> {
     // A host of a world ends with it, and its settings with it.
     let restore = if is_nested { String::new() } else { restore(&note()?, Some(range)) };
@@ -76,13 +76,13 @@ fn spawn(range: Range, reserved: OwnedFd, is_nested: bool) -> io::Result<Child> 
     command.stdout(reserved).stderr(Stdio::null()).spawn()
 }
 
-/// File that says that this network namespace did not forward packets before there was an uplink.
+/// File that records that this network namespace did not forward packets before an uplink.
 fn note() -> io::Result<String> {
     let namespace = fs::metadata("/proc/self/ns/net")?.ino();
     Ok(format!("{FOLDER}/uplink-forward-{namespace}"))
 }
 
-/// Lines of a shell that stop forwarding if an uplink began it and none other than `own` is open.
+/// Shell lines that disable forwarding if an uplink enabled it and none but `own` is open.
 fn restore(note: &str, own: Option<Range>) -> String {
     let own = own.map_or_else(|| "none".to_owned(), |range| range.0.to_string());
     format!(
@@ -92,7 +92,7 @@ fn restore(note: &str, own: Option<Range>) -> String {
     )
 }
 
-/// Lets packets pass between devices of this network namespace, and notes if they did not.
+/// Enables forwarding between devices of this network namespace, and records if it was off.
 fn forward(is_nested: bool) -> io::Result<()> {
     let notes = if is_nested {
         None
@@ -111,9 +111,10 @@ fn forward(is_nested: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops forwarding of this network namespace if an uplink started it whose keeper was killed.
+/// Disables forwarding in this network namespace if an uplink enabled it whose keeper was killed.
 ///
 /// # Errors
+///
 /// The system refused.
 pub fn restore_forwarding() -> io::Result<()> {
     let note = note()?;

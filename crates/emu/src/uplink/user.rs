@@ -1,4 +1,4 @@
-//! Uplink without privileges: `slirp4netns`, which opens connections as any program does.
+//! Uplink without privileges: `slirp4netns`, which opens connections as an ordinary program.
 
 use std::io::{self, Read as _};
 use std::net::Ipv4Addr;
@@ -52,7 +52,7 @@ pub(super) fn start(range: Range, host: &Host) -> Result<(), UplinkError> {
     command.args(["--configure", "--mtu=1500", &network, "--netns-type=path", "--ready-fd=1"]);
     command.args([&namespace, DEVICE]).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    // SAFETY: one system call; nothing is allocated or locked.
+    // SAFETY: one system call; allocates and locks nothing.
     unsafe {
         command.pre_exec(die_with_parent);
     }
@@ -60,7 +60,7 @@ pub(super) fn start(range: Range, host: &Host) -> Result<(), UplinkError> {
     let mut ready = [0];
     let read = child.stdout.take().map(|mut stdout| stdout.read(&mut ready));
     if let Some(Ok(1)) = read {
-        // A full pipe would block it; later messages are of no use.
+        // A full pipe would block it; later messages are not needed.
         if let Some(mut stderr) = child.stderr.take() {
             std::thread::spawn(move || io::copy(&mut stderr, &mut io::sink()));
         }

@@ -1,4 +1,4 @@
-//! Tests of real times, on machines that at times hold everybody up.
+//! Tests of real times on machines that sometimes stall.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
@@ -7,27 +7,27 @@ use std::time::{Duration, Instant};
 
 use slowlight_emu::measure::is_calm;
 
-/// How often it may fail although the machine is calm before it and after it: less than the time of
-/// a test is enough to hold one up.
+/// Failures allowed although the machine is calm before and after: a stall may be shorter than the
+/// test.
 const FAILURES: usize = 3;
-/// How long it is tried while the machine is not.
+/// Time limit for retries while the machine is not calm.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Something came later than it should, or not as others did that are in time.
+/// Panic payload of a test that was late, or not in time.
 struct Late;
 
-/// Asserts what may not be so where the machine holds up a test.
+/// Asserts a condition that a stalled machine may violate.
 #[track_caller]
 #[expect(clippy::print_stderr, reason = "a test says what was wrong")]
-pub(crate) fn assert_in_time(is_so: bool, seen: &dyn Debug) {
+pub(crate) fn assert_in_time(is_so: bool, observed: &dyn Debug) {
     if !is_so {
-        eprintln!("late at {}: {seen:?}", std::panic::Location::caller());
+        eprintln!("late at {}: {observed:?}", std::panic::Location::caller());
         panic_any(Late);
     }
 }
 
-/// Runs a test of real times, one at a time, and again when something came late while the machine may
-/// have held it up. What this machine never lets it do, it leaves out, and says so.
+/// Runs a test of real times, one at a time, and retries it when it was late while the machine may
+/// have stalled. Skips it, with a message, if the machine is never calm.
 #[expect(clippy::print_stderr, reason = "tests say what was left out")]
 pub(crate) fn calmly(test: impl Fn()) {
     static ALONE: Mutex<()> = Mutex::new(());

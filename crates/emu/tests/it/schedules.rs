@@ -14,11 +14,11 @@ use slowlight_emu::measure::{self, Pace};
 
 use crate::calm::{assert_in_time, calmly};
 
-/// How late a packet may be, when other programs use the processors, too.
+/// Lateness bound of a packet when other programs use the processors, too.
 const LATE: Duration = Duration::from_millis(8);
 
-/// A datagram: when it was sent, not before the first and not after the second time, and when the
-/// kernel had it, by the links' clock.
+/// Times of a datagram by the links' clock: sent, between the first and the second, and received by
+/// the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Crossing {
     sent: (Time, Time),
@@ -63,10 +63,10 @@ fn millis(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
 }
 
-/// Asserts that it came at the time that `way` says for the time at which it was sent.
+/// Asserts that it arrived at the time that `way` returns for its send time.
 #[track_caller]
 fn assert_at(crossing: &Crossing, way: impl Fn(Time) -> Time) {
-    // One that was read late may have been lost by that.
+    // A packet that was read late may have been lost because of that.
     assert_in_time(crossing.came.is_some(), crossing);
     let came = crossing.came.unwrap();
     let (earliest, latest) = (way(crossing.sent.0), way(crossing.sent.1) + LATE);
@@ -89,7 +89,7 @@ fn an_outage_begins_and_ends_to_the_millisecond() {
         };
         let Some(world) = start(config) else { return };
         let sent = send(&world, 100, Duration::from_micros(250), millis(600), millis(1100));
-        // A packet may be read so much later than it is sent, and be judged by that.
+        // A packet may be read that much later than it is sent, and is judged by the later time.
         let edge = if world.is_real_time() { Duration::from_millis(1) } else { LATE };
         let mut lost = 0;
         for crossing in &sent {
@@ -161,8 +161,8 @@ fn a_rate_steps_at_its_time() {
     });
 }
 
-/// When 1,000 bytes are sent that begin at `from`: at 8 Mbit/s, but for 0.8 Mbit/s from 700 to
-/// 900 ms.
+/// End of the transmission of 1,000 bytes that starts at `from`: at 8 Mbit/s, but 0.8 Mbit/s from
+/// 700 to 900 ms.
 fn served(from: Time) -> Time {
     let (mut at, mut left) = (from, 8000.0);
     for (bps, end) in [(8e6, millis(700)), (0.8e6, millis(900)), (8e6, millis(100_000))] {

@@ -1,5 +1,5 @@
-//! Worlds with real packets in them. They take root, or a user namespace in which one is root;
-//! elsewhere they say so and pass.
+//! Worlds with real packets. They need root or a user namespace; elsewhere the tests report that
+//! and pass.
 
 #![expect(clippy::print_stderr, reason = "tests say what was left out")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -21,7 +21,7 @@ use crate::calm::{assert_in_time, calmly};
 
 const PORT: u16 = 4000;
 
-/// The world, unless the system forbids it to this user.
+/// Starts the world, unless the system forbids it to this user.
 fn start(plan: &Plan) -> Option<World> {
     match World::start(plan) {
         Ok(world) => Some(world),
@@ -47,7 +47,7 @@ fn host(index: usize) -> HostPlan {
     }
 }
 
-/// Hosts in a row, with links of one kind there and of another back.
+/// Hosts in a row, with links of one kind in one direction and of another back.
 fn row(hosts: usize, there: &Config, back: &Config) -> Plan {
     let mut links = Vec::new();
     for from in 0..hosts - 1 {
@@ -99,13 +99,13 @@ fn connection(from: &Host, to: &Host, address: IpAddr) -> (TcpStream, TcpStream)
     (connected, listener.accept().unwrap().0)
 }
 
-/// Bytes of which no two pieces are alike.
+/// Bytes of which no two pieces are equal.
 fn content(len: usize) -> Vec<u8> {
     let mut rng = engine::Rng::new(7, "content");
     (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
 }
 
-/// Sends it over a connection and returns what came out.
+/// Sends bytes over a connection and returns those received.
 fn carry(from: TcpStream, mut to: TcpStream, bytes: &[u8]) -> Vec<u8> {
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -172,7 +172,7 @@ fn what_is_on_the_way_is_counted_until_it_is_there() {
         for _ in 0..7 {
             receiver.recv_from(&mut [0; 200]).unwrap();
         }
-        // What came is told of after it came.
+        // Counters are updated after delivery.
         while world.links().on_the_way() != Some(0) {
             assert!(begun.elapsed() < Duration::from_secs(5));
         }
@@ -209,7 +209,7 @@ fn a_row_of_hosts_forwards_and_a_packet_too_large_is_told_to_its_sender() {
     for address in
         [IpAddr::V4(world.hosts()[2].plan().address), IpAddr::V6(world.hosts()[2].plan().address6)]
     {
-        // Path MTU discovery has to find what the second link takes.
+        // Path MTU discovery must find the second link's MTU.
         let (from, to) = connection(&world.hosts()[0], &world.hosts()[2], address);
         assert!(carry(from, to, &bytes) == bytes);
     }
@@ -237,8 +237,8 @@ fn tcp_survives_loss_at_the_rate_of_the_link() {
     assert!(report.links[0].stats.lost_total().packets > 5);
 }
 
-/// Where damage is delivered, checksums have to be those of the sender's data: otherwise TCP would
-/// take damaged data for good.
+/// With damage delivered, checksums must be those of the sender's data: otherwise TCP would accept
+/// damaged data.
 #[test]
 fn damage_is_found_by_the_checksum_of_tcp() {
     let errors =
@@ -251,7 +251,7 @@ fn damage_is_found_by_the_checksum_of_tcp() {
     assert!(carry(from, to, &bytes) == bytes);
     let report = world.stop().unwrap();
     let damaged = report.links[0].stats.damaged.packets;
-    // 160 million bits and what was sent again: about 48 flips.
+    // 160 million bits and the retransmissions: about 48 flips.
     assert!((15..150).contains(&damaged), "{damaged} packets were damaged");
 }
 
@@ -269,7 +269,7 @@ fn compressed_headers_carry_a_kernels_tcp_and_losses_are_repaired() {
     let there = Config { rate: Rate::Constant(50_000_000), errors, ..back.clone() };
     let Some(world) = start(&row(2, &there, &back)) else { return };
     for host in world.hosts() {
-        // With time stamps every header has options that change.
+        // With timestamps every header has options that change.
         host.within(|| std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", "0")).unwrap().unwrap();
     }
     let bytes = content(2_000_000);
@@ -279,9 +279,9 @@ fn compressed_headers_carry_a_kernels_tcp_and_losses_are_repaired() {
     let report = world.stop().unwrap();
     let [there, back] = [0, 1].map(|link: usize| report.links[link].line.unwrap());
     assert!(there.compressed > 1_000 && there.uncompressed >= 4, "{there:?}");
-    // What followed a lost frame did not say whose it was, until the kernel sent something again.
+    // Packets after a lost frame could not be decompressed until the kernel retransmitted.
     assert!(there.tossed > 3, "{there:?}");
-    // Of 40 bytes 3 to 8 are left.
+    // Of 40 bytes 3 to 8 remain.
     let saved = (there.before - there.after) / there.compressed;
     assert!((32..=37).contains(&saved), "{there:?}");
     assert!(back.compressed > 100 && back.tossed == 0, "{back:?}");
@@ -319,7 +319,7 @@ fn a_group_hears_what_is_sent_once() {
         })
         .collect();
     let sender = udp(&world.hosts()[0], IpAddr::V4(world.hosts()[0].plan().address));
-    // Joining sends packets of its own, which the routes lead to the sender alone.
+    // The kernel sends packets to join, which the routes lead to the sender only.
     sender.send_to(b"1", (group, PORT)).unwrap();
     sender.send_to(b"2", (group, PORT)).unwrap();
     let mut bytes = [0; 8];
@@ -341,7 +341,7 @@ fn a_group_hears_what_is_sent_once() {
 
 #[test]
 fn a_host_between_forwards_to_groups() {
-    // 0 is the ground, 1 the satellite, 2 to 4 its terminals.
+    // 0 is the ground station, 1 the satellite, 2 to 4 its terminals.
     let link = |from, to| LinkPlan { from, to, config: Config::default(), mtu: 1500 };
     let mut links = vec![link(0, 1), link(1, 0)];
     links.extend((2..5).map(|to| link(1, to)));
@@ -380,8 +380,8 @@ fn a_host_between_forwards_to_groups() {
         let len = sockets[member].recv(&mut bytes).unwrap();
         assert_eq!(&bytes[..len], expected, "host {member}");
     };
-    // Who sent something hears nothing of it, and the others hear it once: what comes next is what
-    // was sent next.
+    // A sender does not receive its own packet, and the others receive it once: the next packet is
+    // the next one sent.
     for (from, what) in [(0, b"a"), (2, b"b"), (0, b"c"), (2, b"d")] {
         sockets[from].send_to(what, (group, PORT)).unwrap();
         (0..5).filter(|member| ![1, from].contains(member)).for_each(|member| hears(member, what));
@@ -412,7 +412,7 @@ fn links_change_while_they_run() {
     assert!(links.report().is_none());
 }
 
-/// The packets of a capture: when, from which host, how many bytes, and what is said of them.
+/// Packets of a capture: time, source host, length, and comment.
 fn captured(path: &Path) -> Vec<(Time, u8, usize, Option<String>)> {
     let reader = pcap::Reader::new(File::open(path).unwrap()).unwrap();
     let records = reader.map(Result::unwrap);
@@ -431,7 +431,7 @@ fn a_capture_says_what_became_of_each_packet() {
     let [a, b] = [near, far].map(|host| IpAddr::V4(host.plan().address));
     let (sender, receiver) = (udp(near, a), udp(far, b));
     let mut bytes = [0; 2000];
-    // Each takes 8 ms, so that they wait for each other; answers come in between.
+    // Each takes 8 ms, so that they queue; replies come in between.
     for _ in 0..5 {
         sender.send_to(&[7; 972], (b, PORT)).unwrap();
     }
@@ -517,7 +517,7 @@ fn a_capture_tells_of_packets_that_found_no_memory_or_were_refused() {
     };
     let pushed = report.links[0].stats.pushed.packets;
     assert_eq!((report.links[0].refused, report.no_memory), (pushed, sent - pushed));
-    // 4 MiB for packets of 64 bytes, and twice as much that is kept for each.
+    // 4 MiB for packets of 64 bytes, each with twice as much overhead.
     assert!((1..(4 << 20) / 200).contains(&pushed), "{pushed} packets in 4 MiB");
     let captured_all = links.end_capture().unwrap();
     assert_eq!(captured_all.missed, 0);
