@@ -1,8 +1,8 @@
-//! Services that run for long: bundle nodes and gateways.
+//! Long-running services: bundle nodes and gateways.
 //!
-//! [`node`] reads what a bundle node is from TOML, [`api`] is its HTTP interface for applications,
-//! and [`gateway`] reads what a gateway between real networks is. Programs that embed a node need
-//! this crate and [`rt`].
+//! [`node`] reads the configuration of a bundle node from TOML, [`api`] is its HTTP interface for
+//! applications, and [`gateway`] reads the configuration of a gateway between real networks.
+//! Programs that embed a node need this crate and [`rt`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A node's interface from the other side.
+//! Client of a node's interface.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use tokio::runtime::Runtime;
 use super::model::{Delivery, Sent};
 use crate::http::{ANSWER_MAX, ClientError, Problem, connect, refused, segment, wrong};
 
-/// Bytes of a body that are read at one time.
+/// Bytes of a body read at a time.
 const PIECE: usize = 256 << 10;
 
-/// Longest idle time of a connection that is used again. The node closes it after ten seconds,
-/// perhaps just as the next request leaves.
+/// Longest idle time of a connection that is reused. The node closes it after ten seconds, perhaps
+/// just as the next request leaves.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// A connection to one node, made again where it has ended.
+/// A connection to one node, reconnected when it has ended.
 pub(super) struct Connection {
     socket: PathBuf,
     sender: Option<SendRequest<Body>>,
-    /// When the sender was last used.
+    /// Time of the sender's last use.
     used: Instant,
 }
 
-/// Asks one node, over one connection.
+/// Client of one node, over one connection.
 pub struct NodeClient {
     runtime: Runtime,
     connection: Connection,
@@ -46,7 +46,7 @@ impl std::fmt::Debug for NodeClient {
     }
 }
 
-/// A path with what is asked for behind it.
+/// Returns a path with a query.
 pub(super) fn uri(path: &str, query: &[(&str, &str)]) -> String {
     let pairs: Vec<String> =
         query.iter().map(|(key, value)| format!("{key}={}", segment(value))).collect();
@@ -69,7 +69,7 @@ impl Connection {
         Ok(self.sender.insert(sender))
     }
 
-    /// Asks for something; what is refused is an error.
+    /// Sends a request; a refusal is an error.
     pub(super) async fn exchange(
         &mut self,
         method: Method,
@@ -88,7 +88,7 @@ impl Connection {
         Err(refused(status, &whole(response).await?))
     }
 
-    /// Takes what comes for an endpoint from now on: nothing else is asked over this connection.
+    /// Takes the bundles of an endpoint from now on: this connection is used for nothing else.
     pub(super) async fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
         let uri = uri("/deliveries", query);
         let response = self.exchange(Method::GET, &uri, Body::empty()).await?;
@@ -109,10 +109,11 @@ pub(super) async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientE
 }
 
 impl NodeClient {
-    /// Of the node with this socket.
+    /// Connects to the node with this socket.
     ///
     /// # Errors
-    /// No node answers there.
+    ///
+    /// No node listens there.
     pub fn connect(socket: &Path) -> Result<Self, ClientError> {
         let unreachable = |error| ClientError::Unreachable { socket: socket.to_owned(), error };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -135,10 +136,11 @@ impl NodeClient {
         self.runtime.block_on(whole(response))
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// [`ClientError`] says why there is none.
+    ///
+    /// [`ClientError`] gives the reason.
     pub fn get<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -148,10 +150,11 @@ impl NodeClient {
         serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
     }
 
-    /// Has something deleted.
+    /// Sends a DELETE request.
     ///
     /// # Errors
-    /// [`ClientError`] says why not.
+    ///
+    /// [`ClientError`] gives the reason.
     pub fn delete(&mut self, path: &str, query: &[(&str, &str)]) -> Result<(), ClientError> {
         let response = self.exchange(Method::DELETE, &uri(path, query), Body::empty())?;
         self.whole(response).map(|_| ())
@@ -160,15 +163,17 @@ impl NodeClient {
     /// Confirms a delivery.
     ///
     /// # Errors
-    /// There is none, or [`ClientError`] says why not.
+    ///
+    /// There is no such delivery, or [`ClientError`] gives the reason.
     pub fn confirm(&mut self, delivery: &Delivery) -> Result<(), ClientError> {
         self.runtime.block_on(self.connection.confirm(delivery))
     }
 
-    /// Sends a bundle whose payload is read to its end. It is safe when this returns.
+    /// Sends a bundle whose payload is read to its end. The bundle is stored when this returns.
     ///
     /// # Errors
-    /// [`ClientError`] says why it is not.
+    ///
+    /// [`ClientError`] gives the reason.
     pub fn send(
         &mut self,
         query: &[(&str, &str)],
@@ -176,7 +181,7 @@ impl NodeClient {
     ) -> Result<Sent, ClientError> {
         let pieces = stream::unfold(payload, |mut payload| async move {
             let mut piece = Vec::with_capacity(PIECE);
-            // Nothing else is to be done meanwhile.
+            // A blocking read is fine: nothing else is to be done meanwhile.
             match payload.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
                 Ok(0) => None,
                 Ok(_) => Some((Ok(Bytes::from(piece)), payload)),
@@ -188,10 +193,11 @@ impl NodeClient {
         serde_json::from_slice(&self.whole(response)?).map_err(|error| wrong(&error))
     }
 
-    /// Asks for something whose answer comes line by line; `on` says whether to go on.
+    /// Sends a request whose response comes line by line; `on` returns whether to continue.
     ///
     /// # Errors
-    /// [`ClientError`] says why there is none.
+    ///
+    /// [`ClientError`] gives the reason.
     pub fn lines<T: DeserializeOwned>(
         &mut self,
         path: &str,
@@ -218,29 +224,32 @@ impl NodeClient {
     /// Takes the bundles of an endpoint from now on.
     ///
     /// # Errors
-    /// Another application has it, or [`ClientError`] says why not.
+    ///
+    /// Another application has the endpoint, or [`ClientError`] gives the reason.
     pub fn take(&mut self, query: &[(&str, &str)]) -> Result<Coming, ClientError> {
         self.runtime.block_on(self.connection.take(query))
     }
 
-    /// The next bundle, after what is left of the one before.
+    /// Returns the next bundle, after skipping the rest of the previous one.
     ///
     /// # Errors
+    ///
     /// The node has ended.
     pub fn next(&mut self, coming: &mut Coming) -> Result<Option<Delivery>, ClientError> {
         self.runtime.block_on(coming.next())
     }
 
-    /// The next bytes of a payload of which `left` are to come.
+    /// Returns the next bytes of a payload of which `left` are to come.
     ///
     /// # Errors
+    ///
     /// The node has ended.
     pub fn piece(&mut self, coming: &mut Coming, left: u64) -> Result<Bytes, ClientError> {
         self.runtime.block_on(coming.piece(left))
     }
 }
 
-/// What comes of a stream.
+/// A stream of bundles.
 #[derive(Debug)]
 pub struct Coming {
     body: Incoming,
@@ -272,13 +281,14 @@ impl Coming {
         }
     }
 
-    /// The next bundle, after what is left of the one before; none if the node has ended.
+    /// Returns the next bundle, after skipping the rest of the previous one; `None` if the node has
+    /// ended.
     pub(super) async fn next(&mut self) -> Result<Option<Delivery>, ClientError> {
         let Some(line) = self.line().await? else { return Ok(None) };
         serde_json::from_slice(&line).map(Some).map_err(|error| wrong(&error))
     }
 
-    /// The next bytes of a payload of which `left` are to come.
+    /// Returns the next bytes of a payload of which `left` are to come.
     pub(super) async fn piece(&mut self, left: u64) -> Result<Bytes, ClientError> {
         while self.bytes.is_empty() {
             if !self.more().await? {

@@ -1,7 +1,8 @@
-//! An application of a node that hands in many bundles and takes those of one endpoint, while the node comes and goes.
+//! An application that sends many bundles through a node and receives those of one endpoint, across
+//! restarts of the node.
 //!
-//! A thread asks the node. Bundles that are handed in are tried until the node has them, or says that it never will; what was not
-//! confirmed when the node ended is handed over again when it is there.
+//! A thread talks to the node. It retries each bundle until the node has stored it or refuses it
+//! for good. Deliveries not confirmed when the node ended are delivered again when it is back.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -25,82 +26,83 @@ use super::client::{Coming, Connection, uri, whole};
 use super::model::Delivery;
 use crate::http::ClientError;
 
-/// Connections over which bundles are handed in: each waits for the node's disk.
+/// Connections for sending: each waits for the node's disk.
 const SENDERS: usize = 8;
 
-/// How long a node that does not answer, or has no room, is left alone.
+/// Pause before retrying a node that does not reply, or has no room.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How often an endpoint is asked for that somebody has: it may be what this application was before, which was killed just now.
+/// Attempts to get an endpoint that is in use: a killed predecessor of this application may still
+/// hold it.
 const TAKEN_TRIES: u32 = 15;
 
-/// Bytes of the longest payload that is taken.
+/// Maximum length of a received payload in bytes.
 const PAYLOAD_MAX: u64 = 1 << 20;
 
-/// Bundles that were read and nobody has taken yet.
+/// Bundles read ahead of the application.
 const READ_AHEAD: usize = 8;
 
-/// What a [`Courier`] is told.
+/// Configuration of a [`Courier`].
 #[derive(Clone, Debug)]
 pub struct CourierConfig {
-    /// The node's socket.
+    /// Socket of the node.
     pub socket: PathBuf,
-    /// The endpoint from which bundles come, and to which they are to come.
+    /// Endpoint that bundles are sent from and received at.
     pub endpoint: String,
-    /// Whether those that come to it are taken.
+    /// Whether bundles to it are received.
     pub takes: bool,
-    /// How long bundles are of use.
+    /// Lifetime of bundles.
     pub lifetime: Duration,
 }
 
-/// A bundle to hand in.
+/// A bundle to send.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
-    /// What its end is told by.
+    /// Number that identifies its outcome.
     pub number: u64,
-    /// The endpoint for which it is.
+    /// Destination endpoint.
     pub to: String,
-    /// Its payload.
+    /// Payload.
     pub payload: Bytes,
 }
 
-/// What became of a bundle that was handed in.
+/// Outcome of a bundle that was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its number.
+    /// Number of the bundle.
     pub number: u64,
-    /// Why the node does not take it, if it does not; it is in the node's store otherwise.
+    /// Reason if the node refused it; otherwise it is in the node's store.
     pub refused: Option<String>,
 }
 
-/// What happens at the endpoint.
+/// Event at the endpoint.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// The node is there, and hands over what comes.
+    /// The node is reachable and delivers bundles.
     There,
-    /// It is gone, for this reason, and is tried again. What it handed over comes again.
+    /// The node is unreachable for this reason, and is retried. Its deliveries are repeated.
     Gone(String),
-    /// It does not let this application have the endpoint. Nothing more comes.
+    /// The node refuses this application the endpoint. Nothing is delivered any more.
     Refused {
         /// Whether another application has it.
         is_taken: bool,
-        /// What it says.
+        /// Message of the node.
         why: String,
     },
 }
 
-/// A bundle that was handed over.
+/// A delivered bundle.
 #[derive(Clone, Debug)]
 pub struct Handed {
-    /// What confirms it, as long as the node is there that was there when it came.
+    /// Delivery to confirm, valid while the node that made it runs.
     pub delivery: Delivery,
-    /// Its payload; `None` if that is longer than any that is taken.
+    /// Payload; `None` if it is longer than the maximum.
     pub payload: Option<Bytes>,
-    /// How often the node had been found to be there.
+    /// Session of the node, counted by reconnections.
     session: u64,
 }
 
-/// The application's side. When it goes, so does what was not handed in.
+/// The application's side. Dropping it drops bundles not sent yet.
 #[derive(Debug)]
 pub struct Courier {
     outgoing: UnboundedSender<Outgoing>,
@@ -108,13 +110,13 @@ pub struct Courier {
     news: UnboundedReceiver<News>,
     bundles: Receiver<Handed>,
     outcomes: UnboundedReceiver<Outcome>,
-    /// What was handed over to the thread and is not done.
+    /// Bundles and confirmations passed to the thread and not done.
     pending: Arc<AtomicUsize>,
-    /// Whether the node did not answer when it was asked last.
+    /// Whether the node did not reply to the last request.
     is_away: Arc<AtomicBool>,
-    /// How often the node was said to be there.
+    /// Sessions of the node reported so far.
     session: u64,
-    /// A bundle that came before the news that the node is there.
+    /// A bundle that arrived before the event of its session.
     early: Option<Handed>,
     /// Ends the thread when it is dropped.
     end: Option<oneshot::Sender<()>>,
@@ -122,9 +124,10 @@ pub struct Courier {
 }
 
 impl Courier {
-    /// Begins; `waker` is woken by all that happens.
+    /// Starts the thread; `waker` is called for every event.
     ///
     /// # Errors
+    ///
     /// The system has no thread left.
     pub fn start(config: CourierConfig, waker: Waker) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -163,47 +166,47 @@ impl Courier {
         })
     }
 
-    /// Hands a bundle in.
+    /// Sends a bundle.
     pub fn send(&self, bundle: Outgoing) {
         self.pending.fetch_add(1, atomic::Ordering::Relaxed);
         // The thread lives as long as this.
         let _ = self.outgoing.send(bundle);
     }
 
-    /// Tells the node that a bundle need not be handed over again.
+    /// Confirms a delivery, so that the node does not repeat it.
     pub fn confirm(&self, delivery: Delivery) {
         self.pending.fetch_add(1, atomic::Ordering::Relaxed);
         let _ = self.confirmed.send(delivery);
     }
 
-    /// Whether all that was handed in and confirmed is done.
+    /// Whether all bundles and confirmations are done.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.pending.load(atomic::Ordering::Acquire) == 0
     }
 
-    /// Whether the node did not answer when it was asked last.
+    /// Whether the node did not reply to the last request.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.is_away.load(atomic::Ordering::Acquire)
     }
 
-    /// What happened at the endpoint, if something did. It is to be asked for before bundles are.
+    /// Returns the next event, if any. Must be called before [`Courier::bundle`].
     pub fn news(&mut self) -> Option<News> {
         let news = self.news.try_recv().ok()?;
         self.session += u64::from(matches!(news, News::There));
         Some(news)
     }
 
-    /// A bundle that came, if there is one.
+    /// Returns the next delivered bundle, if any.
     pub fn bundle(&mut self) -> Option<Handed> {
         loop {
             let handed = self.early.take().or_else(|| self.bundles.try_recv().ok())?;
             match handed.session.cmp(&self.session) {
-                // The node that handed it over has gone, and hands it over again.
+                // The node that delivered it has ended, and will deliver it again.
                 Ordering::Less => {}
                 Ordering::Equal => return Some(handed),
-                // The news that the node is there came after news were asked for, and before this.
+                // The event of its session came after the last call of `news`.
                 Ordering::Greater => {
                     self.early = Some(handed);
                     return None;
@@ -212,7 +215,7 @@ impl Courier {
         }
     }
 
-    /// What became of a bundle, if that is known of one.
+    /// Returns the next outcome, if any.
     pub fn outcome(&mut self) -> Option<Outcome> {
         self.outcomes.try_recv().ok()
     }
@@ -227,7 +230,7 @@ impl Drop for Courier {
     }
 }
 
-/// What the thread does.
+/// State of the thread.
 struct Rounds {
     config: CourierConfig,
     tells: UnboundedSender<News>,
@@ -256,7 +259,7 @@ fn run(
 }
 
 impl Rounds {
-    /// Hands in one bundle after the other.
+    /// Sends one bundle after the other.
     async fn send(&self, bundles: &Mutex<UnboundedReceiver<Outgoing>>) {
         let mut connection = Connection::new(&self.config.socket);
         let lifetime = self.config.lifetime.as_millis().to_string();
@@ -272,15 +275,15 @@ impl Rounds {
                 self.is_away.store(is_away, atomic::Ordering::Release);
                 match posted {
                     Ok(()) => break None,
-                    // The node has no room now, or is beginning or ending.
+                    // The node has no room now, or is starting or stopping.
                     Err(ClientError::Refused { status, .. }) if status >= 500 => {}
                     Err(ClientError::Refused { error, .. }) => break Some(error),
-                    // If it was taken and the answer was lost, it goes twice.
+                    // If the bundle was stored and the response was lost, it is sent twice.
                     Err(error) => tracing::debug!(%error, "a bundle is handed in again"),
                 }
                 tokio::time::sleep(PAUSE).await;
             };
-            // Who hears of it may have gone.
+            // The application may have ended.
             let _ = self.answers.send(Outcome { number, refused });
             self.is_done();
         }
@@ -291,12 +294,12 @@ impl Rounds {
         let mut connection = Connection::new(&self.config.socket);
         while let Some(delivery) = deliveries.recv().await {
             let mut confirmed = connection.confirm(&delivery).await;
-            // A connection that nothing went over for long is closed by the node.
+            // The node closes idle connections: retry once.
             if !matches!(confirmed, Ok(()) | Err(ClientError::Refused { .. })) {
                 confirmed = connection.confirm(&delivery).await;
             }
             if let Err(error) = confirmed {
-                // It has expired; or the node has ended, and hands it over again.
+                // It has expired; or the node has ended, and will deliver it again.
                 tracing::debug!(id = delivery.id, %error, "a delivery is not confirmed");
             }
             self.is_done();
@@ -308,7 +311,7 @@ impl Rounds {
         self.waker.wake();
     }
 
-    /// Takes what comes, as long as the endpoint is to be had.
+    /// Receives bundles while the endpoint is available.
     async fn take(&self) {
         if !self.config.takes {
             return self.tell(News::There);
@@ -318,7 +321,7 @@ impl Rounds {
             let before = session;
             match self.take_from(&mut session).await {
                 Err(ClientError::Refused { status: 409, .. }) if taken < TAKEN_TRIES => taken += 1,
-                // It is beginning or ending.
+                // The node is starting or stopping.
                 Err(ClientError::Refused { status, .. }) if status >= 500 => {}
                 Err(ClientError::Refused { status, error: why }) => {
                     return self.tell(News::Refused { is_taken: status == 409, why });
@@ -329,7 +332,7 @@ impl Rounds {
                         ended.err().map_or("it has ended".to_owned(), |error| error.to_string());
                     self.tell(News::Gone(why));
                 }
-                // It was not there.
+                // The node was not reachable.
                 Ok(()) | Err(ClientError::Unreachable { .. } | ClientError::Answer(_)) => {}
             }
             tokio::time::sleep(PAUSE).await;
@@ -343,7 +346,7 @@ impl Rounds {
         self.tell(News::There);
         while let Some(delivery) = coming.next().await? {
             let payload = payload(&mut coming, delivery.bytes).await?;
-            // Who is told of them may have gone.
+            // The application may have ended.
             let _ = self.hands.send(Handed { delivery, payload, session: *session }).await;
             self.waker.wake();
         }
@@ -361,7 +364,7 @@ async fn post(connection: &mut Connection, uri: &str, payload: Bytes) -> Result<
     whole(answer).await.map(|_| ())
 }
 
-/// A payload, unless it is too long: then it is read and nothing kept.
+/// Reads a payload; one that is too long is read and dropped.
 async fn payload(coming: &mut Coming, bytes: u64) -> Result<Option<Bytes>, ClientError> {
     let mut payload = BytesMut::new();
     let mut left = bytes;
@@ -385,7 +388,7 @@ mod tests {
         Handed { delivery, payload: Some(Bytes::new()), session }
     }
 
-    /// A thread of a courier tells of a node, and hands a bundle over, between any two questions.
+    /// The courier's thread may report a session and deliver a bundle between any two calls.
     #[test]
     fn a_bundle_that_comes_before_the_news_of_its_node_is_kept() {
         let (outgoing, _to_send) = unbounded_channel();
@@ -417,7 +420,7 @@ mod tests {
             tells.send(News::Gone("it ended".to_owned())).unwrap();
             assert!(matches!(courier.news(), Some(News::Gone(_))));
         }
-        // Its node has been there again since: it hands this one over once more.
+        // The node has restarted since: it delivers this one again.
         hands.try_send(handed(3)).unwrap();
         tells.send(News::There).unwrap();
         tells.send(News::There).unwrap();

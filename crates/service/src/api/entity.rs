@@ -1,4 +1,5 @@
-//! A CFDP entity at a node elsewhere: its PDUs are payloads of bundles that a [`Courier`] carries.
+//! A CFDP entity that uses a node elsewhere: its PDUs are payloads of bundles sent through a
+//! [`Courier`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,7 @@ use wire::cfdp::{Body, Direction, Header, Pdu};
 use super::courier::{Courier, CourierConfig, Handed, News, Outcome, Outgoing};
 use super::model::Delivery;
 
-/// Time for work that started before the end: PDUs that the node has not, and the disk.
+/// Time limit for work in progress at the end: PDUs not sent yet, and the disk.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// Bundles to its endpoint that an entity receives.
@@ -25,7 +26,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 pub enum Receives {
     /// None: another entity may have the endpoint.
     Nothing,
-    /// Replies to its puts. The next entity receives the others.
+    /// Replies to its puts. The next entity receives the other PDUs.
     Answers,
     /// All.
     All,
@@ -73,14 +74,14 @@ pub struct EntityDriver {
     service: u64,
     /// Deliveries of the node that are not confirmed.
     deliveries: BTreeMap<Arrival, Delivery>,
-    /// Whether nothing new is handed in.
+    /// Whether no new PDUs are sent.
     is_ending: bool,
     store: rt::FileStore,
     waker: rt::Waker,
     clock: rt::Clock,
     tick: Duration,
     next_tick: Time,
-    /// Why the node does not let this application have its endpoint.
+    /// Reason why the node refuses this application its endpoint.
     refusal: Option<String>,
 }
 
@@ -118,7 +119,7 @@ impl EntityDriver {
         })
     }
 
-    /// The time as the entity knows it.
+    /// Returns the time as the entity knows it.
     #[must_use]
     pub fn now(&self) -> Time {
         self.clock.now()
@@ -148,7 +149,7 @@ impl EntityDriver {
         self.settle(on)
     }
 
-    /// Takes up what happened, and all that the entity wants and says; whether there was anything.
+    /// Handles all input and output of the entity. Returns whether there was any.
     fn round(&mut self, on: &mut Observer<'_>) -> bool {
         let now = self.clock.now();
         if self.entity.poll_timeout().is_some_and(|deadline| deadline.at <= now) {
@@ -169,7 +170,7 @@ impl EntityDriver {
         some
     }
 
-    /// Hands in the answers of the store and of the node.
+    /// Passes the results of the store and the node to the entity.
     fn receive(&mut self) -> bool {
         let mut some = false;
         while let Some((ticket, answer)) = self.store.poll() {
@@ -200,8 +201,8 @@ impl EntityDriver {
         some
     }
 
-    /// Whether bundles are to be handed up: not at the end, nor before it is known what they may
-    /// be about.
+    /// Whether bundles may be delivered: not at the end, nor before the entity's state has been
+    /// loaded.
     fn is_open(&self) -> bool {
         let is_known = match self.receives {
             Receives::Nothing => false,
@@ -243,7 +244,7 @@ impl EntityDriver {
         if self.receives == Receives::Answers && !self.is_answer(&payload) {
             return;
         }
-        // A node that has a name in place of a number counts as entity 0; PDUs have its number.
+        // A node with a name in place of a number counts as entity 0; its PDUs have its number.
         let from = match delivery.source.parse() {
             Ok(Eid::Ipn { node, .. }) => node,
             Ok(_) | Err(_) => 0,
@@ -255,8 +256,8 @@ impl EntityDriver {
         self.deliveries.insert(arrival, delivery);
     }
 
-    /// Whether PDUs answer to this entity: of an earlier put, too, for who goes on with that one
-    /// is answered once more.
+    /// Whether PDUs reply to this entity, including to an earlier put: a resumed one gets another
+    /// reply.
     fn is_answer(&self, pdus: &[u8]) -> bool {
         Header::decode(pdus).is_ok_and(|header| {
             header.direction == Direction::TowardSender
@@ -277,7 +278,7 @@ impl EntityDriver {
         while let Some(order) = self.entity.inner_mut().poll_order() {
             some = true;
             match order {
-                // Whoever stops a transfer wants it to stop; what was to be answered is answered.
+                // A stopped transfer should stop; replies are still sent.
                 Order::Send { pdu, .. } if self.is_ending && is_data(&pdu) => {}
                 Order::Send { unit: Unit(number), to, pdu: payload } => {
                     let to = Eid::Ipn { node: to, service: self.service }.to_string();
@@ -293,7 +294,7 @@ impl EntityDriver {
         some
     }
 
-    /// After the end: what is on its way to the disk and to the node gets there, if it does so soon.
+    /// Finishes writes to the disk and PDUs to the node after the end, if they complete soon.
     fn settle(&mut self, on: &mut Observer<'_>) -> Result<(), EntityError> {
         self.is_ending = true;
         let end = self.clock.now() + SETTLE;
@@ -321,7 +322,7 @@ impl EntityDriver {
     }
 }
 
-/// Whether a PDU is a part of a file.
+/// Whether a PDU is file data.
 fn is_data(pdu: &[u8]) -> bool {
     Pdu::decode(pdu).is_ok_and(|pdu| matches!(pdu.body, Body::FileData(_)))
 }

@@ -1,4 +1,4 @@
-//! Hands what an agent says to whoever waits for it.
+//! Dispatch of an agent's indications to applications.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,21 +20,21 @@ pub(crate) struct Delivered {
     pub(crate) at: Instant,
 }
 
-/// What another node says.
+/// Status report with the node that sent it.
 pub(crate) type Reported = (Eid, StatusReport);
 
 #[derive(Default)]
 struct Waiting {
-    /// By endpoint.
+    /// Applications by endpoint.
     users: BTreeMap<Eid, UnboundedSender<Delivered>>,
-    /// Who wants to know that a bundle is safe, or why it was deleted.
+    /// Requests that wait for a bundle to be stored, or the reason of its deletion.
     stored: BTreeMap<BundleId, oneshot::Sender<Result<(), Reason>>>,
-    /// Who wants to know what others say of a bundle.
+    /// Requests that wait for status reports of a bundle.
     reports: BTreeMap<BundleId, UnboundedSender<Reported>>,
     trouble: Option<String>,
 }
 
-/// Hands what an agent says to whoever waits for it.
+/// Dispatcher of an agent's indications.
 pub struct Hub {
     echo: Option<Eid>,
     waiting: Mutex<Waiting>,
@@ -47,18 +47,18 @@ impl std::fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// One for an agent; what comes to the endpoint `echo` it sends back.
+    /// Creates the hub of an agent; bundles to the endpoint `echo` are sent back.
     #[must_use]
     pub fn new(echo: Option<Eid>) -> Self {
         Self { echo, waiting: Mutex::default() }
     }
 
-    /// The lock; no holder can leave half a change behind.
+    /// Locks the state; no holder can leave a partial change.
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the echo's endpoint for itself: once, when the agent begins.
+    /// Registers the echo's endpoint, once when the agent starts.
     pub fn begin(&self, agent: &mut Agent) {
         if let Some(endpoint) = &self.echo
             && let Err(error) = agent.register(endpoint)
@@ -67,7 +67,7 @@ impl Hub {
         }
     }
 
-    /// Takes what the agent has to say, in the agent's thread.
+    /// Handles an indication of the agent, in the agent's thread.
     pub fn hear(&self, now: Time, agent: &mut Agent, indication: Indication) {
         match indication {
             Indication::Delivered { delivery, endpoint, id, payload } => {
@@ -77,7 +77,7 @@ impl Hub {
                 }
                 let delivered = Delivered { delivery, id, payload, at: Instant::now() };
                 if let Some(user) = self.waiting().users.get(&endpoint) {
-                    // One who has gone is deregistered, and then it waits for the next.
+                    // A user that has gone is deregistered, and the bundle waits for the next.
                     let _ = user.send(delivered);
                 }
             }
@@ -108,7 +108,7 @@ impl Hub {
             }
             Indication::Deleted { id, reason } => {
                 tracing::info!(%id, %reason, "a bundle was deleted");
-                // Who waits for it to be safe hears that it will not be.
+                // A request that waits for storage learns that there is none.
                 if let Some(stored) = self.waiting().stored.remove(&id) {
                     let _ = stored.send(Err(reason));
                 }
@@ -124,7 +124,7 @@ impl Hub {
         self.waiting().trouble = Some(what);
     }
 
-    /// An echo. What is a file stays here: nobody needs to ping with so much.
+    /// Sends an echo. A payload in a file is not sent back: no ping is that long.
     fn send_back(
         &self,
         now: Time,
@@ -170,7 +170,7 @@ impl Hub {
         self.waiting().reports.insert(id, follower);
     }
 
-    /// Endpoints with users, and what was wrong last.
+    /// Returns endpoints with users, and the last failure.
     pub(crate) fn state(&self) -> (Vec<Eid>, Option<String>) {
         let waiting = self.waiting();
         (waiting.users.keys().cloned().collect(), waiting.trouble.clone())

@@ -1,4 +1,4 @@
-//! What a node counts, as Prometheus reads it.
+//! Counters of a node in the format of Prometheus.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::model::Node;
 
-/// Everything that is counted, in the text form of OpenMetrics.
+/// Returns all counters in the text format of OpenMetrics.
 pub(super) fn encoded(node: &Node) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("slowlight_node");
     let counts = &node.counts;

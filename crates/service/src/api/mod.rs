@@ -1,7 +1,8 @@
 //! A bundle node's interface for applications: HTTP on a Unix socket.
 //!
-//! The agent's thread tells a [`Hub`] what it has to say, which hands it to whoever waits for it; requests go to the agent as
-//! closures. Payloads that are long cross as files of the store, written and read here.
+//! The agent's thread passes indications to a [`Hub`], which dispatches them to applications;
+//! requests are closures for the agent. Long payloads are files of the store, written and read
+//! here.
 
 mod client;
 mod courier;
@@ -31,33 +32,33 @@ pub use self::hub::Hub;
 
 use crate::http::{ServeError, accept, bind_unix};
 
-/// The node whose interface it is.
+/// State shared by all requests to a node.
 #[derive(Debug)]
 pub struct Shared {
-    /// Its name.
+    /// Node ID.
     pub node: Eid,
-    /// Asks its agent.
+    /// Access to its agent.
     pub handle: Handle,
-    /// What its agent tells all that it says.
+    /// Dispatcher of its agent's indications.
     pub hub: Arc<Hub>,
-    /// The folder of the working files, if there are any.
+    /// Folder of the working files, if any.
     pub spool: Option<PathBuf>,
-    /// What applications may ask for.
+    /// Limits of applications.
     pub limits: Limits,
-    /// Its layers.
+    /// Convergence layers.
     pub layers: Vec<model::Layer>,
 }
 
-/// What an application may ask for.
+/// Limits of applications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Payloads up to this length are handed to the agent in memory.
+    /// Maximum length of payloads that are passed to the agent in memory.
     pub inline: usize,
-    /// Bytes of one payload.
+    /// Maximum length of a payload in bytes.
     pub payload: u64,
 }
 
-/// The interface's socket, which is open.
+/// Open socket of the interface.
 #[derive(Debug)]
 pub struct NodeServer {
     runtime: tokio::runtime::Runtime,
@@ -66,9 +67,10 @@ pub struct NodeServer {
 }
 
 impl NodeServer {
-    /// Opens the socket; one that a node left which has ended is replaced.
+    /// Opens the socket; replaces one that an ended node left.
     ///
     /// # Errors
+    ///
     /// Another node has it, or the system refuses.
     pub fn bind(path: &Path) -> Result<Self, ServeError> {
         let system = |error| ServeError::System { what: path.display().to_string(), error };
@@ -91,7 +93,7 @@ impl NodeServer {
         Ok(Self { runtime, listener, path: path.to_owned() })
     }
 
-    /// Answers until `end` is over, which is asked ten times a second.
+    /// Serves requests until `end` returns true; it is called ten times a second.
     pub fn run(self, shared: Shared, end: impl Fn() -> bool) {
         let Self { runtime, listener, path } = self;
         runtime.block_on(async {
@@ -100,7 +102,7 @@ impl NodeServer {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
-        // Who begins while this one ends has a socket of its own by then.
+        // A successor that starts meanwhile has a socket of its own by then.
         let _ = std::fs::remove_file(path);
         runtime.shutdown_timeout(Duration::from_secs(1));
     }

@@ -1,175 +1,176 @@
-//! What the interface of a node speaks.
+//! Data model of a node's interface.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A node that runs.
+/// A running node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its administrative endpoint.
+    /// Administrative endpoint.
     pub id: String,
-    /// The number of its process.
+    /// Process ID.
     pub pid: u32,
-    /// Seconds since it began.
+    /// Seconds since its start.
     pub seconds: f64,
-    /// Whether it has read its store and takes bundles.
+    /// Whether it has loaded its store and accepts bundles.
     pub is_ready: bool,
     /// Whether bundles survive the end of the process.
     pub is_persistent: bool,
-    /// Its convergence layers.
+    /// Convergence layers.
     pub layers: Vec<Layer>,
-    /// Neighbours that can be reached now.
+    /// Reachable neighbours.
     pub neighbours: Vec<String>,
-    /// Endpoints that applications have.
+    /// Endpoints of applications.
     pub endpoints: Vec<String>,
-    /// What was counted.
+    /// Counters.
     pub counts: Counts,
-    /// What the store said when it failed last, or which bound was reached.
+    /// Last failure of the store, or the bound that was reached.
     pub trouble: Option<String>,
 }
 
 /// A convergence layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Where it listens.
+    /// Listening addresses.
     pub listening: Vec<SocketAddr>,
 }
 
-/// What was counted since the node began.
+/// Counters since the node started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Bundles that applications handed in.
+    /// Bundles sent by applications.
     pub sourced: u64,
-    /// Bundles that came whole, those included that were here before.
+    /// Bundles received completely, including duplicates.
     pub received: u64,
-    /// Of these, those that had been here.
+    /// Duplicates among these.
     pub duplicates: u64,
-    /// Bundles that were refused.
+    /// Bundles refused.
     pub refused: u64,
-    /// What came and was no bundle, or damaged.
+    /// Input that was no bundle, or damaged.
     pub malformed: u64,
-    /// Bundles that neighbours took.
+    /// Bundles accepted by neighbours.
     pub forwarded: u64,
-    /// Bundles that applications confirmed.
+    /// Bundles confirmed by applications.
     pub delivered: u64,
-    /// Bundles that expired.
+    /// Bundles expired.
     pub expired: u64,
-    /// Bundles that were deleted for another reason.
+    /// Bundles deleted for another reason.
     pub deleted: u64,
-    /// Attempts to forward that failed.
+    /// Failed attempts to forward.
     pub failed: u64,
-    /// Bundles that are held.
+    /// Bundles held.
     pub bundles: u64,
-    /// Bytes that they take.
+    /// Bytes of the held bundles.
     pub bytes: u64,
-    /// The most bundles that were held.
+    /// Maximum number of bundles held.
     pub bundles_peak: u64,
-    /// The most bytes that were held.
+    /// Maximum bytes held.
     pub bytes_peak: u64,
 }
 
-/// A bundle that is held.
+/// A held bundle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bundle {
-    /// Its source, and when it was made: `ipn:1.1 848563200000.0`.
+    /// Source and creation timestamp: `ipn:1.1 848563200000.0`.
     pub id: String,
-    /// For whom it is.
+    /// Destination.
     pub destination: String,
-    /// Bytes that it takes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Seconds that it has been here.
+    /// Seconds since it arrived.
     pub here: f64,
     /// Seconds until it expires.
     pub left: f64,
-    /// What it waits for: `storing`, `delivering`, `sending`, `queued` or `waiting`.
+    /// State: `storing`, `delivering`, `sending`, `queued` or `waiting`.
     pub state: String,
 }
 
-/// What is wanted of a bundle that is handed in.
+/// Parameters of a bundle to send.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Send {
-    /// The endpoint for which it is.
+    /// Destination endpoint.
     pub to: String,
-    /// The endpoint from which it comes; the node's own if it is not said.
+    /// Source endpoint; default: the node's own.
     pub from: Option<String>,
-    /// Milliseconds that it is of use; a day if it is not said.
+    /// Lifetime in milliseconds; default: a day.
     pub lifetime_ms: Option<u64>,
-    /// `bulk`, `normal` or `expedited`.
+    /// Priority: `bulk`, `normal` or `expedited`.
     pub priority: Option<String>,
-    /// The version of the Bundle Protocol, 6 or 7; 7 if it is not said.
+    /// Version of the Bundle Protocol, 6 or 7; default: 7.
     pub version: Option<u8>,
-    /// Whether custody is asked for, which version 6 has.
+    /// Whether custody is requested (version 6).
     #[serde(default)]
     pub custody: bool,
 }
 
-/// A bundle that was handed in and is safe.
+/// A bundle that was accepted and stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// What it is called.
+    /// Bundle ID.
     pub id: String,
 }
 
-/// Which bundle is meant.
+/// Reference to a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Which {
-    /// As it is called.
+    /// Bundle ID.
     pub id: String,
 }
 
-/// Which delivery is confirmed.
+/// Reference to a delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Confirm {
-    /// What the bundle is called; another one, which has its number since the node began anew, is not confirmed.
+    /// Bundle ID; the delivery is not confirmed if its number belongs to another bundle after a
+    /// restart of the node.
     pub id: Option<String>,
 }
 
-/// Which bundles an application takes.
+/// Parameters of an application that receives bundles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Take {
-    /// The endpoint: whole, or the number or name of its service.
+    /// Endpoint: in full, or the number or name of its service.
     pub endpoint: String,
-    /// Whether handing them over confirms them; otherwise each is confirmed by itself.
+    /// Whether delivery counts as confirmation; otherwise each is confirmed by a request.
     #[serde(default)]
     pub confirm: bool,
 }
 
-/// What stands before the payload of a bundle that is handed over, in one line.
+/// Line before the payload of a delivered bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// What confirms it.
+    /// Number to confirm.
     pub delivery: u64,
-    /// What it is called.
+    /// Bundle ID.
     pub id: String,
-    /// From whom it is.
+    /// Source endpoint.
     pub source: String,
-    /// Bytes of the payload, which follow the line.
+    /// Length in bytes of the payload, which follows the line.
     pub bytes: u64,
 }
 
-/// What a ping asks for.
+/// Parameters of a ping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingRequest {
-    /// The endpoint that sends back what comes.
+    /// Echo endpoint.
     pub to: String,
-    /// How often.
+    /// Number of pings.
     #[serde(default = "once")]
     pub count: u32,
-    /// Milliseconds from one to the next.
+    /// Interval in milliseconds.
     #[serde(default)]
     pub interval_ms: u64,
-    /// Bytes of the payload, 16 at least.
+    /// Length of the payload in bytes, at least 16.
     #[serde(default)]
     pub bytes: usize,
-    /// Milliseconds that an answer is waited for.
+    /// Timeout of a reply in milliseconds.
     #[serde(default = "patience")]
     pub timeout_ms: u64,
 }
@@ -182,34 +183,34 @@ const fn patience() -> u64 {
     10_000
 }
 
-/// What became of one ping: a line each.
+/// Result of one ping: a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pong {
-    /// Which, from 0.
+    /// Number, from 0.
     pub number: u32,
-    /// Microseconds until the answer; none came if there is none.
+    /// Round-trip time in microseconds; absent if no reply came.
     pub rtt_us: Option<f64>,
 }
 
-/// Where a bundle is to be followed.
+/// Parameters of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceRequest {
-    /// The endpoint for which it is.
+    /// Destination endpoint.
     pub to: String,
-    /// Milliseconds that reports are waited for.
+    /// Time to wait for reports, in milliseconds.
     #[serde(default = "patience")]
     pub timeout_ms: u64,
 }
 
-/// What a node says of a bundle: a line each.
+/// A node's status report of a bundle: a line each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Who says it.
+    /// Node that reports.
     pub from: String,
-    /// `received`, `forwarded`, `delivered`, `deleted`.
+    /// Events: `received`, `forwarded`, `delivered`, `deleted`.
     pub what: Vec<String>,
-    /// Why.
+    /// Reason.
     pub reason: String,
     /// Seconds since the bundle was sent.
     pub seconds: f64,

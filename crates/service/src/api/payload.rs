@@ -13,13 +13,13 @@ use engine::FileName;
 use futures_util::StreamExt as _;
 use proto::bp::layer::Content;
 
-/// Bytes of a file that are read at one time.
+/// Bytes of a file read at a time.
 const PIECE: u64 = 256 << 10;
 
-/// How long somebody who is refused may go on sending.
+/// Time during which the body of a refused request is read and dropped.
 const SKIPPED: Duration = Duration::from_secs(10);
 
-/// Why a payload cannot be taken.
+/// Reason why a payload cannot be accepted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     #[error("the payload is longer than {0} bytes; send it in parts, as `slowlight bp send` does")]
@@ -32,13 +32,14 @@ pub(super) enum Fault {
     Store(#[from] io::Error),
 }
 
-/// Where long payloads go.
+/// File for a long payload.
 pub(super) struct Place {
     pub(super) path: PathBuf,
     pub(super) name: FileName,
 }
 
-/// Takes a payload: up to `inline` bytes in memory, a longer one in the file that `place` gives.
+/// Reads a payload: up to `inline` bytes into memory, a longer one into the file that `place`
+/// returns.
 pub(super) async fn take<F: Future<Output = Option<Place>>>(
     stream: &mut BodyDataStream,
     (inline, most): (usize, u64),
@@ -61,17 +62,18 @@ pub(super) async fn take<F: Future<Output = Option<Place>>>(
     match written {
         Ok(len) => Ok(Content::File { name, offset: 0, len }),
         Err(fault) => {
-            // If that fails, too, it goes when the node begins the next time.
+            // If that fails, too, it is removed at the node's next start.
             let _ = std::fs::remove_file(&path);
             Err(fault)
         }
     }
 }
 
-/// Reads what nobody wants: who still sends when the connection ends never reads the answer.
+/// Reads and drops a body: a client that still sends when the connection ends never reads the
+/// response.
 pub(super) async fn skip(stream: &mut BodyDataStream) {
     let rest = async { while let Some(Ok(_)) = stream.next().await {} };
-    // Who sends longer than that has to do without.
+    // A client that sends longer than that gets no response.
     let _ = tokio::time::timeout(SKIPPED, rest).await;
 }
 
@@ -94,7 +96,7 @@ async fn write(
         blocking(move || (&*to).write_all(&piece)).await?;
         next = stream.next().await.transpose().map_err(Fault::Cut)?;
     }
-    // The agent takes a file that is given to it as safe.
+    // The agent treats a file passed to it as durable.
     let folder = path.parent().map(Path::to_owned);
     let synced = move || {
         file.sync_all()?;
@@ -104,14 +106,14 @@ async fn write(
     Ok(len)
 }
 
-/// Has a thread do what may take its time.
+/// Runs a blocking function in a thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// The bytes of a payload, in pieces.
+/// Reader of a payload in pieces.
 pub(super) struct Pieces {
     from: From,
 }
@@ -122,7 +124,7 @@ enum From {
 }
 
 impl Pieces {
-    /// Of a payload; `spool` is where files are.
+    /// Opens a payload; `spool` is the folder of its file.
     pub(super) fn open(payload: Content, spool: Option<&Path>) -> io::Result<Self> {
         let from = match payload {
             Content::Bytes(bytes) => From::Bytes(Some(bytes)),
@@ -135,7 +137,7 @@ impl Pieces {
         Ok(Self { from })
     }
 
-    /// The next ones.
+    /// Returns the next bytes.
     pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         match &mut self.from {
             From::Bytes(bytes) => bytes.take().map(Ok),

@@ -1,4 +1,4 @@
-//! What can be asked of a node.
+//! Requests to a node.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ use super::payload::{self, Fault, Pieces, Place};
 use super::{Shared, metrics};
 use crate::http::{METRICS_TYPE, Problem, Refusal};
 
-/// Bundles that are listed at most.
+/// Maximum number of listed bundles.
 const LISTED: usize = 10_000;
-/// How long a bundle without a word about it lives: a day.
+/// Default lifetime of a bundle: a day.
 const LIFETIME_MS: u64 = 86_400_000;
-/// Bytes of a ping's payload: magic, number, run.
+/// Minimum length of a ping's payload: magic, number, run.
 const PING_MIN: usize = 16;
-/// Bytes of a ping.
+/// Maximum length of a ping's payload.
 const PING_MAX: usize = 1 << 20;
 
 type Running = State<Arc<Shared>>;
@@ -82,7 +82,7 @@ fn eid(key: &str, text: &str) -> Answer<Eid> {
     text.parse().map_err(|error| Refusal::wrong(format!("{key}: {error}")))
 }
 
-/// An endpoint: whole, or a service of this node.
+/// Parses an endpoint: in full, or a service of this node.
 fn endpoint(node: &Eid, text: &str) -> Answer<Eid> {
     node.endpoint(text).map_err(|error| Refusal::wrong(format!("endpoint: {error}")))
 }
@@ -102,14 +102,14 @@ fn refused(error: RequestError) -> Refusal {
 }
 
 impl Shared {
-    /// Has the agent's thread do something, and waits for the answer.
+    /// Runs a request in the agent's thread, and waits for the reply.
     async fn ask<T: std::marker::Send + 'static>(
         &self,
         request: impl FnOnce(Time, &mut Agent) -> T + std::marker::Send + 'static,
     ) -> Answer<T> {
         let (answer, answered) = oneshot::channel();
         self.handle.ask(move |now, agent| {
-            // Who asked may have gone.
+            // The client may have gone.
             let _ = answer.send(request(now, agent));
         });
         answered
@@ -154,14 +154,14 @@ impl Shared {
         })
     }
 
-    /// Hands a bundle in, and waits until it is safe.
+    /// Passes a bundle to the agent, and waits until it is stored.
     async fn send(&self, request: SendRequest) -> Answer<BundleId> {
         let (stored, is_stored) = oneshot::channel();
         let hub = Arc::clone(&self.hub);
         let request = self.ask(move |now, agent| {
             let sent = agent.send(now, request);
             if let Ok(id) = &sent {
-                // The agent has not told anybody yet: that comes after this.
+                // The agent's indication comes after this.
                 hub.wait_for_store(id.clone(), stored);
             }
             sent
@@ -169,7 +169,7 @@ impl Shared {
         let id = request.await?.map_err(refused)?;
         let (status, why) = match is_stored.await {
             Ok(Ok(())) => return Ok(id),
-            // It was not for want of room: to wait would not help.
+            // Only a full store may be worth a retry.
             Ok(Err(reason)) if reason != Reason::DepletedStorage => {
                 (StatusCode::UNPROCESSABLE_ENTITY, reason.to_string())
             }
@@ -183,7 +183,7 @@ impl Shared {
     }
 }
 
-/// The node: what it has, whom it reaches, what was counted.
+/// GET: state and counters of the node.
 async fn node(State(shared): Running) -> Answer<Json<Node>> {
     shared.report().await.map(Json)
 }
@@ -195,7 +195,7 @@ async fn prometheus(State(shared): Running) -> Answer<Response> {
     Ok(([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response())
 }
 
-/// The bundles that are held, the first that came first.
+/// GET: the held bundles, oldest first.
 async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
     let listed = shared.ask(|now, agent| {
         let bundles = agent.bundles().take(LISTED).map(|bundle| Bundle {
@@ -211,7 +211,7 @@ async fn bundles(State(shared): Running) -> Answer<Json<Vec<Bundle>>> {
     listed.await.map(Json)
 }
 
-/// Takes a bundle: the body is its payload. Answers when it is safe.
+/// POST: sends a bundle, whose payload is the body. Responds when it is stored.
 async fn send(State(shared): Running, request: Queried<Send>, body: Body) -> Answer<Response> {
     let mut payload = body.into_data_stream();
     let sent = take(&shared, request, &mut payload).await;
@@ -285,7 +285,7 @@ async fn take(
     }
 }
 
-/// Deletes a bundle.
+/// DELETE: a bundle.
 async fn cancel(State(shared): Running, request: Queried<Which>) -> Answer<StatusCode> {
     let Which { id: wanted } = query(request)?;
     let cancelled = shared.ask(move |now, agent| {
@@ -296,7 +296,7 @@ async fn cancel(State(shared): Running, request: Queried<Which>) -> Answer<Statu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The application has a bundle.
+/// POST: confirms a delivery.
 async fn confirm(
     State(shared): Running,
     Path(number): Path<u64>,
@@ -315,7 +315,7 @@ async fn confirm(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// An endpoint that an application has, until it is dropped.
+/// An application's endpoint, until it is dropped.
 struct Registered {
     shared: Arc<Shared>,
     endpoint: Eid,
@@ -333,24 +333,26 @@ impl Drop for Registered {
 async fn register(shared: &Arc<Shared>, endpoint: Eid) -> Answer<Registered> {
     let (user, bundles) = unbounded_channel();
     let taken = Arc::clone(shared);
-    // Who asked may have gone meanwhile: then what it would have got is dropped, and the endpoint is free again.
+    // The client may have gone meanwhile: then its bundle is dropped, and the endpoint is free
+    // again.
     let registered = shared.ask(move |_, agent| {
         agent.register(&endpoint)?;
-        // What waits for it is told after this.
+        // Waiting bundles are indicated after this.
         taken.hub.add_user(endpoint.clone(), user);
         Ok(Registered { shared: taken, endpoint, bundles })
     });
     registered.await?.map_err(refused)
 }
 
-/// What is being handed over.
+/// A delivery in progress.
 struct HandingOver {
     from: Registered,
     pieces: Option<(DeliveryId, Pieces)>,
     confirm: bool,
 }
 
-/// Bundles for an endpoint as they come: each a line of JSON, then its payload. Who goes leaves what was not confirmed to whoever comes next.
+/// GET: bundles for an endpoint as they arrive, each a line of JSON followed by its payload.
+/// Deliveries not confirmed when the client goes are repeated to the next.
 async fn deliveries(State(shared): Running, request: Queried<Take>) -> Answer<Response> {
     let Take { endpoint: text, confirm } = query(request)?;
     let endpoint = endpoint(&shared.node, &text)?;
@@ -386,7 +388,7 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
             match Pieces::open(payload, over.from.shared.spool.as_deref()) {
                 Ok(pieces) => over.pieces = Some((delivery, pieces)),
                 Err(error) => {
-                    // It has expired, or the store is damaged: the others go on.
+                    // It has expired, or the store is damaged: continue with the others.
                     tracing::warn!(%id, %error, "a bundle cannot be handed over");
                     continue;
                 }
@@ -396,19 +398,19 @@ fn handed_over(over: HandingOver) -> impl Stream<Item = std::io::Result<Bytes>> 
     })
 }
 
-/// One line of JSON.
+/// Formats one line of JSON.
 fn line_of(value: &impl Serialize) -> Bytes {
     let mut line = serde_json::to_vec(value).expect("it has names and numbers only");
     line.push(b'\n');
     line.into()
 }
 
-/// A service of this node that nobody has.
+/// Chooses an unused service of this node.
 fn own_service(node: &Eid) -> Answer<Eid> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     match node {
-        // Far beyond what people give to services.
+        // Far beyond the service numbers that people choose.
         Eid::Ipn { .. } => endpoint(node, &(0x4000_0000 + number).to_string()),
         Eid::Dtn(_) | Eid::None | Eid::Uri(_) | Eid::Unknown { .. } => {
             endpoint(node, &format!("ask-{}-{number}", std::process::id()))
@@ -416,7 +418,7 @@ fn own_service(node: &Eid) -> Answer<Eid> {
     }
 }
 
-/// Sends bundles to an echo, one after the other; a line says what became of each.
+/// GET: sends bundles to an echo, one after the other, with a line for each result.
 async fn ping(State(shared): Running, request: Queried<PingRequest>) -> Answer<Response> {
     let request = query(request)?;
     let to = eid("to", &request.to)?;
@@ -453,7 +455,7 @@ async fn ping_once(
     let mut bytes = vec![0; request.bytes.max(PING_MIN)];
     bytes[..4].copy_from_slice(b"ping");
     bytes[4..8].copy_from_slice(&number.to_be_bytes());
-    // Echoes of earlier runs, also of a node that has restarted since, may still arrive here.
+    // Echoes of earlier runs, also from before a restart of the node, may still arrive here.
     bytes[8..PING_MIN].copy_from_slice(&run.to_be_bytes());
     let expected = bytes.clone();
     let lifetime = Duration::from_millis(request.timeout_ms);
@@ -473,7 +475,7 @@ async fn ping_once(
         from.shared.handle.ask(move |now, agent| {
             let _ = agent.confirm(now, delivery);
         });
-        // One that comes late answers an earlier one.
+        // A late echo belongs to an earlier ping.
         if payload == Content::Bytes(expected.clone().into()) {
             let rtt = at.saturating_duration_since(started);
             return Ok(Pong { number, rtt_us: Some(rtt.as_secs_f64() * 1e6) });
@@ -481,7 +483,7 @@ async fn ping_once(
     }
 }
 
-/// Sends a bundle that asks for reports of all kinds; a line says what each node reports.
+/// GET: sends a bundle that requests all status reports, with a line for each report.
 async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer<Response> {
     let request = query(request)?;
     let to = eid("to", &request.to)?;
@@ -504,7 +506,7 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
             let next = tokio::time::timeout_at(until, following.reports.recv()).await;
             let (from, report) = next.ok().flatten()?;
             let what = asserted(&report);
-            // A report may come twice, over two ways.
+            // A report may arrive twice, over two paths.
             if following.seen.insert((from.clone(), what.clone())) {
                 let seconds = following.begun.elapsed().as_secs_f64();
                 let reason = report.reason.to_string();
@@ -516,7 +518,7 @@ async fn trace(State(shared): Running, request: Queried<TraceRequest>) -> Answer
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
 }
 
-/// A bundle that is followed, until it is dropped.
+/// A traced bundle, until it is dropped.
 struct Following {
     shared: Arc<Shared>,
     id: BundleId,

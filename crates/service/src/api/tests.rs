@@ -136,7 +136,7 @@ fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
             taken.iter().map(|delivery| &delivery.id).collect::<Vec<_>>(),
             ids.iter().collect::<Vec<_>>()
         );
-        // A number that is another bundle's by now.
+        // The number belongs to another bundle.
         let other = model::Delivery { id: taken[1].id.clone(), ..taken[0].clone() };
         let error = client.confirm(&other).unwrap_err();
         assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
@@ -145,7 +145,7 @@ fn payloads_come_to_who_asks_for_them_until_they_are_confirmed() {
         assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
         let error = place.client().take(&[("endpoint", "5")]).unwrap_err();
         assert!(matches!(error, ClientError::Refused { status: 409, .. }), "{error}");
-        // Who goes leaves the others to the next.
+        // The rest is delivered to the next client.
         drop((first, coming));
         let limit = std::time::Instant::now() + Duration::from_secs(10);
         let mut second = place.client();
@@ -196,18 +196,18 @@ fn echoes_are_measured_and_what_answers_nothing_is_told() {
     let place = Place::new(false);
     let mut client = place.client();
     let mut pongs = Vec::new();
-    let asked = [("to", "ipn:1.7"), ("count", "20"), ("bytes", "1000")];
+    let query = [("to", "ipn:1.7"), ("count", "20"), ("bytes", "1000")];
     let on = |pong: Pong| {
         pongs.push(pong);
         true
     };
-    client.lines("/ping", &asked, on).unwrap();
+    client.lines("/ping", &query, on).unwrap();
     assert_eq!(pongs.len(), 20);
     assert!(pongs.iter().all(|pong| pong.rtt_us.is_some()), "{pongs:?}");
-    let asked = [("to", "ipn:1.99"), ("timeout_ms", "50")];
+    let query = [("to", "ipn:1.99"), ("timeout_ms", "50")];
     let mut silent = Vec::new();
     client
-        .lines("/ping", &asked, |pong: Pong| {
+        .lines("/ping", &query, |pong: Pong| {
             silent.push(pong);
             true
         })
@@ -236,7 +236,7 @@ fn an_echo_of_an_earlier_run_answers_no_ping() {
         payload.resize(16, 0);
         let to = [("to", endpoint.as_str()), ("from", "9")];
         other.send(&to, io::Cursor::new(payload)).unwrap();
-        // Everything that was sent before has been delivered when this one has.
+        // Everything sent before has been delivered when this one has.
         let count = |node: model::Node| node.counts.delivered;
         while count(other.get("/node", &[]).unwrap()) == 0 {
             assert!(std::time::Instant::now() < limit, "the echo is not delivered");
@@ -258,10 +258,10 @@ fn an_echo_of_an_earlier_run_answers_no_ping() {
 fn a_bundle_is_followed_to_its_end() {
     let place = Place::new(false);
     let mut reports = Vec::new();
-    let asked = [("to", "ipn:1.7"), ("timeout_ms", "5000")];
+    let query = [("to", "ipn:1.7"), ("timeout_ms", "5000")];
     place
         .client()
-        .lines("/trace", &asked, |report: Report| {
+        .lines("/trace", &query, |report: Report| {
             let is_there = report.what.contains(&"delivered".to_owned());
             reports.push(report);
             !is_there
@@ -274,9 +274,9 @@ fn a_bundle_is_followed_to_its_end() {
 fn what_is_wrong_with_a_request_is_told() {
     let place = Place::new(false);
     let mut client = place.client();
-    // Who is refused early hears why, however much is still to be sent.
+    // A client refused early reads the reason, however much is still to be sent.
     let zeros = |len| io::Read::take(io::repeat(0), len);
-    for (asked, status, told) in [
+    for (query, status, told) in [
         (&[("to", "nowhere")][..], 422, "names no endpoint"),
         (&[("to", "dtn:none")], 422, "not to dtn:none"),
         (&[("to", "ipn:2.1"), ("from", "ipn:2.2")], 422, "not an endpoint of this node"),
@@ -284,9 +284,9 @@ fn what_is_wrong_with_a_request_is_told() {
         (&[("to", "ipn:2.1"), ("prioritty", "bulk")], 422, "unknown field"),
         (&[], 422, "missing field"),
     ] {
-        let error = client.send(asked, zeros(5_000_000)).unwrap_err();
+        let error = client.send(query, zeros(5_000_000)).unwrap_err();
         let ClientError::Refused { status: found, error } = error else { panic!("{error}") };
-        assert!(found == status && error.contains(told), "{asked:?}: {found} {error}");
+        assert!(found == status && error.contains(told), "{query:?}: {found} {error}");
     }
     for len in [50_000_001, 60_000_000] {
         let error = client.send(&[("to", "ipn:2.1")], zeros(len)).unwrap_err();
@@ -295,12 +295,12 @@ fn what_is_wrong_with_a_request_is_told() {
     }
     let error = client.get::<model::Node>("/nodes", &[]).unwrap_err();
     assert!(matches!(error, ClientError::Refused { status: 404, .. }), "{error}");
-    // A second node does not take the socket away.
+    // A second node does not take over the socket.
     assert!(NodeServer::bind(&place.socket()).is_err());
     assert!(client.get::<model::Node>("/node", &[]).is_ok());
 }
 
-/// A courier between two endpoints of one node, and what it was told so far.
+/// A courier between two endpoints of one node, and its events so far.
 fn courier(place: &Place, endpoint: &str, takes: bool) -> Courier {
     let config = CourierConfig {
         socket: place.socket(),
@@ -311,7 +311,7 @@ fn courier(place: &Place, endpoint: &str, takes: bool) -> Courier {
     Courier::start(config, Waker::new().unwrap()).unwrap()
 }
 
-/// Waits for what it is asked for.
+/// Waits until `ask` returns something.
 fn await_some<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let limit = std::time::Instant::now() + Duration::from_secs(20);
     loop {
@@ -335,7 +335,7 @@ fn couriers_wait_for_a_node_that_is_away() {
         let payload = bytes(1000 * usize::try_from(number).unwrap()).into();
         sender.send(Outgoing { number, to: "ipn:1.5".to_owned(), payload });
     }
-    // One that the node never takes, and one that is longer than a courier takes.
+    // One that the node never accepts, and one longer than a courier accepts.
     let long = bytes((1 << 20) + 1).into();
     sender.send(Outgoing { number: 20, to: "ipn:1.5".to_owned(), payload: long });
     sender.send(Outgoing { number: 21, to: "nobody".to_owned(), payload: Bytes::new() });
@@ -375,12 +375,12 @@ fn couriers_wait_for_a_node_that_is_away() {
         lengths.sort_unstable();
         assert_eq!(lengths, (0..20).map(|number| number * 1000).collect::<Vec<_>>());
     };
-    // Nothing is confirmed: it all comes again.
+    // Nothing is confirmed: all are delivered again.
     take_all(Some(&mut place));
     take_all(None);
     let held: Vec<Bundle> = place.client().get("/bundles", &[]).unwrap();
     assert_eq!(held.len(), 1, "the one that is too long was not confirmed");
-    // Somebody who was killed just now may have it still; who comes waits for a while.
+    // A killed predecessor may still hold the endpoint, so a courier waits for a while.
     let mut second = courier(&place, "ipn:1.5", true);
     std::thread::sleep(Duration::from_millis(300));
     assert!(second.news().is_none());

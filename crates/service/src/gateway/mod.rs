@@ -1,5 +1,5 @@
-//! A gateway between real networks, as TOML describes it: which streams a proxy takes, and how each
-//! side carries them.
+//! A gateway between real networks, configured by TOML: which streams its proxy intercepts, and the
+//! TCP of each side.
 
 mod ports;
 #[cfg(test)]
@@ -21,25 +21,24 @@ use transport::text::{self, SpecError};
 
 pub use self::ports::Ports;
 
-/// What a gateway is told.
+/// Configuration of a gateway.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gateway {
-    /// Its name, which its rules in the kernel carry. Gateways of one network namespace have
-    /// different ones.
+    /// Name, used in its kernel rules. Gateways of one network namespace have different ones.
     #[serde(default = "name")]
     pub name: String,
     /// The side of clients and servers.
     pub lan: Lan,
     /// The side of the long link.
     pub wan: Wan,
-    /// Which streams are taken; the others are forwarded as they are.
+    /// Streams to intercept; the others are forwarded.
     #[serde(default)]
     pub intercept: Intercept,
-    /// Bounds, and how long things may take.
+    /// Limits and timeouts.
     #[serde(default)]
     pub limits: Limits,
-    /// What the rules in the kernel use.
+    /// Numbers used in kernel rules.
     #[serde(default)]
     pub rules: Rules,
 }
@@ -48,9 +47,9 @@ pub struct Gateway {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lan {
-    /// The network interfaces.
+    /// Network interfaces.
     pub interfaces: Vec<String>,
-    /// How the kernel's TCP is set.
+    /// Options of the kernel's TCP.
     #[serde(default)]
     pub kernel: KernelTcp,
 }
@@ -59,12 +58,12 @@ pub struct Lan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wan {
-    /// The network interfaces.
+    /// Network interfaces.
     pub interfaces: Vec<String>,
-    /// Settings of the kernel's TCP, if that is this side's and they are given.
+    /// Options of the kernel's TCP, if this side uses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelTcp>,
-    /// That this side's TCP is slowlight's own.
+    /// Slowlight's own TCP on this side, if used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnTcp>,
 }
@@ -73,15 +72,15 @@ pub struct Wan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OwnTcp {
-    /// With whose settings it begins: a profile of TCP, or a congestion control's name for TCP of
-    /// today with that.
+    /// Base settings: a profile of TCP, or the name of a congestion control for a modern TCP with
+    /// it.
     pub profile: String,
-    /// What all connections together send, where the profile's TCP is SCPS-TP, which has rates.
+    /// Total rate of all connections, where the profile is SCPS-TP, which has rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// What is different from these.
+    /// Settings that differ from the profile.
     pub tcp: TcpSettings,
-    /// The name of the TUN device between it and the kernel, which forwards its packets.
+    /// Name of the TUN device between it and the kernel, which forwards its packets.
     pub device: String,
 }
 
@@ -96,76 +95,76 @@ impl Default for OwnTcp {
     }
 }
 
-/// How a gateway asks idle peers whether they are there. One that only receives does not hear otherwise
-/// that its peer has died and that the reset which said so was lost.
+/// Default keep-alive of a gateway. A side that only receives would otherwise not notice that its
+/// peer has died and that the reset was lost.
 pub const KEEP_ALIVE: tcp::KeepAlive =
     tcp::KeepAlive { idle: Duration::from_secs(60), interval: Duration::from_secs(15), probes: 4 };
 
-/// How the kernel's TCP is set; what is left out stays as the network namespace has it.
+/// Options of the kernel's TCP; the default is the network namespace's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KernelTcp {
-    /// Congestion control, as the kernel names it.
+    /// Congestion control by its kernel name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// The send buffer, which does not grow then.
+    /// Fixed size of the send buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<Size>,
-    /// The receive buffer, which does not grow then.
+    /// Fixed size of the receive buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<Size>,
-    /// Bytes that may wait in the kernel before they are sent the first time.
+    /// Maximum unsent bytes in the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsent: Option<Size>,
-    /// The most that one connection sends.
+    /// Maximum rate of one connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// The longest segment, in bytes.
+    /// Maximum segment size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss: Option<u16>,
-    /// Asking an idle peer after so long whether it is there, or `off`; as [`KEEP_ALIVE`] if left out.
+    /// Idle time before keep-alive probes, or `off`; default: [`KEEP_ALIVE`].
     #[serde(
         deserialize_with = "read_as::<Off<form::Span>, _, _>",
         serialize_with = "write_as::<Off<form::Span>, _, _>"
     )]
     pub keep_alive: Option<Duration>,
-    /// Giving up a peer that acknowledges nothing for so long.
+    /// Time without acknowledgment after which a peer is given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
 }
 
-/// Which streams are taken.
+/// Streams to intercept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Intercept {
-    /// The servers' ports.
+    /// Ports of the servers.
     pub ports: Ports,
-    /// Those of them that are left alone.
+    /// Ports excluded from them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub except: Option<Ports>,
-    /// Whether connections over IPv6 are taken; by default if this host forwards IPv6.
+    /// Whether IPv6 connections are intercepted; default: if this host forwards IPv6.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<bool>,
 }
 
-/// Bounds, and how long things may take.
+/// Limits and timeouts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at one time; the client of a further one is reset.
+    /// Maximum concurrent connections; the client of a further one is reset.
     pub connections: usize,
-    /// Bytes that are held for each direction of a connection, beside the kernel's buffers.
+    /// Buffer for each direction of a connection, beside the kernel's buffers.
     pub buffer: Size,
-    /// Bytes that are held for all together.
+    /// Buffer of all connections together.
     pub buffer_total: Size,
-    /// How long a server may take to accept.
+    /// Time limit for a server to accept.
     pub connect_timeout: Span,
-    /// After so long without a byte both ends are reset.
+    /// Idle time after which both ends are reset.
     pub idle: Span,
-    /// How long connections may go on that are there when the end is asked for.
+    /// Time for existing connections to end when the gateway is stopped.
     pub drain: Span,
-    /// How long after the last connection the kernel is still told which packets are the gateway's:
-    /// what it has to send for connections that are over needs that.
+    /// Time for which kernel rules stay after the last connection: the kernel needs them for its
+    /// last packets of ended connections.
     pub linger: Span,
 }
 
@@ -184,25 +183,24 @@ impl Default for Limits {
     }
 }
 
-/// What the rules in the kernel use. A gateway takes two ports of the loopback address, marks of
-/// packets and routing tables for itself: one of each, and the next one too where the TCP of a side is
-/// slowlight's own.
+/// Numbers used in kernel rules. A gateway uses two loopback ports, packet marks and routing
+/// tables: one of each, and the next one too where a side has slowlight's own TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// The first of its ports.
+    /// First of its ports.
     pub port: u16,
-    /// The first mark of packets that are for it.
+    /// First of its packet marks.
     pub mark: u32,
-    /// The number of its first routing table.
+    /// First of its routing tables.
     pub table: u32,
-    /// The place of its rule among the routing rules.
+    /// Priority of its routing rule.
     pub priority: u32,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        // 0x5e9 is "sep"; none of them is in common use.
+        // 0x5e9 is "sep"; none of these numbers is in common use.
         Self { port: 7430, mark: 0x5e9, table: 1513, priority: 1513 }
     }
 }
@@ -211,16 +209,16 @@ fn name() -> String {
     "pep".to_owned()
 }
 
-/// The longest name of a network interface (`IFNAMSIZ` without its zero).
+/// Maximum length of a network interface's name (`IFNAMSIZ` without its zero).
 const INTERFACE_MAX: usize = 15;
 
-/// The least that may be held of a direction: the longest piece that is read at once.
+/// Minimum buffer of a direction: the longest piece read at once.
 const BUFFER_MIN: u64 = engine::Receive::PIECE_MAX as u64;
 
-/// The most connections: each takes two descriptors.
+/// Maximum connections: each takes two descriptors.
 const CONNECTIONS_MAX: usize = 500_000;
 
-/// Numbers of routing tables below this are the system's own (`main`, `local` and others).
+/// Valid routing tables; lower numbers than 1 and higher ones are the system's own.
 const TABLES: std::ops::RangeInclusive<u32> = 1..=0x7fff_fffe;
 const OWN_TABLES: std::ops::RangeInclusive<u32> = 252..=255;
 
@@ -228,34 +226,37 @@ impl Gateway {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    ///
+    /// The fault and its location.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let gateway: Self = text::read(path)?;
         gateway.check().map_err(|error| error.within(path))?;
         Ok(gateway)
     }
 
-    /// Reads a text that came from `origin`.
+    /// Parses a text that came from `origin`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    ///
+    /// The fault and its location.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
         let gateway: Self = text::parse(text, origin)?;
         gateway.check().map_err(|error| error.within(Path::new(origin)))?;
         Ok(gateway)
     }
 
-    /// Where streams are diverted to.
+    /// Returns the addresses that streams are diverted to.
     pub fn listening(&self) -> impl Iterator<Item = SocketAddr> + use<> {
         self.rules.ports().into_iter().flat_map(|port| {
             [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
         })
     }
 
-    /// The settings of each connection of slowlight's own TCP, if that is this side's.
+    /// Returns the options of each connection of slowlight's own TCP, if this side uses it.
     ///
     /// # Errors
-    /// When a value is out of its range.
+    ///
+    /// A value is out of its range.
     pub fn own_options(&self) -> Result<Option<tcp::Options>, SpecError> {
         let Some(own) = &self.wan.own else { return Ok(None) };
         let profile = OverTcpConfig::of_host(Some(&own.profile)).ok_or_else(|| {
@@ -269,7 +270,7 @@ impl Gateway {
         })?;
         let mut options = profile.streams.options;
         options.keep_alive = Some(KEEP_ALIVE);
-        // Where routers drop what is too long without a word, nobody else would notice.
+        // Routers may drop long packets silently, and only the connection can detect it.
         options.mtu_probing = true;
         own.tcp.apply(&mut options).map_err(|error| error.below("tcp"))?;
         if let Some(rate) = own.rate {
@@ -282,7 +283,7 @@ impl Gateway {
             let before = scps.rate.unwrap_or_default();
             scps.rate = Some(tcp::scps::RateControl { bps: Some(rate.bps()), ..before });
         }
-        // A TUN device has no rate to go by.
+        // A TUN device has no rate.
         let has_rate = |scps: tcp::scps::Scps| scps.rate.is_some_and(|rate| rate.bps.is_some());
         if options.congestion == (tcp::cc::Algorithm::None { window: None })
             && options.scps.is_some_and(|scps| !has_rate(scps))
@@ -350,7 +351,7 @@ impl Gateway {
         }
     }
 
-    /// The settings of the proxy.
+    /// Returns the configuration of the proxy.
     #[must_use]
     pub fn proxy(&self) -> proto::pep::Config {
         let limits = &self.limits;
@@ -362,13 +363,13 @@ impl Gateway {
             connect_timeout: limits.connect_timeout.duration(),
             idle: Some(limits.idle.duration()),
             transparent: true,
-            // Who connects to where streams are diverted to would be connected to itself.
+            // A connection to the divert address would be connected to itself.
             own: self.listening().collect(),
         }
     }
 }
 
-/// What may be in a name goes into rules as it is.
+/// Checks an interface name, which is inserted into rules verbatim.
 fn is_interface(key: &str, name: &str) -> Result<(), SpecError> {
     let sound = |c: char| c.is_ascii_alphanumeric() || "._-@:".contains(c);
     if (1..=INTERFACE_MAX).contains(&name.len()) && name.chars().all(sound) {
@@ -431,7 +432,7 @@ impl KernelTcp {
 }
 
 impl Intercept {
-    /// The ports that are taken.
+    /// Returns the intercepted ports.
     #[must_use]
     pub fn taken(&self) -> Ports {
         match &self.except {
@@ -440,7 +441,7 @@ impl Intercept {
         }
     }
 
-    /// Whether connections over IPv6 are taken.
+    /// Whether IPv6 connections are intercepted.
     #[must_use]
     pub fn takes_ipv6(&self) -> bool {
         self.ipv6.unwrap_or(true)
@@ -485,7 +486,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The port at which streams of the LAN side arrive, and that of the WAN side.
+    /// Returns the ports at which streams of the LAN side and of the WAN side arrive.
     #[must_use]
     pub fn ports(self) -> [u16; 2] {
         [self.port, self.port + 1]

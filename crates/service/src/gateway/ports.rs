@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A set of ports: a list of numbers and of ranges, as `[80, "8000-8999"]`, or `"all"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// In order, and with a gap between any two.
+    /// Ordered, with a gap between any two.
     ranges: Vec<RangeInclusive<u16>>,
 }
 
@@ -20,7 +20,7 @@ impl Default for Ports {
 }
 
 impl Ports {
-    /// The set of some ranges.
+    /// Returns the set of some ranges.
     #[must_use]
     pub fn new(ranges: impl IntoIterator<Item = RangeInclusive<u16>>) -> Self {
         let mut given: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
@@ -37,24 +37,24 @@ impl Ports {
         Self { ranges }
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether a port is one of them.
+    /// Whether the set contains a port.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
         self.ranges.iter().any(|range| range.contains(&port))
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u16>> + '_ {
         self.ranges.iter().cloned()
     }
 
-    /// Those that are not in `others`.
+    /// Returns the ports that are not in `others`.
     #[must_use]
     pub fn without(&self, others: &Self) -> Self {
         let mut left = self.ranges.clone();
@@ -72,7 +72,7 @@ impl Ports {
 }
 
 impl fmt::Display for Ports {
-    /// As nftables has a set: `{ 80, 8000-8999 }`.
+    /// Formats the set for nftables: `{ 80, 8000-8999 }`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{ ")?;
         for (index, range) in self.ranges.iter().enumerate() {
@@ -106,7 +106,7 @@ impl Serialize for Ports {
     }
 }
 
-/// One port or a range of them.
+/// A port or a range of ports.
 struct Item(RangeInclusive<u16>);
 
 impl<'de> Deserialize<'de> for Item {
@@ -168,5 +168,5 @@ impl<'de> Deserialize<'de> for Ports {
     }
 }
 
-/// The most items of a list.
+/// Maximum items of a list.
 const RANGES_MAX: usize = 1024;

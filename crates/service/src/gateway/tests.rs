@@ -25,21 +25,21 @@ fn the_least_that_is_said_is_the_interfaces() {
 
 #[test]
 fn idle_peers_are_asked_unless_that_is_off() {
-    let kernel = |said: &str| {
-        let text = format!("{LEAST}[wan.kernel]\nkeep_alive = \"{said}\"");
+    let kernel = |error: &str| {
+        let text = format!("{LEAST}[wan.kernel]\nkeep_alive = \"{error}\"");
         Gateway::parse(&text, "g.toml").unwrap().wan.kernel.unwrap().keep_alive
     };
     assert_eq!(kernel("5 s"), Some(Duration::from_secs(5)));
     assert_eq!(kernel("off"), None);
-    let own = |said: &str| {
-        let text = format!("{LEAST}[wan.own]\n{said}");
+    let own = |error: &str| {
+        let text = format!("{LEAST}[wan.own]\n{error}");
         Gateway::parse(&text, "g.toml").unwrap().own_options().unwrap().unwrap().keep_alive
     };
     assert_eq!(own(""), Some(KEEP_ALIVE));
     assert_eq!(own("tcp = { keep_alive = \"off\" }"), None);
     let idle = Duration::from_secs(5);
-    let said = own("tcp = { keep_alive = { idle = \"5 s\" } }");
-    assert_eq!(said, Some(tcp::KeepAlive { idle, ..KEEP_ALIVE }));
+    let error = own("tcp = { keep_alive = { idle = \"5 s\" } }");
+    assert_eq!(error, Some(tcp::KeepAlive { idle, ..KEEP_ALIVE }));
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn what_is_wrong_is_named_with_its_remedy() {
         ("[intercept]\nports = [\"9-8\"]", "is no port"),
         ("[intercept]\nports = 70000", "is no port"),
     ] {
-        let said = refused(&format!("{LEAST}{extra}"));
-        assert!(said.starts_with("g.toml: ") && said.contains(word), "{extra}: {said}");
+        let error = refused(&format!("{LEAST}{extra}"));
+        assert!(error.starts_with("g.toml: ") && error.contains(word), "{extra}: {error}");
     }
     let quote = LEAST.replace("sat0", "x\\\" accept");
     assert!(refused(&quote).contains("no name of an interface"));

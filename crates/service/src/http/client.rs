@@ -1,4 +1,4 @@
-//! The client of an interface on a Unix socket.
+//! Client of an interface on a Unix socket.
 
 use std::io;
 use std::os::unix::net::UnixStream as Probe;
@@ -17,52 +17,53 @@ use tokio::task::JoinHandle;
 
 use super::Problem;
 
-/// Bytes of an answer.
+/// Maximum length of a response in bytes.
 pub(crate) const ANSWER_MAX: usize = 64 << 20;
-/// How long an answer may take.
+/// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why there was no answer, or none that was hoped for.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server refused.
+    /// The server refused the request.
     #[error("{error}")]
     Refused {
-        /// The status of HTTP.
+        /// HTTP status.
         status: u16,
-        /// What was wrong, and what to do.
+        /// Message: the fault and its remedy.
         error: String,
     },
-    /// It cannot be asked.
+    /// The server is unreachable.
     #[error("{}: {error}", socket.display())]
     Unreachable {
-        /// Its socket.
+        /// Socket of the server.
         socket: PathBuf,
-        /// Why not.
+        /// Error of the system.
         error: io::Error,
     },
-    /// It answered with what is no answer.
+    /// The response is malformed.
     #[error("its answer: {0}")]
     Answer(String),
 }
 
-/// Sends requests to one server.
+/// Client of one server.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
 }
 
 impl Client {
-    /// Client of the server with this socket.
+    /// Creates a client of the server with this socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned() }
     }
 
-    /// The number of the process that answers, as seen from here.
+    /// Returns the process ID of the server in this PID namespace.
     ///
     /// # Errors
-    /// None does.
+    ///
+    /// No server listens there.
     pub fn pid(&self) -> Result<i32, ClientError> {
         let attempt = || {
             let stream = Probe::connect(&self.socket)?;
@@ -72,10 +73,11 @@ impl Client {
         attempt().map_err(|error| self.unreachable(error))
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the response.
     ///
     /// # Errors
-    /// [`ClientError`] says why there is none.
+    ///
+    /// [`ClientError`] gives the reason.
     pub fn ask(
         &self,
         method: Method,
@@ -90,10 +92,11 @@ impl Client {
         runtime.block_on(answer).map_err(late)?
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// [`ClientError`] says why there is none.
+    ///
+    /// [`ClientError`] gives the reason.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         let answer = self.ask(Method::GET, path, None)?;
         serde_json::from_value(answer).map_err(|error| wrong(&error))
@@ -132,7 +135,7 @@ pub(crate) fn wrong(error: &impl ToString) -> ClientError {
     ClientError::Answer(error.to_string())
 }
 
-/// A connection, and the task that serves it.
+/// Opens a connection, with the task that serves it.
 pub(crate) async fn connect(
     socket: &Path,
 ) -> Result<(SendRequest<Body>, JoinHandle<hyper::Result<()>>), ClientError> {
@@ -143,7 +146,7 @@ pub(crate) async fn connect(
     Ok((sender, tokio::spawn(connection)))
 }
 
-/// What an answer says that is a refusal.
+/// Returns the error of a refusal.
 pub(crate) fn refused(status: StatusCode, bytes: &[u8]) -> ClientError {
     let problem: Result<Problem, _> = serde_json::from_slice(bytes);
     let error = problem
@@ -164,7 +167,7 @@ async fn read(response: Response<hyper::body::Incoming>) -> Result<Value, Client
     Err(refused(status, &bytes))
 }
 
-/// A text as one part of a path.
+/// Encodes a text as one segment of a path.
 #[must_use]
 pub fn segment(text: &str) -> String {
     let mut path = String::new();

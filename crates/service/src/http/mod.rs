@@ -30,8 +30,8 @@ pub use self::client::{Client, ClientError, segment};
 
 /// Media type of `/metrics`.
 pub const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Clients at a time, of the socket and of the address each, so that strangers at the address keep
-/// nobody from the socket; others wait.
+/// Maximum concurrent clients of the socket and of the address, each, so that clients of the
+/// address do not block the socket; others wait.
 pub const CLIENTS_MAX: usize = 64;
 /// Time that a client may take for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -53,12 +53,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal with this status.
+    /// Creates a refusal with this status.
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into() }
     }
 
-    /// A refusal of what a request contains.
+    /// Creates a refusal because of a request's content.
     pub fn wrong(error: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
@@ -70,13 +70,13 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Why there is no interface.
+/// Reason why there is no interface.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another program has the port.
     #[error("{0}: another program listens there; take another port, or 0 for any that is free")]
     InUse(SocketAddr),
-    /// This user may not have the port, or the machine has no such address.
+    /// This user may not bind the port, or the machine has no such address.
     #[error("{0}: {1}; take 127.0.0.1 and a port above 1023")]
     Address(SocketAddr, io::Error),
     /// The system refused.
@@ -99,12 +99,12 @@ pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Answers all who come to one place, so many at a time.
+/// Serves clients of one listener, up to [`CLIENTS_MAX`] at a time.
 pub async fn accept<L: Listener>(mut listener: L, router: Router) {
     let clients = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&clients).acquire_owned().await else { return };
-        // It waits a moment by itself where the system has no room for another.
+        // `accept` itself pauses when the system has no descriptor left.
         let (stream, _) = listener.accept().await;
         let router = router.clone();
         tokio::spawn(async move {
@@ -114,7 +114,7 @@ pub async fn accept<L: Listener>(mut listener: L, router: Router) {
     }
 }
 
-/// Answers one client until it goes.
+/// Serves one client until it goes.
 async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);

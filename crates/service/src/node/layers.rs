@@ -1,4 +1,4 @@
-//! Convergence layers of a node: a row each, with the name of its kind in TOML and its settings.
+//! Convergence layers of a node: one row each, with the name of its type in TOML and its settings.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(super) struct Host<'a> {
     pub(super) rng: Rng,
     /// Neighbours over the layer.
     pub(super) links: &'a BTreeMap<LinkId, Way>,
-    /// Size of the longest bundle.
+    /// Maximum size of a bundle.
     pub(super) longest: Size,
     /// Size of its store, if that is in memory.
     pub(super) memory: Option<Size>,
@@ -54,7 +54,7 @@ pub(super) trait LayerSpec {
     /// A value is out of range.
     fn check(&self, node: &Eid) -> Result<(), SpecError>;
 
-    /// Whether neighbours have numbers of engines.
+    /// Whether neighbours have LTP engine numbers.
     fn has_engines(&self) -> bool {
         false
     }
@@ -115,17 +115,17 @@ layers! {
     Tcpcl4(OverStreams) => |layer| Streams { layer, protocol: Protocol::Tcpcl4, secures: true };
     /// TCPCL, version 3 (RFC 7242).
     Tcpcl3(OverStreams) => |layer| streams(layer, Protocol::Tcpcl3(Version3::default()));
-    /// MTCP, from who connects to who listens.
+    /// MTCP, from the connecting node to the listening one.
     Mtcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Mtcp));
-    /// STCP, the same.
+    /// STCP, likewise.
     Stcp(OverStreams) => |layer| streams(layer, Protocol::Framed(Framing::Stcp));
-    /// A datagram a bundle (RFC 7122).
+    /// UDPCL, one bundle per datagram (RFC 7122).
     Udpcl(OverUdp) => |layer| layer;
-    /// A block of LTP a bundle (CCSDS 734.2-B-1).
+    /// LTPCL, one bundle per LTP block (CCSDS 734.2-B-1).
     Ltpcl(Box<OverLtp>) => |layer| &**layer;
-    /// A file of Saratoga a bundle.
+    /// Saratoga, one bundle per file.
     Saratoga(Box<OverFiles<SaratogaSettings>>) => |layer| &**layer;
-    /// An object of NORM a bundle.
+    /// NORM, one bundle per object.
     Norm(Box<OverFiles<NormSettings>>) => |layer| &**layer;
 }
 

@@ -1,5 +1,5 @@
-//! A bundle node on real sockets, as TOML describes it: who it is, where its bundles are kept, its convergence layers, and where
-//! bundles go.
+//! A bundle node on real sockets, configured by TOML: its identity, store, convergence layers and
+//! routes.
 
 mod layers;
 mod over_files;
@@ -40,68 +40,70 @@ pub use self::plan::Plan;
 pub use self::security::{Custody, KeySpec, Rule};
 pub use self::tls::{Tls, Use};
 
-/// Seconds from 1970 to the beginning of 2000 (RFC 9171 §4.2.6).
+/// Seconds from 1970 to the start of 2000 (RFC 9171 §4.2.6).
 const DTN_EPOCH_S: u64 = 946_684_800;
 
-/// Milliseconds from the beginning of 2000 until a time of day, by which bundles and blocks say how long they live.
+/// Returns the milliseconds from the start of 2000 to a wall-clock time, as used for the lifetimes
+/// of bundles and blocks.
 #[must_use]
 pub fn milliseconds_since_2000(now: SystemTime) -> u64 {
     let unix = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     u64::try_from(unix).unwrap_or(u64::MAX).saturating_sub(DTN_EPOCH_S * 1000)
 }
 
-/// What is wrong with a neighbour over LTP, and what helps.
+/// Error of a neighbour over LTP without an engine number, and its remedy.
 const NO_ENGINE: &str = "it has no node number, and engines of LTP have numbers; write engine = 1";
 
-/// What a node is told.
+/// Configuration of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// The node's administrative endpoint: `ipn:1.0`, `dtn://node/`.
+    /// Administrative endpoint of the node: `ipn:1.0`, `dtn://node/`.
     pub id: String,
-    /// Other nodes whose endpoints are this node's, too.
+    /// Other node IDs whose endpoints are this node's, too.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// The Unix socket of its interface for applications.
+    /// Unix socket of its interface for applications.
     #[serde(default = "socket")]
     pub socket: PathBuf,
-    /// Whether this machine's clock is right; without it bundles say how old they are.
+    /// Whether this machine's clock is accurate; without it bundles carry their age.
     #[serde(default = "yes")]
     pub clock: bool,
-    /// The service that sends back what comes: a number, or a name in the scheme `dtn`; nothing for none.
+    /// Service of the echo: a number, or a name in the `dtn` scheme; empty for none.
     #[serde(default = "echo")]
     pub echo: String,
-    /// Hops that a bundle from here may take, or `off`.
+    /// Hop limit of bundles from this node, or `off`.
     #[serde(
         default = "hop_limit",
         deserialize_with = "read_as::<Off<Number>, _, _>",
         serialize_with = "write_as::<Off<Number>, _, _>"
     )]
     pub hop_limit: Option<u8>,
-    /// How long sessions may take to end when the node is stopped.
+    /// Time for sessions to end when the node is stopped.
     #[serde(default = "drain")]
     pub drain: Span,
-    /// Where bundles are kept.
+    /// Store of bundles.
     pub store: Store,
-    /// Bounds.
+    /// Limits.
     #[serde(default)]
     pub limits: Limits,
-    /// Which status reports are written.
+    /// Status reports that are sent.
     #[serde(default)]
     pub reports: Reports,
     /// Convergence layers.
     #[serde(rename = "layer")]
     pub layers: Vec<Layer>,
-    /// Nodes next to this one.
+    /// Neighbours.
     #[serde(default, rename = "neighbour")]
     pub neighbours: Vec<Neighbour>,
-    /// Where bundles go that no plan has a way for.
+    /// Static routes for destinations without a route in the contact plan.
     #[serde(default, rename = "route")]
     pub routes: Vec<RouteSpec>,
-    /// A copy goes to every neighbour that has not had one, in place of routes.
+    /// Epidemic routing: a copy for every neighbour that has not had one, in place of routes.
     #[serde(default)]
     pub epidemic: bool,
-    /// So many copies of each bundle from here, of which a node gives half to each neighbour that has none; in place of routes.
+    /// Spray routing: number of copies of each bundle from here. A node gives half of its copies to
+    /// each neighbour that has none. In place of routes.
     #[serde(default)]
     pub spray: Option<u32>,
     /// Contact plan of the routes.
@@ -110,25 +112,25 @@ pub struct NodeSpec {
     /// Custody of bundles of version 6.
     #[serde(default)]
     pub custody: Custody,
-    /// Keys by which blocks of bundles are protected, by names that rules call them.
+    /// Keys that protect blocks of bundles, by the names that rules use.
     #[serde(default)]
     pub keys: BTreeMap<String, KeySpec>,
-    /// What is done about the security of bundles of version 7; the first rule that fits counts.
+    /// Security rules for bundles of version 7; the first match applies.
     #[serde(default, rename = "security")]
     pub rules: Vec<Rule>,
 }
 
-/// Where bundles are kept: a directory, or memory.
+/// Store of bundles: a directory, or memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
-    /// The directory; what is in it survives the end of the process.
+    /// Directory; its content survives the end of the process.
     pub directory: Option<PathBuf>,
-    /// Memory for so many bytes: what is in it ends with the process, also what was acknowledged.
+    /// Memory of this size; its content ends with the process, even bundles that were acknowledged.
     pub memory: Option<Size>,
 }
 
-/// Bounds on what a node holds.
+/// Limits of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -136,19 +138,19 @@ pub struct Limits {
     pub bundles: usize,
     /// Bytes of all bundles on disk.
     pub bytes: Size,
-    /// Bytes of one bundle of a neighbour.
+    /// Bytes of one received bundle.
     pub bundle: Size,
-    /// Payloads up to this length are kept in the records, longer ones are files.
+    /// Payloads up to this length are kept in the records, longer ones in files.
     pub inline: Size,
     /// Bytes of all payloads that are kept in memory.
     pub inline_total: Size,
-    /// Bundles that come at one time.
+    /// Bundles received at one time.
     pub incoming: usize,
-    /// Bundles that are remembered when they have gone, until they expire.
+    /// Forwarded bundles that are remembered until they expire, to detect duplicates.
     pub gone: usize,
-    /// Bundles that an application has and did not confirm.
+    /// Bundles delivered to an application and not confirmed.
     pub delivering: usize,
-    /// How long a bundle may live, whatever it says.
+    /// Maximum remaining lifetime of a bundle.
     pub lifetime: Span,
     /// The former name of [`NodeSpec::hop_limit`].
     #[serde(skip_serializing)]
@@ -173,20 +175,20 @@ impl Default for Limits {
     }
 }
 
-/// Which status reports are written of bundles that ask for them.
+/// Status reports that are sent if a bundle requests them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(clippy::struct_excessive_bools, reason = "they are answers to as many questions")]
 pub struct Reports {
-    /// Of reception.
+    /// Reports of reception.
     pub reception: bool,
-    /// Of forwarding.
+    /// Reports of forwarding.
     pub forwarding: bool,
-    /// Of delivery.
+    /// Reports of delivery.
     pub delivery: bool,
-    /// Of deletion.
+    /// Reports of deletion.
     pub deletion: bool,
-    /// Of custody, of bundles of version 6.
+    /// Custody signals of version 6.
     pub custody: bool,
 }
 
@@ -198,29 +200,29 @@ impl Default for Reports {
     }
 }
 
-/// A node next to this one.
+/// A neighbour of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Neighbour {
-    /// Its administrative endpoint.
+    /// Administrative endpoint.
     pub node: String,
-    /// Over which layer it is reached, if it does not come by itself.
+    /// Layer by which it is reached; without one it connects by itself.
     pub layer: Option<String>,
-    /// Where it is.
+    /// Address.
     pub address: Option<SocketAddr>,
-    /// The number of its LTP engine, if that is not its node number.
+    /// LTP engine number, if it differs from the node number.
     pub engine: Option<u64>,
-    /// The name in the domain name system that its certificate must carry, too, if streams to it are secured.
+    /// DNS name that its certificate must also carry, if streams to it are secured.
     pub name: Option<String>,
 }
 
-/// Bundles for these go to that neighbour.
+/// A static route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
-    /// A node (`ipn:3.0`, `dtn://c/`), one endpoint of it, or `*` for all.
+    /// Destination: a node (`ipn:3.0`, `dtn://c/`), one endpoint of it, or `*` for all.
     pub to: String,
-    /// The neighbour's administrative endpoint.
+    /// Administrative endpoint of the next hop.
     pub via: String,
 }
 
@@ -244,7 +246,7 @@ const fn drain() -> Span {
     Span(Duration::from_secs(10))
 }
 
-/// What fits an Ethernet packet.
+/// Returns the size that fits an Ethernet packet.
 const fn datagram() -> Size {
     Size(1472)
 }
@@ -261,10 +263,11 @@ impl NodeSpec {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    ///
+    /// The fault and its location.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let mut spec: Self = text::read(path)?;
-        // Files lie where they are said as seen from the file that says so.
+        // Paths are relative to the folder of the configuration file.
         if let Some(folder) = path.parent() {
             if let Some(plan) = &mut spec.contact_plan {
                 plan.file = folder.join(&plan.file);
@@ -276,10 +279,11 @@ impl NodeSpec {
         Ok(spec)
     }
 
-    /// Reads a text that came from `origin`.
+    /// Parses a text that came from `origin`.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    ///
+    /// The fault and its location.
     pub fn parse(text: &str, origin: &str) -> Result<Self, SpecError> {
         let spec: Self = text::parse(text, origin)?;
         spec.check().map_err(|error| error.within(Path::new(origin)))?;
@@ -345,18 +349,20 @@ impl NodeSpec {
         Ok(())
     }
 
-    /// The node's administrative endpoint.
+    /// Returns the node's administrative endpoint.
     ///
     /// # Errors
-    /// It is none.
+    ///
+    /// The ID is not an administrative endpoint.
     pub fn node(&self) -> Result<Eid, SpecError> {
         node("id", &self.id)
     }
 
-    /// The endpoint that sends back what comes.
+    /// Returns the endpoint of the echo.
     ///
     /// # Errors
-    /// It is no endpoint of this node.
+    ///
+    /// It is not an endpoint of this node.
     pub fn echo_endpoint(&self) -> Result<Option<Eid>, SpecError> {
         if self.echo.is_empty() {
             return Ok(None);
@@ -366,15 +372,16 @@ impl NodeSpec {
             .map_err(|error| SpecError::invalid(format!("echo: {error}")))
     }
 
-    /// An endpoint of this node, by its service or whole.
+    /// Returns an endpoint of this node, by its service or in full.
     ///
     /// # Errors
-    /// It is none.
+    ///
+    /// The text is not an endpoint of this node.
     pub fn endpoint(&self, service: &str) -> Result<Eid, SpecError> {
         self.node()?.endpoint(service).map_err(|error| SpecError::invalid(error.to_string()))
     }
 
-    /// Neighbours that have an address, with the number of their layer.
+    /// Returns the neighbours that have an address, with the number of their layer.
     fn links(&self) -> Result<BTreeMap<LinkRef, Way>, SpecError> {
         let mut links = BTreeMap::new();
         let mut places = BTreeMap::new();
@@ -421,7 +428,7 @@ impl NodeSpec {
         Ok(links)
     }
 
-    /// Routes that are said, and those to neighbours.
+    /// Returns the configured routes, and those to neighbours.
     fn entries(&self) -> Result<Vec<Entry>, SpecError> {
         let mut entries = Vec::new();
         let neighbours: BTreeSet<Eid> = self
@@ -440,16 +447,17 @@ impl NodeSpec {
             }
             entries.push(Entry { to, via });
         }
-        // What is said comes first: also a way around a neighbour.
+        // Configured routes come first, so that they may lead around a neighbour.
         entries.extend(
             neighbours.into_iter().map(|node| Entry { to: Pattern::Node(node.clone()), via: node }),
         );
         Ok(entries)
     }
 
-    /// The settings of the agent of a node that begins now.
+    /// Returns the configuration of the agent of a node that starts now.
     ///
     /// # Errors
+    ///
     /// The plan or a key cannot be read.
     pub fn agent(&self, now: SystemTime) -> Result<agent::Config, SpecError> {
         let entries = self.entries()?;
@@ -510,7 +518,7 @@ impl NodeSpec {
         };
         match self.store.memory {
             None => on_disk,
-            // There are no files, so all payloads are where the short ones are.
+            // There are no files, so all payloads are kept in memory.
             Some(memory) => agent::Limits {
                 bytes: memory.bytes(),
                 inline: usize::MAX,
@@ -520,14 +528,15 @@ impl NodeSpec {
         }
     }
 
-    /// The whole node, as it begins now.
+    /// Returns the configuration of a node that starts now.
     ///
     /// # Errors
+    ///
     /// The plan, a certificate or a key cannot be read.
     pub fn config(&self, now: SystemTime, seed: u64) -> Result<NodeConfig, SpecError> {
         let agent = self.agent(now)?;
         let links = self.links()?;
-        // What a plan opens and closes is not open from the beginning.
+        // Links in a contact plan start closed.
         let by_plan = self.contact_plan.is_some();
         let memory = self.store.memory;
         let longest = self.limits.bundle.min(Size(agent.limits.bytes));
@@ -546,18 +555,18 @@ impl NodeSpec {
     }
 }
 
-/// A neighbour that has an address.
+/// A neighbour with an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Way {
     node: Eid,
     address: SocketAddr,
-    /// What its certificate calls it, or nothing.
+    /// DNS name in its certificate, or empty.
     name: String,
-    /// Its LTP engine over a layer of LTP, otherwise 0.
+    /// LTP engine number over a layer of LTP, otherwise 0.
     engine: u64,
 }
 
-/// What a layer over datagrams is told of its paths and of its window.
+/// Checks the paths and the window of a layer over datagrams.
 fn check_datagrams(
     name: &str,
     (datagram, rate): (Size, Rate),
@@ -578,10 +587,10 @@ fn check_datagrams(
     Ok(())
 }
 
-/// How late a turn may come until its part of a rate is lost.
+/// Lateness of a turn up to which the rate is caught up.
 const CATCH_UP: Duration = Duration::from_millis(50);
 
-/// The socket of a layer of datagrams. Paths and links of a layer have the same numbers.
+/// Returns the socket of a layer of datagrams. Its paths and links have the same numbers.
 fn datagrams(
     listen: SocketAddr,
     (datagram, rate): (Size, Rate),
@@ -597,7 +606,7 @@ fn eid(key: &str, text: &str) -> Result<Eid, SpecError> {
     text.parse().map_err(|error| SpecError::invalid(format!("{key}: {error}")))
 }
 
-/// A node, an endpoint or all of them.
+/// Parses a node, an endpoint or `*`.
 fn pattern(key: &str, text: &str) -> Result<Pattern, SpecError> {
     if text == "*" {
         return Ok(Pattern::Any);
@@ -606,7 +615,7 @@ fn pattern(key: &str, text: &str) -> Result<Pattern, SpecError> {
     Ok(if eid == eid.node() { Pattern::Node(eid) } else { Pattern::Endpoint(eid) })
 }
 
-/// An administrative endpoint.
+/// Parses an administrative endpoint.
 fn node(key: &str, text: &str) -> Result<Eid, SpecError> {
     let eid = eid(key, text)?;
     if eid.is_none() || eid != eid.node() {

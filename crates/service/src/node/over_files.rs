@@ -25,22 +25,22 @@ use super::{CATCH_UP, datagram, patience};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverFiles<S> {
-    /// What neighbours call it, if not as its kind.
+    /// Name by which neighbours refer to it; default: its type.
     pub name: Option<String>,
-    /// Where it listens, and from where it sends.
+    /// Address to listen on and to send from.
     pub listen: SocketAddr,
-    /// The longest datagram.
+    /// Maximum length of a datagram.
     #[serde(default = "datagram")]
     pub datagram: Size,
-    /// What it sends at most to each neighbour.
+    /// Maximum rate to each neighbour.
     pub rate: Rate,
-    /// How long a neighbour may be away before what is under way to it is given up.
+    /// Time that a neighbour may be unreachable before transfers to it are given up.
     #[serde(default = "patience")]
     pub patience: Span,
-    /// Bundles under way to a neighbour at one time.
+    /// Maximum bundles in progress to a neighbour.
     #[serde(default = "window")]
     pub window: usize,
-    /// All else that the engine can be told.
+    /// Other settings of the engine.
     pub settings: Option<S>,
 }
 
@@ -53,7 +53,8 @@ impl<S> OverFiles<S> {
         super::check_datagrams(name, (self.datagram, self.rate), self.window)
     }
 
-    /// The settings of the layer over an engine, and its socket. With a store in `memory` all is there.
+    /// Returns the configuration of the layer over an engine, and its socket. With a store in
+    /// `memory` no files are used.
     fn over<C: Default>(
         &self,
         engine: C,
@@ -62,7 +63,7 @@ impl<S> OverFiles<S> {
     ) -> (filecl::Config<C>, Carrier) {
         let mut limits = filecl::Limits { window: self.window, ..filecl::Limits::default() };
         if memory.is_some() {
-            // There are no files to hand on.
+            // Without files all bundles are passed in memory.
             limits.inline = u64::MAX;
         }
         let peers = links.keys().map(|link| (*link, PathId(link.0))).collect();

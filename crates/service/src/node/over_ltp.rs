@@ -19,34 +19,34 @@ use super::{CATCH_UP, NO_ENGINE, Way, check_datagrams, datagram, datagrams, pati
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverLtp {
-    /// What neighbours call it.
+    /// Name by which neighbours refer to it.
     #[serde(default = "ltp")]
     pub name: String,
-    /// Where it listens, and from where it sends.
+    /// Address to listen on and to send from.
     pub listen: SocketAddr,
-    /// The number of its LTP engine, if that is not the node's number.
+    /// LTP engine number, if it differs from the node's number.
     pub engine: Option<u64>,
-    /// The longest datagram.
+    /// Maximum length of a datagram.
     #[serde(default = "datagram")]
     pub datagram: Size,
-    /// What it sends at most to each neighbour; LTP has no congestion control.
+    /// Maximum rate to each neighbour; LTP has no congestion control.
     pub rate: Rate,
-    /// What of a bundle is sent again when it is lost.
+    /// Part of a bundle that is retransmitted when it is lost.
     #[serde(
         default,
         deserialize_with = "read_as::<ColorForm, _, _>",
         serialize_with = "write_as::<ColorForm, _, _>"
     )]
     pub color: Color,
-    /// How long bundles of a few hundred bytes wait for others to share a block with.
+    /// Time that bundles of a few hundred bytes wait for others to share a block with.
     pub share: Option<Span>,
-    /// How long a neighbour may be away before what is under way to it is given up.
+    /// Time that a neighbour may be unreachable before transfers to it are given up.
     #[serde(default = "patience")]
     pub patience: Span,
-    /// Bundles under way to a neighbour at one time.
+    /// Maximum bundles in progress to a neighbour.
     #[serde(default = "window")]
     pub window: usize,
-    /// All else that LTP can be told.
+    /// Other settings of LTP.
     #[serde(default)]
     pub settings: LtpSettings,
 }
@@ -55,7 +55,7 @@ fn ltp() -> String {
     "ltp".to_owned()
 }
 
-/// The number of an engine: the one that is given, or that of its node.
+/// Returns the number of an engine: the given one, or that of its node.
 pub(super) fn engine(given: Option<u64>, node: &Eid) -> Option<u64> {
     given.or(match node {
         Eid::Ipn { node, .. } => Some(*node),
@@ -118,7 +118,7 @@ impl OverLtp {
             let bytes = |size: Size| usize::try_from(size.bytes()).unwrap_or(usize::MAX);
             (config.limits.units, config.limits.units_total) = (bytes(longest), bytes(memory));
         }
-        // What others put together is taken.
+        // Aggregated blocks of others are always accepted.
         config.aggregation = Some(ltp::Aggregation::default());
         let applied = self.settings.apply(&mut config);
         applied.map_err(|error| error.below(&format!("layer {}: settings", self.name)))?;

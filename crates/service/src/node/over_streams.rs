@@ -1,4 +1,4 @@
-//! A convergence layer over streams, as TOML describes it.
+//! A convergence layer over streams, configured by TOML.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ pub struct OverStreams {
     /// Name by which neighbours refer to it.
     #[serde(default = "tcp")]
     pub name: String,
-    /// Where it listens.
+    /// Addresses to listen on.
     #[serde(default)]
     pub listen: Vec<SocketAddr>,
     /// Seconds between keepalives; 0 sends none.
@@ -37,25 +37,25 @@ pub struct OverStreams {
         serialize_with = "write_as::<WholeSeconds, _, _>"
     )]
     pub keepalive: u16,
-    /// Data of a segment that is sent.
+    /// Maximum data of a sent segment.
     #[serde(default = "segment")]
     pub segment: Size,
-    /// Bundles under way to a neighbour at one time.
+    /// Maximum bundles in progress to a neighbour.
     #[serde(default = "window")]
     pub window: usize,
-    /// Bytes of bundles under way to a neighbour, up to which there may be more of them.
+    /// Bytes of bundles in progress to a neighbour up to which more are started.
     #[serde(default = "window_bytes")]
     pub window_bytes: Size,
-    /// Sessions.
+    /// Maximum number of sessions.
     #[serde(default = "sessions")]
     pub sessions: usize,
-    /// Time after which a connection is tried again; twice as long after each further failure.
+    /// Time after which a failed connection is retried; it doubles with each further failure.
     #[serde(default = "reconnect", deserialize_with = "first_wait")]
     pub reconnect: Span,
-    /// The longest of these times.
+    /// Maximum of this time.
     #[serde(default = "reconnect_max")]
     pub reconnect_max: Span,
-    /// TLS of the streams, which only version 4 of TCPCL has; without it they are plain.
+    /// TLS of the streams, supported by TCPCL version 4 only; without it they are plain text.
     pub tls: Option<Tls>,
 }
 
@@ -79,7 +79,7 @@ const fn sessions() -> usize {
     1024
 }
 
-/// Reads seconds between keepalives; the place in the file is that of the layer.
+/// Reads seconds between keepalives; errors point to the layer.
 fn read_keepalive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
     let seconds = read_as::<WholeSeconds, _, _>(deserializer);
     seconds.map_err(|error| de::Error::custom(format!("keepalive{error}")))
@@ -93,7 +93,7 @@ const fn reconnect_max() -> Span {
     Span(Duration::from_secs(600))
 }
 
-/// Reads the first wait; former versions had the longest in the same key.
+/// Reads the first wait; former versions had the maximum in the same key.
 fn first_wait<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
     match toml::Value::deserialize(deserializer)? {
         toml::Value::Array(_) => Err(de::Error::custom(

@@ -1,4 +1,4 @@
-//! A convergence layer of a datagram a bundle, as TOML describes it.
+//! A convergence layer with one bundle per datagram, configured by TOML.
 
 use std::net::SocketAddr;
 
@@ -19,18 +19,18 @@ pub struct OverUdp {
     /// Name by which neighbours refer to it.
     #[serde(default = "udp")]
     pub name: String,
-    /// Where it listens, and from where it sends.
+    /// Address to listen on and to send from.
     pub listen: SocketAddr,
-    /// The longest datagram.
+    /// Maximum length of a datagram.
     #[serde(default = "datagram")]
     pub datagram: Size,
-    /// Most that it sends, to all neighbours; UDP has no congestion control.
+    /// Maximum rate to all neighbours together; UDP has no congestion control.
     pub rate: Rate,
-    /// Whether longer bundles are cut by the layer itself, which only slowlight reads; otherwise
-    /// the agent makes fragments.
+    /// Whether the layer itself cuts longer bundles, in a format of slowlight's own; otherwise the
+    /// agent makes fragments.
     #[serde(default)]
     pub cut: bool,
-    /// Bundles under way to a neighbour at one time.
+    /// Maximum bundles in progress to a neighbour.
     #[serde(default = "window")]
     pub window: usize,
 }

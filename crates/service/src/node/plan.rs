@@ -1,4 +1,4 @@
-//! A contact plan as a node has it: its times count from when the node began.
+//! Contact plan of a node, with times relative to the node's start.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use transport::contact_plan::{self, Format};
 use transport::text::{self, SpecError};
 
-/// A contact plan: its file, or a table with that.
+/// A contact plan: its file, or a table with the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Plan {
-    /// The file, as seen from the folder of the configuration.
+    /// Path of the file, relative to the folder of the configuration.
     pub file: PathBuf,
-    /// `toml`, `ion` or `hdtn`; by its name if nothing is said.
+    /// Format: `toml`, `ion` or `hdtn`; default: by the file's name.
     pub format: Option<String>,
-    /// The moment from which its times count, as `2026-11-22T08:00:00Z`; when the node begins, if nothing is said.
+    /// Epoch of its times, as `2026-11-22T08:00:00Z`; default: the node's start.
     pub epoch: Option<String>,
 }
 
@@ -54,10 +54,11 @@ impl<'de> de::Visitor<'de> for FileOrTable {
 }
 
 impl Plan {
-    /// Reads it for a node that begins now.
+    /// Reads the plan for a node that starts now.
     ///
     /// # Errors
-    /// It is no plan, or its epoch is no moment.
+    ///
+    /// The file is not a plan, or its epoch is not a time.
     pub fn read(&self, now: SystemTime) -> Result<ContactPlan, SpecError> {
         let origin = self.file.display().to_string();
         let format = match &self.format {
@@ -84,7 +85,8 @@ impl Plan {
     }
 }
 
-/// A plan whose times count from `epoch` as one whose times count from `now`. What is over is left out.
+/// Converts a plan with times relative to `epoch` to one relative to `now`. Drops contacts that are
+/// over.
 fn shifted(
     plan: &ContactPlan,
     epoch: SystemTime,

@@ -1,4 +1,4 @@
-//! Security and custody of bundles, as a node's file describes them.
+//! Security and custody of bundles, configured by a node's file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,18 +14,19 @@ use wire::bpsec::{AesVariant, Scope, ShaVariant};
 
 use super::pattern;
 
-/// Bytes of the longest payload that is protected or checked, which is in memory meanwhile: a part of a file, as `bp send` makes it, and some.
+/// Maximum length of a payload that is protected or checked, which is held in memory meanwhile: a
+/// part of a file as `bp send` makes it, and a margin.
 const PAYLOAD_MAX: u64 = 80 << 20;
 
 /// Custody of bundles of version 6.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Custody {
-    /// Whether this node takes custody of bundles that ask for it.
+    /// Whether this node accepts custody of bundles that request it.
     pub accept: bool,
-    /// How long it waits for the next custodian to say so, before it sends a bundle again.
+    /// Time to wait for a custody signal of the next custodian before a bundle is retransmitted.
     pub retransmit_after: Span,
-    /// Several signals are told at one time, no later than this; each at once if it is not said.
+    /// Time to aggregate custody signals into one; default: each is sent at once.
     pub aggregate_after: Option<Span>,
 }
 
@@ -57,56 +58,56 @@ impl Custody {
     }
 }
 
-/// A key by which blocks are protected.
+/// A key that protects blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeySpec {
-    /// The file that holds it, in hexadecimal digits.
+    /// File with the key in hexadecimal digits.
     pub file: PathBuf,
-    /// Whether it wraps keys, of which each block has one of its own.
+    /// Whether it wraps a fresh key for each block.
     #[serde(default)]
     pub wraps: bool,
 }
 
-/// What is done about some blocks of some bundles (RFC 9172).
+/// A security rule for blocks of bundles (RFC 9172).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What this node is for them.
+    /// Role of this node.
     pub role: Role,
-    /// The operation.
+    /// Security operation.
     pub operation: What,
-    /// Bits of the hash (256, 384, 512) or the key (128, 256).
+    /// Size of the hash (256, 384, 512) or the key (128, 256), in bits.
     pub bits: Option<u16>,
-    /// Bundles from these: a node, an endpoint, or `*`.
+    /// Sources of the bundles: a node, an endpoint, or `*`.
     #[serde(default = "all")]
     pub from: String,
-    /// Bundles for these.
+    /// Destinations of the bundles.
     #[serde(default = "all")]
     pub to: String,
-    /// Types of the blocks that are protected: 0 is the primary block, 1 the payload.
+    /// Types of the protected blocks: 0 is the primary block, 1 the payload.
     #[serde(default = "payload")]
     pub targets: Vec<u64>,
-    /// The name of the key.
+    /// Name of the key.
     pub key: String,
-    /// Flags of what besides the target is protected (RFC 9173 §3.3.3): 1 the primary block, 2 the target's header, 4 the
-    /// security block's.
+    /// Scope flags (RFC 9173 §3.3.3), protected besides the target: 1 the primary block, 2 the
+    /// target's header, 4 the security block's.
     #[serde(default = "scope")]
     pub scope: u8,
-    /// What happens to a bundle that is not as it should be.
+    /// Action on a bundle that fails the check.
     #[serde(default)]
     pub fault: Fault,
 }
 
-/// What a node is for an operation (RFC 9172 §2.4).
+/// Role of a node in an operation (RFC 9172 §2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It adds it.
+    /// Adds the security block.
     Source,
-    /// It checks it.
+    /// Checks it.
     Verifier,
-    /// It checks it and takes it off.
+    /// Checks it and removes it.
     Acceptor,
 }
 
@@ -120,16 +121,16 @@ pub enum What {
     Confidentiality,
 }
 
-/// What happens to a bundle with a fault.
+/// Action on a bundle that fails the check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// It is deleted.
+    /// Deletes the bundle.
     #[default]
     Delete,
-    /// The block is removed.
+    /// Removes the block.
     Strip,
-    /// It is passed on.
+    /// Forwards the bundle.
     Pass,
 }
 
@@ -210,7 +211,7 @@ impl Rule {
         })
     }
 
-    /// Bytes of the key, where the operation says how many; a hash takes any.
+    /// Length of the key in bytes, if the operation defines it; a hash takes any.
     fn key_len(&self) -> Option<usize> {
         match (self.operation, self.bits) {
             (What::Integrity, _) => None,
@@ -219,7 +220,7 @@ impl Rule {
     }
 }
 
-/// What the agent is told: rules, and the keys that are read from their files.
+/// Returns the agent's rules, and the keys read from their files.
 pub(super) fn policy(
     rules: &[Rule],
     specs: &BTreeMap<String, KeySpec>,

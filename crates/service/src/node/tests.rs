@@ -89,7 +89,7 @@ fn names_of_services_belong_to_the_node() {
     assert_eq!(ten.endpoint("12").unwrap(), Eid::ipn(10, 12));
 }
 
-/// What is wrong is told with its place and a remedy.
+/// Errors name the location and a remedy.
 #[test]
 fn mistakes_are_told() {
     for (from, to, told) in [
@@ -161,7 +161,7 @@ fn a_plan_counts_from_when_the_node_begins() {
     let config = spec.config(now(), 1).unwrap();
     assert!(config.layers[0].open.is_empty(), "the plan opens it");
     let Routing::ContactGraph(router, _) = config.agent.routing else { panic!() };
-    // The epoch is 70 s before the node begins.
+    // The epoch is 70 s before the node starts.
     let contact = router.next_contact(Time::ZERO, 3).unwrap();
     assert_eq!((contact.start, contact.end), (Time::from_secs(30), Time::from_secs(130)));
     assert_eq!(router.plan().contacts().len(), 1);
@@ -210,7 +210,7 @@ fn neighbours_over_ltp_are_engines() {
     let Layer::Ltpcl(layer) = &spec.layers[0] else { panic!("{:?}", spec.layers) };
     let longest = (Size(64_000_000), Some(Size(64_000_000)));
     let ltp = layer.ltp(&Eid::ipn(2, 0), longest).unwrap();
-    // Nothing is a file where there is no disk.
+    // Without a disk there are no files.
     assert_eq!((ltp.engine, ltp.limits.sessions, ltp.limits.units), (2, 9, 64_000_000));
     assert_eq!(ltp.default_remote.segment_max, Some(1000));
     for (from, to, told) in [

@@ -1,4 +1,4 @@
-//! How a layer's streams are secured.
+//! TLS of a layer's streams.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use transport::text::SpecError;
 use wire::bp7::Eid;
 
-/// How streams are secured (RFC 9174 §4.4).
+/// TLS of streams (RFC 9174 §4.4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// This node's certificate in PEM, and those between it and an authority.
+    /// This node's certificate in PEM, and the chain to an authority.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key.
     pub key: PathBuf,
-    /// The certificates of the authorities that are trusted.
+    /// Certificates of the trusted authorities.
     pub trusted: PathBuf,
-    /// When it is used.
+    /// When TLS is used.
     #[serde(default, rename = "use")]
     pub when: Use,
-    /// Whether the certificate of a peer must name the node that the peer says it is.
+    /// Whether a peer's certificate must contain the node ID that the peer announces.
     #[serde(default = "super::yes")]
     pub node_id: bool,
-    /// Whether peers that connect may show no certificate; they prove no node then, so `node_id` has
-    /// to be false.
+    /// Whether peers that connect may have no certificate. They prove no node ID then, so `node_id`
+    /// must be false.
     #[serde(default)]
     pub anonymous: bool,
 }
@@ -36,15 +36,15 @@ pub struct Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Use {
-    /// A peer that cannot is not spoken with.
+    /// Required: peers without TLS are refused.
     #[default]
     Always,
-    /// Where both sides can. Who stands between them may see to it that they do not.
+    /// Opportunistic: used where both sides support it. An attacker on the path can prevent it.
     IfBothCan,
 }
 
 impl Tls {
-    /// Its files lie in this folder, if it does not say where.
+    /// Makes relative paths relative to this folder.
     pub(super) fn lie_in(&mut self, folder: &Path) {
         for file in [&mut self.certificate, &mut self.key, &mut self.trusted] {
             *file = folder.join(&*file);
@@ -58,7 +58,7 @@ impl Tls {
         }
     }
 
-    /// What is to be proved, of links to these nodes.
+    /// Returns the proof required of the nodes on these links.
     pub(super) fn proof(&self, nodes: BTreeMap<LinkId, Eid>) -> tcpcl::Proof {
         if self.node_id { tcpcl::Proof::Node(nodes) } else { tcpcl::Proof::Authority }
     }

@@ -1,4 +1,4 @@
-//! Nodes as TOML describes them, on real sockets: bundles cross over each layer of datagrams.
+//! Nodes configured by TOML on real sockets: bundles cross over each layer of datagrams.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ impl Place {
                         all[offset as usize..(offset + len) as usize].to_vec()
                     }
                 };
-                // A test that has failed hears nothing any more.
+                // A test that has failed receives nothing.
                 let _ = delivers.send((id, bytes));
                 agent.confirm(now, delivery).unwrap();
             }
@@ -79,13 +79,13 @@ fn bytes(len: usize, first: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ first).collect()
 }
 
-/// Ports that nobody has.
+/// Returns unused ports.
 fn ports() -> [SocketAddr; 2] {
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     sockets.map(|socket| socket.local_addr().unwrap())
 }
 
-/// Bundles of all lengths cross both ways over a layer with these settings.
+/// Exchanges bundles of all lengths in both directions over a layer with these settings.
 fn cross(layer: &str, folders: [Option<&Path>; 2], lengths: &[usize]) {
     let ports = ports();
     let place = |number: usize| {
@@ -118,7 +118,7 @@ fn cross(layer: &str, folders: [Option<&Path>; 2], lengths: &[usize]) {
 
 const LENGTHS: &[usize] = &[0, 1, 4097, 65_536, 300_000, 20_000_000];
 
-/// With stores in memory and on disk.
+/// Runs with stores in memory and on disk.
 fn cross_twice(kind: &str) {
     let layer = format!("kind = \"{kind}\"\nrate = \"400 Mbit/s\"");
     cross(&layer, [None; 2], LENGTHS);
