@@ -1,6 +1,6 @@
-//! Losses and the rate that is fair to TCP: the throughput equation and the history of loss events,
-//! common to TFRC (RFC 5348) and TFMCC (RFC 4654). Sections are those of RFC 5348; RFC 4654 §2.1
-//! and §5 say the same.
+//! Losses and the rate that is fair to TCP: the throughput equation and the history of loss
+//! events, common to TFRC (RFC 5348) and TFMCC (RFC 4654). Sections are those of RFC 5348; RFC
+//! 4654 §2.1 and §5 say the same.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,7 +34,8 @@ pub(crate) fn loss_at(segment: f64, rtt: f64, rate: f64) -> f64 {
     high
 }
 
-/// Bytes of the first round trip's packets (§4.2): four of 1,000 bytes, 4,380 bytes of longer ones.
+/// Bytes of the first round trip's packets (§4.2): four of 1,000 bytes, 4,380 bytes of longer
+/// ones.
 pub(crate) fn initial_window(segment: f64) -> f64 {
     (4.0 * segment).min((2.0 * segment).max(4380.0))
 }

@@ -1,5 +1,5 @@
-//! State of a path in an engine: rate and pacing, round-trip time, and queues of sessions with data
-//! to send.
+//! State of a path in an engine: rate and pacing, round-trip time, and queues of sessions with
+//! data to send.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

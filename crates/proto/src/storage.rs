@@ -1,4 +1,5 @@
-//! Interface of working files and sources to their engine: memory bounds, and requests for effects.
+//! Interface of working files and sources to their engine: memory bounds, and requests for
+//! effects.
 
 use std::collections::VecDeque;
 use std::time::Duration;

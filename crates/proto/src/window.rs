@@ -9,8 +9,8 @@
 /// Prompts for each window: enough that the reply to one comes before the window is used up.
 const PROMPTS: u64 = 4;
 
-/// Expired waits after which the receiver counts as unresponsive, or as too distant for a window of
-/// this kind.
+/// Expired waits after which the receiver counts as unresponsive, or as too distant for a window
+/// of this kind.
 const SILENCES_MAX: u32 = 3;
 
 /// The window, and the progress of the receiver.

@@ -8,7 +8,8 @@ use engine::{Completion, Effect, EffectError, FileId, FileName, OpenMode, StoreE
 
 use super::layer::{Content, Outgoing};
 
-/// First number of files and tickets of this layer; those of the store and of the engine are below.
+/// First number of files and tickets of this layer; those of the store and of the engine are
+/// below.
 const OURS: u64 = 1 << 63;
 
 type Answer = Result<Completion, EffectError>;

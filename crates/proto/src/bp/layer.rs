@@ -5,9 +5,9 @@
 //! shared, so a simulator runs both in one host, and a node on real sockets runs each in its own
 //! thread.
 //!
-//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a working
-//! file that the layer wrote itself in the same store; a bundle to send is bytes, or a part of a
-//! file in that store. The agent replies to every transfer that came whole. Until
+//! A transfer in either direction is one bundle. A received bundle comes as pieces, or as a
+//! working file that the layer wrote itself in the same store; a bundle to send is bytes, or a
+//! part of a file in that store. The agent replies to every transfer that came whole. Until
 //! [`Command::Accept`], the layer does not confirm the bundle to its peer.
 
 use bytes::Bytes;

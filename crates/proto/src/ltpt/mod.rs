@@ -3,11 +3,12 @@
 //! An engine of [`crate::ltp`] uses it if [`crate::ltp::Config::transport`] is set. Data segments
 //! then carry source and destination of the block ([`wire::ltpt`]). At the first of them an
 //! intermediate engine starts a session with the next engine, and forwards red and green data as
-//! they arrive. It acknowledges red data as any receiver does. Its report that claims the whole red
-//! part is sent once the data and a record of the route are synced. The block is kept until the
-//! next engine has claimed it as well.
+//! they arrive. It acknowledges red data as any receiver does. Its report that claims the whole
+//! red part is sent once the data and a record of the route are synced. The block is kept until
+//! the next engine has claimed it as well.
 //!
-//! No normative text of LTP-T is available. This is a profile of this project, see `docs/ltp-t.md`.
+//! No normative text of LTP-T is available. This is a profile of this project, see
+//! `docs/ltp-t.md`.
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Seat of a session on its path, and its timers, which stop while a direction of the path is down.
+//! Seat of a session on its path, and its timers, which stop while a direction of the path is
+//! down.
 
 use std::time::Duration;
 

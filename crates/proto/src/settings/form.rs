@@ -144,8 +144,8 @@ impl Setting for Refused {
     }
 }
 
-/// Visits the settings of a part that stand in the table around it; `why` follows their keys in the
-/// message to users that set them without the part.
+/// Visits the settings of a part that stand in the table around it; `why` follows their keys in
+/// the message to users that set them without the part.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Transparent proxy over TCP: an intermediate host that terminates connections and reopens them on
-//! the other side with the same addresses.
+//! Transparent proxy over TCP: an intermediate host that terminates connections and reopens them
+//! on the other side with the same addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,9 +11,9 @@ use crate::tcp::{self, Backlog, Options};
 
 /// Proxy whose streams are connections of this crate's TCP.
 ///
-/// Its paths are IP interfaces on which it also receives packets for other hosts, and sends packets
-/// with their addresses. Gateways in a chain are independent: each terminates the connection it
-/// sees, and opens the next to the following gateway or the server.
+/// Its paths are IP interfaces on which it also receives packets for other hosts, and sends
+/// packets with their addresses. Gateways in a chain are independent: each terminates the
+/// connection it sees, and opens the next to the following gateway or the server.
 pub type Gateway = OverTcp<Pep>;
 
 /// Settings of a gateway.

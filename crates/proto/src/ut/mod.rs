@@ -3,8 +3,8 @@
 //!
 //! A [`LayeredEntity`] is an [entity](crate::cfdp::Entity) on an engine below it. [`OverLtp`]
 //! carries each PDU in a block of [LTP](crate::ltp), [`OverBundles`] in a bundle of a
-//! [node](crate::bp::node), [`OverService`] in a bundle of another program's node. To its driver it
-//! is one engine, whose paths are those of the engine below.
+//! [node](crate::bp::node), [`OverService`] in a bundle of another program's node. To its driver
+//! it is one engine, whose paths are those of the engine below.
 //!
 //! * *The layer below is slow and reliable.* An entity makes a PDU only when fewer than
 //!   [`Limits::window`] are in transit to its peer; PDUs are long; one that failed below is sent

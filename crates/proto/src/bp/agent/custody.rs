@@ -1,5 +1,5 @@
-//! Custody of version 6 bundles (RFC 5050 §5.10 to §5.12): a custodian keeps a bundle until another
-//! node accepts custody.
+//! Custody of version 6 bundles (RFC 5050 §5.10 to §5.12): a custodian keeps a bundle until
+//! another node accepts custody.
 //!
 //! A node accepts custody once the bundle is safe in its store, and sends a signal to the previous
 //! custodian. A bundle without a signal in time is retransmitted; a custodian that already has it

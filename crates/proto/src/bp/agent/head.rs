@@ -18,7 +18,8 @@ use super::config::{COPIES, Version};
 /// Types of version 7 blocks that are processed: those of RFC 9171, and the security blocks of RFC
 /// 9172, which are kept unchanged.
 const KNOWN: [u64; 6] = [PREVIOUS_NODE, BUNDLE_AGE, HOP_COUNT, INTEGRITY, CONFIDENTIALITY, COPIES];
-/// Types of version 6 blocks that are processed: security (RFC 6257), previous hop, custody number.
+/// Types of version 6 blocks that are processed: security (RFC 6257), previous hop, custody
+/// number.
 const KNOWN_SIX: [u8; 6] = [2, 3, 4, 9, bp6::PREVIOUS_HOP, bp6::CUSTODY_ENHANCEMENT];
 
 /// Longest tail of a version 7 payload, in bytes: the CRC and the ends of block and bundle take

@@ -1,7 +1,7 @@
 //! Reassembly of fragments for this node (RFC 9171 §5.9, RFC 5050 §5.9).
 //!
-//! Until then fragments are bundles with their own records and are found again after a restart. The
-//! reassembled bundle is a new one; the fragments are deleted when it is safe. Where fragments
+//! Until then fragments are bundles with their own records and are found again after a restart.
+//! The reassembled bundle is a new one; the fragments are deleted when it is safe. Where fragments
 //! overlap, the one with the lower offset counts. Fragments of different total lengths belong to
 //! different bundles, of which the first complete one counts: a forged fragment cannot prevent
 //! reassembly.

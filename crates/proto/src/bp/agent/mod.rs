@@ -3,9 +3,9 @@
 //!
 //! The agent has no paths. It reaches neighbours over convergence [layers](super::layer): commands
 //! go out by [`Agent::poll_command`], events come in by [`Agent::handle_event`]. Its effects are
-//! those of its store. With [`Config::persistent`] a bundle is acknowledged only when its record is
-//! synced. A bundle that is gone is remembered until it expires, so that no crash causes a second
-//! delivery.
+//! those of its store. With [`Config::persistent`] a bundle is acknowledged only when its record
+//! is synced. A bundle that is gone is remembered until it expires, so that no crash causes a
+//! second delivery.
 
 mod clock;
 mod config;

@@ -1,5 +1,5 @@
-//! Transmission to a neighbour: a whole bundle, or a fragment as long as the neighbour accepts (RFC
-//! 9171 §5.8).
+//! Transmission to a neighbour: a whole bundle, or a fragment as long as the neighbour accepts
+//! (RFC 9171 §5.8).
 //!
 //! The bundle stays whole in the store and is fragmented at transmission. Nothing is stored twice,
 //! and after a restart or for another neighbour it is fragmented again to fit.

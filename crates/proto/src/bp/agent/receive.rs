@@ -13,8 +13,8 @@ use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
 use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
 
-/// Most bytes of memory reserved for a payload before it arrives: the announced length is not to be
-/// trusted.
+/// Most bytes of memory reserved for a payload before it arrives: the announced length is not to
+/// be trusted.
 const AT_ONCE: usize = 16 << 20;
 
 /// Shortest payload, received at once, that stays in the buffer it came in, in bytes. Half of the

@@ -1,5 +1,5 @@
-//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle that
-//! it is about.
+//! Status reports (RFC 9171 §6.1.1, RFC 5050 §6.1.1). A report is of the version of the bundle
+//! that it is about.
 
 use std::time::Duration;
 

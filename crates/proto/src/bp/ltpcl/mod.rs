@@ -1,9 +1,9 @@
 //! LTPCL (CCSDS 734.2-B-1, RFC 7116): convergence layer over LTP.
 //!
 //! A bundle is a block of client service 1; short ones may share a block of client service 2. The
-//! layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload in its place,
-//! tail. A received block is in memory or, if long, in the engine's working file. The report that
-//! claims all of it is sent once the agent has accepted it.
+//! layer owns an [LTP engine](ltp::Node) and presents bundles as files: head, payload in its
+//! place, tail. A received block is in memory or, if long, in the engine's working file. The
+//! report that claims all of it is sent once the agent has accepted it.
 //!
 //! A session is suspended while its path is down and resumed afterwards (RFC 5326 §6.5). A
 //! neighbour therefore stays up through an outage, and a contact that ends lets sessions complete,

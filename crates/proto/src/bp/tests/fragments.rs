@@ -261,7 +261,8 @@ fn what_has_no_room_to_be_joined_waits() {
     is_empty(&world);
 }
 
-/// RFC 5050 §5.8: the part received before the link broke is a fragment, and only the rest is sent.
+/// RFC 5050 §5.8: the part received before the link broke is a fragment, and only the rest is
+/// sent.
 #[test]
 fn what_came_before_a_link_broke_is_not_sent_again() {
     for len in [1000, 9000] {

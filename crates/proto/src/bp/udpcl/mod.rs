@@ -1,8 +1,9 @@
 //! UDPCL (RFC 7122): convergence layer over datagrams.
 //!
-//! One bundle is one datagram. There are no acknowledgments or retransmissions, and only the path's
-//! rate and the settings limit the sending rate: a sent bundle ends with [`Outcome::Left`]. Longer
-//! bundles are fragmented by the layer if both sides are set to ([`Fragmentation::OfLayer`]).
+//! One bundle is one datagram. There are no acknowledgments or retransmissions, and only the
+//! path's rate and the settings limit the sending rate: a sent bundle ends with [`Outcome::Left`].
+//! Longer bundles are fragmented by the layer if both sides are set to
+//! ([`Fragmentation::OfLayer`]).
 //!
 //! A neighbour can be reached while its path is up and the agent has opened it. Unconfigured peers
 //! are reported when their path comes up, and can be sent to.

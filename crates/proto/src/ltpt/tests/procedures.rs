@@ -479,8 +479,8 @@ fn discounted_goodput(kib: usize, light: Duration, cut_through: bool) -> f64 {
     kib as f64 / (world.now.since(Time::ZERO) - light).as_secs_f64()
 }
 
-/// Measurement of LTP-T over two hops in a study of 2007: 64 KB/s for 4 MB, against 36 for a bundle
-/// protocol that received the whole bundle first.
+/// Measurement of LTP-T over two hops in a study of 2007: 64 KB/s for 4 MB, against 36 for a
+/// bundle protocol that received the whole bundle first.
 #[test]
 fn segments_that_go_on_at_once_halve_the_time_of_two_hops() {
     for light in [10, 100, 1_000, 10_000].map(Duration::from_millis) {

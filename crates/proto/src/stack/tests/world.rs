@@ -18,8 +18,8 @@ pub(super) const SERVICE: PathId = PathId(1);
 /// Port of the service.
 pub(super) const PORT: u16 = 21;
 
-/// Delays of a packet beyond the usual, one for each copy that arrives, given the sending host, the
-/// packet's number and its bytes.
+/// Delays of a packet beyond the usual, one for each copy that arrives, given the sending host,
+/// the packet's number and its bytes.
 pub(super) type Fate = Box<dyn FnMut(usize, usize, &[u8]) -> Vec<Duration>>;
 
 pub(super) fn address(host: usize) -> SocketAddr {

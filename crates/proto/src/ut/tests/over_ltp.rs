@@ -354,8 +354,8 @@ fn an_end_without_a_beginning_goes_when_its_sender_cancels() {
     }
 }
 
-/// With a light time of 22 min and losses of three segments in ten, LTP's repairs take hours, which
-/// class 1 does not count as missing checks.
+/// With a light time of 22 min and losses of three segments in ten, LTP's repairs take hours,
+/// which class 1 does not count as missing checks.
 #[test]
 fn class_1_completes_over_long_links_with_losses() {
     for mode in [CLASS_1, CLASS_2] {

@@ -1,4 +1,5 @@
-//! Conversations of entities that are applications of another program's node, which comes and goes.
+//! Conversations of entities that are applications of another program's node, which comes and
+//! goes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
