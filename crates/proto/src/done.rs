@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_sessions_come_back() {
+    fn the_last_sessions_are_restored() {
         let mut done = Done::new();
         let mut records = Vec::new();
         for key in 0..5_u32 {

@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(losses.lose(11, millis(110), 0.1), Meaning::Known);
         assert_eq!(losses.lose(20, millis(200), 0.1), Meaning::Known);
         assert_eq!(losses.lose(21, millis(210), 0.1), Meaning::Event);
-        assert_eq!(losses.lose(15, millis(150), 0.1), Meaning::Known, "told late, or again");
+        assert_eq!(losses.lose(15, millis(150), 0.1), Meaning::Known, "reported late, or again");
         assert_eq!(losses.intervals, [11.0]);
     }
 

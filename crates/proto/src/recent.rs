@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_forgotten_on_purpose_is_young_when_it_comes_again() {
+    fn a_forgotten_key_is_young_when_reinserted() {
         let mut recent = Recent::new();
         for key in [1, 2] {
             recent.insert(key, ());

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_do_not_use_up_each_others_and_all_have_a_bound() {
+    fn paths_have_own_and_shared_limits() {
         let mut refusals = Refusals::default();
         admitted(&mut refusals, PATH, 0, 1000);
         assert_eq!(admitted(&mut refusals, PathId(2), 1000, 1001), 1);

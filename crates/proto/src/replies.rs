@@ -75,7 +75,7 @@ impl Replies {
                 continue;
             }
             // The MTU may be smaller than that of the path by which the answered or relayed PDU
-            // came.
+            // arrived.
             if pdu.len() > burst.mtu() {
                 oversize += 1;
             } else {

@@ -230,7 +230,7 @@ impl<A: Alarm, J> Shared<A, J> {
     }
 
     /// Session and purpose of a completed effect.
-    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<(Handle, Job<J>)> {
+    pub(crate) fn completed(&mut self, ticket: Ticket) -> Option<(Handle, Job<J>)> {
         self.tickets.remove(&ticket)
     }
 
@@ -245,11 +245,11 @@ impl<A: Alarm, J> Shared<A, J> {
     }
 
     /// Handles the completion of an effect whose session is gone.
-    pub(crate) fn orphaned(&mut self, job: &Job<J>, answer: &Result<Completion, EffectError>) {
+    pub(crate) fn orphaned(&mut self, job: &Job<J>, result: &Result<Completion, EffectError>) {
         if let Job::Write { cost } = job {
             self.written(*cost);
         }
-        if let Ok(Completion::Opened { file, .. }) = answer {
+        if let Ok(Completion::Opened { file, .. }) = result {
             self.close(*file);
         }
     }
@@ -298,8 +298,8 @@ impl<A: Alarm, J> Shared<A, J> {
     /// First path between two bounds that may have data to send.
     fn next_ready(&self, between: (Bound<PathId>, Bound<PathId>)) -> Option<PathId> {
         let ready = self.paths.ready.range(between).next().copied();
-        let answered = self.replies.next_path(between);
-        ready.into_iter().chain(answered).min()
+        let completed = self.replies.next_path(between);
+        ready.into_iter().chain(completed).min()
     }
 }
 

@@ -117,7 +117,7 @@ impl Spool {
     }
 
     /// Whether opening was requested.
-    pub(crate) const fn is_begun(&self) -> bool {
+    pub(crate) const fn is_started(&self) -> bool {
         self.opening
     }
 

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_come_to_what_the_whole_does() {
+    fn pieces_sum_up_like_the_whole() {
         // RFC 1321 §A.5 and FIPS 180, of "abc".
         let md5 = [
             0x90, 0x01, 0x50, 0x98, 0x3c, 0xd2, 0x4f, 0xb0, 0xd6, 0x96, 0x3f, 0x7d, 0x28, 0xe1,

@@ -47,7 +47,7 @@ pub(crate) struct World<E: Engine> {
     /// Source of stalls: a busy engine gets the next input before it is polled after the last one.
     pub(crate) stalls: Option<Rng>,
     /// Sides that have not been polled.
-    unasked: [bool; 2],
+    unpolled: [bool; 2],
 }
 
 /// 25 ms at 10 Mbit/s.
@@ -86,7 +86,7 @@ impl<E: Engine> World<E> {
             log: Vec::new(),
             logging: true,
             stalls: None,
-            unasked: [false; 2],
+            unpolled: [false; 2],
         };
         for side in 0..2 {
             world.up(side);
@@ -107,8 +107,8 @@ impl<E: Engine> World<E> {
     /// Polls a side, now or after the next input.
     fn turn(&mut self, side: usize) {
         let stalls = self.stalls.as_mut().is_some_and(|rng| rng.chance(0.3));
-        if stalls && !self.unasked[side] {
-            self.unasked[side] = true;
+        if stalls && !self.unpolled[side] {
+            self.unpolled[side] = true;
         } else {
             self.drain(side);
         }
@@ -135,7 +135,7 @@ impl<E: Engine> World<E> {
 
     /// Polls a side as a driver does before it waits.
     pub(crate) fn drain(&mut self, side: usize) {
-        self.unasked[side] = false;
+        self.unpolled[side] = false;
         loop {
             let mut busy = false;
             while let Some(effect) = self.sides[side].engine.poll_effect() {
@@ -190,10 +190,10 @@ impl<E: Engine> World<E> {
     fn execute(&mut self, side: usize, effect: StoreEffect) {
         let host = &mut self.sides[side];
         host.files -= usize::from(matches!(effect, StoreEffect::Close { .. }));
-        if let Some((ticket, answer)) = host.store.execute(effect) {
-            host.files += usize::from(matches!(answer, Ok(Completion::Opened { .. })));
+        if let Some((ticket, result)) = host.store.execute(effect) {
+            host.files += usize::from(matches!(result, Ok(Completion::Opened { .. })));
             host.files_most = host.files_most.max(host.files);
-            host.engine.handle_input(self.now, Input::Done(ticket, answer));
+            host.engine.handle_input(self.now, Input::Done(ticket, result));
         }
     }
 
@@ -245,15 +245,15 @@ impl<E: Engine> World<E> {
     /// Executes the next event; `false` if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let next = self.next_time();
-        let unasked = self.unasked;
-        let Some(rng) = self.stalls.as_mut().filter(|_| unasked.contains(&true)) else {
+        let unpolled = self.unasked;
+        let Some(rng) = self.stalls.as_mut().filter(|_| unpolled.contains(&true)) else {
             return next.is_some_and(|next| self.happens(next));
         };
         self.now += Duration::from_millis(rng.below(200));
         if let Some(next) = next.filter(|next| *next <= self.now) {
             self.happens(next);
         }
-        for side in (0..2).filter(|side| unasked[*side]) {
+        for side in (0..2).filter(|side| unpolled[*side]) {
             self.drain(side);
         }
         true
@@ -280,7 +280,7 @@ impl<E: Engine> World<E> {
             if self.timer(side).is_some_and(|at| at <= self.now) {
                 self.sides[side].engine.handle_timeout(self.now);
                 self.turn(side);
-                let after = self.timer(side).filter(|_| !self.unasked[side]);
+                let after = self.timer(side).filter(|_| !self.unpolled[side]);
                 assert!(after.is_none_or(|at| at > self.now), "a deadline in the past: {after:?}");
                 return true;
             }

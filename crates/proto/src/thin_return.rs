@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_ranges_are_left_as_there_is_room_for() {
+    fn ranges_are_bounded() {
         let left = |longest, count| join(GAPS, bridge_for(&GAPS, longest, count)).count();
         assert_eq!([1, 2, 3, 4, 5].map(|count| left(u64::MAX, count)), [1, 2, 3, 3, 3]);
         assert_eq!(left(u64::MAX, 0), 1);
@@ -154,7 +154,7 @@ mod tests {
     /// 340 gaps in 5 MB at 150 Mbit/s forward and 2 kbit/s return become one; on a symmetric link
     /// they stay apart.
     #[test]
-    fn the_bridge_is_what_the_forward_link_carries_meanwhile() {
+    fn the_bridge_is_the_forward_data_of_a_request() {
         let bridge_of = |there, back| bridge(8, Some(there), Some(back));
         assert_eq!(bridge_of(150_000_000, 2_000), 600_000);
         assert_eq!(bridge_of(1_000_000, 1_000_000), 8);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arrival_rate_is_that_of_the_link_and_outlives_pauses() {
+    fn the_arrival_rate_survives_pauses() {
         let mut rate = ArrivalRate::new();
         let mut now = Time::ZERO;
         // 1,250 bytes each millisecond are 10 Mbit/s; some of them are lost.

@@ -49,7 +49,7 @@ impl Window {
     }
 
     /// Whether to prompt the receiver after `sent` bytes.
-    pub(crate) fn asks(&mut self, sent: u64) -> bool {
+    pub(crate) fn prompts(&mut self, sent: u64) -> bool {
         let due = self.silences < SILENCES_MAX && sent >= self.prompted + self.now / PROMPTS;
         if due {
             self.prompted = sent;
@@ -58,7 +58,7 @@ impl Window {
     }
 
     /// Records the receiver's progress after `sent` bytes.
-    pub(crate) fn answered(&mut self, progress: u64, sent: u64) {
+    pub(crate) fn replied(&mut self, progress: u64, sent: u64) {
         if progress > self.confirmed && self.silences < SILENCES_MAX {
             self.confirmed = progress.min(sent);
             self.silences = 0;
@@ -80,33 +80,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_make_room_and_silence_halves_it() {
+    fn replies_open_the_window_and_silence_halves_it() {
         let mut window = Window::new(1600, 100);
         assert_eq!(window.room(100), 1600);
-        assert!(!window.asks(499) && window.asks(500) && !window.asks(899) && window.asks(900));
+        assert!(
+            !window.prompts(499)
+                && window.prompts(500)
+                && !window.prompts(899)
+                && window.prompts(900)
+        );
         assert_eq!(window.room(1700), 0);
-        window.answered(900, 1700);
-        window.answered(500, 1700);
-        assert_eq!(window.room(1700), 800, "an old answer takes nothing back");
+        window.replied(900, 1700);
+        window.replied(500, 1700);
+        assert_eq!(window.room(1700), 800, "an old reply takes nothing back");
         window.silent(2500);
         assert_eq!(window.room(2500), 800);
         for step in 1..100 {
-            window.answered(2500 + step, 3000);
+            window.replied(2500 + step, 3000);
         }
         assert_eq!(window.room(2599), 1600, "it grows again, to what was set");
-        window.answered(u64::MAX, 3000);
+        window.replied(u64::MAX, 3000);
         assert_eq!(window.room(3000), 1600, "nobody has what was not sent");
     }
 
     #[test]
-    fn a_receiver_that_never_answers_is_not_waited_for() {
+    fn an_unresponsive_receiver_is_not_waited_for() {
         let mut window = Window::new(1000, 0);
         for sent in [1000, 1500, 1750] {
             window.silent(sent);
         }
         assert_eq!(window.room(1750), u64::MAX);
-        assert!(!window.asks(1_000_000));
-        window.answered(1_000_000, 2_000_000);
+        assert!(!window.prompts(1_000_000));
+        window.replied(1_000_000, 2_000_000);
         assert_eq!(window.room(2_000_000), u64::MAX, "too late: its round trip is long");
     }
 }

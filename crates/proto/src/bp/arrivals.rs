@@ -19,7 +19,7 @@ use super::neighbours::Neighbours;
 pub(super) const OF_LAYERS: &str = "bundle-";
 
 /// Completion of an effect, for the engine.
-pub(super) type Answer = (Ticket, Result<Completion, EffectError>);
+pub(super) type EffectDone = (Ticket, Result<Completion, EffectError>);
 
 /// A complete file, about to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ enum Step<K> {
     Open(Coming<K>),
     Read(Coming<K>, FileId),
     /// Removes a file that was read or is not wanted, then passes this completion to the engine.
-    Remove(Answer),
+    Remove(EffectDone),
 }
 
 /// Result of passing on an effect of the engine.
@@ -66,7 +66,7 @@ pub(super) enum Passed {
     /// Passed on to the store.
     On,
     /// Completed at once.
-    Answered(Answer),
+    Completed(EffectDone),
     /// A complete file is about to be installed.
     Whole {
         /// The effect.
@@ -130,8 +130,8 @@ impl<K: Copy + Ord> Arrivals<K> {
         {
             return Passed::Whole { install: *ticket, file: from.clone() };
         }
-        let answer = self.blocks.pass(effect, &mut self.effects);
-        answer.map_or(Passed::On, Passed::Answered)
+        let result = self.blocks.pass(effect, &mut self.effects);
+        result.map_or(Passed::On, Passed::Completed)
     }
 
     /// Handles a bundle that is complete and synced in the engine's working file.
@@ -205,26 +205,26 @@ impl<K: Copy + Ord> Arrivals<K> {
     }
 
     /// Handles a completion of the store; returns the completion for the engine, if any.
-    pub(super) fn answered(
+    pub(super) fn completed(
         &mut self,
-        (ticket, answer): Answer,
+        (ticket, result): EffectDone,
         neighbours: &mut Neighbours<K, PathId>,
-    ) -> Option<Answer> {
+    ) -> Option<EffectDone> {
         if let Some(step) = self.steps.remove(&ticket) {
             self.blocks.forget_ticket(ticket);
-            return self.stepped(step, answer, neighbours);
+            return self.stepped(step, result, neighbours);
         }
-        self.blocks.answered(ticket, answer, &mut self.effects)
+        self.blocks.completed(ticket, result, &mut self.effects)
     }
 
     /// Handles the completion of a step.
     fn stepped(
         &mut self,
         step: Step<K>,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
         neighbours: &mut Neighbours<K, PathId>,
-    ) -> Option<Answer> {
-        match (step, answer) {
+    ) -> Option<EffectDone> {
+        match (step, result) {
             (Step::Name(coming), Ok(_)) => self.hand_on(coming, neighbours),
             (Step::Open(coming), Ok(Completion::Opened { file, len, .. })) => {
                 if len != coming.len {
@@ -235,9 +235,9 @@ impl<K: Copy + Ord> Arrivals<K> {
                 let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
                 self.step(Step::Read(coming, file), read);
             }
-            (Step::Read(mut coming, file), answer) => {
+            (Step::Read(mut coming, file), result) => {
                 self.effects.push_back(StoreEffect::Close { file }.into());
-                match answer {
+                match result {
                     Ok(Completion::Read(bytes)) if bytes.len() as u64 == coming.len => {
                         coming.bytes = Some(bytes);
                         self.hand_on(coming, neighbours);
@@ -245,10 +245,10 @@ impl<K: Copy + Ord> Arrivals<K> {
                     Ok(_) | Err(_) => return Some((coming.install, Err(EffectError::NotFound))),
                 }
             }
-            (Step::Name(coming) | Step::Open(coming), answer) => {
-                return Some((coming.install, answer.and(Err(EffectError::NotFound))));
+            (Step::Name(coming) | Step::Open(coming), result) => {
+                return Some((coming.install, result.and(Err(EffectError::NotFound))));
             }
-            // A file that cannot be removed is in no one's way.
+            // A file that cannot be removed does no harm.
             (Step::Remove(word), _) => return Some(word),
         }
         None
@@ -291,7 +291,11 @@ impl<K: Copy + Ord> Arrivals<K> {
 
     /// Handles the agent's decision on a bundle; returns the completion for the engine, if it is
     /// due at once.
-    pub(super) fn decided(&mut self, transfer: TransferId, why: Option<Refusal>) -> Option<Answer> {
+    pub(super) fn decided(
+        &mut self,
+        transfer: TransferId,
+        why: Option<Refusal>,
+    ) -> Option<EffectDone> {
         let Coming { install, file, bytes, .. } = self.coming.remove(&transfer)?;
         let word = match why {
             Some(Refusal::NoResources | Refusal::Retransmit) => Err(EffectError::NoSpace),
@@ -318,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_of_what_is_over_before_it_has_its_name() {
+    fn sessions_that_end_before_the_rename_leave_nothing() {
         let link = LinkId(1);
         let most = Bounds { patience: Duration::ZERO, window: 1, bundle_max: 1000, strangers: 0 };
         let mut neighbours = Neighbours::new(most, [(link, PathId(1))].into_iter());
@@ -334,8 +338,8 @@ mod tests {
         };
         let FilestoreRequest::Install { to, .. } = request else { panic!("{request:?}") };
         arrivals.over(5);
-        let answer = arrivals.answered((ticket, Ok(Completion::Done)), &mut neighbours);
-        assert_eq!((answer, neighbours.events.len(), arrivals.memory()), (None, 0, 0));
+        let result = arrivals.completed((ticket, Ok(Completion::Done)), &mut neighbours);
+        assert_eq!((result, neighbours.events.len(), arrivals.memory()), (None, 0, 0));
         let Some(Effect::Store(StoreEffect::Filestore { request, .. })) =
             arrivals.effects.pop_front()
         else {

@@ -12,7 +12,7 @@ use super::layer::{Content, Outgoing};
 /// below.
 const OURS: u64 = 1 << 63;
 
-type Answer = Result<Completion, EffectError>;
+type EffectResult = Result<Completion, EffectError>;
 
 /// A bundle that the engine reads as a file.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Blocks {
         &mut self,
         effect: Effect,
         effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, Answer)> {
+    ) -> Option<(Ticket, EffectResult)> {
         let Effect::Store(store) = &effect else {
             effects.push_back(effect);
             return None;
@@ -126,7 +126,7 @@ impl Blocks {
         number: u64,
         theirs: Ticket,
         effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, Answer)> {
+    ) -> Option<(Ticket, EffectResult)> {
         let Some(composed) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
         };
@@ -146,7 +146,7 @@ impl Blocks {
         offset: u64,
         len: usize,
         effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, Answer)> {
+    ) -> Option<(Ticket, EffectResult)> {
         let Some(Composed { bundle, file }) = self.composed.get(&number) else {
             return Some((theirs, Err(EffectError::NotFound)));
         };
@@ -177,16 +177,16 @@ impl Blocks {
     }
 
     /// Handles a completion of the store; returns the resulting completion for the engine, if any.
-    pub(super) fn answered(
+    pub(super) fn completed(
         &mut self,
         ticket: Ticket,
-        answer: Answer,
+        result: EffectResult,
         effects: &mut VecDeque<Effect>,
-    ) -> Option<(Ticket, Answer)> {
+    ) -> Option<(Ticket, EffectResult)> {
         if ticket.0 < OURS {
-            return Some((ticket, answer));
+            return Some((ticket, result));
         }
-        match (self.uses.remove(&ticket)?, answer) {
+        match (self.uses.remove(&ticket)?, result) {
             (Use::Open { number, theirs }, Ok(Completion::Opened { file, .. })) => {
                 let Some(composed) = self.composed.get_mut(&number) else {
                     effects.push_back(StoreEffect::Close { file }.into());
@@ -197,18 +197,18 @@ impl Blocks {
             }
             (Use::Read { theirs, before, after, len }, Ok(Completion::Read(middle))) => {
                 if middle.len() < len {
-                    let short = "the file of a payload is shorter than it was".to_owned();
+                    let short = "the file of a payload shrank".to_owned();
                     return Some((theirs, Err(EffectError::Failed(short))));
                 }
                 Some((theirs, Ok(Completion::Read(joined(before, middle, after)))))
             }
-            (Use::Open { number, theirs }, answer) => {
+            (Use::Open { number, theirs }, result) => {
                 // A file that failed to open is not closed.
                 self.composed.remove(&number);
-                Some((theirs, answer.and(Err(EffectError::NotFound))))
+                Some((theirs, result.and(Err(EffectError::NotFound))))
             }
-            (Use::Read { theirs, .. }, answer) => {
-                Some((theirs, answer.and(Err(EffectError::NotFound))))
+            (Use::Read { theirs, .. }, result) => {
+                Some((theirs, result.and(Err(EffectError::NotFound))))
             }
             (Use::Forget, _) => None,
         }
@@ -252,18 +252,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_kept_of_a_bundle_whose_payload_cannot_be_opened() {
+    fn an_unreadable_payload_leaves_nothing() {
         let mut blocks = Blocks::default();
         let payload = FileName::spool("bp/none").unwrap();
         let payload = Content::File { name: payload, offset: 0, len: 9 };
         let (head, tail) = (Bytes::new(), Bytes::new());
         let name = blocks.add(Outgoing { head, payload, tail, reliable: true });
-        let mut asked = VecDeque::new();
+        let mut effects = VecDeque::new();
         let open = StoreEffect::Open { ticket: Ticket(1), name, mode: OpenMode::Read };
-        assert_eq!(blocks.pass(open.into(), &mut asked), None);
-        let ticket = asked.pop_front().unwrap().ticket().unwrap();
-        let answer = blocks.answered(ticket, Err(EffectError::NotFound), &mut asked);
-        assert_eq!(answer, Some((Ticket(1), Err(EffectError::NotFound))));
+        assert_eq!(blocks.pass(open.into(), &mut effects), None);
+        let ticket = effects.pop_front().unwrap().ticket().unwrap();
+        let result = blocks.completed(ticket, Err(EffectError::NotFound), &mut effects);
+        assert_eq!(result, Some((Ticket(1), Err(EffectError::NotFound))));
         assert!(blocks.composed.is_empty() && blocks.uses.is_empty());
     }
 }

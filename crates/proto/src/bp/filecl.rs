@@ -20,7 +20,7 @@ pub use super::arrivals::Arriving;
 pub use super::neighbours::Statistics;
 
 use super::agent;
-use super::arrivals::{Answer, Arrivals, Passed};
+use super::arrivals::{Arrivals, EffectDone, Passed};
 use super::layer::{Command, Event, Layer, LinkId, Outcome, Outgoing, Tag};
 use super::neighbours::{Bounds, Neighbours, is_up};
 use crate::settings::{Settings, Visited, Visitor};
@@ -78,7 +78,7 @@ pub enum Meaning<K> {
     Over(K),
     /// A file came that is no bundle.
     NoBundle,
-    /// Of no importance to the layer.
+    /// Irrelevant to the layer.
     Nothing,
 }
 
@@ -194,7 +194,7 @@ impl<E: FileEngine> FileCl<E> {
     fn pass(&mut self, now: Time, effect: Effect) {
         match self.arrivals.pass(effect) {
             Passed::On => {}
-            Passed::Answered(answer) => self.tell(now, Some(answer)),
+            Passed::Completed(result) => self.complete(now, Some(result)),
             Passed::Whole { install, file } => {
                 let (arriving, arrivals) = (self.engine.arriving(install), &self.arrivals);
                 let known = arriving.and_then(|arriving| {
@@ -203,16 +203,16 @@ impl<E: FileEngine> FileCl<E> {
                 });
                 match known {
                     Some((link, arriving)) => self.arrivals.came(link, arriving, (install, file)),
-                    None => self.tell(now, Some((install, Err(EffectError::NoSpace)))),
+                    None => self.complete(now, Some((install, Err(EffectError::NoSpace)))),
                 }
             }
         }
     }
 
     /// Passes a completion to the engine.
-    fn tell(&mut self, now: Time, answer: Option<Answer>) {
-        if let Some((ticket, answer)) = answer {
-            self.engine.handle_input(now, Input::Done(ticket, answer));
+    fn complete(&mut self, now: Time, result: Option<EffectDone>) {
+        if let Some((ticket, result)) = result {
+            self.engine.handle_input(now, Input::Done(ticket, result));
         }
     }
 
@@ -235,7 +235,7 @@ impl<E: FileEngine> FileCl<E> {
         let (source, name) = (self.arrivals.blocks.add(bundle), self.arrivals.name());
         let bundle = Bundle { to, source: source.clone(), name, is_reliable };
         if let Some(session) = self.engine.send_bundle(now, bundle) {
-            self.neighbours.begun(link, session, vec![tag]);
+            self.neighbours.started(link, session, vec![tag]);
         } else {
             self.arrivals.blocks.forget(&source);
             self.neighbours.fail(link, vec![tag]);
@@ -255,7 +255,7 @@ impl<E: FileEngine> FileCl<E> {
         for session in self.neighbours.sessions_to(link) {
             self.cancel_session(now, session);
         }
-        self.neighbours.down(link, "the neighbour was away for too long");
+        self.neighbours.down(link, "the outage of the neighbour lasted too long");
     }
 }
 
@@ -271,12 +271,12 @@ impl<E: FileEngine> Layer for FileCl<E> {
                 }
             }
             Command::Accept { transfer, .. } => {
-                let answer = self.arrivals.decided(transfer, None);
-                self.tell(now, answer);
+                let result = self.arrivals.decided(transfer, None);
+                self.complete(now, result);
             }
             Command::Refuse { transfer, why, .. } => {
-                let answer = self.arrivals.decided(transfer, Some(why));
-                self.tell(now, answer);
+                let result = self.arrivals.decided(transfer, Some(why));
+                self.complete(now, result);
             }
             Command::Pause { link } => self.neighbours.hold(link, true),
             Command::Resume { link } => self.arrivals.resume(link, &mut self.neighbours),
@@ -298,9 +298,9 @@ impl<E: FileEngine> Engine for FileCl<E> {
                     self.neighbours.path(now, *link, change);
                 }
             }
-            Input::Done(ticket, answer) => {
-                let answer = self.arrivals.answered((ticket, answer), &mut self.neighbours);
-                self.tell(now, answer);
+            Input::Done(ticket, result) => {
+                let result = self.arrivals.completed((ticket, result), &mut self.neighbours);
+                self.complete(now, result);
             }
         }
         self.pump(now);

@@ -190,7 +190,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
             }
         } else if link.is_up {
             if self.timers.get(id).is_none() {
-                self.timers.set(id, now + patience.max(TICK), "a neighbour that is away");
+                self.timers.set(id, now + patience.max(TICK), "a neighbour with an outage");
             }
             self.down_if_over(id);
         }
@@ -224,7 +224,7 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
     }
 
     /// Records bundles in transit.
-    pub(super) fn begun(&mut self, id: LinkId, session: K, tags: Vec<Tag>) {
+    pub(super) fn started(&mut self, id: LinkId, session: K, tags: Vec<Tag>) {
         self.sending.insert(session, Sending { link: id, tags, is_cancelled: false });
     }
 
@@ -256,12 +256,12 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
         };
         let failed = Outcome::Failed { acknowledged: 0 };
         let is_there = outcome == Outcome::Acknowledged;
-        self.tell(link, tags, if is_cancelled && !is_there { failed } else { outcome });
+        self.report(link, tags, if is_cancelled && !is_there { failed } else { outcome });
         self.down_if_over(link);
     }
 
     /// Reports the result of bundles.
-    pub(super) fn tell(&mut self, link: LinkId, tags: Vec<Tag>, outcome: Outcome) {
+    pub(super) fn report(&mut self, link: LinkId, tags: Vec<Tag>, outcome: Outcome) {
         let count = tags.len() as u64;
         match outcome {
             Outcome::Acknowledged => self.statistics.sent += count,
@@ -275,6 +275,6 @@ impl<K: Copy + Ord, A: Copy + Ord> Neighbours<K, A> {
 
     /// Reports that bundles could not be sent.
     pub(super) fn fail(&mut self, link: LinkId, tags: Vec<Tag>) {
-        self.tell(link, tags, Outcome::Failed { acknowledged: 0 });
+        self.report(link, tags, Outcome::Failed { acknowledged: 0 });
     }
 }

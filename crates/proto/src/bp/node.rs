@@ -57,9 +57,9 @@ impl Node {
 
     /// Calls the agent with a request.
     pub fn with_agent<T>(&mut self, now: Time, request: impl FnOnce(&mut Agent) -> T) -> T {
-        let answer = request(&mut self.agent);
+        let result = request(&mut self.agent);
         self.exchange(now);
-        answer
+        result
     }
 
     /// Passes a command to a layer as the agent would, for example to reach a neighbour that no
@@ -125,13 +125,13 @@ impl Engine for Node {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, answer) => match self.tickets.remove(&ticket) {
+            Input::Done(ticket, result) => match self.tickets.remove(&ticket) {
                 Some((Owner::Agent, theirs)) => {
-                    self.agent.handle_input(now, Input::Done(theirs, answer));
+                    self.agent.handle_input(now, Input::Done(theirs, result));
                 }
                 Some((Owner::Layer(layer), theirs)) => {
                     if let Some(layer) = self.layers.get_mut(layer) {
-                        layer.handle_input(now, Input::Done(theirs, answer));
+                        layer.handle_input(now, Input::Done(theirs, result));
                     }
                 }
                 None => {}

@@ -126,9 +126,9 @@ impl Source {
     }
 
     /// Handles a completion of the store; returns whether the bundle can still be sent.
-    pub(super) fn answered(&mut self, answer: Result<Completion, EffectError>) -> bool {
+    pub(super) fn completed(&mut self, result: Result<Completion, EffectError>) -> bool {
         let Some(payload) = &mut self.payload else { return true };
-        match answer {
+        match result {
             Ok(Completion::Opened { file, .. }) => {
                 payload.file = Some(file);
                 true
@@ -220,16 +220,16 @@ impl<K> Files<K> {
     }
 
     /// Owner of a completed effect.
-    pub(super) fn answered(&mut self, ticket: Ticket) -> Option<K> {
+    pub(super) fn completed(&mut self, ticket: Ticket) -> Option<K> {
         self.uses.remove(&ticket)
     }
 
     /// Closes the file of a completion whose source is gone.
     pub(super) fn orphaned(
-        answer: &Result<Completion, EffectError>,
+        result: &Result<Completion, EffectError>,
         effects: &mut VecDeque<Effect>,
     ) {
-        if let Ok(Completion::Opened { file, .. }) = answer {
+        if let Ok(Completion::Opened { file, .. }) = result {
             effects.push_back(StoreEffect::Close { file: *file }.into());
         }
     }

@@ -344,7 +344,7 @@ impl Entity {
         ticket: Ticket,
         answer: Result<Completion, EffectError>,
     ) {
-        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.completed(ticket) else { return };
         if handle == Handle::NOBODY || job == Job::Forget {
             match job {
                 Job::Own(Task::Load) => self.restore(now, answer),

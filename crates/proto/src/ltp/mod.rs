@@ -389,7 +389,7 @@ impl Node {
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.completed(ticket) else { return };
         if job == Job::Forget {
             return;
         }

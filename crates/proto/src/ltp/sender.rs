@@ -571,7 +571,7 @@ impl Sender {
         }
         self.checkpoint_answered(core, now, report);
         if let (Some(window), Some(source)) = (self.window.as_mut(), self.source.as_ref()) {
-            window.answered(report.upper, source.sent());
+            window.replied(report.upper, source.sent());
             self.base.want(&mut core.shared, Class::Bulk);
         }
         let (brings, is_cut) = self.reports.claim(report, core.config.limits.gaps);

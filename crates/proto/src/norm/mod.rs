@@ -435,7 +435,7 @@ impl Node {
     }
 
     fn effect_done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((handle, job)) = self.core.shared.answered(ticket) else { return };
+        let Some((handle, job)) = self.core.shared.completed(ticket) else { return };
         let Some(Session::Object { of, number }) = self.slots.get(handle) else {
             self.core.orphaned(handle, &job, &answer);
             return;

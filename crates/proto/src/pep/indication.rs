@@ -105,7 +105,7 @@ pub struct Report {
 pub struct Statistics {
     /// Client streams accepted.
     pub accepted: u64,
-    /// Those whose server accepted.
+    /// Accepted streams whose server accepted.
     pub connected: u64,
     /// Open connections.
     pub open: usize,

@@ -17,8 +17,8 @@ const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
 /// Reasons for the deadline of a connection.
-const ACCEPTING: &str = "a server that is to accept";
-const SILENT: &str = "a connection without bytes";
+const ACCEPTING: &str = "a connection to a server";
+const SILENT: &str = "an idle connection";
 
 /// A stream of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gives_what_it_was_given(
+        fn returns_the_bytes_in_order(
             ops in prop::collection::vec((0..50_000_usize, 0..50_000_usize), 1..30),
         ) {
             let (mut queue, mut spare) = (Queue::default(), Spare::default());

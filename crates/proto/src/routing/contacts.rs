@@ -28,7 +28,7 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Transmission time of so many bytes.
+    /// Transmission time of `bytes` bytes.
     #[must_use]
     pub fn transmission_time(&self, bytes: u64) -> Duration {
         // 1,000,000 bytes at 115,200 bit/s: 8e6 * 1e9 / 115,200 = 69.4 s.
@@ -66,19 +66,19 @@ pub enum PlanError {
     #[error("contact {0} ends before it begins")]
     ContactEmpty(usize),
     /// A contact of a node with itself.
-    #[error("contact {0} is of a node with itself")]
+    #[error("contact {0} joins a node with itself")]
     ContactOfOne(usize),
     /// A contact with rate 0.
     #[error("contact {0} has no rate")]
     ContactWithoutRate(usize),
     /// Two contacts between the same nodes overlap.
-    #[error("contacts {0} and {1} are of the same nodes and overlap")]
+    #[error("contacts {0} and {1} join the same nodes and overlap")]
     ContactsOverlap(usize, usize),
     /// A range that does not end after its begin.
     #[error("range {0} ends before it begins")]
     RangeEmpty(usize),
     /// Two ranges between the same nodes overlap.
-    #[error("ranges {0} and {1} are of the same nodes and overlap")]
+    #[error("ranges {0} and {1} join the same nodes and overlap")]
     RangesOverlap(usize, usize),
 }
 

@@ -401,7 +401,7 @@ impl Sender {
             let offset = source.sent();
             let mut asks = self.is_request_due(burst.departure());
             if answers && let Some(window) = self.window.as_mut() {
-                asks |= window.asks(offset);
+                asks |= window.prompts(offset);
             }
             let Some(room) = self.room(burst.mtu(), asks) else {
                 self.end(core, StatusCode::SenderResources);
@@ -596,7 +596,7 @@ impl Sender {
         source.choose_copies(copies, segment, times);
         source.read_repairs(&mut core.shared, self.base.seat.handle);
         if let Some(window) = self.window.as_mut() {
-            window.answered(status.in_response_to, source.sent());
+            window.replied(status.in_response_to, source.sent());
             self.base.disarm(&mut core.shared, Alarm::Window);
             self.base.want(&mut core.shared, Class::Bulk);
         }

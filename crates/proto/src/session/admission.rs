@@ -41,7 +41,7 @@ pub(crate) enum Place {
 }
 
 impl Admission {
-    /// Shares of so many places.
+    /// Shares of `places` places.
     pub(crate) fn of(places: usize) -> Self {
         Self {
             all: places,
@@ -63,7 +63,7 @@ impl Admission {
     }
 
     /// Place for a session that a peer begins over the path `from`. `theirs` are the paths of the
-    /// active sessions begun by peers.
+    /// active sessions started by peers.
     pub(crate) fn place(
         self,
         under_way: usize,
@@ -95,7 +95,7 @@ mod tests {
     const HERE: PathId = PathId(1);
     const THERE: PathId = PathId(2);
 
-    /// Place for a session over [`HERE`], given so many sessions of both paths and of this node.
+    /// Place for a session over [`HERE`], given the sessions of both paths and of this node.
     fn place(admission: Admission, here: usize, there: usize, own: usize) -> Place {
         let theirs = std::iter::repeat_n(Some(HERE), here);
         let theirs = theirs.chain(std::iter::repeat_n(Some(THERE), there));

@@ -20,7 +20,7 @@ impl Alarm for Never {
     }
 }
 
-/// Sessions with so many datagrams left for each path.
+/// Sessions with a number of datagrams left for each path.
 struct Toy {
     shared: Shared<Never>,
     sessions: BTreeMap<u32, (Seat, usize)>,
@@ -106,7 +106,7 @@ fn paths_with_work_take_turns() {
 }
 
 #[test]
-fn answers_for_nobody_take_turns_with_sessions() {
+fn replies_without_sessions_take_turns() {
     let mut toy = Toy::new(10);
     assert!(toy.shared.replies.push(PathId(9), vec![0; 10]));
     assert!(toy.shared.replies.push(PathId(2), vec![0; 10]));
@@ -116,7 +116,7 @@ fn answers_for_nobody_take_turns_with_sessions() {
 }
 
 #[test]
-fn what_waits_for_a_path_that_is_down_waits_there() {
+fn data_for_a_down_path_wait() {
     let mut toy = Toy::new(3);
     toy.wants(0, 1, 2);
     toy.wants(1, 2, 2);
@@ -131,7 +131,7 @@ fn what_waits_for_a_path_that_is_down_waits_there() {
 }
 
 #[test]
-fn a_path_that_was_held_back_and_forgotten_is_held_back_anew() {
+fn a_forgotten_paused_path_is_paused_again() {
     let mut toy = Toy::new(2);
     toy.shared.pause(PathId(1));
     toy.shared.pause(PathId(1));
@@ -168,7 +168,7 @@ impl Alarm for Both {
 }
 
 #[test]
-fn timers_that_wait_for_the_peer_stand_still_while_its_link_is_down() {
+fn timers_for_the_peer_stop_while_its_link_is_down() {
     let buffers = Toy::new(0).shared.buffers;
     let mut shared: Shared<Both> = Shared::new(buffers);
     let (path, secs) = (PathId(1), Duration::from_secs);

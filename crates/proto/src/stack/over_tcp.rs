@@ -30,10 +30,10 @@ pub struct Statistics {
 }
 
 /// Reason for the deadline of a stream that was left.
-const LEFT: &str = "a stream that was left";
+const LEFT: &str = "a lingering stream";
 
 /// Reason for the deadline of a connection opened for a peer.
-const UNCLAIMED: &str = "a connection that was opened for a peer";
+const UNCLAIMED: &str = "an unclaimed connection for a peer";
 
 /// Least [`Config::linger`].
 const LINGER_MIN: Duration = Duration::from_millis(1);
@@ -132,9 +132,9 @@ impl<A: Engine> OverTcp<A> {
 
     /// Calls the engine above with a request.
     pub fn call<R>(&mut self, now: Time, request: impl FnOnce(&mut A) -> R) -> R {
-        let answer = request(&mut self.above);
+        let result = request(&mut self.above);
         self.settle(now);
-        answer
+        result
     }
 
     /// Bytes of memory held because of peers, without the engine above.
@@ -143,12 +143,12 @@ impl<A: Engine> OverTcp<A> {
         self.below.memory() + self.streams.memory() + self.late.memory()
     }
 
-    fn tell(&mut self, now: Time, path: PathId, event: PathEvent) {
+    fn notify(&mut self, now: Time, path: PathId, event: PathEvent) {
         self.above.handle_input(now, Input::Path(path, event));
     }
 
-    fn answer(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        self.above.handle_input(now, Input::Done(ticket, answer));
+    fn complete(&mut self, now: Time, ticket: Ticket, result: Result<Completion, EffectError>) {
+        self.above.handle_input(now, Input::Done(ticket, result));
     }
 
     /// Moves data, events and effects between the two until there are none left.
@@ -161,7 +161,7 @@ impl<A: Engine> OverTcp<A> {
                 self.carry_out(now, effect);
             } else if let Some(path) = self.full.take() {
                 if self.streams.by_path.get(&path).is_some_and(|stream| stream.blocked) {
-                    self.tell(now, path, PathEvent::Blocked);
+                    self.notify(now, path, PathEvent::Blocked);
                 }
             } else if let Some(indication) = self.below.poll_indication() {
                 self.indicated(now, indication);
@@ -256,7 +256,7 @@ impl<A: Engine> OverTcp<A> {
         if stream.shut {
             let _ = self.below.shut_down(now, connection);
         }
-        self.tell(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
+        self.notify(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
     }
 
     fn incoming(
@@ -285,7 +285,7 @@ impl<A: Engine> OverTcp<A> {
         let path = self.streams.new_path(|path| peers.contains_key(&path));
         let stream = Stream { ends, ..Stream::new(connection, Phase::Up) };
         self.streams.insert(path, stream);
-        self.tell(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
+        self.notify(now, path, PathEvent::Up(PathInfo { ends, ticket, ..PathInfo::stream() }));
     }
 
     /// Reports missing data. Gaps this side gave up are reported by the peer to its own user; gaps
@@ -294,7 +294,7 @@ impl<A: Engine> OverTcp<A> {
         let Ok(holes) = self.below.take_holes(now, connection) else { return };
         let Some((path, _)) = self.streams.of(connection) else { return };
         for Hole { offset, bytes } in holes.received {
-            self.tell(now, path, PathEvent::Missing { offset, bytes });
+            self.notify(now, path, PathEvent::Missing { offset, bytes });
         }
     }
 
@@ -335,7 +335,7 @@ impl<A: Engine> OverTcp<A> {
             let _ = below.shut_down(now, connection);
         }
         if blocked {
-            self.tell(now, path, PathEvent::Writable);
+            self.notify(now, path, PathEvent::Writable);
         }
     }
 
@@ -365,7 +365,7 @@ impl<A: Engine> OverTcp<A> {
             }
             Phase::Up => {
                 self.streams.remove(path);
-                self.tell(now, path, PathEvent::Down);
+                self.notify(now, path, PathEvent::Down);
             }
         }
     }
@@ -373,8 +373,8 @@ impl<A: Engine> OverTcp<A> {
     /// Reports a stream that failed to open.
     fn not_made(&mut self, now: Time, path: PathId, ticket: Option<Ticket>, why: EffectError) {
         match ticket {
-            Some(ticket) => self.answer(now, ticket, Err(why)),
-            None => self.tell(now, path, PathEvent::Down),
+            Some(ticket) => self.complete(now, ticket, Err(why)),
+            None => self.notify(now, path, PathEvent::Down),
         }
     }
 
@@ -456,10 +456,10 @@ impl<A: Engine> OverTcp<A> {
         if stream.ended && !stream.end_reported {
             stream.end_reported = true;
             self.streams.readable.insert(path);
-            self.tell(now, path, PathEvent::ReadClosed);
+            self.notify(now, path, PathEvent::ReadClosed);
         } else if stream.over {
             self.streams.remove(path);
-            self.tell(now, path, PathEvent::Down);
+            self.notify(now, path, PathEvent::Down);
         }
         true
     }
@@ -530,10 +530,10 @@ fn drain_into(below: &mut tcp::Stack, now: Time, connection: ConnectionId, kept:
 fn describe(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Graceful => "the connection is closed",
-        CloseReason::Refused => "nobody listens there",
+        CloseReason::Refused => "connection refused",
         CloseReason::Reset => "the peer has reset the connection",
-        CloseReason::TimedOut => "the peer does not answer",
-        CloseReason::Aborted => "the connection was given up",
+        CloseReason::TimedOut => "the peer does not respond",
+        CloseReason::Aborted => "the connection was aborted",
     }
 }
 

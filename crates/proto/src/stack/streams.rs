@@ -114,7 +114,7 @@ impl Streams {
         Some(stream)
     }
 
-    /// A number that no stream has and, as long as there are unused ones, none had.
+    /// A number that no stream has, and no stream ever had while unused numbers are left.
     pub(super) fn new_path(&mut self, is_taken: impl Fn(PathId) -> bool) -> PathId {
         loop {
             let path = PathId(self.next_path);

@@ -198,12 +198,12 @@ impl<B: Below> LayeredEntity<B> {
         &mut self,
         now: Time,
         arrival: Arrival,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
         let Some(held) = self.arrivals.held.get_mut(&arrival) else {
-            return self.close_orphan(&answer);
+            return self.close_orphan(&result);
         };
-        match (&held.step, answer) {
+        match (&held.step, result) {
             (Step::Opening, Ok(Completion::Opened { file, .. })) => {
                 held.step = Step::Reading(file);
                 let (offset, len) = match &held.came.content {
@@ -236,8 +236,8 @@ impl<B: Below> LayeredEntity<B> {
     }
 
     /// Closes a file that is no longer needed.
-    pub(super) fn close_orphan(&mut self, answer: &Result<Completion, EffectError>) {
-        if let Ok(Completion::Opened { file, .. }) = answer {
+    pub(super) fn close_orphan(&mut self, result: &Result<Completion, EffectError>) {
+        if let Ok(Completion::Opened { file, .. }) = result {
             self.effects.push_back(StoreEffect::Close { file: *file }.into());
         }
     }
@@ -328,8 +328,8 @@ impl<B: Below> LayeredEntity<B> {
         let path = self.path_to(from);
         self.entity.handle_input(now, Input::Receive(Receive::datagram(path, pdu)));
         let Ok(Pdu { header, body }) = Pdu::decode(pdu) else { return None };
-        let is_asked_for = header.mode == TransmissionMode::Acknowledged;
-        if is_asked_for || header.direction != Direction::TowardReceiver {
+        let is_requested_again = header.mode == TransmissionMode::Acknowledged;
+        if is_requested_again || header.direction != Direction::TowardReceiver {
             return None;
         }
         let part = match body {

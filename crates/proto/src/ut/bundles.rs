@@ -96,9 +96,9 @@ impl LayeredEntity<BundleLayer> {
     /// Calls the node with a request.
     pub fn with_node<T>(&mut self, now: Time, request: impl FnOnce(&mut Node) -> T) -> T {
         self.with_below(now, |below| {
-            let answer = request(&mut below.node);
+            let result = request(&mut below.node);
             below.listen(now);
-            answer
+            result
         })
     }
 }
@@ -188,7 +188,7 @@ impl BundleLayer {
                 }
                 Indication::Deleted { id, .. } => {
                     if let Some(unit) = self.units.remove(&id) {
-                        let why = "a bundle was deleted before it left";
+                        let why = "a bundle was deleted before it was sent";
                         self.events.push_back(Event::Failed { unit, is_final: true, why });
                     }
                     if let Some(arrival) = self.arrivals.remove(&id) {
@@ -234,13 +234,15 @@ impl Below for BundleLayer {
                 self.refused = Some(self.refused.map_or(len, |least| least.min(len)));
                 Refused::Later
             }
-            RequestError::TooLong { .. } => Refused::Never("a PDU is longer than a bundle may be"),
+            RequestError::TooLong { .. } => {
+                Refused::Never("a PDU is longer than the longest bundle")
+            }
             RequestError::NoDestination
             | RequestError::NotOurs
             | RequestError::Taken
             | RequestError::NoBundle
             | RequestError::NoDelivery
-            | RequestError::Conflict(_) => Refused::Never("the bundle node does not take it"),
+            | RequestError::Conflict(_) => Refused::Never("the bundle node refuses it"),
         })?;
         let unit = Unit(self.next);
         self.next += 1;

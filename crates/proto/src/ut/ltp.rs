@@ -246,7 +246,7 @@ impl LtpLayer {
             | PathEvent::Secured(_) => return,
         };
         for entity in self.entities_by(path).collect::<Vec<_>>() {
-            self.tell(entity);
+            self.report_path(entity);
         }
     }
 
@@ -257,7 +257,7 @@ impl LtpLayer {
     }
 
     /// Reports the state of the path to an entity.
-    fn tell(&mut self, entity: u64) {
+    fn report_path(&mut self, entity: u64) {
         let event = match self.info(entity) {
             Some(info) => Event::Up { entity, info: self.shown(entity, info) },
             None => Event::Down { entity },
@@ -338,7 +338,7 @@ impl LtpLayer {
         let Some(received) = path.filter(|path| way.path != Some(*path)) else { return };
         way.path = Some(received);
         self.ltp.set_way(entity, received);
-        self.tell(entity);
+        self.report_path(entity);
     }
 
     fn finished(&mut self, finished: &Finished) {
@@ -360,7 +360,7 @@ impl LtpLayer {
                     || failure.by == End::Receiver && failure.reason == CancelReason::Unreachable;
                 let why = match failure.by {
                     End::Receiver => "the receiving LTP engine cancelled a session",
-                    End::Sender => "an LTP session was given up",
+                    End::Sender => "an LTP session failed",
                 };
                 Event::Failed { unit, is_final, why }
             }
@@ -378,8 +378,8 @@ impl Below for LtpLayer {
             Color::GreenData if !is_data => Red::All,
             Color::GreenData | Color::Green => Red::None,
         };
-        let begun = self.ltp.send_bytes(now, to, CFDP_SERVICE, pdu, red);
-        let id = begun.map_err(|error| match error {
+        let started = self.ltp.send_bytes(now, to, CFDP_SERVICE, pdu, red);
+        let id = started.map_err(|error| match error {
             ltp::RequestError::TooManySessions | ltp::RequestError::TooManyUnits => {
                 self.is_refused = true;
                 Refused::Later
@@ -416,7 +416,7 @@ impl Below for LtpLayer {
 
     fn meet(&mut self, entity: u64) {
         self.ways.entry(entity).or_insert(EntityPath { path: None, is_set: false });
-        self.tell(entity);
+        self.report_path(entity);
     }
 
     fn window(&self, to: u64) -> Option<usize> {

@@ -183,9 +183,9 @@ impl<B: Below> LayeredEntity<B> {
 
     /// Calls the layer below with a request.
     pub fn with_below<T>(&mut self, now: Time, request: impl FnOnce(&mut B) -> T) -> T {
-        let answer = request(&mut self.below);
+        let result = request(&mut self.below);
         self.pump(now);
-        answer
+        result
     }
 
     /// Counters.
@@ -210,7 +210,7 @@ impl<B: Below> LayeredEntity<B> {
     ///
     /// # Errors
     ///
-    /// The request is invalid; nothing was begun.
+    /// The request is invalid; nothing was started.
     pub fn put(&mut self, now: Time, request: PutRequest) -> Result<TransactionId, RequestError> {
         let number = request.destination;
         if !self.peers.contains_key(&number) && number != self.entity.config().entity {
@@ -233,9 +233,9 @@ impl<B: Below> LayeredEntity<B> {
 
     /// Calls the entity with a request.
     pub fn with_entity<T>(&mut self, now: Time, request: impl FnOnce(&mut Entity) -> T) -> T {
-        let answer = request(&mut self.entity);
+        let result = request(&mut self.entity);
         self.pump(now);
-        answer
+        result
     }
 
     /// Exchanges events, effects and PDUs between the two until there are none left.
@@ -250,7 +250,7 @@ impl<B: Below> LayeredEntity<B> {
             some |= self.hand_down(now);
             while let Some(indication) = self.entity.poll_indication() {
                 some = true;
-                self.tell(indication);
+                self.indicate(indication);
             }
             if !some {
                 return;
@@ -335,8 +335,8 @@ impl<B: Below> LayeredEntity<B> {
     }
 
     /// Learns the entities in the records of an earlier run, so that receptions from them resume.
-    fn prepare_ways(&mut self, answer: &Result<Completion, EffectError>) {
-        let Ok(Completion::Records(records)) = answer else { return };
+    fn prepare_ways(&mut self, result: &Result<Completion, EffectError>) {
+        let Ok(Completion::Records(records)) = result else { return };
         for number in Entity::sources(records).collect::<BTreeSet<_>>() {
             let path = self.path_to(number);
             self.entity.set_way(number, path);
@@ -361,17 +361,17 @@ impl<B: Below> Engine for LayeredEntity<B> {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, answer) => match self.tickets.remove(&ticket) {
+            Input::Done(ticket, result) => match self.tickets.remove(&ticket) {
                 Some((Owner::Entity, theirs)) => {
-                    self.prepare_ways(&answer);
-                    self.entity.handle_input(now, Input::Done(theirs, answer));
+                    self.prepare_ways(&result);
+                    self.entity.handle_input(now, Input::Done(theirs, result));
                     self.arrivals.look_again();
                 }
                 Some((Owner::Below, theirs)) => {
-                    self.below.handle_input(now, Input::Done(theirs, answer));
+                    self.below.handle_input(now, Input::Done(theirs, result));
                 }
-                Some((Owner::Read(arrival), _)) => self.read(now, arrival, answer),
-                Some((Owner::Nobody, _)) | None => self.close_orphan(&answer),
+                Some((Owner::Read(arrival), _)) => self.read(now, arrival, result),
+                Some((Owner::Nobody, _)) | None => self.close_orphan(&result),
             },
             Input::Path(..) | Input::Receive(_) => self.below.handle_input(now, input),
         }

@@ -204,7 +204,7 @@ impl<B: Below> LayeredEntity<B> {
 
     /// Reports an indication of the entity. Holds back Transaction-Finished of a complete
     /// but unconfirmed put until its PDUs are delivered below.
-    pub(super) fn tell(&mut self, indication: cfdp::Indication) {
+    pub(super) fn indicate(&mut self, indication: cfdp::Indication) {
         match indication {
             cfdp::Indication::TransactionFinished(finished)
                 if finished.role == Role::Sender

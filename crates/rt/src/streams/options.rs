@@ -191,8 +191,8 @@ fn set<T: Copy>(
 /// Reason why a stream was not made.
 pub(super) fn why_not(error: &io::Error) -> EffectError {
     match Errno::from_io_error(error) {
-        Some(Errno::CONNREFUSED) => EffectError::Failed("nobody listens there".to_owned()),
-        Some(Errno::TIMEDOUT) => EffectError::Failed("the peer does not answer".to_owned()),
+        Some(Errno::CONNREFUSED) => EffectError::Failed("connection refused".to_owned()),
+        Some(Errno::TIMEDOUT) => EffectError::Failed("the peer does not respond".to_owned()),
         Some(Errno::PERM | Errno::ACCESS) => EffectError::NotAllowed,
         _ => EffectError::Failed(error.to_string()),
     }

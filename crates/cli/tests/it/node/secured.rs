@@ -101,11 +101,7 @@ fn custody_stays_with_who_has_it_until_another_has() {
         row.query(1).is_some_and(|node| node["counts"]["bundles"] == 0)
     });
     let refused = row.bp(1, &["send", "ipn:3.1", path, "--custody"]);
-    assert!(
-        text(&refused).contains("custody is asked for in version 6 only"),
-        "{}",
-        text(&refused)
-    );
+    assert!(text(&refused).contains("custody requires version 6"), "{}", text(&refused));
 }
 
 #[test]

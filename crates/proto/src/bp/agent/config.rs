@@ -219,7 +219,7 @@ settings! {
     }
 }
 
-/// Duration of so many milliseconds.
+/// Duration in milliseconds.
 pub(super) const fn millis(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }

@@ -34,7 +34,7 @@ impl Agent {
     /// Accepts custody of a bundle to forward, if it requests that and can name this node (RFC 5050
     /// §5.10.1). The previous custodian is signalled when the bundle is safe.
     pub(super) fn take_custody(&self, held: &mut Held) {
-        if !held.head.asks_custody() || !self.config.custody.accept {
+        if !held.head.requests_custody() || !self.config.custody.accept {
             return;
         }
         let before = held.head.custodian().clone();
@@ -50,7 +50,7 @@ impl Agent {
     }
 
     /// Signals to the previous custodian that this node has the bundle, which is safe.
-    pub(super) fn tell_predecessor(&mut self, now: Time, number: u64) {
+    pub(super) fn signal_predecessor(&mut self, now: Time, number: u64) {
         let Some(held) = self.bundles.get_mut(&number) else { return };
         let Some((custodian, custody_number)) = held.predecessor.take() else { return };
         let (key, total) = (held.key(), held.head.lifetime_ms());
@@ -61,7 +61,7 @@ impl Agent {
 
     /// Signals redundant reception of a bundle that is, or was, here (RFC 5050 §5.6 step 4).
     pub(super) fn custody_is_known(&mut self, now: Time, held: &Held) {
-        if held.head.asks_custody() && self.config.custody.accept {
+        if held.head.requests_custody() && self.config.custody.accept {
             let addressee = (held.head.custodian().clone(), held.head.custody_number());
             let reason = CustodyReason::RedundantReception;
             self.signal(now, addressee, &held.key(), held.head.lifetime_ms(), reason);
@@ -91,11 +91,7 @@ impl Agent {
             if is_full {
                 self.send_signals(now);
             } else if self.timers.get(Alarm::Signals).is_none() {
-                self.timers.set(
-                    Alarm::Signals,
-                    now + after,
-                    "custody signals that wait for others",
-                );
+                self.timers.set(Alarm::Signals, now + after, "aggregate custody signals");
             }
             return;
         }
@@ -215,7 +211,7 @@ impl Agent {
 
     fn custody_alarm(&mut self) {
         match self.by_custody.first() {
-            Some((at, _)) => self.timers.set(Alarm::Custody, *at, "custody that nobody has taken"),
+            Some((at, _)) => self.timers.set(Alarm::Custody, *at, "a custody timeout"),
             None => {
                 self.timers.cancel(Alarm::Custody);
             }

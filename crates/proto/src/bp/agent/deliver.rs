@@ -77,7 +77,7 @@ impl Agent {
             self.joined(now, &key);
         }
         let Some(held) = self.bundles.get_mut(&number) else { return };
-        if held.asks(BundleFlags::ADMINISTRATIVE) {
+        if held.requests(BundleFlags::ADMINISTRATIVE) {
             self.administrative(now, number);
             return;
         }

@@ -148,7 +148,7 @@ impl Agent {
         self.pump(now, node);
     }
 
-    /// Releases the contact volume reserved for a bundle of so many bytes.
+    /// Releases the contact volume reserved for a bundle.
     pub(super) fn give_back(&mut self, route: Option<&Route>, (bytes, priority): (u64, Priority)) {
         if let (Some(route), Routing::ContactGraph(router, _)) = (route, &mut self.config.routing) {
             router.release(route, bytes, priority);
@@ -250,7 +250,7 @@ impl Agent {
 
     fn arm_rests(&mut self) {
         match self.forwarder.rests_until() {
-            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour that rests"),
+            Some(at) => self.timers.set(Alarm::Rest, at, "a neighbour's back-off"),
             None => {
                 self.timers.cancel(Alarm::Rest);
             }

@@ -182,7 +182,7 @@ impl Forwarder {
         Tag(self.next_tag - 1)
     }
 
-    /// Records a transmission of a bundle with so many bytes.
+    /// Records a transmission of a bundle with `bytes` bytes.
     pub(super) fn begin(&mut self, at: LinkRef, tag: Tag, number: u64, bytes: u64) {
         if let Some(link) = self.links.get_mut(&at) {
             link.sending.insert(tag, number, bytes);

@@ -221,7 +221,7 @@ impl Head {
         }
     }
 
-    pub(super) const fn asks_custody(&self) -> bool {
+    pub(super) const fn requests_custody(&self) -> bool {
         match self {
             Self::Six(head) => head.primary().flags.contains(bp6::BundleFlags::CUSTODY),
             Self::Seven(_) => false,
@@ -244,7 +244,7 @@ impl Head {
                 let custodian = custodian.clone();
                 head.set_primary(bp6::Primary { custodian, ..head.primary().clone() })
             }
-            Self::Seven(_) => Err(EncodeError::Conflict("version 7 knows no custody")),
+            Self::Seven(_) => Err(EncodeError::Conflict("version 7 has no custody")),
         }
     }
 

@@ -119,7 +119,7 @@ impl Held {
         self.head.destination()
     }
 
-    pub(super) const fn asks(&self, flag: BundleFlags) -> bool {
+    pub(super) const fn requests(&self, flag: BundleFlags) -> bool {
         self.head.flags().contains(flag)
     }
 

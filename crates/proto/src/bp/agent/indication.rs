@@ -99,7 +99,7 @@ pub enum Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     /// There is no room.
-    #[error("the store is full; wait until bundles have gone, or raise its limits")]
+    #[error("the store is full; wait until bundles have left, or raise its limits")]
     Full,
     /// It exceeds the bound on its own.
     #[error("no bundle here may have more than {most} bytes; send it in parts, or raise the limit")]
@@ -108,7 +108,7 @@ pub enum RequestError {
         most: u64,
     },
     /// The records of an earlier run are not read yet.
-    #[error("the store is being read; try again when that is over")]
+    #[error("the store is being read; retry later")]
     NotReady,
     /// The null endpoint is no destination.
     #[error("a bundle goes to an endpoint, not to dtn:none")]

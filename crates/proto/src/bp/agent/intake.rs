@@ -199,7 +199,7 @@ pub(super) struct Join {
     /// Open file of the first part, and the offset of the next read.
     pub(super) reading: Option<(FileId, u64)>,
     /// Whether an effect of the store is pending.
-    pub(super) asks: bool,
+    pub(super) is_pending: bool,
 }
 
 /// Result of feeding bytes.

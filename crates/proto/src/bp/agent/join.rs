@@ -15,7 +15,7 @@ use super::super::layer::Content;
 use super::head::Key;
 use super::intake::{Fed, Intake, Join, READ};
 use super::store::Job;
-use super::{Agent, Alarm, Answer, Held, Limit};
+use super::{Agent, Alarm, Held, Limit, Reply};
 use crate::ranges::Ranges;
 
 /// Back-off after the store had no room for a reassembled bundle.
@@ -154,7 +154,7 @@ impl Agent {
             let Some(intake) = self.intakes.get_mut(number) else { return };
             let is_behind = intake.unwritten() > most;
             let Some(join) = &mut intake.join else { return };
-            if join.asks || is_behind {
+            if join.is_pending || is_behind {
                 return;
             }
             let bytes = match join.parts.front() {
@@ -165,7 +165,7 @@ impl Agent {
                 }
                 Some(Content::Bytes(bytes)) => bytes.clone(),
                 Some(Content::File { name, offset, len }) => {
-                    join.asks = true;
+                    join.is_pending = true;
                     match join.reading {
                         None => self.store.open(
                             Job::Part { intake: number },
@@ -189,23 +189,23 @@ impl Agent {
     }
 
     /// Handles an opened file of a part, or a piece read from it.
-    pub(super) fn part_answered(
+    pub(super) fn part_effect_done(
         &mut self,
         now: Time,
         number: u64,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
         let Some(intake) = self.intakes.get_mut(number).filter(|intake| intake.join.is_some())
         else {
-            if let Ok(Completion::Opened { file, .. }) = answer {
+            if let Ok(Completion::Opened { file, .. }) = result {
                 self.store.close(file);
             }
             return;
         };
         let Some(join) = &mut intake.join else { return };
-        join.asks = false;
+        join.is_pending = false;
         let Some(Content::File { offset, len, .. }) = join.parts.front() else { return };
-        match answer {
+        match result {
             Ok(Completion::Opened { file, .. }) => join.reading = Some((file, *offset)),
             Ok(Completion::Read(bytes)) => {
                 let Some((file, at)) = &mut join.reading else { return };
@@ -231,7 +231,7 @@ impl Agent {
     }
 
     /// Whether a reassembled bundle is still wanted.
-    pub(super) fn weigh_joined(&self, held: &Held) -> Result<(), Option<Answer>> {
+    pub(super) fn weigh_joined(&self, held: &Held) -> Result<(), Option<Reply>> {
         let key = held.key();
         let is_known = self.by_key.contains_key(&key) || self.gone.contains(&key);
         if is_known { Err(None) } else { Ok(()) }
@@ -270,7 +270,7 @@ impl Agent {
                 self.joins.later.insert(whole.clone());
             }
         }
-        self.timers.set(Alarm::Join, now + REST, "fragments that are to be joined");
+        self.timers.set(Alarm::Join, now + REST, "fragments to reassemble");
     }
 
     /// Retries postponed reassemblies.

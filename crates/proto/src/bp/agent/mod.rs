@@ -90,7 +90,7 @@ enum Alarm {
 
 /// Reply to the giver of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum Reply {
     /// It is in the store.
     Safe,
     /// Not needed here; the giver may discard it.
@@ -215,12 +215,12 @@ impl Agent {
     }
 
     /// Replies to the giver of a bundle.
-    fn answer(&mut self, giver: Giver, id: Option<BundleId>, answer: Answer) {
+    fn reply(&mut self, giver: Giver, id: Option<BundleId>, reply: Reply) {
         match giver {
             Giver::Layer { layer, link, transfer } => {
-                let command = match answer {
-                    Answer::Safe | Answer::NotNeeded => Command::Accept { link, transfer },
-                    Answer::Refused(why) => {
+                let command = match reply {
+                    Reply::Safe | Reply::NotNeeded => Command::Accept { link, transfer },
+                    Reply::Refused(why) => {
                         self.intakes.end_transfer((layer, transfer));
                         self.statistics.refused += 1;
                         Command::Refuse { link, transfer, why }
@@ -230,14 +230,14 @@ impl Agent {
             }
             Giver::User { .. } => {
                 let Some(id) = id else { return };
-                self.user.indicate(match answer {
-                    Answer::Safe => Indication::Stored { id },
-                    Answer::NotNeeded => return,
-                    Answer::Refused(Refusal::NoResources) => {
+                self.user.indicate(match reply {
+                    Reply::Safe => Indication::Stored { id },
+                    Reply::NotNeeded => return,
+                    Reply::Refused(Refusal::NoResources) => {
                         Indication::Deleted { id, reason: Reason::DepletedStorage }
                     }
-                    // Its file is shorter than the request said.
-                    Answer::Refused(_) => {
+                    // Its file is shorter than requested.
+                    Reply::Refused(_) => {
                         Indication::Deleted { id, reason: Reason::BlockUnintelligible }
                     }
                 });
@@ -251,7 +251,7 @@ impl Agent {
         self.bundles.len() + self.store.refused()
     }
 
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for `bytes` more bytes.
     fn has_room(&mut self, bytes: u64) -> bool {
         let limits = self.config.limits;
         if self.kept() >= limits.bundles {
@@ -318,12 +318,12 @@ impl Agent {
         held.storing = false;
         let id = held.id();
         for &giver in givers {
-            self.answer(giver, Some(id.clone()), Answer::Safe);
+            self.reply(giver, Some(id.clone()), Reply::Safe);
             if matches!(giver, Giver::Layer { .. }) {
                 self.report_reception(now, number);
             }
         }
-        self.tell_predecessor(now, number);
+        self.signal_predecessor(now, number);
         self.dispatch(now, number);
     }
 
@@ -333,7 +333,7 @@ impl Agent {
         let Some(held) = self.forget(number) else { return };
         self.leave_content(&held);
         for giver in givers {
-            self.answer(giver, Some(held.id()), Answer::Refused(Refusal::NoResources));
+            self.reply(giver, Some(held.id()), Reply::Refused(Refusal::NoResources));
             if giver == Giver::Fragments {
                 self.join_failed(now, number);
             }
@@ -429,13 +429,13 @@ impl Agent {
 
     fn arm_expiry(&mut self) {
         match self.by_expiry.first() {
-            Some((at, _)) => self.timers.set(Alarm::Expiry, *at, "a bundle that expires"),
+            Some((at, _)) => self.timers.set(Alarm::Expiry, *at, "a bundle's expiry"),
             None => {
                 self.timers.cancel(Alarm::Expiry);
             }
         }
         match self.gone.next() {
-            Some(at) => self.timers.set(Alarm::Gone, at, "what is remembered of a bundle"),
+            Some(at) => self.timers.set(Alarm::Gone, at, "the expiry of a remembered bundle"),
             None => {
                 self.timers.cancel(Alarm::Gone);
             }
@@ -477,20 +477,20 @@ impl Agent {
         if self.store.refused() == 1 {
             self.user.indicate(Indication::StoreFailed(error));
             let at = now + self.store.rest();
-            self.timers.set(Alarm::Record, at, "what the store did not record");
+            self.timers.set(Alarm::Record, at, "a retry of unstored records");
         }
     }
 
-    fn answered(&mut self, now: Time, job: &Job, answer: Result<Completion, EffectError>) {
+    fn effect_done(&mut self, now: Time, job: &Job, result: Result<Completion, EffectError>) {
         match *job {
-            Job::Load | Job::List => self.found(now, job, answer),
-            Job::Open { intake } => self.intake_opened(now, intake, answer),
-            Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, answer),
-            Job::Sync { intake } => self.intake_synced(now, intake, answer),
-            Job::Read { intake } => self.intake_read(now, intake, answer),
-            Job::Part { intake } => self.part_answered(now, intake, answer),
-            Job::Sum { tag } => self.summed(now, tag, answer),
-            Job::Put { number } => match answer {
+            Job::Load | Job::List => self.found(now, job, result),
+            Job::Open { intake } => self.intake_opened(now, intake, result),
+            Job::Write { intake, bytes } => self.intake_written(now, intake, bytes, result),
+            Job::Sync { intake } => self.intake_synced(now, intake, result),
+            Job::Read { intake } => self.intake_read(now, intake, result),
+            Job::Part { intake } => self.part_effect_done(now, intake, result),
+            Job::Sum { tag } => self.summed(now, tag, result),
+            Job::Put { number } => match result {
                 Ok(_) => self.safe(now, number),
                 Err(error) => {
                     self.user.indicate(Indication::StoreFailed(error));
@@ -498,11 +498,11 @@ impl Agent {
                 }
             },
             Job::Gone { number } => {
-                if let Err(error) = self.store.gone_answered(number, answer) {
+                if let Err(error) = self.store.gone_effect_done(number, result) {
                     self.not_recorded(now, error);
                 }
             }
-            Job::Empty { number } => self.store.emptied(number, &answer),
+            Job::Empty { number } => self.store.emptied(number, &result),
             Job::Forget => {}
         }
     }
@@ -513,9 +513,9 @@ impl Engine for Agent {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, answer) => {
-                if let Some(job) = self.store.answered(ticket) {
-                    self.answered(now, &job, answer);
+            Input::Done(ticket, result) => {
+                if let Some(job) = self.store.completed(ticket) {
+                    self.effect_done(now, &job, result);
                 }
             }
             // An agent has no paths.

@@ -188,13 +188,13 @@ impl Agent {
     }
 
     /// Handles an opened file of an outgoing part, or a piece read from it.
-    pub(super) fn summed(&mut self, now: Time, tag: Tag, answer: Result<Completion, EffectError>) {
+    pub(super) fn summed(&mut self, now: Time, tag: Tag, result: Result<Completion, EffectError>) {
         let Some(mut summing) = self.summing.remove(&tag) else { return };
         let of = self.bundles.get(&summing.number);
         let is_wanted = of.is_some_and(|held| held.sending.contains_key(&(summing.at, tag)));
         let Content::File { offset, len, .. } = summing.part else { return };
         let mut has_failed = false;
-        match answer {
+        match result {
             Ok(Completion::Opened { file, .. }) => summing.file = Some(file),
             Ok(Completion::Read(bytes)) => {
                 has_failed = bytes.is_empty();

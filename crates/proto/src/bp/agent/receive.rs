@@ -11,7 +11,7 @@ use super::head::{Head, Unknown};
 use super::held::ages;
 use super::intake::{Body, Fed, Filing, Giver, Intake, READ, Reading};
 use super::store::Job;
-use super::{Agent, Answer, Held, Indication, Limit, LinkRef, Priority};
+use super::{Agent, Held, Indication, Limit, LinkRef, Priority, Reply};
 
 /// Most bytes of memory reserved for a payload before it arrives: the announced length is not to
 /// be trusted.
@@ -77,7 +77,7 @@ impl Agent {
 
     fn refuse(&mut self, origin: Origin, why: Refusal) {
         let Origin { layer, link, transfer } = origin;
-        self.answer(Giver::Layer { layer, link, transfer }, None, Answer::Refused(why));
+        self.reply(Giver::Layer { layer, link, transfer }, None, Reply::Refused(why));
     }
 
     fn piece(&mut self, origin: Origin, bytes: &Bytes) {
@@ -98,7 +98,7 @@ impl Agent {
         let (giver, id) = (intake.giver, intake.id());
         self.statistics.malformed += 1;
         self.drop_intake(number);
-        self.answer(giver, id, Answer::Refused(Refusal::NotAcceptable));
+        self.reply(giver, id, Reply::Refused(Refusal::NotAcceptable));
     }
 
     /// Handles a link that broke during reception. The received part is kept as a fragment if the
@@ -263,9 +263,9 @@ impl Agent {
         &mut self,
         now: Time,
         number: u64,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
-        let opened = match answer {
+        let opened = match result {
             Ok(Completion::Opened { file, .. }) => file,
             Ok(_) => return,
             Err(error) => return self.fail_intake(now, number, error),
@@ -296,9 +296,9 @@ impl Agent {
         now: Time,
         number: u64,
         bytes: usize,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
-        if let Err(error) = answer {
+        if let Err(error) = result {
             return self.fail_intake(now, number, error);
         }
         let Some(intake) = self.intakes.get_mut(number) else { return };
@@ -314,9 +314,9 @@ impl Agent {
         &mut self,
         now: Time,
         number: u64,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
-        match answer {
+        match result {
             Ok(_) => self.finish_intake(now, number),
             Err(error) => self.fail_intake(now, number, error),
         }
@@ -341,9 +341,9 @@ impl Agent {
         &mut self,
         now: Time,
         number: u64,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
-        let bytes = match answer {
+        let bytes = match result {
             Ok(Completion::Read(bytes)) => bytes,
             Ok(_) => return,
             Err(error) => return self.fail_intake(now, number, error),
@@ -352,7 +352,7 @@ impl Agent {
         if let Body::There(reading) = &mut intake.body {
             reading.at += bytes.len() as u64;
             if bytes.is_empty() {
-                // It is shorter than its giver said.
+                // It is shorter than its giver announced.
                 reading.end = reading.at;
             }
         }
@@ -373,7 +373,7 @@ impl Agent {
             self.user.indicate(Indication::StoreFailed(error));
         }
         self.drop_intake(number);
-        self.answer(giver, id, Answer::Refused(Refusal::NoResources));
+        self.reply(giver, id, Reply::Refused(Refusal::NoResources));
         if giver == Giver::Fragments {
             self.join_failed(now, number);
         }
@@ -420,8 +420,8 @@ impl Agent {
             if let Some((_, name)) = intake.leaves() {
                 self.store.delete(name);
             }
-            let refused = Answer::Refused(Refusal::NotAcceptable);
-            return self.answer(intake.giver, id, refused);
+            let refused = Reply::Refused(Refusal::NotAcceptable);
+            return self.reply(intake.giver, id, refused);
         };
         let (payload, owns_file) = intake.content(&head);
         if let Some(name) = intake.read_from.take() {
@@ -456,24 +456,24 @@ impl Agent {
         };
         match verdict {
             Ok(()) => self.admit(now, number, held, giver),
-            Err(answer) => {
+            Err(reply) => {
                 self.leave_content(&held);
-                if let Some(answer) = answer {
-                    self.answer(giver, Some(held.id()), answer);
+                if let Some(reply) = reply {
+                    self.reply(giver, Some(held.id()), reply);
                 }
             }
         }
     }
 
     /// Whether an arrived bundle is kept. An error is the reply to its giver, if one is due now.
-    fn weigh(&mut self, now: Time, held: &mut Held, giver: Giver) -> Result<(), Option<Answer>> {
+    fn weigh(&mut self, now: Time, held: &mut Held, giver: Giver) -> Result<(), Option<Reply>> {
         let key = held.key();
         let total = held.head.fragment().map(|fragment| fragment.total);
         if let (Some((offset, len)), Some(total)) = (key.fragment, total)
             && offset.checked_add(len).is_none_or(|end| end > total)
         {
             self.statistics.malformed += 1;
-            return Err(Some(Answer::Refused(Refusal::NotAcceptable)));
+            return Err(Some(Reply::Refused(Refusal::NotAcceptable)));
         }
         let known = self.by_key.get(&key);
         if known.is_some() || self.gone.contains(&key) || self.is_redundant(held) {
@@ -483,14 +483,14 @@ impl Agent {
                 return Err(None);
             }
             self.custody_is_known(now, held);
-            return Err(Some(Answer::NotNeeded));
+            return Err(Some(Reply::NotNeeded));
         }
         if held.expires <= now {
             self.statistics.expired += 1;
-            return Err(Some(Answer::NotNeeded));
+            return Err(Some(Reply::NotNeeded));
         }
         if !self.has_room(held.bytes()) || !self.has_place(held) {
-            return Err(Some(Answer::Refused(Refusal::NoResources)));
+            return Err(Some(Reply::Refused(Refusal::NoResources)));
         }
         let bounds = self.config.limits.head;
         match held.head.process_unknown(&mut held.tail, &bounds) {
@@ -503,7 +503,7 @@ impl Agent {
                 self.statistics.deleted += 1;
                 let flag = BundleFlags::REPORT_DELETION;
                 self.report_of(now, held, flag, Reason::BlockUnsupported);
-                return Err(Some(Answer::NotNeeded));
+                return Err(Some(Reply::NotNeeded));
             }
         }
         Ok(())

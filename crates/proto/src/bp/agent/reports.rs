@@ -29,7 +29,7 @@ impl Agent {
     /// Sends a status report on a held bundle, if requested.
     pub(super) fn report(&mut self, now: Time, number: u64, flag: BundleFlags, reason: Reason) {
         let Some(held) = self.bundles.get(&number) else { return };
-        if held.asks(flag) {
+        if held.requests(flag) {
             let held = held.clone();
             self.report_of(now, &held, flag, reason);
         }

@@ -39,8 +39,8 @@ impl Agent {
     ///
     /// The list of files is requested and completed first, or when the records are known: files
     /// without a record are useless either way.
-    pub(super) fn found(&mut self, now: Time, job: &Job, answer: Result<Completion, EffectError>) {
-        match (job, answer) {
+    pub(super) fn found(&mut self, now: Time, job: &Job, result: Result<Completion, EffectError>) {
+        match (job, result) {
             (Job::List, Ok(Completion::Listing(entries))) => {
                 let files = entries.into_iter().filter_map(|entry| match entry.kind {
                     EntryKind::File(len) => Some((entry.name, len)),
@@ -93,7 +93,7 @@ impl Agent {
         let received_ms = record.received_ms;
         let here = self.clock().kept_ms(now).saturating_sub(received_ms);
         let is_for_us = self.is_ours(head.destination());
-        let has_custody = head.asks_custody() && self.is_ours(head.custodian()) && !is_for_us;
+        let has_custody = head.requests_custody() && self.is_ours(head.custodian()) && !is_for_us;
         let content = Held::new(head, record.tail, (record.payload, record.owns_file));
         let held = Held {
             received: now,

@@ -9,7 +9,7 @@ use super::super::layer::{Content, Refusal};
 use super::super::security::{Fault, Opened};
 use super::head::Head;
 use super::intake::{Body, Giver, Intake, Join};
-use super::{Agent, Answer, Held};
+use super::{Agent, Held, Reply};
 
 impl Agent {
     /// Whether a bundle's security is to be processed; fragments are processed after reassembly.
@@ -41,7 +41,7 @@ impl Agent {
                 self.store.delete(name);
             }
             let id = head.key().id();
-            return self.answer(giver, Some(id), Answer::Refused(Refusal::NoResources));
+            return self.reply(giver, Some(id), Reply::Refused(Refusal::NoResources));
         }
         let number = self.number();
         let join = Join { parts: [payload].into(), ..Join::default() };
@@ -93,7 +93,7 @@ impl Agent {
         match giver {
             Giver::Layer { .. } | Giver::Remains => {
                 self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);
-                self.answer(giver, Some(id), Answer::NotNeeded);
+                self.reply(giver, Some(id), Reply::NotNeeded);
             }
             Giver::Fragments => {
                 self.report_of(now, &held, BundleFlags::REPORT_DELETION, reason);

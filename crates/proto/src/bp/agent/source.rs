@@ -147,7 +147,7 @@ impl Agent {
         request: &SendRequest,
     ) -> Result<Head, RequestError> {
         if request.custody {
-            return Err(RequestError::Conflict("custody is asked for in version 6 only"));
+            return Err(RequestError::Conflict("custody requires version 6"));
         }
         let creation = self.creation(now);
         let primary = Primary {
@@ -168,7 +168,7 @@ impl Agent {
         let payload = Payload { flags: BlockFlags::default(), crc, len: request.payload.len() };
         bp7::Head::new(primary, blocks, payload)
             .map(Into::into)
-            .map_err(|_| RequestError::Conflict("an endpoint has no form in version 7"))
+            .map_err(|_| RequestError::Conflict("an endpoint cannot be encoded in version 7"))
     }
 
     fn head_of_six(
@@ -178,7 +178,7 @@ impl Agent {
         request: &SendRequest,
     ) -> Result<Head, RequestError> {
         if self.config.clock.is_none() {
-            let why = "bundles of version 6 say when they were made, and this node has no clock";
+            let why = "bundles of version 6 carry their creation time, and this node has no clock";
             return Err(RequestError::Conflict(why));
         }
         let CreationTimestamp { time_ms, sequence } = self.creation(now);
@@ -221,7 +221,7 @@ impl Agent {
         };
         bp6::Head::new(primary, Vec::new(), payload)
             .map(Into::into)
-            .map_err(|_| RequestError::Conflict("an endpoint has no form in version 6"))
+            .map_err(|_| RequestError::Conflict("an endpoint cannot be encoded in version 6"))
     }
 
     /// Extension blocks of a bundle created here.

@@ -87,7 +87,7 @@ impl Store {
     }
 
     /// Purpose of a completed effect.
-    pub(super) fn answered(&mut self, ticket: Ticket) -> Option<Job> {
+    pub(super) fn completed(&mut self, ticket: Ticket) -> Option<Job> {
         self.under_way.remove(&ticket)
     }
 
@@ -214,13 +214,13 @@ impl Store {
     ///
     /// A disk may be too full for the record that would free the bundle's file. The file is then
     /// emptied first, which shows a restart that the bundle was gone.
-    pub(super) fn gone_answered(
+    pub(super) fn gone_effect_done(
         &mut self,
         number: u64,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) -> Result<(), EffectError> {
         let Some(going) = self.going.get_mut(&number) else { return Ok(()) };
-        match (answer, going.file.clone()) {
+        match (result, going.file.clone()) {
             (Ok(_), file) => {
                 self.going.remove(&number);
                 self.refused.remove(&number);
@@ -243,8 +243,8 @@ impl Store {
     }
 
     /// Handles the result of emptying the file of a bundle that is gone.
-    pub(super) fn emptied(&mut self, number: u64, answer: &Result<Completion, EffectError>) {
-        if let Ok(Completion::Opened { file, .. }) = answer {
+    pub(super) fn emptied(&mut self, number: u64, result: &Result<Completion, EffectError>) {
+        if let Ok(Completion::Opened { file, .. }) = result {
             self.close(*file);
         }
         self.record_gone(number);

@@ -94,16 +94,16 @@ impl Files {
         &mut self,
         now: Time,
         id: PartId,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
         let place = self.parts.get(&id).and_then(|part| Self::place(&part.content));
         let (Some(part), Some((_, offset, len))) = (self.parts.get_mut(&id), place) else {
-            if let Ok(Completion::Opened { file, .. }) = answer {
+            if let Ok(Completion::Opened { file, .. }) = result {
                 self.close(file);
             }
             return;
         };
-        match answer {
+        match result {
             Ok(Completion::Opened { file, .. }) => {
                 part.open = Some(file);
                 let most = usize::try_from(len).unwrap_or(usize::MAX).min(HEADER_MAX);
@@ -225,19 +225,19 @@ impl Files {
         self.open(Use::Join(file), Self::working(file), OpenMode::Truncate);
     }
 
-    pub(super) fn joining_answered(
+    pub(super) fn joining_effect_done(
         &mut self,
         now: Time,
         file: &File,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
         let file = *file;
         let Some(joining) = self.joining.get_mut(&file) else { return };
-        let answer = match answer {
-            Ok(answer) => answer,
+        let result = match result {
+            Ok(result) => result,
             Err(error) => return self.over(now, file, Err(Failure::Store(error))),
         };
-        match (std::mem::replace(&mut joining.step, Step::Gathering), answer) {
+        match (std::mem::replace(&mut joining.step, Step::Gathering), result) {
             (Step::Opening, Completion::Opened { file: into, .. }) => {
                 self.begin_part(now, file, into, 0);
             }

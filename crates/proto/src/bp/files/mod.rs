@@ -52,7 +52,7 @@ settings! {
 impl Config {
     fn check_custody(&mut self) -> Result<(), Wrong> {
         if self.custody && self.version != Version::Six {
-            return Err("custody is of bundles of version 6: version = 6".into());
+            return Err("custody requires bundles of version 6: version = 6".into());
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ pub struct FileId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SendError {
     /// Too many files are being sent.
-    #[error("too many files are being sent; wait until one of them is over")]
+    #[error("too many files are being sent; wait until one has finished")]
     Full,
     /// The name is too long.
     #[error("the name is longer than 1,024 bytes")]
@@ -118,9 +118,9 @@ impl std::fmt::Display for Failure {
             Self::Store(error) => write!(f, "the store failed: {error}"),
             Self::Refused(error) => error.fmt(f),
             Self::TooManyParts => f.write_str("the file has too many parts; make them longer"),
-            Self::Deleted => f.write_str("a bundle was deleted on its way"),
-            Self::Unreported => f.write_str("the receiver did not report it"),
-            Self::Contradiction => f.write_str("the parts that came make no file"),
+            Self::Deleted => f.write_str("a bundle was deleted in transit"),
+            Self::Unreported => f.write_str("the receiver did not report delivery"),
+            Self::Contradiction => f.write_str("the received parts contradict each other"),
             Self::Damaged => f.write_str("a part is damaged"),
         }
     }
@@ -265,13 +265,13 @@ impl Files {
         self.effects.push_back(StoreEffect::Close { file }.into());
     }
 
-    fn done(&mut self, now: Time, ticket: Ticket, answer: Result<Completion, EffectError>) {
+    fn done(&mut self, now: Time, ticket: Ticket, result: Result<Completion, EffectError>) {
         match self.uses.remove(&ticket) {
-            Some(Use::Send(file)) => self.sending_answered(now, file, answer),
-            Some(Use::Look(part)) => self.looked(now, part, answer),
-            Some(Use::Join(file)) => self.joining_answered(now, &file, answer),
+            Some(Use::Send(file)) => self.sending_effect_done(now, file, result),
+            Some(Use::Look(part)) => self.looked(now, part, result),
+            Some(Use::Join(file)) => self.joining_effect_done(now, &file, result),
             Some(Use::Forget) | None => {
-                if let Ok(Completion::Opened { file, .. }) = answer {
+                if let Ok(Completion::Opened { file, .. }) = result {
                     self.close(file);
                 }
             }
@@ -321,7 +321,7 @@ impl Engine for Files {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, answer) if ticket.0 >= TICKETS => self.done(now, ticket, answer),
+            Input::Done(ticket, result) if ticket.0 >= TICKETS => self.done(now, ticket, result),
             Input::Done(..) | Input::Path(..) | Input::Receive(_) => {
                 self.node.handle_input(now, input);
             }

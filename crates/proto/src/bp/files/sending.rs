@@ -94,23 +94,23 @@ impl Files {
         Ok(id)
     }
 
-    pub(super) fn sending_answered(
+    pub(super) fn sending_effect_done(
         &mut self,
         now: Time,
         id: FileId,
-        answer: Result<Completion, EffectError>,
+        result: Result<Completion, EffectError>,
     ) {
         let Some(sending) = self.sending.get_mut(&id) else {
-            if let Ok(Completion::Opened { file, .. }) = answer {
+            if let Ok(Completion::Opened { file, .. }) = result {
                 self.close(file);
             }
             return;
         };
-        let answer = match answer {
-            Ok(answer) => answer,
+        let result = match result {
+            Ok(result) => result,
             Err(error) => return self.end(id, Err(Failure::Store(error))),
         };
-        match (std::mem::replace(&mut sending.step, Step::Waiting), answer) {
+        match (std::mem::replace(&mut sending.step, Step::Waiting), result) {
             (Step::Opening, Completion::Opened { file, len, .. }) => {
                 sending.source = Some((file, len));
                 let parts = self.config.part.map_or(1, |part| len.div_ceil(part.max(1)));
@@ -126,7 +126,7 @@ impl Files {
             }
             (Step::Copying { making, file, crc, at }, Completion::Read(bytes)) => {
                 if bytes.is_empty() {
-                    let cut = EffectError::Failed("the file became shorter".to_owned());
+                    let cut = EffectError::Failed("the file shrank".to_owned());
                     return self.end(id, Err(Failure::Store(cut)));
                 }
                 let (crc, to) = (crc_append(crc, &bytes), making.header + at);
@@ -225,7 +225,7 @@ impl Files {
                 }
                 self.bundles.insert(bundle, id);
                 let until = now + self.config.lifetime;
-                self.timers.set(Alarm::Unreported(id), until, "a file of which nobody tells");
+                self.timers.set(Alarm::Unreported(id), until, "a file without a delivery report");
                 sending.step = Step::Waiting;
                 self.next_part(id);
             }

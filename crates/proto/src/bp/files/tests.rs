@@ -6,7 +6,7 @@ use crate::bp::agent::{self, Agent};
 use crate::bp::node::{Node, Paths};
 
 #[test]
-fn what_cannot_be_sent_is_told() {
+fn undeliverable_files_are_reported() {
     let config = agent::Config { node: Eid::ipn(1, 0), ..agent::Config::default() };
     let agent = Agent::new(config, Rng::new(1, "agent"));
     let mut config = Config { endpoint: Eid::ipn(1, 10), ..Config::default() };

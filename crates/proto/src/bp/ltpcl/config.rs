@@ -24,8 +24,8 @@ settings! {
         pub ltp: ltp::Config = ltp::Config::default(),
         /// Neighbours.
         pub peers: BTreeMap<LinkId, Peer> = BTreeMap::new(),
-        /// Red part of a block: `as-asked` (red if the bundle is to be reliable, otherwise green),
-        /// all, nothing, or the first bytes.
+        /// Red part of a block: as the agent requests, all, nothing, or the first bytes. As requested
+        /// means red for a bundle that must be reliable, otherwise green.
         pub color: Color as ColorForm = Color::AsAsked,
         /// Aggregation of short bundles in a block (client service 2, each bundle a unit); `None`
         /// sends each in its own block. Aggregated blocks are accepted if

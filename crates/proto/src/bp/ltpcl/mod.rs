@@ -111,9 +111,9 @@ impl Ltpcl {
             let mut some = false;
             while let Some(effect) = self.ltp.poll_effect() {
                 some = true;
-                let answer = self.blocks.pass(effect, &mut self.effects);
-                if let Some((ticket, answer)) = answer {
-                    self.ltp.handle_input(now, Input::Done(ticket, answer));
+                let result = self.blocks.pass(effect, &mut self.effects);
+                if let Some((ticket, result)) = result {
+                    self.ltp.handle_input(now, Input::Done(ticket, result));
                 }
             }
             while let Some(block) = self.ltp.poll_block() {
@@ -142,7 +142,7 @@ impl Ltpcl {
             Indication::PeerError { id, .. } => {
                 self.neighbours.statistics.faults += 1;
                 if let Some(link) = self.neighbours.at(id.originator) {
-                    let what = "its LTP engine broke the protocol";
+                    let what = "its LTP engine violated the protocol";
                     self.neighbours.events.push_back(Event::PeerFault { link, what });
                 }
             }
@@ -191,22 +191,22 @@ impl Ltpcl {
             self.gather(now, link, tag, bytes, (size, age));
             return;
         }
-        let begun = match bytes {
+        let started = match bytes {
             Some(bytes) => self.ltp.send_bytes(now, engine, BUNDLE_SERVICE, bytes, red),
             None => {
                 let source = self.blocks.add(bundle);
                 let name = "bundle".to_owned();
                 let request = SendRequest { destination: engine, source, name, red };
                 let source = request.source.clone();
-                let begun = self.ltp.send(now, request);
-                if begun.is_err() {
+                let started = self.ltp.send(now, request);
+                if started.is_err() {
                     self.blocks.forget(&source);
                 }
-                begun
+                started
             }
         };
-        match begun {
-            Ok(id) => self.neighbours.begun(link, id, vec![tag]),
+        match started {
+            Ok(id) => self.neighbours.started(link, id, vec![tag]),
             Err(_) => self.neighbours.fail(link, vec![tag]),
         }
     }
@@ -235,7 +235,7 @@ impl Ltpcl {
         let gathered = self.gathered.entry(link).or_default();
         let at = gathered.block.len();
         gathered.block.resize(at + len, 0);
-        unit.encode(&mut gathered.block[at..]).expect("the unit has the length it said");
+        unit.encode(&mut gathered.block[at..]).expect("the unit has its announced length");
         gathered.tags.push(tag);
         if at + len >= size {
             self.send_gathered(now, link);
@@ -254,7 +254,7 @@ impl Ltpcl {
         };
         let block = block.into();
         match self.ltp.send_bytes(now, engine, AGGREGATION_SERVICE, block, Red::All) {
-            Ok(id) => self.neighbours.begun(link, id, tags),
+            Ok(id) => self.neighbours.started(link, id, tags),
             Err(_) => self.neighbours.fail(link, tags),
         }
     }
@@ -284,7 +284,7 @@ impl Ltpcl {
         for session in self.neighbours.sessions_to(link) {
             self.cancel_session(now, session);
         }
-        self.neighbours.down(link, "the neighbour was away for too long");
+        self.neighbours.down(link, "the outage of the neighbour lasted too long");
     }
 }
 
@@ -346,10 +346,10 @@ impl Engine for Ltpcl {
         match input {
             Input::Receive(_) => self.ltp.handle_input(now, input),
             Input::Path(path, event) => self.path_event(now, path, event),
-            Input::Done(ticket, answer) => {
-                let answer = self.blocks.answered(ticket, answer, &mut self.effects);
-                if let Some((ticket, answer)) = answer {
-                    self.ltp.handle_input(now, Input::Done(ticket, answer));
+            Input::Done(ticket, result) => {
+                let result = self.blocks.completed(ticket, result, &mut self.effects);
+                if let Some((ticket, result)) = result {
+                    self.ltp.handle_input(now, Input::Done(ticket, result));
                 }
             }
         }

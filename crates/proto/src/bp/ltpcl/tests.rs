@@ -37,8 +37,8 @@ fn pair() -> Pair {
 }
 
 fn kinds(pair: &Pair, n: usize) -> Vec<DataKind> {
-    let said = pair.ends[n].said.iter().map(|datagram| Segment::decode(datagram).unwrap());
-    let data = said.filter_map(|segment| match segment.body {
+    let sent = pair.ends[n].sent.iter().map(|datagram| Segment::decode(datagram).unwrap());
+    let data = sent.filter_map(|segment| match segment.body {
         Body::Data(data) => Some((data.kind, data.service)),
         _ => None,
     });
@@ -54,7 +54,7 @@ fn a_bundle_is_a_red_block_of_service_1() {
     let mut pair = pair();
     pair.send(1, content(10));
     pair.pass(Duration::from_secs(10));
-    let segment = Segment::decode(&pair.ends[0].said[0]).unwrap();
+    let segment = Segment::decode(&pair.ends[0].sent[0]).unwrap();
     let Body::Data(data) = segment.body else { panic!("{segment:?}") };
     assert_eq!((data.kind, data.service, data.offset), (DataKind::EndOfRedBlock, 1, 0));
     assert_eq!(data.data, whole(10));
@@ -109,7 +109,7 @@ fn the_last_report_waits_for_the_agent() {
 }
 
 #[test]
-fn what_the_agent_refuses_is_cancelled_or_need_not_come_again() {
+fn refused_blocks_are_cancelled_unless_unneeded() {
     let refused = Outcome::Refused(Refusal::NoResources);
     for (why, outcome) in [
         (Refusal::NoResources, refused),
@@ -134,7 +134,7 @@ fn what_the_agent_refuses_is_cancelled_or_need_not_come_again() {
 }
 
 #[test]
-fn green_blocks_leave_and_mixed_ones_are_red_where_they_begin() {
+fn green_blocks_are_sent_once_and_mixed_ones_begin_red() {
     let mut pair = pair_with(|config| Config { color: Color::Mixed(100), ..config }, 1);
     pair.send(1, content(3000));
     pair.pass(Duration::from_secs(10));
@@ -155,7 +155,7 @@ fn green_blocks_leave_and_mixed_ones_are_red_where_they_begin() {
 }
 
 #[test]
-fn short_bundles_share_a_block_if_they_are_told_to() {
+fn short_bundles_share_a_block_if_configured() {
     let sharing = ltp::Aggregation { size: 500, age: Duration::from_secs(2) };
     let change = |config: Config| {
         let ltp = ltp::Config { aggregation: Some(sharing.clone()), ..config.ltp };
@@ -167,7 +167,7 @@ fn short_bundles_share_a_block_if_they_are_told_to() {
     }
     // 106 bytes and 2 bytes of overhead: four bundles are 432 bytes. A fifth does not fit, and a
     // long one goes alone.
-    assert_eq!(pair.ends[0].said.len(), 0);
+    assert_eq!(pair.ends[0].sent.len(), 0);
     pair.send(4, content(100));
     pair.send(5, content(5000));
     pair.pass(Duration::from_secs(1));
@@ -184,7 +184,7 @@ fn short_bundles_share_a_block_if_they_are_told_to() {
 }
 
 #[test]
-fn a_session_goes_on_behind_an_outage() {
+fn a_session_resumes_after_an_outage() {
     let info =
         |pair: &Pair| pair.ends[0].events.iter().filter(|e| matches!(e, Event::Up { .. })).count();
     let mut pair = pair();
@@ -202,7 +202,7 @@ fn a_session_goes_on_behind_an_outage() {
 }
 
 #[test]
-fn who_is_away_for_too_long_is_given_up() {
+fn a_long_outage_is_given_up() {
     let mut pair = pair();
     pair.ends[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
@@ -220,7 +220,7 @@ fn who_is_away_for_too_long_is_given_up() {
 }
 
 #[test]
-fn a_contact_that_ends_lets_what_has_begun_arrive() {
+fn begun_transfers_complete_after_the_contact() {
     let mut pair = pair();
     pair.send(1, content(50_000));
     pair.command(0, Command::Close { link: LINK });
@@ -233,7 +233,7 @@ fn a_contact_that_ends_lets_what_has_begun_arrive() {
 }
 
 #[test]
-fn what_is_cancelled_or_cannot_be_read_fails() {
+fn cancelled_and_unreadable_bundles_fail() {
     let mut pair = pair();
     pair.ends[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
@@ -252,7 +252,7 @@ fn what_is_cancelled_or_cannot_be_read_fails() {
 }
 
 #[test]
-fn blocks_wait_while_the_agent_wants_nothing() {
+fn blocks_wait_while_the_agent_pauses() {
     let mut pair = pair();
     pair.command(1, Command::Pause { link: LINK });
     pair.send(1, content(100));
@@ -266,7 +266,7 @@ fn blocks_wait_while_the_agent_wants_nothing() {
 }
 
 #[test]
-fn engines_that_nobody_named_are_heard_and_there_are_not_too_many() {
+fn unconfigured_engines_are_accepted_up_to_a_bound() {
     for strangers in [0, 1] {
         let limits = Limits { strangers, ..Limits::default() };
         let change = |config: Config| match config.ltp.engine {
@@ -286,7 +286,7 @@ fn engines_that_nobody_named_are_heard_and_there_are_not_too_many() {
 }
 
 #[test]
-fn engines_that_nobody_named_make_room_for_others_once_nothing_is_owed_to_them() {
+fn settled_unconfigured_engines_make_room() {
     let limits = Limits { strangers: 1, ..Limits::default() };
     let layer = Ltpcl::new(Config { peers: [].into(), limits, ..config(2) }, Rng::new(1, "ltp"));
     let peer = |engine| {
@@ -314,7 +314,7 @@ fn engines_that_nobody_named_make_room_for_others_once_nothing_is_owed_to_them()
 }
 
 #[test]
-fn a_contact_ends_if_what_was_gathered_cannot_be_sent() {
+fn a_contact_ends_if_an_aggregate_cannot_be_sent() {
     let sharing = ltp::Aggregation { size: 500, age: Duration::from_secs(2) };
     let change = |config: Config| {
         let limits = ltp::Limits { sessions: 1, ..config.ltp.limits };
@@ -363,7 +363,7 @@ proptest! {
 
     /// Each bundle has one result, and acknowledged ones have arrived.
     #[test]
-    fn each_send_has_one_answer(ops in prop::collection::vec(op(), 1..40), seed in 0u64..1000) {
+    fn each_send_has_one_result(ops in prop::collection::vec(op(), 1..40), seed in 0u64..1000) {
         let mut pair = pair_with(|config| config, seed);
         pair.chance = Chance { loss: 100, doubled: 50, late: 100 };
         let mut sent = Vec::new();
@@ -386,9 +386,9 @@ proptest! {
         }
         pair.up();
         pair.pass(Duration::from_secs(20_000));
-        let mut answered: Vec<u64> = pair.outcomes(0).iter().map(|(tag, _)| *tag).collect();
-        answered.sort_unstable();
-        prop_assert_eq!(answered, (0..sent.len() as u64).collect::<Vec<_>>());
+        let mut ended: Vec<u64> = pair.outcomes(0).iter().map(|(tag, _)| *tag).collect();
+        ended.sort_unstable();
+        prop_assert_eq!(ended, (0..sent.len() as u64).collect::<Vec<_>>());
         let came = pair.came(1);
         for (tag, outcome) in pair.outcomes(0) {
             if outcome == Outcome::Acknowledged {

@@ -73,7 +73,7 @@ fn the_acknowledgment_waits_for_the_agent() {
 }
 
 #[test]
-fn what_the_agent_refuses_comes_again_or_need_not() {
+fn refused_bundles_are_retransmitted_unless_unneeded() {
     for (why, outcome) in [
         (Refusal::NoResources, FAILED),
         (Refusal::Completed, Outcome::Acknowledged),
@@ -90,7 +90,7 @@ fn what_the_agent_refuses_comes_again_or_need_not() {
 }
 
 #[test]
-fn bundles_wait_while_the_agent_wants_nothing() {
+fn bundles_wait_while_the_agent_pauses() {
     let mut pair = pair(1);
     pair.command(1, Command::Pause { link: LINK });
     pair.send(1, content(100));
@@ -103,7 +103,7 @@ fn bundles_wait_while_the_agent_wants_nothing() {
 }
 
 #[test]
-fn who_is_away_for_too_long_is_given_up() {
+fn a_long_outage_is_given_up() {
     let mut pair = pair(1);
     pair.ends[0].lost = (0..40).collect();
     pair.send(1, content(50_000));
@@ -142,14 +142,14 @@ fn send_file(hub: &mut Hub<NormCl, norm::Node>, n: usize, len: usize) {
 
 /// Senders informed that all receivers acknowledged.
 fn confirmed(hub: &Hub<NormCl, norm::Node>) -> Vec<usize> {
-    let finished = hub.said.iter().filter(
-        |(_, said)| matches!(said, norm::Indication::Finished(finished) if finished.is_confirmed),
+    let finished = hub.indications.iter().filter(
+        |(_, indication)| matches!(indication, norm::Indication::Finished(finished) if finished.is_confirmed),
     );
     finished.map(|(n, _)| *n).collect()
 }
 
 #[test]
-fn senders_of_one_number_are_told_apart_by_their_paths() {
+fn senders_of_one_number_differ_by_path() {
     // Both have the same number and seed, as if one were a copy of the other.
     let mut hub = Hub::new(middle(2), vec![sender(7, 3), sender(7, 3)]);
     for lengths in [[100_000, 70_000], [2000, 1000]] {
@@ -169,12 +169,12 @@ fn senders_of_one_number_are_told_apart_by_their_paths() {
         meaning.sort_unstable();
         assert_eq!(meaning, [0, 1]);
         hub.events.clear();
-        hub.said.clear();
+        hub.indications.clear();
     }
 }
 
 #[test]
-fn nothing_is_kept_of_objects_that_are_no_files() {
+fn objects_that_are_no_files_leave_nothing() {
     let mut hub = Hub::new(middle(1), vec![sender(7, 3)]);
     let own = |hub: &Hub<NormCl, norm::Node>| hub.layer.memory() - hub.layer.engine().memory();
     for count in 1..=20 {
@@ -189,7 +189,7 @@ fn nothing_is_kept_of_objects_that_are_no_files() {
 }
 
 #[test]
-fn one_bundle_waits_of_a_sender_that_begins_anew_while_the_agent_wants_nothing() {
+fn a_restarted_sender_has_one_bundle_waiting_while_paused() {
     for len in [1000, 70_000] {
         let mut hub = Hub::new(middle(1), vec![sender(7, 1)]);
         hub.command(Command::Pause { link: LinkId(0) });
@@ -210,7 +210,7 @@ fn one_bundle_waits_of_a_sender_that_begins_anew_while_the_agent_wants_nothing()
 }
 
 #[test]
-fn strangers_make_room_for_others_once_nothing_is_owed_to_them() {
+fn settled_unconfigured_senders_make_room() {
     let engine = norm::Config { node: 1, ..norm::Config::default() };
     let limits = Limits { strangers: 1, ..Limits::default() };
     let config = Config { engine, limits, ..Config::default() };
@@ -304,8 +304,8 @@ impl Group {
             while let Some(effect) = self.layers[n].poll_effect() {
                 some = true;
                 let Effect::Store(effect) = effect else { continue };
-                if let Some((ticket, answer)) = self.stores[n].execute(effect) {
-                    self.layers[n].handle_input(self.now, Input::Done(ticket, answer));
+                if let Some((ticket, result)) = self.stores[n].execute(effect) {
+                    self.layers[n].handle_input(self.now, Input::Done(ticket, result));
                 }
             }
             while let Some(event) = self.layers[n].poll_indication() {
@@ -343,7 +343,7 @@ impl Group {
 }
 
 #[test]
-fn a_bundle_goes_once_to_all_of_a_group() {
+fn a_bundle_is_sent_once_to_a_whole_group() {
     let mut group = Group::new();
     let (head, tail) = (Bytes::from_static(b"\x9fhead"), Bytes::from_static(b"!"));
     let bundle = Outgoing { head, payload: content(100_000), tail, reliable: true };

@@ -28,7 +28,7 @@ fn a_bundle_is_put_as_one() {
     let mut pair = pair_of(1);
     pair.send(1, content(3000));
     pair.pass(Duration::from_secs(10));
-    let metadata = pair.ends[0].said.iter().find_map(|datagram| match Packet::decode(datagram) {
+    let metadata = pair.ends[0].sent.iter().find_map(|datagram| match Packet::decode(datagram) {
         Ok(Packet::Metadata(metadata)) => Some(metadata.content),
         _ => None,
     });
@@ -65,7 +65,7 @@ fn the_last_status_waits_for_the_agent() {
 }
 
 #[test]
-fn what_the_agent_refuses_comes_again_or_need_not() {
+fn refused_bundles_are_retransmitted_unless_unneeded() {
     for (why, outcome) in [
         (Refusal::NoResources, Outcome::Refused(Refusal::NoResources)),
         (Refusal::Completed, Outcome::Acknowledged),
@@ -85,7 +85,7 @@ fn what_the_agent_refuses_comes_again_or_need_not() {
 }
 
 #[test]
-fn who_does_not_ask_for_more_is_sent_once() {
+fn unreliable_bundles_are_sent_once() {
     let mut pair = pair_of(1);
     pair.send_from(0, 1, content(3000), false);
     pair.pass(Duration::from_secs(10));
@@ -94,7 +94,7 @@ fn who_does_not_ask_for_more_is_sent_once() {
 }
 
 #[test]
-fn a_session_goes_on_behind_an_outage_or_is_given_up() {
+fn a_session_resumes_after_an_outage_or_is_given_up() {
     for (away, outcome) in [(600, Outcome::Acknowledged), (3700, FAILED)] {
         let mut pair = pair_of(1);
         pair.ends[0].lost = (0..40).collect();
@@ -108,7 +108,7 @@ fn a_session_goes_on_behind_an_outage_or_is_given_up() {
 }
 
 #[test]
-fn a_contact_that_ends_lets_what_has_begun_arrive() {
+fn begun_transfers_complete_after_the_contact() {
     let mut pair = pair_of(1);
     pair.send(1, content(50_000));
     pair.command(0, Command::Close { link: LINK });
@@ -119,7 +119,7 @@ fn a_contact_that_ends_lets_what_has_begun_arrive() {
 }
 
 #[test]
-fn what_is_cancelled_or_cannot_be_read_fails() {
+fn cancelled_and_unreadable_bundles_fail() {
     let mut pair = pair_of(1);
     pair.ends[0].lost = (0..100).collect();
     pair.send(1, content(50_000));
@@ -132,7 +132,7 @@ fn what_is_cancelled_or_cannot_be_read_fails() {
 }
 
 #[test]
-fn bundles_wait_while_the_agent_wants_nothing() {
+fn bundles_wait_while_the_agent_pauses() {
     let mut pair = pair_of(1);
     pair.command(1, Command::Pause { link: LINK });
     pair.send(1, content(100));
@@ -169,7 +169,7 @@ fn request(
 }
 
 fn results(hub: &Hub<SaratogaCl, saratoga::Node>) -> Vec<(usize, Result<(), StatusCode>)> {
-    let finished = hub.said.iter().filter_map(|(n, said)| match said {
+    let finished = hub.indications.iter().filter_map(|(n, indication)| match indication {
         saratoga::Indication::Finished(finished) => {
             Some((*n, finished.result.map_err(|failure| failure.code)))
         }
@@ -179,7 +179,7 @@ fn results(hub: &Hub<SaratogaCl, saratoga::Node>) -> Vec<(usize, Result<(), Stat
 }
 
 #[test]
-fn bundles_of_one_name_from_two_peers_are_told_apart() {
+fn bundles_of_one_name_from_two_peers_are_distinct() {
     for lengths in [[100_000, 70_000], [2000, 1000]] {
         let mut hub = around();
         for (n, len) in lengths.into_iter().enumerate() {
@@ -204,7 +204,7 @@ fn files_and_streams_are_refused() {
         hub.peers[0].put(hub.now, request).unwrap();
         hub.pass(Duration::from_secs(10));
         assert_eq!(results(&hub), [(0, Err(StatusCode::UnsupportedPacket))]);
-        hub.said.clear();
+        hub.indications.clear();
     }
     assert_eq!(hub.events, []);
     assert_eq!(files(&hub.store), 0);

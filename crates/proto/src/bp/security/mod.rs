@@ -258,14 +258,14 @@ impl Policy {
     /// The fault for which the bundle is to be deleted.
     pub fn receive(&self, opened: &mut Opened) -> Result<bool, Fault> {
         let mut has_changed = false;
-        let mut seen = Vec::new();
+        let mut checked = Vec::new();
         for kind in [CONFIDENTIALITY, INTEGRITY] {
             for (number, content) in opened.security(kind) {
                 for target in content.targets.iter().map(|of| of.target) {
                     let Some(rule) = self.rule_for(opened, kind, &content, target) else {
                         continue;
                     };
-                    seen.push((kind, target));
+                    checked.push((kind, target));
                     let done = self.receive_one(opened, rule, number, &content, target);
                     has_changed |= settle(opened, rule, target, done)?;
                 }
@@ -279,7 +279,7 @@ impl Policy {
             for target in rule.targets_in(opened) {
                 // A node that cannot decrypt cannot see encrypted signatures.
                 let is_hidden = kind == INTEGRITY && opened.protects(CONFIDENTIALITY, target);
-                if !is_hidden && !seen.contains(&(kind, target)) {
+                if !is_hidden && !checked.contains(&(kind, target)) {
                     has_changed |= settle(opened, rule, target, Err(Fault::Missing))?;
                 }
             }

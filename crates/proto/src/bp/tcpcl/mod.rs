@@ -151,9 +151,9 @@ impl Tcpcl {
         self.paths.insert(link, path);
         self.ready.insert(path);
         let at = now + self.config.patience;
-        self.timers.set(Alarm::Silence(path), at, "a session that begins");
+        self.timers.set(Alarm::Silence(path), at, "a session being established");
         if self.config.tls == Tls::Always && protocol != Protocol::Tcpcl4 {
-            self.fault(path, "TLS is demanded, and the protocol that is spoken here has none");
+            self.fault(path, "TLS is required, but the protocol has none");
         } else if let Protocol::Framed(framing) = protocol {
             self.established_framed(now, path, framing);
         }
@@ -203,7 +203,7 @@ impl Tcpcl {
                     let acknowledged =
                         if session.agreement.reactive { sending.acknowledged } else { 0 };
                     let outcome = Outcome::Failed { acknowledged };
-                    self.tell_sent(session.link, sending.tag, outcome);
+                    self.report_sent(session.link, sending.tag, outcome);
                 }
             }
             if session.phase == Phase::Established {
@@ -217,7 +217,7 @@ impl Tcpcl {
         }
     }
 
-    fn tell_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
+    fn report_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
         self.events.push_back(Event::Sent { link, tag, outcome });
     }
 
@@ -231,7 +231,7 @@ impl Tcpcl {
         wanted.is_opening = false;
         let at = now + wanted.pause;
         wanted.pause = (2 * wanted.pause).min(longest);
-        self.timers.set(Alarm::Reconnect(link), at, "a connection that is tried again");
+        self.timers.set(Alarm::Reconnect(link), at, "a reconnection");
     }
 
     fn open(&mut self, link: LinkId) {
@@ -252,7 +252,7 @@ impl Tcpcl {
             is_open && (session.is_active || !session.agreement.is_framed())
         };
         let Some(session) = session.filter(open) else {
-            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
             return;
         };
         let sending = Sending::new(tag, session.next_transfer, bundle);
@@ -275,9 +275,9 @@ impl Tcpcl {
             if let Some(sending) = at.and_then(|at| session.sending.remove(at)) {
                 self.leave(&sending);
             }
-            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
         }
-        // A transfer that has begun completes: only the end of the session could stop it.
+        // A transfer in progress completes: only the end of the session could stop it.
     }
 
     /// Requests a peer to end the session.
@@ -287,14 +287,14 @@ impl Tcpcl {
             let is_reply = session.ends.1;
             session.ends.0 = true;
             match session.agreement.protocol {
-                Protocol::Tcpcl4 => session.say(&Message::Terminate { is_reply, reason }),
+                Protocol::Tcpcl4 => session.send(&Message::Terminate { is_reply, reason }),
                 // These send their only end message last, and it has no reply.
                 Protocol::Tcpcl3(_) | Protocol::Framed(_) => {
                     (session.ends.1, session.end_reason) = (true, reason);
                 }
             }
             let at = now + self.config.patience;
-            self.timers.set(Alarm::Silence(path), at, "a session that ends");
+            self.timers.set(Alarm::Silence(path), at, "a session being ended");
         }
         let (link, mut unsent) = (session.link, Vec::new());
         // First report that the window is closed, or the agent would send returned bundles to this
@@ -303,7 +303,7 @@ impl Tcpcl {
             let neighbour = Neighbour { window: 0, window_bytes: 0, ..neighbour };
             self.events.push_back(Event::Up { link, neighbour });
         }
-        // Bundles not begun are returned to the agent.
+        // Bundles not started are returned to the agent.
         session.sending.retain(|sending| {
             let stays = sending.sent > 0;
             if !stays {
@@ -312,7 +312,7 @@ impl Tcpcl {
             stays
         });
         for tag in unsent {
-            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -322,12 +322,12 @@ impl Tcpcl {
     fn end_if_done(&mut self, path: PathId) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let quiet = session.sending.is_empty()
-            && session.answers.is_empty()
+            && session.replies.is_empty()
             && session.incoming.coming.is_none_or(|coming| coming.is_unwanted);
         if session.ends == (true, true) && quiet && !session.is_over {
             if matches!(session.agreement.protocol, Protocol::Tcpcl3(_)) {
                 let reason = session.end_reason;
-                session.say(&Message::Terminate { is_reply: false, reason });
+                session.send(&Message::Terminate { is_reply: false, reason });
             }
             session.is_over = true;
             self.ready.insert(path);
@@ -353,7 +353,7 @@ impl Tcpcl {
             node_id: &node_id,
             extensions: Extensions::NONE,
         };
-        session.say(&Message::Init(init));
+        session.send(&Message::Init(init));
         session.phase = Phase::Init;
     }
 
@@ -408,7 +408,7 @@ impl Tcpcl {
         let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
         let due = (session.silence.last_sent + interval).max(now);
         let silent = (session.silence.last_received + 2 * interval).max(now);
-        self.timers.set(Alarm::Keepalive(path), due, "a sign of life");
+        self.timers.set(Alarm::Keepalive(path), due, "a keepalive");
         if !session.agreement.is_framed() {
             self.timers.set(Alarm::Silence(path), silent, "a silent peer");
         }
@@ -418,12 +418,12 @@ impl Tcpcl {
         let Some(session) = self.sessions.get_mut(&path) else { return };
         let interval = Duration::from_secs(u64::from(session.silence.keepalive_s));
         if session.silence.last_sent + interval <= now {
-            session.say(&Message::Keepalive);
+            session.send(&Message::Keepalive);
             session.silence.last_sent = now;
             self.ready.insert(path);
         }
         let at = self.sessions[&path].silence.last_sent + interval;
-        self.timers.set(Alarm::Keepalive(path), at, "a sign of life");
+        self.timers.set(Alarm::Keepalive(path), at, "a keepalive");
     }
 
     fn silence(&mut self, now: Time, path: PathId) {
@@ -441,7 +441,7 @@ impl Tcpcl {
         }
         // The time to establish or end the session is over.
         self.effects.push_back(StreamEffect::Reset { path }.into());
-        self.stream_down(now, path, "the peer does not answer");
+        self.stream_down(now, path, "the peer does not respond");
     }
 
     /// Makes the next segments of a session, as far as its buffers allow.
@@ -487,29 +487,29 @@ impl Tcpcl {
         for sending in left {
             self.leave(&sending);
             self.statistics.sent += 1;
-            self.tell_sent(link, sending.tag, Outcome::Left);
+            self.report_sent(link, sending.tag, Outcome::Left);
         }
         self.end_if_done(path);
     }
 
-    fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some(Use { path, tag }) = self.files.answered(ticket) else { return };
+    fn done(&mut self, ticket: Ticket, result: Result<Completion, EffectError>) {
+        let Some(Use { path, tag }) = self.files.completed(ticket) else { return };
         let sending = self
             .sessions
             .get_mut(&path)
             .and_then(|session| session.sending.iter_mut().find(|sending| sending.tag == tag));
         let Some(sending) = sending else {
-            Files::<Use>::orphaned(&answer, &mut self.effects);
+            Files::<Use>::orphaned(&result, &mut self.effects);
             return;
         };
-        if sending.source.answered(answer) {
+        if sending.source.completed(result) {
             self.ready.insert(path);
         } else {
             self.unreadable(path, tag);
         }
     }
 
-    /// Fails a bundle whose file cannot be read. A transfer that has begun can only be ended with
+    /// Fails a bundle whose file cannot be read. A transfer in progress can only be ended with
     /// its session.
     fn unreadable(&mut self, path: PathId, tag: Tag) {
         let Some(session) = self.sessions.get_mut(&path) else { return };
@@ -524,7 +524,7 @@ impl Tcpcl {
         if let Some(sending) = session.sending.remove(at) {
             self.leave(&sending);
         }
-        self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+        self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
     }
 }
 
@@ -576,7 +576,7 @@ impl Engine for Tcpcl {
                 // Best effort was not requested: a stream with a gap is useless.
                 PathEvent::Missing { .. } => self.fault(path, "bytes of the stream are missing"),
             },
-            Input::Done(ticket, answer) => self.done(ticket, answer),
+            Input::Done(ticket, result) => self.done(ticket, result),
         }
     }
 

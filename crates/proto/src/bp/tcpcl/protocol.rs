@@ -203,7 +203,7 @@ fn segment<'a>(session: &mut Session, flags: SegmentFlags, length: u64) -> Messa
 }
 
 /// Message of version 3, converted to version 4. Replies have no number: they refer to the first
-/// bundle that was begun and has no reply (RFC 7242 §5.3 and §5.4).
+/// bundle that was started and has no reply (RFC 7242 §5.3 and §5.4).
 fn received_3<'a>(session: &mut Session, message: tcpcl3::Message) -> Received<'a> {
     let first = session.sending.iter().find(|sending| sending.sent > 0 || sending.is_out);
     let message = match message {

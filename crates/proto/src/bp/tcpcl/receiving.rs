@@ -13,7 +13,7 @@ use wire::tcpcl4::{
 
 use super::super::layer::{Event, LinkId, Outcome, Refusal, TransferId};
 use super::protocol::{self, Protocol, Received, Version3};
-use super::session::{Answer, Coming, Phase, reason, refusal};
+use super::session::{Coming, Phase, Reply, reason, refusal};
 use super::{Proof, Tcpcl, Tls};
 
 impl Tcpcl {
@@ -78,22 +78,22 @@ impl Tcpcl {
         }
         if !is_unwanted {
             if flags.end {
-                session.answers.push_back(Answer::Whole { id, flags, transfer, length });
+                session.replies.push_back(Reply::Whole { id, flags, transfer, length });
                 let (link, file) = (session.link, None);
                 self.events.push_back(Event::Whole { link, transfer: id, file });
                 self.statistics.received += 1;
             } else {
-                session.answers.push_back(Answer::Ack { flags, transfer, length });
+                session.replies.push_back(Reply::Ack { flags, transfer, length });
             }
-            session.answer();
-            if session.answers.len() >= most && !session.is_paused {
+            session.send_replies();
+            if session.replies.len() >= most && !session.is_paused {
                 session.is_paused = true;
                 self.effects.push_back(PathEffect::PauseRead { path }.into());
             }
         } else if session.agreement.acks && !session.agreement.refusals {
             // It could not be refused, so it is acknowledged and discarded.
-            session.answers.push_back(Answer::Ack { flags, transfer, length });
-            session.answer();
+            session.replies.push_back(Reply::Ack { flags, transfer, length });
+            session.send_replies();
         }
         self.ready.insert(path);
         self.end_if_done(path);
@@ -148,7 +148,7 @@ impl Tcpcl {
                 true
             }
             Err(_) => {
-                self.fault(path, "a message that cannot be read");
+                self.fault(path, "an undecodable message");
                 false
             }
         }
@@ -183,7 +183,7 @@ impl Tcpcl {
             return self.secure(path, bytes);
         }
         if self.config.tls == Tls::Always {
-            self.fault(path, "a peer without TLS, which is demanded here");
+            self.fault(path, "a peer without TLS, which is required here");
             return false;
         }
         self.begin_session(path);
@@ -212,7 +212,7 @@ impl Tcpcl {
             }
             Err(_) => {
                 let reason = TermReason::VersionMismatch;
-                session.say(&Message::Terminate { is_reply: false, reason });
+                session.send(&Message::Terminate { is_reply: false, reason });
                 self.fault(path, "no contact header of version 3");
                 return false;
             }
@@ -306,13 +306,13 @@ impl Tcpcl {
                 }
             }
             (_, Message::Reject { .. }) => {
-                self.fault(path, "the peer did not understand a message");
+                self.fault(path, "the peer rejected a message");
                 return false;
             }
             (_, Message::Unknown { .. }) => {
                 // The message's length is unknown, so nothing that follows can be read (§5.1.2).
                 let reason = RejectReason::TypeUnknown;
-                session.say(&Message::Reject { reason, header: first });
+                session.send(&Message::Reject { reason, header: first });
                 self.fault(path, "a message of an unknown type");
                 return false;
             }
@@ -324,8 +324,8 @@ impl Tcpcl {
                 | Message::Refuse { .. },
             ) => {
                 let reason = RejectReason::Unexpected;
-                session.say(&Message::Reject { reason, header: first });
-                self.fault(path, "a message that does not belong there");
+                session.send(&Message::Reject { reason, header: first });
+                self.fault(path, "an unexpected message");
                 return false;
             }
         }
@@ -336,7 +336,7 @@ impl Tcpcl {
         // A critical extension is unknown: none are implemented.
         if init.extensions.iter().any(|item| item.is_critical) || init.segment_mru == 0 {
             self.end(now, path, TermReason::ContactFailure);
-            self.fault(path, "session parameters that do not fit");
+            self.fault(path, "incompatible session parameters");
             return false;
         }
         if !self.has_proved(path, init.node_id) {
@@ -379,7 +379,7 @@ impl Tcpcl {
             None => flags.start,
         };
         if !follows || length > mru {
-            self.fault(path, "a segment that does not belong there, or is too long");
+            self.fault(path, "an unexpected or too long segment");
             return false;
         }
         if flags.start {
@@ -400,15 +400,15 @@ impl Tcpcl {
             let is_unwanted = refused.is_some();
             let agreement = session.agreement;
             if is_unwanted && agreement.acks && !agreement.refusals {
-                self.fault(path, "a bundle that is not wanted, from a peer that cannot be told so");
+                self.fault(path, "a refused bundle, without refusals in the session");
                 return false;
             }
             session.incoming.coming = Some(Coming { id, transfer, received: 0, is_unwanted });
             let link = session.link;
             match refused {
                 Some(reason) => {
-                    session.answers.push_back(Answer::Refuse { reason, transfer });
-                    session.answer();
+                    session.replies.push_back(Reply::Refuse { reason, transfer });
+                    session.send_replies();
                     self.ready.insert(path);
                 }
                 None => self.events.push_back(Event::Begins { link, transfer: id, bytes }),
@@ -428,7 +428,7 @@ impl Tcpcl {
         let is_long =
             |coming: Coming| !coming.is_unwanted && coming.received.saturating_add(length) > most;
         if session.incoming.coming.is_some_and(is_long) {
-            self.fault(path, "a bundle that is longer than was agreed");
+            self.fault(path, "a bundle longer than agreed");
             return false;
         }
         session.incoming.segment = Some((length, flags));
@@ -454,7 +454,7 @@ impl Tcpcl {
         let Some(sending) = session.sending.remove(at) else { return };
         self.leave(&sending);
         self.statistics.sent += 1;
-        self.tell_sent(link, sending.tag, Outcome::Acknowledged);
+        self.report_sent(link, sending.tag, Outcome::Acknowledged);
         self.ready.insert(path);
         self.end_if_done(path);
     }
@@ -467,7 +467,7 @@ impl Tcpcl {
         // No more of it is sent; the next transfer begins with its own segment (§5.2.4).
         let Some(sending) = session.sending.remove(at) else { return };
         self.leave(&sending);
-        self.tell_sent(link, sending.tag, Outcome::Refused(refusal(reason)));
+        self.report_sent(link, sending.tag, Outcome::Refused(refusal(reason)));
         self.ready.insert(path);
         self.end_if_done(path);
     }
@@ -502,10 +502,10 @@ impl Tcpcl {
         {
             coming.is_unwanted = true;
             let (reason, transfer) = (reason(why), coming.transfer);
-            session.answers.push_back(Answer::Refuse { reason, transfer });
-            session.answer();
+            session.replies.push_back(Reply::Refuse { reason, transfer });
+            session.send_replies();
         }
-        if session.is_paused && !session.is_held && session.answers.len() < most / 2 {
+        if session.is_paused && !session.is_held && session.replies.len() < most / 2 {
             session.is_paused = false;
             self.effects.push_back(PathEffect::ResumeRead { path }.into());
         }
@@ -519,7 +519,7 @@ impl Tcpcl {
         let most = self.config.limits.unanswered;
         let Some(session) = self.sessions.get_mut(&path) else { return };
         session.is_held = is_held;
-        let pauses = is_held || session.answers.len() >= most;
+        let pauses = is_held || session.replies.len() >= most;
         if pauses != session.is_paused {
             session.is_paused = pauses;
             let effect = if pauses {

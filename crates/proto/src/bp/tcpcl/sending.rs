@@ -47,7 +47,7 @@ impl Sending {
         if self.is_out || self.is_dropped {
             return false;
         }
-        // A bundle whose file cannot be read is not begun, because it could not be ended.
+        // A bundle whose file cannot be read is not started, because it could not be ended.
         if self.sent == 0 && self.source.is_unread() {
             return false;
         }
@@ -59,7 +59,7 @@ impl Sending {
         // If a bundle is one segment, the length is that of the bundle, and more data follow.
         let length = if agreement.is_framed() { self.len } else { data };
         if flags.start || !agreement.is_framed() {
-            self.say_segment(flags, length, agreement, out);
+            self.write_segment(flags, length, agreement, out);
         }
         self.source.take(data, |bytes| out.push(bytes));
         self.sent += data;
@@ -68,7 +68,7 @@ impl Sending {
         true
     }
 
-    fn say_segment(&self, flags: SegmentFlags, length: u64, agreement: Agreement, out: &mut Out) {
+    fn write_segment(&self, flags: SegmentFlags, length: u64, agreement: Agreement, out: &mut Out) {
         // A bundle of one segment announces its length with that.
         let bytes = self.len.to_be_bytes();
         let items = [Extension::transfer_length(&bytes)];

@@ -36,7 +36,7 @@ pub(super) struct Coming {
 
 /// Reply to a segment. Replies are sent in the order of the segments (RFC 9174 §5.2.3).
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Ack {
         flags: SegmentFlags,
         transfer: u64,
@@ -81,7 +81,7 @@ pub(super) struct Incoming {
     /// Missing data bytes of the current segment, and its flags.
     pub(super) segment: Option<(u64, SegmentFlags)>,
     pub(super) coming: Option<Coming>,
-    /// Bundles begun by the peer, where the protocol has no transfer numbers.
+    /// Bundles started by the peer, where the protocol has no transfer numbers.
     pub(super) transfers_begun: u64,
     /// Length of the next bundle, if announced.
     pub(super) next_length: Option<u64>,
@@ -106,7 +106,7 @@ pub(super) struct Session {
     /// The neighbour reported to the agent.
     pub(super) neighbour: Option<Neighbour>,
     pub(super) incoming: Incoming,
-    pub(super) answers: VecDeque<Answer>,
+    pub(super) replies: VecDeque<Reply>,
     pub(super) sending: VecDeque<Sending>,
     pub(super) next_transfer: u64,
     /// Bytes to send next.
@@ -135,7 +135,7 @@ impl Session {
             tls: Security::default(),
             neighbour: None,
             incoming: Incoming::default(),
-            answers: VecDeque::new(),
+            replies: VecDeque::new(),
             sending: VecDeque::new(),
             next_transfer: 0,
             out: Out::default(),
@@ -151,37 +151,36 @@ impl Session {
     }
 
     /// Queues a message without data, if the protocol has it.
-    pub(super) fn say(&mut self, message: &Message<'_>) {
+    pub(super) fn send(&mut self, message: &Message<'_>) {
         if let Some(bytes) = self.agreement.write(message) {
             self.out.push(bytes.into());
         }
     }
 
     /// Queues the replies that wait for nothing any more.
-    pub(super) fn answer(&mut self) {
-        while let Some(answer) = self.answers.front() {
-            let message = match *answer {
-                Answer::Whole { .. } => return,
-                Answer::Ack { flags, transfer, length } => Message::Ack { flags, transfer, length },
-                Answer::Refuse { reason, transfer } => Message::Refuse { reason, transfer },
+    pub(super) fn send_replies(&mut self) {
+        while let Some(reply) = self.replies.front() {
+            let message = match *reply {
+                Reply::Whole { .. } => return,
+                Reply::Ack { flags, transfer, length } => Message::Ack { flags, transfer, length },
+                Reply::Refuse { reason, transfer } => Message::Refuse { reason, transfer },
             };
-            self.answers.pop_front();
-            self.say(&message);
+            self.replies.pop_front();
+            self.send(&message);
         }
     }
 
     /// Records the agent's decision on a complete bundle; returns whether there was one.
     pub(super) fn decide(&mut self, id: TransferId, refusal: Option<Refusal>) -> bool {
-        let waits =
-            |answer: &&mut Answer| matches!(answer, Answer::Whole { id: of, .. } if *of == id);
-        let Some(answer) = self.answers.iter_mut().find(waits) else { return false };
-        if let Answer::Whole { flags, transfer, length, .. } = *answer {
-            *answer = match refusal {
-                None => Answer::Ack { flags, transfer, length },
-                Some(why) => Answer::Refuse { reason: reason(why), transfer },
+        let waits = |reply: &&mut Reply| matches!(reply, Reply::Whole { id: of, .. } if *of == id);
+        let Some(reply) = self.replies.iter_mut().find(waits) else { return false };
+        if let Reply::Whole { flags, transfer, length, .. } = *reply {
+            *reply = match refusal {
+                None => Reply::Ack { flags, transfer, length },
+                Some(why) => Reply::Refuse { reason: reason(why), transfer },
             };
         }
-        self.answer();
+        self.send_replies();
         true
     }
 

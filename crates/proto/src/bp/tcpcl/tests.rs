@@ -41,7 +41,7 @@ struct World {
     ends: [End; 2],
     rng: Rng,
     /// Bytes sent by each end.
-    said: [Vec<u8>; 2],
+    sent: [Vec<u8>; 2],
     /// Whether complete bundles are accepted.
     accepts: bool,
 }
@@ -73,7 +73,7 @@ impl World {
             now: Time::from_secs(1),
             ends: [end(a, ACTIVE), end(b, PASSIVE)],
             rng: Rng::new(seed, "streams"),
-            said: [Vec::new(), Vec::new()],
+            sent: [Vec::new(), Vec::new()],
             accepts: true,
         };
         world.ends[0].layer.command(world.now, Command::Open { link: LINK });
@@ -120,7 +120,7 @@ impl World {
                 assert_eq!(transmit.path, end.path);
                 some = true;
                 let bytes = tx.bytes().to_vec();
-                self.said[n].extend(&bytes);
+                self.sent[n].extend(&bytes);
                 self.ends[1 - n].coming.extend(bytes);
             }
             let end = &mut self.ends[n];
@@ -128,8 +128,8 @@ impl World {
                 some = true;
                 match effect {
                     Effect::Store(effect) => {
-                        if let Some((ticket, answer)) = end.store.execute(effect) {
-                            end.layer.handle_input(self.now, Input::Done(ticket, answer));
+                        if let Some((ticket, result)) = end.store.execute(effect) {
+                            end.layer.handle_input(self.now, Input::Done(ticket, result));
                         }
                     }
                     Effect::Path(PathEffect::Open { .. }) => end.opened += 1,
@@ -276,7 +276,7 @@ fn whole(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_first_exchange_is_what_the_specification_says() {
+fn the_first_exchange_matches_the_specification() {
     let mut world = World::established([active(1), config(2)], 1);
     world.send(9, Content::Bytes(Bytes::from_static(b"hi")));
     world.settle();
@@ -289,10 +289,10 @@ fn the_first_exchange_is_what_the_specification_says() {
     expected.extend(b"ipn:1.0\0\0\0\0");
     expected.extend([1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
     expected.extend(b"headhi!");
-    assert_eq!(world.said[0], expected);
+    assert_eq!(world.sent[0], expected);
     // The acknowledgment echoes the flags of the segment and its length.
     let ack = [2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
-    assert_eq!(&world.said[1][world.said[1].len() - 18..], ack);
+    assert_eq!(&world.sent[1][world.sent[1].len() - 18..], ack);
     assert_eq!(world.outcomes(), [(9, Outcome::Acknowledged)]);
     let Event::Up { neighbour, .. } = &world.ends[1].events[0] else { panic!("no session") };
     assert_eq!(neighbour.node, Some(Eid::ipn(1, 0)));
@@ -376,20 +376,20 @@ fn acknowledgments_without_flags_count_bytes() {
         (ack[0], ack[9], ack[17]) = (2, transfer, bytes);
         ack
     };
-    let mut told = Vec::new();
+    let mut counts = Vec::new();
     for (transfer, bytes) in [(1, 6), (0, 3), (0, 7), (1, 7), (1, 7), (9, 7)] {
         let ack = ack(transfer, bytes);
         let ack = Input::Receive(Receive::datagram(ACTIVE, &ack));
         world.ends[0].layer.handle_input(world.now, ack);
         world.drain(0);
-        told.push(world.outcomes().len());
+        counts.push(world.outcomes().len());
     }
-    assert_eq!(told, [0, 0, 1, 2, 2, 2]);
+    assert_eq!(counts, [0, 0, 1, 2, 2, 2]);
     assert_eq!(world.outcomes(), [b'i', b'o'].map(|tag| (tag.into(), Outcome::Acknowledged)));
 }
 
 #[test]
-fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
+fn a_refusal_stops_a_transfer() {
     let mut world = World::established([active(1), config(2)], 1);
     world.send(1, Content::Bytes(bytes(5_000_000).into()));
     // Its first segments are in transit.
@@ -397,12 +397,12 @@ fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
     let first: Vec<u8> = end.coming.drain(..1000).collect();
     end.layer.handle_input(world.now, Input::Receive(Receive::datagram(PASSIVE, &first)));
     world.drain(1);
-    let Some(Event::Begins { link, transfer, bytes: said }) =
+    let Some(Event::Begins { link, transfer, bytes: announced }) =
         world.ends[1].events.iter().find(|e| matches!(e, Event::Begins { .. })).cloned()
     else {
         panic!("it did not begin");
     };
-    assert_eq!(said, Some(5_000_005));
+    assert_eq!(announced, Some(5_000_005));
     let refuse = Command::Refuse { link, transfer, why: Refusal::Completed };
     world.ends[1].layer.command(world.now, refuse);
     world.drain(1);
@@ -414,12 +414,12 @@ fn a_bundle_that_is_refused_while_it_comes_is_not_sent_to_its_end() {
 }
 
 #[test]
-fn signs_of_life_go_both_ways_and_silence_ends_a_session() {
+fn keepalives_go_both_ways_and_silence_ends_a_session() {
     let slow = Config { keepalive_s: 10, ..config(2) };
     let mut world = World::established([active(1), slow], 1);
-    let before = world.said[0].len();
+    let before = world.sent[0].len();
     world.pass(Duration::from_secs(100));
-    assert_eq!(&world.said[0][before..], [4; 10]);
+    assert_eq!(&world.sent[0][before..], [4; 10]);
     assert!(!world.is_down(0));
     // Nothing gets through any more: 20 s of silence, and the time allowed for ending.
     for end in &mut world.ends {
@@ -430,14 +430,14 @@ fn signs_of_life_go_both_ways_and_silence_ends_a_session() {
 }
 
 #[test]
-fn a_session_without_signs_of_life_has_no_deadline() {
+fn a_session_without_keepalives_has_no_deadline() {
     let quiet = Config { keepalive_s: 0, ..config(2) };
     let world = World::established([active(1), quiet], 1);
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
 #[test]
-fn a_contact_that_ends_lets_what_has_begun_arrive() {
+fn begun_transfers_complete_after_the_contact() {
     let mut world = World::established([active(1), config(2)], 1);
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
     world.send(1, Content::Bytes(bytes(500_000).into()));
@@ -450,13 +450,13 @@ fn a_contact_that_ends_lets_what_has_begun_arrive() {
     assert_eq!(world.outcomes(), [(2, failed), (1, Outcome::Acknowledged)]);
     assert!(world.is_down(0) && world.is_down(1));
     // SESS_TERM, and its reply.
-    assert!(world.said[0].windows(3).any(|bytes| bytes == [5, 0, 0]));
-    assert!(world.said[1].windows(3).any(|bytes| bytes == [5, 1, 0]));
+    assert!(world.sent[0].windows(3).any(|bytes| bytes == [5, 0, 0]));
+    assert!(world.sent[1].windows(3).any(|bytes| bytes == [5, 1, 0]));
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
 #[test]
-fn what_broke_is_told_and_tried_again_later_and_later() {
+fn reconnections_back_off() {
     let mut world = World::established([active(1), config(2)], 1);
     world.accepts = false;
     world.send(1, Content::Bytes(bytes(10).into()));
@@ -482,7 +482,7 @@ fn what_broke_is_told_and_tried_again_later_and_later() {
 }
 
 #[test]
-fn tls_is_used_where_both_can_and_demanded_where_it_must_be() {
+fn tls_is_negotiated_or_required() {
     let with = |tls, config: Config| Config { tls, ..config };
     let both = [with(Tls::IfBothCan, active(1)), with(Tls::Always, config(2))];
     let world = World::established(both, 1);
@@ -495,14 +495,14 @@ fn tls_is_used_where_both_can_and_demanded_where_it_must_be() {
 }
 
 #[test]
-fn a_peer_that_proves_to_be_another_node_is_sent_nothing() {
+fn a_peer_with_another_certificate_gets_nothing() {
     let secured = |proof, config: Config| Config { tls: Tls::Always, proof, ..config };
     let any = || Proof::Node(BTreeMap::new());
     let is_up = |events: &[Event]| events.iter().any(|event| matches!(event, Event::Up { .. }));
     let of = |node: u32| Proof::Node([(LINK, Eid::ipn(node, 0))].into());
     let world = World::established([secured(of(2), active(1)), secured(any(), config(2))], 1);
     assert!(is_up(&world.ends[0].events) && is_up(&world.ends[1].events));
-    // The certificate and the peer both say 2; the link is to 3.
+    // The certificate and the peer both name 2; the link is to 3.
     let world = World::established([secured(of(3), active(1)), secured(any(), config(2))], 1);
     assert!(world.ends[0].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
     assert!(!is_up(&world.ends[0].events));
@@ -516,7 +516,7 @@ fn a_peer_that_proves_to_be_another_node_is_sent_nothing() {
 }
 
 #[test]
-fn what_does_not_belong_there_ends_the_session() {
+fn protocol_violations_end_the_session() {
     let hostile: [&[u8]; 7] = [
         b"SSH-2.0-OpenSSH",
         b"dtn!\x03\x00",
@@ -544,7 +544,7 @@ fn what_does_not_belong_there_ends_the_session() {
 }
 
 #[test]
-fn a_stranger_who_says_nothing_is_left_and_there_are_not_too_many() {
+fn silent_peers_time_out_and_sessions_are_bounded() {
     let few = Config { limits: Limits { sessions: 2, ..Limits::default() }, ..config(2) };
     let mut layer = Tcpcl::new(few);
     let now = Time::from_secs(1);

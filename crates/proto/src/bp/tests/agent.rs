@@ -57,7 +57,7 @@ fn a_bundle_goes_over_a_relay_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_a_user_cancels_makes_room_for_the_next() {
+fn a_cancelled_bundle_makes_room() {
     let mut world = World::chain(2, false, 1);
     world.settle();
     for len in [1, 2, 3] {
@@ -75,7 +75,7 @@ fn what_a_user_cancels_makes_room_for_the_next() {
 }
 
 #[test]
-fn many_short_bundles_are_under_way_where_few_long_ones_are() {
+fn short_bundles_may_exceed_the_window() {
     for (len, under_way) in [(100, 6), (450, 2), (2000, 2)] {
         let mut world = World::chain(2, false, 1);
         world.settle();
@@ -145,7 +145,7 @@ fn a_bundle_that_was_forwarded_too_often_is_deleted() {
     world.settle();
     assert_eq!(world.nodes[1].agent.statistics().deleted, 1);
     assert_eq!(world.nodes[2].agent.statistics().received, 0);
-    let reports = world.nodes[0].heard.iter().filter_map(|indication| match indication {
+    let reports = world.nodes[0].indications.iter().filter_map(|indication| match indication {
         Indication::Report { from, report } => Some((from.clone(), report.clone())),
         _ => None,
     });
@@ -157,7 +157,7 @@ fn a_bundle_that_was_forwarded_too_often_is_deleted() {
 }
 
 #[test]
-fn what_expires_is_deleted_and_reported_where_it_is() {
+fn expired_bundles_are_deleted_and_reported() {
     let mut world = World::chain(3, true, 1);
     world.disconnect(1, 2);
     world.settle();
@@ -188,7 +188,7 @@ fn a_report_of_delivery_comes_back_with_the_time() {
     send(&mut world, 0, SendRequest { flags, ..SendRequest::new(endpoint(2), payload(10)) });
     world.settle();
     let times: Vec<Status> = world.nodes[0]
-        .heard
+        .indications
         .iter()
         .filter_map(|indication| match indication {
             Indication::Report { report, .. } => Some(report.delivered),
@@ -222,7 +222,7 @@ fn a_crash_loses_nothing_that_was_stored_and_takes_nothing_twice() {
 }
 
 #[test]
-fn what_layers_left_in_the_directory_goes_after_a_crash() {
+fn files_of_layers_are_removed_after_a_crash() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     for name in ["bundle-0123456789abcdef-7", "0000000000000011", "of-somebody-else"] {
@@ -235,7 +235,7 @@ fn what_layers_left_in_the_directory_goes_after_a_crash() {
 }
 
 #[test]
-fn what_waits_for_a_user_is_handed_over_when_one_comes() {
+fn bundles_wait_for_a_user() {
     let mut world = World::chain(2, true, 1);
     world.nodes[1].endpoints.push(Eid::ipn(2, 9));
     world.settle();
@@ -251,7 +251,7 @@ fn what_waits_for_a_user_is_handed_over_when_one_comes() {
 }
 
 #[test]
-fn a_full_store_refuses_and_goes_on_when_there_is_room() {
+fn a_full_store_refuses_until_there_is_room() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     configs[1].limits = Limits { bytes: 25_000, ..Limits::default() };
     let mut world = World::new(configs, 1);
@@ -268,7 +268,7 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
     }
     assert_eq!(world.nodes[1].agent.statistics().bundles, 1);
     let limit = Indication::LimitReached(Limit::Bytes);
-    assert!(world.nodes[1].heard.contains(&limit));
+    assert!(world.nodes[1].indications.contains(&limit));
     let now = world.now;
     let agent = &mut world.nodes[1].agent;
     let mut refused =
@@ -283,7 +283,7 @@ fn a_full_store_refuses_and_goes_on_when_there_is_room() {
 
 /// No held bundle is dropped for a new one, however urgent.
 #[test]
-fn a_store_with_too_many_bundles_keeps_what_it_has() {
+fn a_full_store_keeps_its_bundles() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     configs[0].limits = Limits { bundles: 3, ..Limits::default() };
     let mut world = World::new(configs, 1);
@@ -324,7 +324,7 @@ fn a_disk_that_is_full_refuses_and_loses_nothing() {
         }
     }
     let limit = Indication::LimitReached(Limit::Bytes);
-    assert!(world.nodes[1].heard.contains(&limit), "{:?}", world.nodes[1].heard);
+    assert!(world.nodes[1].indications.contains(&limit), "{:?}", world.nodes[1].indications);
     world.nodes[1].disk.capacity = None;
     world.connect(1, 2);
     world.pass(secs(60));
@@ -335,7 +335,7 @@ fn a_disk_that_is_full_refuses_and_loses_nothing() {
 
 /// A disk has no room for the record that would free the file of a bundle that is gone.
 #[test]
-fn what_is_gone_makes_room_on_a_disk_without_any() {
+fn gone_bundles_make_room_on_a_full_disk() {
     let mut world = World::chain(3, true, 1);
     world.disconnect(1, 2);
     world.settle();
@@ -351,7 +351,7 @@ fn what_is_gone_makes_room_on_a_disk_without_any() {
 }
 
 #[test]
-fn what_could_not_be_recorded_is_recorded_later_and_known_after_a_crash() {
+fn failed_records_are_retried_and_survive_a_crash() {
     for crashes in [false, true] {
         let mut world = World::chain(3, true, 1);
         world.disconnect(1, 2);
@@ -365,7 +365,7 @@ fn what_could_not_be_recorded_is_recorded_later_and_known_after_a_crash() {
         world.pass(secs(3));
         assert_eq!(taken(&world, 2), [payload(10), payload(20_000)]);
         let failed = Indication::StoreFailed(EffectError::NoSpace);
-        let reports = world.nodes[1].heard.iter().filter(|it| **it == failed).count();
+        let reports = world.nodes[1].indications.iter().filter(|it| **it == failed).count();
         assert!((1..=3).contains(&reports), "{reports}");
         if crashes {
             // The end of the short bundle, which has no file, is not recorded.
@@ -385,7 +385,7 @@ fn what_could_not_be_recorded_is_recorded_later_and_known_after_a_crash() {
 }
 
 #[test]
-fn a_file_is_sent_and_its_sum_made() {
+fn a_file_is_sent_with_its_crc() {
     let mut world = World::chain(2, true, 1);
     let name = FileName::file("image").unwrap();
     world.nodes[0].disk.insert(name.clone(), payload(70_000));
@@ -398,7 +398,7 @@ fn a_file_is_sent_and_its_sum_made() {
 }
 
 #[test]
-fn unknown_blocks_do_what_their_flags_say() {
+fn unknown_blocks_follow_their_flags() {
     let cases = [
         (BlockFlags::default(), 1, 1),
         (BlockFlags::DISCARD, 1, 0),
@@ -432,7 +432,7 @@ fn unknown_blocks_do_what_their_flags_say() {
 }
 
 #[test]
-fn what_is_no_bundle_is_refused_and_counted() {
+fn invalid_data_are_refused_and_counted() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     for bytes in [&b"hello, this is no bundle at all"[..], &[0x9f, 0x88, 7], &[]] {
@@ -446,7 +446,7 @@ fn what_is_no_bundle_is_refused_and_counted() {
 
 /// A head that only lacks bytes of a longer one is decoded once more when all bytes are there.
 #[test]
-fn what_is_found_malformed_at_its_end_is_refused_at_once() {
+fn a_head_malformed_at_its_end_is_refused_at_once() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     // Its first bytes may still be a head; the last one shows that they are not.
@@ -469,7 +469,7 @@ fn what_is_found_malformed_at_its_end_is_refused_at_once() {
 }
 
 #[test]
-fn with_a_plan_bundles_go_by_contacts_and_around_what_broke() {
+fn a_plan_routes_around_failed_contacts() {
     // From node 1 to node 4 over 2, whose link breaks, or over 3 later.
     let at = Time::from_secs;
     let contact = |from, to, start, end| Contact {
@@ -497,7 +497,7 @@ fn with_a_plan_bundles_go_by_contacts_and_around_what_broke() {
     send(&mut world, 0, SendRequest::new(endpoint(3), payload(10_000)));
     world.settle();
     world.pass(secs(30));
-    // The contact with 2 has begun, but the link is not up.
+    // The contact with 2 is current, but the link is not up.
     assert_eq!(world.nodes[0].agent.statistics().bundles, 1);
     world.connect(0, 1);
     world.disconnect(0, 1);
@@ -509,7 +509,7 @@ fn with_a_plan_bundles_go_by_contacts_and_around_what_broke() {
 }
 
 #[test]
-fn copies_go_to_all_that_have_had_none() {
+fn copies_go_to_all_nodes_without_one() {
     let mut configs: Vec<_> = (0..4).map(|at| chain(4, at, true)).collect();
     for config in &mut configs {
         config.routing = Routing::Epidemic;
@@ -533,7 +533,7 @@ fn copies_go_to_all_that_have_had_none() {
     assert!(world.nodes.iter().all(|node| node.agent.statistics().bundles == 0));
 }
 
-/// Of eight copies a neighbour gets four, the next two, the third one; a node with one copy keeps
+/// A neighbour gets four of eight copies, the next two, the third one; a node with one copy keeps
 /// it for the destination.
 #[test]
 fn copies_are_halved_and_the_last_waits() {
@@ -599,7 +599,7 @@ fn copies_that_did_not_cross_are_given_to_others() {
 }
 
 #[test]
-fn requests_that_cannot_be_are_refused() {
+fn invalid_requests_are_refused() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     let now = world.now;

@@ -81,7 +81,7 @@ fn judge(
     for (id, (to, content)) in sent {
         let source = (0..count).find(|n| endpoint(*n).node() == id.source).expect("one of ours");
         let stored = Indication::Stored { id: id.clone() };
-        let is_safe = world.nodes[source].heard.contains(&stored);
+        let is_safe = world.nodes[source].indications.contains(&stored);
         let times: Vec<_> = world.nodes[*to].taken.iter().filter(|(of, _)| of == id).collect();
         if is_safe && times.is_empty() {
             let all: Vec<_> = world.nodes.iter().map(|node| node.agent.statistics()).collect();
@@ -114,14 +114,14 @@ fn stories(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn what_was_stored_arrives_whatever_ends_when() {
+fn stored_bundles_arrive_despite_crashes() {
     stories(0..300);
 }
 
 /// A copy arrived while the record of the first was pending, and was accepted before either was
 /// safe.
 #[test]
-fn what_once_did_not_arrive_does() {
+fn former_losses_arrive() {
     stories(3582..3583);
     // The neighbours of bundles in others' custody were not offered more.
     stories(2861..2862);
@@ -129,6 +129,6 @@ fn what_once_did_not_arrive_does() {
 
 #[test]
 #[ignore = "thousands of stories, by hand"]
-fn what_was_stored_arrives_in_very_many_stories() {
+fn stored_bundles_arrive_in_many_runs() {
     stories(1_000..11_000);
 }

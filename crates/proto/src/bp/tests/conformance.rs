@@ -90,7 +90,7 @@ impl<L: Layer> Carrier<L> {
         let bundle = Outgoing { head, payload, tail, reliable: true };
         self.is_sending = true;
         self.layer.command(now, Command::Send { link: LINK, tag: Tag(1), bundle });
-        self.hear(now);
+        self.handle_events(now);
         true
     }
 
@@ -101,7 +101,7 @@ impl<L: Layer> Carrier<L> {
         self.effects.push_back(effect(ticket).into());
     }
 
-    fn hear(&mut self, now: Time) {
+    fn handle_events(&mut self, now: Time) {
         while let Some(event) = self.layer.poll_indication() {
             match event {
                 Event::Up { .. } => self.is_up = true,
@@ -155,8 +155,8 @@ impl<L: Layer> Carrier<L> {
         self.layer.command(now, Command::Accept { link: LINK, transfer });
     }
 
-    fn stepped(&mut self, now: Time, step: Step, answer: Result<Completion, EffectError>) {
-        match (step, answer) {
+    fn stepped(&mut self, now: Time, step: Step, result: Result<Completion, EffectError>) {
+        match (step, result) {
             (Step::Opened(id, from, len), Ok(Completion::Opened { file, .. })) => {
                 let (offset, len) = (0, len as usize);
                 let read = |ticket| StoreEffect::Read { ticket, file, offset, len };
@@ -195,7 +195,7 @@ impl<L: Layer> Carrier<L> {
                 self.refuse(now, id, Refusal::NoResources);
             }
         }
-        self.hear(now);
+        self.handle_events(now);
     }
 }
 
@@ -204,24 +204,24 @@ impl<L: Layer> Engine for Carrier<L> {
 
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
-            Input::Done(ticket, answer) if ticket.0 & OURS != 0 && ticket.0 < 1 << 63 => {
+            Input::Done(ticket, result) if ticket.0 & OURS != 0 && ticket.0 < 1 << 63 => {
                 if let Some(step) = self.steps.remove(&ticket) {
-                    self.stepped(now, step, answer);
+                    self.stepped(now, step, result);
                 }
             }
             input => self.layer.handle_input(now, input),
         }
-        self.hear(now);
+        self.handle_events(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.layer.handle_timeout(now);
-        self.hear(now);
+        self.handle_events(now);
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
         let transmit = self.layer.poll_transmit(now, tx);
-        self.hear(now);
+        self.handle_events(now);
         transmit
     }
 

@@ -20,7 +20,7 @@ pub(super) fn range(from: u64, to: u64, start: u64, end: u64, owlt: u64) -> Rang
 }
 
 #[test]
-fn what_contradicts_itself_is_named() {
+fn contradictions_are_reported() {
     let plan = |contacts: &[Contact], ranges: &[Range]| {
         ContactPlan::new(contacts.to_vec(), ranges).map(|plan| plan.contacts().len())
     };
@@ -40,7 +40,7 @@ fn what_contradicts_itself_is_named() {
 }
 
 #[test]
-fn a_range_holds_for_both_directions_unless_both_are_said() {
+fn a_range_holds_for_both_directions_unless_both_are_given() {
     let ranges = [range(1, 2, 0, 10, 3), range(1, 2, 10, 20, 4), range(2, 1, 0, 5, 7)];
     let plan = ContactPlan::new(Vec::new(), &ranges).unwrap();
     let owlt = |from, to, when| plan.owlt(from, to, at(when)).as_secs();

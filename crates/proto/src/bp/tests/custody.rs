@@ -21,8 +21,8 @@ fn held(world: &World) -> Vec<usize> {
 }
 
 fn custodians(world: &World, n: usize) -> Vec<Eid> {
-    let heard = world.nodes[n].heard.iter();
-    let custody = heard.filter_map(|indication| match indication {
+    let indications = world.nodes[n].indications.iter();
+    let custody = indications.filter_map(|indication| match indication {
         Indication::CustodyTaken { by, .. } => Some(by.clone()),
         _ => None,
     });
@@ -34,7 +34,7 @@ fn decode(bytes: &[u8]) -> Bundle<'_> {
 }
 
 #[test]
-fn versions_cross_beside_each_other_as_they_were_made() {
+fn versions_coexist_without_translation() {
     let mut world = World::chain(3, true, 1);
     world.settle();
     for version in [Version::Six, Version::Seven] {
@@ -78,7 +78,7 @@ fn custody_goes_from_node_to_node() {
 }
 
 #[test]
-fn what_nobody_takes_custody_of_goes_again() {
+fn bundles_without_a_custodian_are_retransmitted() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, true)).collect();
     // The node in between forwards bundles without keeping them.
     configs[1].custody.accept = false;
@@ -105,7 +105,7 @@ fn what_nobody_takes_custody_of_goes_again() {
 }
 
 #[test]
-fn a_signal_that_is_lost_is_made_up_for_by_the_next() {
+fn a_lost_signal_is_replaced_by_the_next() {
     let mut configs: Vec<_> = (0..3).map(|at| chain(3, at, false)).collect();
     configs[1].custody.accept = false;
     let mut world = World::new(configs, 1);
@@ -139,7 +139,7 @@ fn a_signal_that_is_lost_is_made_up_for_by_the_next() {
 }
 
 #[test]
-fn custody_of_fragments_is_custody_of_the_whole() {
+fn custody_of_all_fragments_releases_the_bundle() {
     let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
     world.bundle_max = 1200;
     world.connect(0, 1);
@@ -153,7 +153,7 @@ fn custody_of_fragments_is_custody_of_the_whole() {
 }
 
 #[test]
-fn signals_are_told_together() {
+fn signals_are_aggregated() {
     let mut configs: Vec<_> = (0..2).map(|at| chain(2, at, true)).collect();
     for config in &mut configs {
         config.custody = Custody { aggregate_after: Some(secs(5)), ..Custody::default() };
@@ -181,7 +181,7 @@ fn signals_are_told_together() {
 }
 
 #[test]
-fn the_urgent_go_first() {
+fn urgent_bundles_go_first() {
     let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
     world.settle();
     let priorities = [Priority::Bulk, Priority::Normal, Priority::Expedited];
@@ -224,15 +224,15 @@ fn reports_of_version_6_come_back() {
         .with(BundleFlags::REPORT_DELIVERY);
     send(&mut world, 0, SendRequest { flags, ..request(2, 10) });
     world.settle();
-    let mut heard = Vec::new();
-    for indication in &world.nodes[0].heard {
+    let mut reports = Vec::new();
+    for indication in &world.nodes[0].indications {
         if let Indication::Report { from, report } = indication {
             let at = [report.received, report.forwarded, report.delivered];
-            heard.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
+            reports.push((from.clone(), at.map(|status| status != Status::NotAsserted)));
             assert!(at.contains(&Status::At(800_000_010_000)), "{report:?}");
         }
     }
-    heard.sort_unstable();
+    reports.sort_unstable();
     let expected = [
         (node(0), [false, true, false]),
         (node(1), [false, true, false]),
@@ -240,7 +240,7 @@ fn reports_of_version_6_come_back() {
         (node(2), [false, false, true]),
         (node(2), [true, false, false]),
     ];
-    assert_eq!(heard, expected);
+    assert_eq!(reports, expected);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn fragment(offset: u64, total: u64, bytes: &[u8], blocks: Vec<Block>) -> Vec<u8
 }
 
 #[test]
-fn what_is_too_long_for_a_neighbour_goes_in_parts() {
+fn bundles_too_long_for_a_neighbour_are_fragmented() {
     for version in [Version::Seven, Version::Six] {
         for persistent in [false, true] {
             for len in [2000, 10_000, 70_000] {
@@ -87,7 +87,7 @@ fn what_is_too_long_for_a_neighbour_goes_in_parts() {
 }
 
 #[test]
-fn fragments_are_cut_again_where_the_next_neighbour_takes_less() {
+fn fragments_are_fragmented_for_the_next_neighbour() {
     let mut world = World::new((0..3).map(|at| chain(3, at, true)).collect(), 1);
     world.bundle_max = 4000;
     world.connect(0, 1);
@@ -104,7 +104,7 @@ fn fragments_are_cut_again_where_the_next_neighbour_takes_less() {
 }
 
 #[test]
-fn what_must_not_be_cut_waits_for_a_neighbour_that_takes_it() {
+fn unfragmentable_bundles_wait_for_a_neighbour() {
     let mut world = World::new((0..2).map(|at| chain(2, at, true)).collect(), 1);
     world.bundle_max = 1000;
     world.connect(0, 1);
@@ -185,7 +185,7 @@ fn overlaps_copies_and_contradictions_do_no_harm() {
 }
 
 #[test]
-fn fragments_that_cannot_be_are_refused() {
+fn invalid_fragments_are_refused() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     world.hand_in(1, 0, &fragment(90, 100, &[1; 20], Vec::new()));
@@ -208,7 +208,7 @@ fn very_many_fragments_are_bounded() {
     let statistics = world.nodes[1].agent.statistics();
     assert_eq!((statistics.bundles, statistics.refused), (100, 50));
     let limit = Indication::LimitReached(Limit::Fragments);
-    assert!(world.nodes[1].heard.contains(&limit));
+    assert!(world.nodes[1].indications.contains(&limit));
     // They are deleted when they expire.
     world.pass(secs(2000));
     is_empty(&world);
@@ -243,7 +243,7 @@ fn fragments_are_found_again_after_a_crash() {
 }
 
 #[test]
-fn what_has_no_room_to_be_joined_waits() {
+fn reassembly_waits_for_room() {
     let mut world = World::chain(2, true, 1);
     world.settle();
     let all = payload(10_000);
@@ -264,7 +264,7 @@ fn what_has_no_room_to_be_joined_waits() {
 /// RFC 5050 §5.8: the part received before the link broke is a fragment, and only the rest is
 /// sent.
 #[test]
-fn what_came_before_a_link_broke_is_not_sent_again() {
+fn bytes_received_before_a_break_are_not_retransmitted() {
     for len in [1000, 9000] {
         let mut world = World::chain(2, true, 1);
         world.reactive = true;

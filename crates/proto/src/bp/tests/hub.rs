@@ -25,7 +25,7 @@ pub(crate) struct Hub<L, P: Engine> {
     pub(crate) peers: Vec<P>,
     pub(crate) stores: Vec<MemoryStore>,
     /// Indications of the engines, with their index.
-    pub(crate) said: Vec<(usize, P::Indication)>,
+    pub(crate) indications: Vec<(usize, P::Indication)>,
     info: PathInfo,
     /// Datagrams in transit: from or to an engine.
     flying: BTreeMap<(Time, u64), (usize, bool, Vec<u8>)>,
@@ -44,7 +44,7 @@ impl<L: Layer, P: Engine> Hub<L, P> {
             accepts: true,
             stores: peers.iter().map(|_| MemoryStore::new()).collect(),
             peers,
-            said: Vec::new(),
+            indications: Vec::new(),
             info,
             flying: BTreeMap::new(),
             number: 0,
@@ -102,12 +102,12 @@ impl<L: Layer, P: Engine> Hub<L, P> {
         while let Some(effect) = self.peers[n].poll_effect() {
             some = true;
             let Effect::Store(effect) = effect else { continue };
-            if let Some((ticket, answer)) = self.stores[n].execute(effect) {
-                self.peers[n].handle_input(self.now, Input::Done(ticket, answer));
+            if let Some((ticket, result)) = self.stores[n].execute(effect) {
+                self.peers[n].handle_input(self.now, Input::Done(ticket, result));
             }
         }
         while let Some(indication) = self.peers[n].poll_indication() {
-            self.said.push((n, indication));
+            self.indications.push((n, indication));
         }
         some
     }
@@ -123,8 +123,8 @@ impl<L: Layer, P: Engine> Hub<L, P> {
         while let Some(effect) = self.layer.poll_effect() {
             some = true;
             let Effect::Store(effect) = effect else { continue };
-            if let Some((ticket, answer)) = self.store.execute(effect) {
-                self.layer.handle_input(self.now, Input::Done(ticket, answer));
+            if let Some((ticket, result)) = self.store.execute(effect) {
+                self.layer.handle_input(self.now, Input::Done(ticket, result));
             }
         }
         while let Some(event) = self.layer.poll_indication() {

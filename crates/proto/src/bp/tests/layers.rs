@@ -292,7 +292,7 @@ fn bundles_cross_norm_once_whatever_is_lost() {
 
 #[test]
 #[ignore = "thousands of stories, by hand"]
-fn bundles_cross_once_in_very_many_stories() {
+fn bundles_cross_once_in_many_runs() {
     for kind in [Kind::Udpcl, Kind::Ltpcl, Kind::Saratoga, Kind::Norm] {
         stories(kind, 1_000..6_000);
     }

@@ -164,7 +164,7 @@ fn bundles_cross_streams_that_break() {
 
 #[test]
 #[ignore = "thousands of stories, by hand"]
-fn bundles_cross_streams_that_break_in_very_many_stories() {
+fn bundles_cross_streams_that_break_in_many_runs() {
     for seed in 1_000..6_000 {
         story(Protocol::Tcpcl4, seed);
         story(Protocol::Tcpcl3(Version3::default()), seed);

@@ -25,7 +25,7 @@ pub(crate) struct End {
     pub(crate) store: MemoryStore,
     pub(crate) events: Vec<Event>,
     /// Datagrams sent.
-    pub(crate) said: Vec<Vec<u8>>,
+    pub(crate) sent: Vec<Vec<u8>>,
     /// Times at which they were sent.
     pub(crate) times: Vec<Time>,
     /// Indices of lost datagrams.
@@ -65,7 +65,7 @@ impl Pair {
             layer,
             store: store(),
             events: Vec::new(),
-            said: Vec::new(),
+            sent: Vec::new(),
             times: Vec::new(),
             lost: BTreeSet::new(),
             is_paused: false,
@@ -130,8 +130,8 @@ impl Pair {
 
     fn fly(&mut self, from: usize, datagram: &[u8]) {
         let end = &mut self.ends[from];
-        let place = end.said.len();
-        end.said.push(datagram.to_vec());
+        let place = end.sent.len();
+        end.sent.push(datagram.to_vec());
         end.times.push(self.now);
         let is_lost = end.lost.contains(&place) || self.rng.below(1000) < self.chance.loss;
         if is_lost || !self.is_up {
@@ -183,8 +183,8 @@ impl Pair {
             some = true;
             match effect {
                 Effect::Store(effect) => {
-                    if let Some((ticket, answer)) = end.store.execute(effect) {
-                        end.layer.handle_input(self.now, Input::Done(ticket, answer));
+                    if let Some((ticket, result)) = end.store.execute(effect) {
+                        end.layer.handle_input(self.now, Input::Done(ticket, result));
                     }
                 }
                 Effect::Path(PathEffect::PauseRead { .. }) => end.is_paused = true,
@@ -312,7 +312,7 @@ pub(crate) fn files(store: &MemoryStore) -> usize {
     names.filter(|name| store.get(name).is_some()).count()
 }
 
-/// Payload of so many bytes.
+/// Payload of `len` bytes.
 pub(crate) fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 11 + n / 256) as u8).collect()
 }

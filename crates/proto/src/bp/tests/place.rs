@@ -47,8 +47,8 @@ impl Place {
         while let Some(effect) = self.node.poll_effect() {
             some = true;
             if let Effect::Store(effect) = effect {
-                if let Some((ticket, answer)) = self.store.execute(effect) {
-                    self.node.handle_input(now, Input::Done(ticket, answer));
+                if let Some((ticket, result)) = self.store.execute(effect) {
+                    self.node.handle_input(now, Input::Done(ticket, result));
                 }
             } else {
                 paths(effect);

@@ -25,7 +25,7 @@ fn ends(route: &Route) -> (u64, f64, f64) {
 }
 
 #[test]
-fn a_detour_that_is_there_sooner_is_taken() {
+fn a_faster_detour_is_taken() {
     // 1 to 3 directly from 100 s on, or earlier over 2.
     let contacts = [contact(1, 3, 100, 200), contact(1, 2, 10, 20), contact(2, 3, 30, 40)];
     let router = router(&contacts, &[range(1, 2, 0, 1000, 2), range(2, 3, 0, 1000, 5)]);
@@ -47,7 +47,7 @@ fn a_detour_that_is_there_sooner_is_taken() {
 }
 
 #[test]
-fn what_was_promised_is_taken_off_by_priority() {
+fn reserved_volume_counts_by_priority() {
     let mut router = router(&[contact(1, 2, 10, 20), contact(1, 2, 50, 60)], &[]);
     let first = router.best(at(0), &wanted(2, 6000)).unwrap();
     router.promise(&first, 6000, Priority::Normal);
@@ -95,7 +95,7 @@ fn exhaustive(
 
 proptest! {
     #[test]
-    fn no_way_is_there_sooner(
+    fn no_route_arrives_earlier(
         given in prop::collection::vec((1u64..6, 1u64..6, 0u64..60, 1u64..20, 1u64..4), 0..24),
         owlts in prop::collection::vec((1u64..6, 1u64..6, 0u64..5), 0..10),
         to in 2u64..6,

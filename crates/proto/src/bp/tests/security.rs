@@ -195,7 +195,7 @@ fn world(policies: [Policy; 3], bundle_max: u64) -> World {
 }
 
 #[test]
-fn what_is_signed_and_encrypted_here_is_read_there() {
+fn signed_and_encrypted_bundles_are_accepted() {
     for wraps in [false, true] {
         for bundle_max in [u64::MAX, 1500] {
             for len in [0, 100, 9000] {
@@ -222,7 +222,7 @@ fn what_is_signed_and_encrypted_here_is_read_there() {
 }
 
 #[test]
-fn initialization_vectors_do_not_come_twice() {
+fn initialization_vectors_are_unique() {
     let policies = [policy(both(Role::Source), false), Policy::default(), Policy::default()];
     let mut world = world(policies, u64::MAX);
     for _ in 0..20 {
@@ -259,7 +259,7 @@ fn protected(policy: Policy) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_changed_on_its_way_is_deleted_and_reported() {
+fn tampered_bundles_are_deleted_and_reported() {
     for (rules, is_signed) in [
         (vec![rule(Role::Source, SIGN, &[PAYLOAD])], true),
         (vec![rule(Role::Source, HIDE, &[PAYLOAD])], false),
@@ -280,9 +280,9 @@ fn what_was_changed_on_its_way_is_deleted_and_reported() {
             world.settle();
             assert_eq!(taken(&world, 2).len(), usize::from(!changes), "{is_signed}");
             let reasons: Vec<_> = world.nodes[0]
-                .heard
+                .indications
                 .iter()
-                .filter_map(|heard| match heard {
+                .filter_map(|indication| match indication {
                     Indication::Report { from, report } => Some((from.clone(), report.reason)),
                     _ => None,
                 })
@@ -294,7 +294,7 @@ fn what_was_changed_on_its_way_is_deleted_and_reported() {
 }
 
 #[test]
-fn what_is_missing_unknown_or_to_be_passed_on() {
+fn missing_and_unknown_operations_follow_the_rule() {
     let plain = opened(&protected(Policy::default()));
     let accept = |on_fault| {
         let rules = vec![Rule { on_fault, ..rule(Role::Acceptor, SIGN, &[PAYLOAD]) }];

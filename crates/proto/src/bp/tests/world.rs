@@ -79,7 +79,7 @@ impl Disk {
         self.live.names(engine::Area::Spool).filter(|name| self.live.get(name).is_some()).count()
     }
 
-    /// Leaves room for so many more bytes.
+    /// Leaves room for `bytes` more bytes.
     pub(super) fn leave_room(&mut self, bytes: u64) {
         self.capacity = Some(self.live.used() + bytes);
     }
@@ -109,7 +109,7 @@ pub(super) struct Node {
     /// Pending effects.
     effects: VecDeque<Effect>,
     commands: VecDeque<Command>,
-    pub(super) heard: Vec<Indication>,
+    pub(super) indications: Vec<Indication>,
     /// Bundles taken by users, with their payloads.
     pub(super) taken: Vec<(BundleId, Vec<u8>)>,
     /// Deliveries not yet taken.
@@ -128,8 +128,8 @@ struct Transfer {
     id: TransferId,
     bytes: Bytes,
     at: usize,
-    begun: bool,
-    told: bool,
+    has_begun: bool,
+    is_reported: bool,
 }
 
 pub(super) struct World {
@@ -183,7 +183,7 @@ impl World {
             disk: Disk::default(),
             effects: VecDeque::new(),
             commands: VecDeque::new(),
-            heard: Vec::new(),
+            indications: Vec::new(),
             taken: Vec::new(),
             offered: VecDeque::new(),
             endpoints: vec![endpoint(n)],
@@ -252,7 +252,7 @@ impl World {
             .partition(|t| (t.from, t.to) == (a, b) || (t.from, t.to) == (b, a));
         for transfer in cut {
             let (link, id) = (LinkId(transfer.from as u32), transfer.id);
-            if transfer.begun {
+            if transfer.has_begun {
                 let broken = Event::Broken { link, transfer: id, keep: self.reactive };
                 self.nodes[transfer.to].agent.handle_event(self.now, 0, broken);
             }
@@ -311,7 +311,7 @@ impl World {
                 if let Indication::Delivered { delivery, id, payload, .. } = &indication {
                     node.offered.push_back((*delivery, id.clone(), payload.clone()));
                 }
-                node.heard.push(indication);
+                node.indications.push(indication);
                 some = true;
             }
             if !some {
@@ -334,8 +334,8 @@ impl World {
         let node = &mut self.nodes[n];
         let Some(effect) = node.effects.pop_front() else { return false };
         let Effect::Store(effect) = effect else { panic!("{effect:?}") };
-        if let Some((ticket, answer)) = node.disk.execute(effect) {
-            node.agent.handle_input(self.now, Input::Done(ticket, answer));
+        if let Some((ticket, result)) = node.disk.execute(effect) {
+            node.agent.handle_input(self.now, Input::Done(ticket, result));
         }
         self.drain(n);
         true
@@ -362,12 +362,20 @@ impl World {
                 self.next += 1;
                 assert!(bytes.len() as u64 <= self.bundle_max, "{} bytes", bytes.len());
                 self.crossed.push((n, to, bytes.clone()));
-                let transfer =
-                    Transfer { from: n, to, tag, id, bytes, at: 0, begun: false, told: false };
+                let transfer = Transfer {
+                    from: n,
+                    to,
+                    tag,
+                    id,
+                    bytes,
+                    at: 0,
+                    has_begun: false,
+                    is_reported: false,
+                };
                 self.transfers.push(transfer);
             }
-            Command::Accept { transfer, .. } => self.answer(transfer, Outcome::Acknowledged),
-            Command::Refuse { transfer, why, .. } => self.answer(transfer, Outcome::Refused(why)),
+            Command::Accept { transfer, .. } => self.reply(transfer, Outcome::Acknowledged),
+            Command::Refuse { transfer, why, .. } => self.reply(transfer, Outcome::Refused(why)),
             Command::Cancel { link, tag } => {
                 let to = link.0 as usize;
                 let at = self.transfers.iter().position(|t| (t.from, t.to, t.tag) == (n, to, tag));
@@ -390,7 +398,7 @@ impl World {
         Some([&bundle.head[..], &payload, &bundle.tail].concat().into())
     }
 
-    fn answer(&mut self, id: TransferId, outcome: Outcome) {
+    fn reply(&mut self, id: TransferId, outcome: Outcome) {
         let Some(at) = self.transfers.iter().position(|t| t.id == id) else { return };
         let Transfer { from, to, tag, .. } = self.transfers.remove(at);
         let sent = Event::Sent { link: LinkId(to as u32), tag, outcome };
@@ -414,13 +422,13 @@ impl World {
     /// Delivers the next piece of a bundle; returns whether there was one.
     pub(super) fn carry(&mut self, choice: usize) -> bool {
         let open: Vec<usize> =
-            (0..self.transfers.len()).filter(|n| !self.transfers[*n].told).collect();
+            (0..self.transfers.len()).filter(|n| !self.transfers[*n].is_reported).collect();
         let Some(&which) = open.get(choice % open.len().max(1)) else { return false };
         let piece = self.piece;
         let transfer = &mut self.transfers[which];
         let (to, link, id) = (transfer.to, LinkId(transfer.from as u32), transfer.id);
-        let event = if !transfer.begun {
-            transfer.begun = true;
+        let event = if !transfer.has_begun {
+            transfer.has_begun = true;
             let bytes = Some(transfer.bytes.len() as u64).filter(|len| len % 2 == 0);
             Event::Begins { link, transfer: id, bytes }
         } else if transfer.at < transfer.bytes.len() {
@@ -429,7 +437,7 @@ impl World {
             transfer.at = end;
             Event::Piece { link, transfer: id, bytes }
         } else {
-            transfer.told = true;
+            transfer.is_reported = true;
             Event::Whole { link, transfer: id, file: None }
         };
         self.nodes[to].agent.handle_event(self.now, 0, event);

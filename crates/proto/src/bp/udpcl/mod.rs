@@ -189,7 +189,7 @@ impl Udpcl {
         }
     }
 
-    /// Whether the peer of a path is a neighbour; adds it if there is room.
+    /// Adds the peer of a path as a neighbour if there is room; returns whether it is one.
     fn know(&mut self, path: PathId) -> bool {
         if self.by_path.contains_key(&path) {
             return true;
@@ -237,7 +237,7 @@ impl Udpcl {
             && link < LinkId::CAME
         {
             let at = now + interval.max(KEEPALIVE_LEAST);
-            self.timers.set(Alarm::Keepalive(link), at, "a sign of life");
+            self.timers.set(Alarm::Keepalive(link), at, "a keepalive");
         }
     }
 
@@ -283,14 +283,14 @@ impl Udpcl {
         let was_up = std::mem::take(&mut neighbour.is_up);
         for sending in std::mem::take(&mut neighbour.sending) {
             sending.source.close(&mut self.effects);
-            self.tell_sent(link, sending.tag, Outcome::Failed { acknowledged: 0 });
+            self.report_sent(link, sending.tag, Outcome::Failed { acknowledged: 0 });
         }
         if was_up {
             self.events.push_back(Event::Down { link, why });
         }
     }
 
-    fn tell_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
+    fn report_sent(&mut self, link: LinkId, tag: Tag, outcome: Outcome) {
         self.events.push_back(Event::Sent { link, tag, outcome });
     }
 
@@ -304,11 +304,11 @@ impl Udpcl {
             self.ready.insert(neighbour.path);
             at = now + interval.max(KEEPALIVE_LEAST);
         }
-        self.timers.set(Alarm::Keepalive(link), at, "a sign of life");
+        self.timers.set(Alarm::Keepalive(link), at, "a keepalive");
     }
 
     /// Handles the agent's decision on a bundle.
-    fn answered(&mut self, transfer: TransferId) {
+    fn decided(&mut self, transfer: TransferId) {
         self.unanswered.remove(&transfer);
         let few = self.unanswered.len() <= self.config.limits.unanswered / 2;
         if few {
@@ -355,7 +355,7 @@ impl Layer for Udpcl {
             }
             Command::Send { link, tag, bundle } => self.send(link, tag, bundle),
             Command::Cancel { link, tag } => self.cancel(link, tag),
-            Command::Accept { transfer, .. } => self.answered(transfer),
+            Command::Accept { transfer, .. } => self.decided(transfer),
             Command::Refuse { transfer, .. } => self.refused(transfer),
             Command::Pause { link } | Command::Resume { link } => {
                 let is_held = matches!(command, Command::Pause { .. });
@@ -383,7 +383,7 @@ impl Engine for Udpcl {
                 }
             }
             Input::Path(path, event) => self.path_event(now, path, event),
-            Input::Done(ticket, answer) => self.done(ticket, answer),
+            Input::Done(ticket, result) => self.done(ticket, result),
         }
     }
 

@@ -81,7 +81,7 @@ impl Udpcl {
         let Some(coming) = self.coming.get_mut(&key) else { return };
         coming.last = now;
         let alarm = Alarm::Incoming(key.0, key.1);
-        self.timers.set(alarm, now + patience, "fragments that do not come");
+        self.timers.set(alarm, now + patience, "a reassembly timeout");
         let before = coming.held;
         let Some(data) = coming.take(fragment, room) else {
             self.statistics.fragments_dropped += 1;
@@ -147,7 +147,7 @@ impl Udpcl {
             coming.early.clear();
             coming.is_unwanted = true;
         }
-        self.answered(transfer);
+        self.decided(transfer);
     }
 }
 

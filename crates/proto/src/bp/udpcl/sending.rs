@@ -26,7 +26,7 @@ impl Udpcl {
         let most = self.bundle_max(link);
         let neighbour = self.links.get_mut(&link).filter(|neighbour| neighbour.is_up);
         let Some(neighbour) = neighbour.filter(|_| bundle.len() <= most) else {
-            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
             return;
         };
         let (len, number) = (bundle.len(), self.next_bundle);
@@ -44,21 +44,21 @@ impl Udpcl {
             sending.source.close(&mut self.effects);
             self.ready.insert(neighbour.path);
             self.read_on(link);
-            self.tell_sent(link, tag, Outcome::Failed { acknowledged: 0 });
+            self.report_sent(link, tag, Outcome::Failed { acknowledged: 0 });
         }
     }
 
-    pub(super) fn done(&mut self, ticket: Ticket, answer: Result<Completion, EffectError>) {
-        let Some((link, tag)) = self.files.answered(ticket) else { return };
+    pub(super) fn done(&mut self, ticket: Ticket, result: Result<Completion, EffectError>) {
+        let Some((link, tag)) = self.files.completed(ticket) else { return };
         let neighbour = self.links.get_mut(&link);
         let path = neighbour.as_ref().map(|neighbour| neighbour.path);
         let sending = neighbour
             .and_then(|neighbour| neighbour.sending.iter_mut().find(|sending| sending.tag == tag));
         let Some(sending) = sending else {
-            Files::<(LinkId, Tag)>::orphaned(&answer, &mut self.effects);
+            Files::<(LinkId, Tag)>::orphaned(&result, &mut self.effects);
             return;
         };
-        if sending.source.answered(answer) {
+        if sending.source.completed(result) {
             self.ready.extend(path);
             self.read_on(link);
         } else {
@@ -111,7 +111,7 @@ impl Udpcl {
         for sending in left {
             sending.source.close(&mut self.effects);
             self.statistics.sent += 1;
-            self.tell_sent(link, sending.tag, Outcome::Left);
+            self.report_sent(link, sending.tag, Outcome::Left);
         }
         let transmit = self.paths.get_mut(&id)?.finish(id, &burst);
         self.read_on(link);

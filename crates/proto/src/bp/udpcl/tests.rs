@@ -43,7 +43,7 @@ fn a_bundle_is_a_datagram() {
     pair.send(3, file);
     pair.send(4, content(1467));
     pair.pass(Duration::from_secs(1));
-    assert_eq!(pair.ends[0].said, [whole(10), whole(1466), whole(700)]);
+    assert_eq!(pair.ends[0].sent, [whole(10), whole(1466), whole(700)]);
     assert_eq!(pair.came(1), [whole(10), whole(1466), whole(700)]);
     let left = Outcome::Left;
     let mut outcomes = pair.outcomes(0);
@@ -53,7 +53,7 @@ fn a_bundle_is_a_datagram() {
 }
 
 #[test]
-fn what_is_lost_has_left() {
+fn lost_datagrams_count_as_left() {
     let mut pair = pair(config());
     pair.ends[0].lost = [1].into();
     for tag in 0..3 {
@@ -65,7 +65,7 @@ fn what_is_lost_has_left() {
 }
 
 #[test]
-fn a_path_has_its_rate_and_a_profile_its_ticks() {
+fn rate_and_interval_pace_datagrams() {
     // 147,200 bit/s: 1,472 bytes take 80 ms.
     let info = PathInfo { rate_bps: Some(147_200), ..PathInfo::datagram(1472) };
     let mut pair = pair_of([config(), config()], info.clone(), 1);
@@ -89,15 +89,15 @@ fn a_path_has_its_rate_and_a_profile_its_ticks() {
 }
 
 #[test]
-fn longer_bundles_are_cut_and_put_together() {
+fn longer_bundles_are_fragmented_and_reassembled() {
     let mut pair = pair(cutting());
     pair.send(1, content(10));
     pair.send(2, content(100_000));
     let file = in_file(&mut pair, 1_000_000);
     pair.send(3, file);
     pair.pass(Duration::from_secs(1));
-    assert_eq!(pair.ends[0].said[0], whole(10));
-    assert_eq!(pair.ends[0].said[1][..13], [0x46, 0, 0, 0, 1, 0, 1, 0x86, 0xa6, 0, 0, 0, 0]);
+    assert_eq!(pair.ends[0].sent[0], whole(10));
+    assert_eq!(pair.ends[0].sent[1][..13], [0x46, 0, 0, 0, 1, 0, 1, 0x86, 0xa6, 0, 0, 0, 0]);
     let came = pair.came(1);
     assert!(came == [whole(10), whole(100_000), whole(1_000_000)]);
     assert!(pair.is_idle());
@@ -120,7 +120,7 @@ fn a_fragment_that_is_lost_loses_the_bundle() {
 }
 
 #[test]
-fn fragments_come_in_any_order_and_more_than_once() {
+fn fragments_may_be_reordered_and_duplicated() {
     for seed in 0..50 {
         let info = PathInfo { rate_bps: Some(10_000_000), ..PathInfo::datagram(500) };
         let mut pair = pair_of([cutting(), cutting()], info, seed);
@@ -137,7 +137,7 @@ fn fragments_come_in_any_order_and_more_than_once() {
 }
 
 #[test]
-fn what_waits_when_the_path_ends_goes_another_way() {
+fn queued_bundles_fail_when_the_path_goes_down() {
     let info = PathInfo { rate_bps: Some(8_000), ..PathInfo::datagram(1000) };
     let mut pair = pair_of([config(), config()], info, 1);
     pair.ends[0].layer.handle_input(pair.now, Input::Path(PATH, PathEvent::Blocked));
@@ -161,7 +161,7 @@ fn what_waits_when_the_path_ends_goes_another_way() {
 }
 
 #[test]
-fn what_a_path_takes_no_more_fails() {
+fn bundles_beyond_a_smaller_mtu_fail() {
     let mut pair = pair(config());
     pair.ends[0].layer.handle_input(pair.now, Input::Path(PATH, PathEvent::Blocked));
     pair.send(1, content(1000));
@@ -175,7 +175,7 @@ fn what_a_path_takes_no_more_fails() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_fails_and_others_go_on() {
+fn an_unreadable_file_fails_alone() {
     let mut pair = pair(cutting());
     let name = FileName::spool("bp/none").unwrap();
     pair.send(1, Content::File { name, offset: 0, len: 9000 });
@@ -188,7 +188,7 @@ fn a_file_that_cannot_be_read_fails_and_others_go_on() {
 }
 
 #[test]
-fn strangers_are_neighbours_and_there_are_not_too_many() {
+fn unconfigured_peers_are_neighbours_up_to_a_bound() {
     let limits = Limits { strangers: 1, ..Limits::default() };
     let listening = Config { limits, ..Config::default() };
     let mut pair = pair_of([config(), listening], PathInfo::datagram(1472), 1);
@@ -208,21 +208,21 @@ fn strangers_are_neighbours_and_there_are_not_too_many() {
 }
 
 #[test]
-fn signs_of_life_are_sent_when_nothing_else_is() {
+fn keepalives_are_sent_by_idle_links() {
     let keepalive = Some(Duration::from_secs(1));
     let mut pair = pair(Config { keepalive, ..config() });
     pair.pass(Duration::from_secs(20));
     pair.send(1, content(1));
     pair.pass(Duration::from_secs(20));
     // At 15 s, the shortest interval, and 15 s after the bundle.
-    assert_eq!(pair.ends[0].said, [vec![0; 4], whole(1), vec![0; 4]]);
+    assert_eq!(pair.ends[0].sent, [vec![0; 4], whole(1), vec![0; 4]]);
     assert_eq!(pair.came(1), [whole(1)]);
     pair.down();
     assert!(pair.is_idle());
 }
 
 #[test]
-fn what_is_not_answered_for_holds_back_what_comes() {
+fn undecided_bundles_pause_reception() {
     let limits = Limits { unanswered: 4, ..Limits::default() };
     let mut pair = pair(Config { limits, ..config() });
     pair.accepts = false;
@@ -244,13 +244,13 @@ fn what_is_not_answered_for_holds_back_what_comes() {
 }
 
 #[test]
-fn bundles_that_never_end_are_bounded() {
+fn incomplete_reassemblies_are_bounded() {
     let limits = Limits { incoming: 3, early: 10_000, ..Limits::default() };
     let mut layer = Udpcl::new(Config { limits, ..cutting() });
     let mut now = Time::from_secs(1);
     layer.handle_input(now, Input::Path(PATH, PathEvent::Up(PathInfo::datagram(1472))));
     layer.command(now, Command::Open { link: LINK });
-    let mut begun = 0;
+    let mut started = 0;
     for bundle in 0..1000u32 {
         for offset in [100u32, 900, 500] {
             let fragment = wire::udpcl::Fragment { bundle, length: 1 << 20, offset, data: &[] };
@@ -258,11 +258,11 @@ fn bundles_that_never_end_are_bounded() {
             layer.handle_input(now, Input::Receive(Receive::datagram(PATH, &datagram)));
             now += Duration::from_micros(1);
             while let Some(event) = layer.poll_indication() {
-                begun += i32::from(matches!(event, Event::Begins { .. }));
-                begun -= i32::from(matches!(event, Event::Broken { .. }));
+                started += i32::from(matches!(event, Event::Begins { .. }));
+                started -= i32::from(matches!(event, Event::Broken { .. }));
             }
             assert!(layer.memory() < 20_000, "{}", layer.memory());
-            assert!(begun <= 3);
+            assert!(started <= 3);
         }
     }
     layer.handle_input(now, Input::Path(PATH, PathEvent::Down));
@@ -301,13 +301,13 @@ proptest! {
 
 /// A payload in a file results in the same datagrams as one in memory.
 #[test]
-fn a_file_leaves_as_bytes_do() {
+fn files_and_bytes_give_equal_datagrams() {
     let bundle = |content: fn(&mut Pair) -> Content| {
         let mut pair = pair(cutting());
         let payload = content(&mut pair);
         pair.send(1, payload);
         pair.pass(Duration::from_secs(1));
-        pair.ends[0].said.clone()
+        pair.ends[0].sent.clone()
     };
     let there = bundle(|pair| in_file(pair, 300_000));
     assert!(there == bundle(|_| Content::Bytes(Bytes::from(bytes(300_000)))));

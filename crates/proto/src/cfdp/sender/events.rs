@@ -223,7 +223,7 @@ impl Sender {
         self.received(now);
         let sent = self.progress();
         if let Some(window) = self.window.as_mut() {
-            window.answered(report.progress, sent);
+            window.replied(report.progress, sent);
             if window.room(sent) > 0 {
                 self.base.disarm(core, Alarm::Window);
                 self.base.want(core, Class::Bulk);

@@ -445,7 +445,7 @@ impl Sender {
     fn look_at_window(&mut self, core: &mut Core, now: Time) {
         let sent = self.progress();
         let Some(window) = self.window.as_mut() else { return };
-        let (asks, full) = (window.asks(sent), window.room(sent) == 0);
+        let (asks, full) = (window.prompts(sent), window.room(sent) == 0);
         if asks {
             self.want_prompt(core, PromptResponse::KeepAlive);
         }

@@ -159,7 +159,7 @@ impl Receiver {
     }
 
     pub(super) fn remove(&mut self, core: &mut Core) {
-        let Some(spool) = self.sink.spool().filter(|spool| spool.is_begun()) else { return };
+        let Some(spool) = self.sink.spool().filter(|spool| spool.is_started()) else { return };
         let request = FilestoreRequest::DenyFile(spool.name.clone());
         core.shared.filestore(self.base.seat.handle, Job::Forget, request);
     }

@@ -42,7 +42,7 @@ impl Receiver {
             return;
         }
         let Sink::File(filing) = &mut self.sink else { return };
-        if filing.spool.is_begun() {
+        if filing.spool.is_started() {
             return;
         }
         let (handle, mode) = (self.base.seat.handle, OpenMode::Truncate);

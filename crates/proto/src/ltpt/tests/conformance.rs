@@ -190,7 +190,7 @@ fn the_last_hop_keeps_the_contract() {
 }
 
 #[test]
-fn an_engine_on_the_way_keeps_the_contract() {
+fn a_relay_keeps_the_contract() {
     let subject = Subjects { is_last: false, red: Red::All, expired: Cell::new(false) };
     conformance::check_all(&subject, &Options::default());
 }

@@ -23,7 +23,7 @@ fn storing(lost: &'static [usize]) -> World {
 }
 
 #[test]
-fn green_bytes_that_never_came_are_not_sent() {
+fn missing_green_bytes_are_not_sent() {
     let mut world = storing(&[2, 4]);
     world.send(3, &content(6000), Red::Prefix(1500));
     world.run();
@@ -42,7 +42,7 @@ fn green_bytes_that_never_came_are_not_sent() {
 }
 
 #[test]
-fn a_green_block_that_was_stored_has_its_gaps() {
+fn a_stored_green_block_keeps_its_gaps() {
     let mut world = storing(&[1, 3]);
     world.send(3, &content(5000), Red::None);
     world.run();
@@ -58,7 +58,7 @@ fn a_green_block_that_was_stored_has_its_gaps() {
 }
 
 #[test]
-fn an_end_that_never_came_is_not_told() {
+fn a_missing_end_is_not_invented() {
     for (red, expected) in [
         (Red::None, ["1 > green 0-1000", "1 > green 1000-2000"]),
         (Red::Prefix(1000), ["1 > red EORP 0-1000", "1 > green 1000-2000"]),
@@ -88,7 +88,10 @@ fn gaps_outlive_the_process() {
         world.crash_at(1, minutes * MINUTE);
         world.send(3, &content(3000), Red::Prefix(1000));
         world.run();
-        assert!(world.told(1).contains(&Indication::Restored { blocks: 1 }), "{minutes}");
+        assert!(
+            world.transport_indications(1).contains(&Indication::Restored { blocks: 1 }),
+            "{minutes}"
+        );
         assert_eq!(onward(&world), expected, "{:#?}", world.transcript());
         world.assert_nothing_is_invented();
         world.assert_clean();

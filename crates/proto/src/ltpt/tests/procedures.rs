@@ -19,7 +19,7 @@ fn three() -> World {
 }
 
 #[test]
-fn a_segment_goes_on_before_the_block_is_whole() {
+fn a_segment_is_relayed_before_the_block_is_whole() {
     let file = content(SIZE);
     let mut world = three();
     world.send(3, &file, Red::All);
@@ -46,7 +46,7 @@ fn a_segment_goes_on_before_the_block_is_whole() {
     // The first segment leaves the relay on arrival: 1,000 bytes and their headers take 0.9 ms.
     let on = world.log.iter().find(|sent| sent.hop == 1).expect("it goes on");
     assert!(on.at < Time::ZERO + Duration::from_micros(25_950), "{}", on.at);
-    assert_eq!(world.told(1).len(), 3, "{:?}", world.told(1));
+    assert_eq!(world.transport_indications(1).len(), 3, "{:?}", world.transport_indications(1));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn every_loss_on_either_hop_is_repaired() {
 }
 
 #[test]
-fn a_gap_on_the_first_hop_holds_nothing_up_on_the_second() {
+fn a_gap_on_the_first_hop_does_not_delay_the_second() {
     let file = content(5000);
     let mut world = three();
     world.lose = Box::new(|hop, end, number| (hop, end, number) == (0, 0, 1));
@@ -108,15 +108,20 @@ fn a_gap_on_the_first_hop_holds_nothing_up_on_the_second() {
 #[test]
 fn the_first_hop_is_settled_while_the_second_is_down() {
     let file = content(40_000);
-    for told in [true, false] {
+    for is_known in [true, false] {
         let mut world = three();
-        world.outage(1, Duration::ZERO, Duration::from_secs(600), told);
+        world.outage(1, Duration::ZERO, Duration::from_secs(600), is_known);
         world.send(3, &file, Red::All);
         world.run_until(Duration::from_secs(10));
         let sender = world.finished(0);
         assert_eq!(sender.len(), 1);
         assert!(sender[0].result.is_ok() && sender[0].is_confirmed);
-        assert!(world.told(1).iter().any(|told| matches!(told, Indication::Kept(_))));
+        assert!(
+            world
+                .transport_indications(1)
+                .iter()
+                .any(|indication| matches!(indication, Indication::Kept(_)))
+        );
         assert_eq!(world.hosts[1].engine.stored(), 40_024);
         world.run();
         world.assert_delivered(&file);
@@ -124,7 +129,7 @@ fn the_first_hop_is_settled_while_the_second_is_down() {
 }
 
 #[test]
-fn what_memory_has_no_room_for_is_read_back() {
+fn data_beyond_memory_are_read_back() {
     let file = content(300_000);
     let limits = crate::ltp::Limits {
         buffers: crate::Buffers {
@@ -153,7 +158,7 @@ fn what_memory_has_no_room_for_is_read_back() {
 }
 
 #[test]
-fn a_source_that_is_told_of_no_room_waits_and_comes_again() {
+fn a_congested_source_waits_and_retries() {
     let file = content(40_000);
     let limits = Limits { storage: 60_000, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
@@ -175,8 +180,11 @@ fn a_source_that_is_told_of_no_room_waits_and_comes_again() {
     assert!(world.copy(2) == Some(&file[..]));
     assert!(world.hosts[2].store.get(&super::world::name("second")) == Some(&file[..]));
     assert!(world.transcript().contains(&"0 < CR SYS_CNCLD, wait 10 s".to_owned()));
-    let congested =
-        world.told(0).iter().filter(|t| matches!(t, Indication::Congested { .. })).count();
+    let congested = world
+        .transport_indications(0)
+        .iter()
+        .filter(|t| matches!(t, Indication::Congested { .. }))
+        .count();
     assert!((5..8).contains(&congested), "{congested} in 55 s, one each 10 s");
     assert!(world.finished(0).iter().all(|finished| finished.result.is_ok()));
     world.assert_clean();
@@ -194,7 +202,7 @@ fn a_block_that_never_fits_is_refused() {
 }
 
 #[test]
-fn a_block_that_no_way_leads_to_is_refused() {
+fn a_block_without_a_route_is_refused() {
     let mut settings: Vec<_> =
         (0..3).map(|i| chain_settings(i, 3, &Config::default(), &small())).collect();
     let routing = &mut settings[1].transport.as_mut().expect("it speaks LTP-T").routing;
@@ -210,7 +218,7 @@ fn a_block_that_no_way_leads_to_is_refused() {
 }
 
 #[test]
-fn a_cancellation_by_the_source_goes_all_the_way() {
+fn a_cancellation_by_the_source_reaches_the_destination() {
     let mut world = three();
     let id = world.send(3, &content(400_000), Red::All);
     world.run_until(Duration::from_millis(120));
@@ -226,7 +234,7 @@ fn a_cancellation_by_the_source_goes_all_the_way() {
 }
 
 #[test]
-fn a_cancellation_by_the_destination_goes_all_the_way_back() {
+fn a_cancellation_by_the_destination_reaches_the_source() {
     let mut world = three();
     world.send(3, &content(400_000), Red::All);
     world.run_until(Duration::from_millis(120));
@@ -240,7 +248,7 @@ fn a_cancellation_by_the_destination_goes_all_the_way_back() {
 }
 
 #[test]
-fn a_cancellation_after_custody_is_told_to_the_relay_alone() {
+fn a_cancellation_after_custody_reaches_the_relay_only() {
     let mut world = three();
     world.outage(1, Duration::from_millis(60), Duration::from_secs(10), true);
     world.send(3, &content(400_000), Red::All);
@@ -249,12 +257,13 @@ fn a_cancellation_after_custody_is_told_to_the_relay_alone() {
     let (now, id) = (world.now, world.hosts[2].engine.sessions().next().expect("one").id);
     world.hosts[2].engine.cancel(now, id).expect("it is under way");
     world.run();
-    let told = world.told(1);
+    let indications = world.transport_indications(1);
     let reason = Undeliverable::Cancelled(CancelReason::User);
     assert!(
-        told.iter()
+        indications
+            .iter()
             .any(|t| matches!(t, Indication::Undeliverable { reason: r, .. } if *r == reason)),
-        "{told:?}"
+        "{indications:?}"
     );
     world.assert_clean();
 }
@@ -266,18 +275,19 @@ fn a_lifetime_ends_at_the_relay() {
     world.outage(1, Duration::ZERO, Duration::from_secs(1000), true);
     world.send(3, &content(SIZE), Red::All);
     world.run();
-    let told = world.told(1);
+    let indications = world.transport_indications(1);
     assert!(
-        told.iter()
+        indications
+            .iter()
             .any(|t| matches!(t, Indication::Undeliverable { reason: Undeliverable::Expired, .. })),
-        "{told:?}"
+        "{indications:?}"
     );
     assert!(world.copy(2).is_none());
     world.assert_clean();
 }
 
 #[test]
-fn as_many_engines_as_it_may_pass_on_it() {
+fn relays_are_limited_by_the_hop_limit() {
     for (hops, arrives) in [(3, true), (2, false)] {
         let mut world = World::chain(5, &Config { hops, ..Config::default() }, &small());
         world.send(5, &content(SIZE), Red::All);
@@ -289,7 +299,7 @@ fn as_many_engines_as_it_may_pass_on_it() {
 
 /// A relay that has forwarded everything sleeps until the next event, however fast its hops are.
 #[test]
-fn a_relay_sleeps_while_nothing_comes() {
+fn an_idle_relay_sleeps() {
     let file = content(40_000);
     for report_gaps in [false, true] {
         let remote = Remote { checkpoint_every: Some(4_000), report_gaps, ..small() };
@@ -310,7 +320,7 @@ fn a_relay_sleeps_while_nothing_comes() {
 }
 
 #[test]
-fn a_circle_is_seen() {
+fn loops_are_detected() {
     // Engine 3 sends blocks for 4 back to 2.
     let mut settings: Vec<_> =
         (0..3).map(|i| chain_settings(i, 4, &Config::default(), &small())).collect();
@@ -328,20 +338,25 @@ fn a_circle_is_seen() {
 }
 
 #[test]
-fn what_was_kept_survives_the_relay() {
+fn kept_blocks_survive_the_relay() {
     let file = content(40_000);
     let mut world = three();
     world.outage(1, Duration::ZERO, Duration::from_secs(60), true);
     world.crash_at(1, Duration::from_secs(20));
     world.send(3, &file, Red::All);
     world.run();
-    assert!(world.told(1).iter().any(|t| matches!(t, Indication::Restored { blocks: 1 })));
+    assert!(
+        world
+            .transport_indications(1)
+            .iter()
+            .any(|t| matches!(t, Indication::Restored { blocks: 1 }))
+    );
     world.assert_delivered(&file);
 }
 
 /// A restarted engine may reuse the number of a session.
 #[test]
-fn what_is_kept_is_not_overwritten() {
+fn kept_blocks_are_not_overwritten() {
     let file = content(SIZE);
     let mut world = three();
     world.outage(1, Duration::ZERO, Duration::from_secs(60), true);
@@ -358,8 +373,8 @@ fn what_is_kept_is_not_overwritten() {
     let header: Vec<_> = extensions(&values).collect();
     let header = Extensions::new(&header);
     let other = Segment { header, ..Segment::new(segment.session, segment.body) };
-    world.hear(1, 0, &other.to_vec().expect("it has a form"));
-    assert_eq!(world.transcript().last().expect("it is answered"), "0 < CR SYS_CNCLD");
+    world.deliver(1, 0, &other.to_vec().expect("it has a form"));
+    assert_eq!(world.transcript().last().expect("it has a reply"), "0 < CR SYS_CNCLD");
     world.run();
     assert!(world.copy(2) == Some(&file[..]));
     world.assert_nothing_is_invented();
@@ -415,7 +430,7 @@ fn green_and_mixed_blocks_pass_on_receipt() {
 }
 
 #[test]
-fn green_data_that_is_lost_leaves_nothing_behind() {
+fn lost_green_data_leave_nothing_behind() {
     let file = content(SIZE);
     for (red, lost) in
         [(Red::None, 1), (Red::Prefix(1000), 1), (Red::None, 3), (Red::Prefix(1000), 3)]
@@ -430,7 +445,7 @@ fn green_data_that_is_lost_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_hop_with_smaller_datagrams_cuts_segments_anew() {
+fn a_hop_with_smaller_datagrams_splits_segments() {
     let file = content(20_000);
     let mut settings: Vec<_> =
         (0..3).map(|i| chain_settings(i, 3, &Config::default(), &small())).collect();
@@ -445,7 +460,7 @@ fn a_hop_with_smaller_datagrams_cuts_segments_anew() {
 }
 
 #[test]
-fn plain_blocks_are_taken_beside() {
+fn plain_blocks_are_accepted_too() {
     let file = content(SIZE);
     let mut settings: Vec<_> =
         (0..2).map(|i| chain_settings(i, 2, &Config::default(), &small())).collect();
@@ -482,7 +497,7 @@ fn discounted_goodput(kib: usize, light: Duration, cut_through: bool) -> f64 {
 /// Measurement of LTP-T over two hops in a study of 2007: 64 KB/s for 4 MB, against 36 for a
 /// bundle protocol that received the whole bundle first.
 #[test]
-fn segments_that_go_on_at_once_halve_the_time_of_two_hops() {
+fn cut_through_halves_the_time_of_two_hops() {
     for light in [10, 100, 1_000, 10_000].map(Duration::from_millis) {
         for kib in [512, 1024, 2048, 4096] {
             let (at_once, whole_first) =

@@ -80,20 +80,21 @@ fn run(seed: u64) {
 fn check(world: &mut World, file: &[u8], red: Red, crashes: u64) {
     let last = world.hosts.len() - 1;
     let sender: Vec<_> = world.finished(0).iter().map(|finished| finished.result).collect();
-    assert_eq!(sender.len(), 1, "the source hears of one end");
+    assert_eq!(sender.len(), 1, "the source gets one result");
     let received = world.finished(last).iter().filter(|f| f.result.is_ok()).count();
     // A destination that dies just after a file has its name may receive it again: it is the same
     // file.
     assert!(received <= 1 + crashes as usize, "{received} times");
     let given_up = (0..last).any(|host| {
-        let given_up = |told: &Indication| matches!(told, Indication::Undeliverable { .. });
-        world.told(host).iter().any(given_up)
+        let given_up =
+            |indication: &Indication| matches!(indication, Indication::Undeliverable { .. });
+        world.transport_indications(host).iter().any(given_up)
     });
     if let Some(copy) = world.copy(last) {
         assert!(copy == file, "other bytes arrived");
     } else {
         let is_safe = red == Red::All;
-        assert!(!is_safe || sender[0].is_err() || given_up, "it is lost, and nobody says so");
+        assert!(!is_safe || sender[0].is_err() || given_up, "it is lost without a report");
     }
     world.assert_nothing_is_invented();
     world.assert_clean();
@@ -107,12 +108,12 @@ fn run_all(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn random_worlds_end_well() {
+fn random_worlds_complete() {
     run_all(0..300);
 }
 
 #[test]
 #[ignore = "takes minutes: run at night"]
-fn very_many_worlds_end_well() {
+fn many_random_worlds_complete() {
     run_all(300..10_300);
 }

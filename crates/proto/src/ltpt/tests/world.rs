@@ -65,7 +65,7 @@ pub(super) struct World {
     event: u64,
     down: BTreeSet<usize>,
     /// Hops that are down and whose ends know it.
-    told_down: BTreeSet<usize>,
+    known_down: BTreeSet<usize>,
     numbers: BTreeMap<(usize, usize), usize>,
     pub(super) lose: Fate,
     pub(super) log: Vec<Sent>,
@@ -73,8 +73,8 @@ pub(super) struct World {
 
 enum Event {
     Arrival { host: usize, hop: usize, bytes: Vec<u8> },
-    Down { hop: usize, told: bool },
-    Up { hop: usize, told: bool },
+    Down { hop: usize, is_known: bool },
+    Up { hop: usize, is_known: bool },
     Crash { host: usize },
 }
 
@@ -124,7 +124,7 @@ impl World {
         Self::with_mtu(settings, hops, 1400)
     }
 
-    /// A world with an MTU of so many bytes.
+    /// A world with an MTU of `mtu` bytes.
     pub(super) fn with_mtu(settings: Vec<Settings>, hops: Vec<Hop>, mtu: usize) -> Self {
         let host = |settings: Settings| Host {
             engine: Node::new(settings.clone(), Rng::new(settings.engine, "ltpt")),
@@ -147,7 +147,7 @@ impl World {
             events: BTreeMap::new(),
             event: 0,
             down: BTreeSet::new(),
-            told_down: BTreeSet::new(),
+            known_down: BTreeSet::new(),
             numbers: BTreeMap::new(),
             lose: Box::new(|_, _, _| false),
             log: Vec::new(),
@@ -163,7 +163,7 @@ impl World {
         for hop in 0..self.hops.len() {
             if self.hops[hop].ends.contains(&host) {
                 self.path_up(host, hop);
-                if self.told_down.contains(&hop) {
+                if self.known_down.contains(&hop) {
                     self.input(host, Input::Path(PathId(hop as u32), PathEvent::Down));
                 }
             }
@@ -186,10 +186,10 @@ impl World {
         self.events.insert((at, self.event), event);
     }
 
-    /// Takes a hop down from a moment on, for a time; `told` is whether its ends get to know.
-    pub(super) fn outage(&mut self, hop: usize, from: Duration, lasts: Duration, told: bool) {
-        self.at(Time::ZERO + from, Event::Down { hop, told });
-        self.at(Time::ZERO + from + lasts, Event::Up { hop, told });
+    /// Takes a hop down from a moment on, for a time; `is_known` is whether its ends get to know.
+    pub(super) fn outage(&mut self, hop: usize, from: Duration, lasts: Duration, is_known: bool) {
+        self.at(Time::ZERO + from, Event::Down { hop, is_known });
+        self.at(Time::ZERO + from + lasts, Event::Up { hop, is_known });
     }
 
     /// Kills the process of a host at a moment, and restarts it at once.
@@ -231,7 +231,7 @@ impl World {
         self.drain(host);
     }
 
-    pub(super) fn hear(&mut self, host: usize, hop: usize, datagram: &[u8]) {
+    pub(super) fn deliver(&mut self, host: usize, hop: usize, datagram: &[u8]) {
         self.input(host, Input::Receive(Receive::datagram(PathId(hop as u32), datagram)));
     }
 
@@ -306,11 +306,11 @@ impl World {
             }
             _ => None,
         };
-        if let Some((ticket, answer)) = host.store.execute(effect) {
-            if let (Some(name), Ok(Completion::Opened { file, .. })) = (opened, &answer) {
+        if let Some((ticket, result)) = host.store.execute(effect) {
+            if let (Some(name), Ok(Completion::Opened { file, .. })) = (opened, &result) {
                 host.open.insert(*file, name);
             }
-            host.engine.handle_input(self.now, Input::Done(ticket, answer));
+            host.engine.handle_input(self.now, Input::Done(ticket, result));
         }
         true
     }
@@ -372,19 +372,19 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Arrival { host, hop, bytes } => self.hear(host, hop, &bytes),
-            Event::Down { hop, told } => {
+            Event::Arrival { host, hop, bytes } => self.deliver(host, hop, &bytes),
+            Event::Down { hop, is_known } => {
                 self.down.insert(hop);
-                if told {
-                    self.told_down.insert(hop);
+                if is_known {
+                    self.known_down.insert(hop);
                     for host in self.hops[hop].ends {
                         self.input(host, Input::Path(PathId(hop as u32), PathEvent::Down));
                     }
                 }
             }
-            Event::Up { hop, told } => {
+            Event::Up { hop, is_known } => {
                 self.down.remove(&hop);
-                if told || self.told_down.remove(&hop) {
+                if is_known || self.known_down.remove(&hop) {
                     for host in self.hops[hop].ends {
                         self.path_up(host, hop);
                     }
@@ -430,12 +430,12 @@ impl World {
     }
 
     /// Indications of a host about relayed blocks.
-    pub(super) fn told(&self, host: usize) -> Vec<crate::ltpt::Indication> {
-        let told = |indication: &Indication| match indication {
-            Indication::Transport(told) => Some(*told),
+    pub(super) fn transport_indications(&self, host: usize) -> Vec<crate::ltpt::Indication> {
+        let transport = |indication: &Indication| match indication {
+            Indication::Transport(indication) => Some(*indication),
             _ => None,
         };
-        self.hosts[host].indications.iter().filter_map(told).collect()
+        self.hosts[host].indications.iter().filter_map(transport).collect()
     }
 
     /// Checks that nothing is left of any transfer: no session, working file, record or byte of

@@ -24,12 +24,12 @@ pub(super) fn server() -> SocketAddr {
 #[derive(Debug, Default)]
 pub(super) struct Far {
     /// Bytes it sends that the proxy has not received yet.
-    pub(super) says: Vec<u8>,
+    pub(super) data: Vec<u8>,
     /// Whether its end follows those bytes.
     pub(super) ends: bool,
-    told_end: bool,
+    sent_end: bool,
     /// Bytes it received.
-    pub(super) heard: Vec<u8>,
+    pub(super) received: Vec<u8>,
     /// Bytes it still accepts.
     pub(super) window: usize,
     /// Polled bytes that found no room.
@@ -37,7 +37,7 @@ pub(super) struct Far {
     blocked: bool,
     pub(super) paused: bool,
     /// Whether it received the proxy's end.
-    pub(super) heard_end: bool,
+    pub(super) received_end: bool,
     shut: bool,
     /// Whether the proxy left it.
     pub(super) closed: bool,
@@ -51,8 +51,8 @@ pub(super) struct Desk {
     config: Config,
     pub(super) streams: BTreeMap<PathId, Far>,
     /// Requested streams: from and to.
-    pub(super) asked: BTreeMap<Ticket, (Option<SocketAddr>, SocketAddr)>,
-    pub(super) told: Vec<Indication>,
+    pub(super) requested: BTreeMap<Ticket, (Option<SocketAddr>, SocketAddr)>,
+    pub(super) indications: Vec<Indication>,
     next: u32,
     /// Longest piece delivered.
     pub(super) piece: usize,
@@ -65,8 +65,8 @@ impl Desk {
             pep: Pep::new(config.clone()),
             config,
             streams: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            told: Vec::new(),
+            requested: BTreeMap::new(),
+            indications: Vec::new(),
             next: 0,
             piece: Receive::PIECE_MAX,
         }
@@ -88,7 +88,7 @@ impl Desk {
 
     /// Accepts a stream as the server.
     pub(super) fn accept(&mut self, ticket: Ticket) -> PathId {
-        let (from, to) = self.asked.remove(&ticket).expect("it was asked for");
+        let (from, to) = self.requested.remove(&ticket).expect("it was requested");
         let path = self.new_path();
         self.streams.insert(path, Far { window: usize::MAX, ..Far::default() });
         let near = from.unwrap_or(SocketAddr::from(([10, 9, 0, 1], 1)));
@@ -100,14 +100,14 @@ impl Desk {
     /// Opens a client's stream and the server's.
     pub(super) fn pair(&mut self, number: u16) -> [PathId; 2] {
         let near = self.open(number);
-        let ticket = *self.asked.keys().next_back().expect("the proxy asks for the server");
+        let ticket = *self.requested.keys().next_back().expect("the proxy connects to the server");
         [near, self.accept(ticket)]
     }
 
     pub(super) fn refuse(&mut self, ticket: Ticket) {
-        self.asked.remove(&ticket).expect("it was asked for");
-        let answer = Err(EffectError::Failed("nobody listens there".to_owned()));
-        self.pep.handle_input(self.now, Input::Done(ticket, answer));
+        self.requested.remove(&ticket).expect("it was requested");
+        let result = Err(EffectError::Failed("connection refused".to_owned()));
+        self.pep.handle_input(self.now, Input::Done(ticket, result));
         self.drain();
     }
 
@@ -122,14 +122,14 @@ impl Desk {
     }
 
     /// Sends from the far end of a stream, and may end it.
-    pub(super) fn say(&mut self, path: PathId, bytes: &[u8], ends: bool) {
+    pub(super) fn send(&mut self, path: PathId, bytes: &[u8], ends: bool) {
         let far = self.streams.get_mut(&path).expect("a stream");
-        far.says.extend_from_slice(bytes);
+        far.data.extend_from_slice(bytes);
         far.ends |= ends;
         self.work();
     }
 
-    /// Lets the far end of a stream accept so many more bytes.
+    /// Lets the far end of a stream accept `bytes` more bytes.
     pub(super) fn take(&mut self, path: PathId, bytes: usize) {
         let far = self.streams.get_mut(&path).expect("a stream");
         far.window = far.window.saturating_add(bytes);
@@ -165,15 +165,15 @@ impl Desk {
         if far.paused {
             return false;
         }
-        if far.says.is_empty() {
-            if !far.ends || std::mem::replace(&mut far.told_end, true) {
+        if far.data.is_empty() {
+            if !far.ends || std::mem::replace(&mut far.sent_end, true) {
                 return false;
             }
             self.event(path, PathEvent::ReadClosed);
             return true;
         }
-        let rest = far.says.split_off(far.says.len().min(self.piece));
-        let piece = std::mem::replace(&mut far.says, rest);
+        let rest = far.data.split_off(far.data.len().min(self.piece));
+        let piece = std::mem::replace(&mut far.data, rest);
         self.pep.handle_input(self.now, Input::Receive(Receive::datagram(path, &piece)));
         self.drain();
         true
@@ -184,8 +184,8 @@ impl Desk {
         let Some(far) = self.streams.get_mut(&path) else { return false };
         let count = far.kept.len().min(far.window);
         far.window -= count;
-        far.heard.extend(far.kept.drain(..count));
-        far.heard_end = far.shut && far.kept.is_empty();
+        far.received.extend(far.kept.drain(..count));
+        far.received_end = far.shut && far.kept.is_empty();
         if far.blocked && far.kept.is_empty() {
             far.blocked = false;
             self.event(path, PathEvent::Writable);
@@ -215,8 +215,8 @@ impl Desk {
                 }
                 worked = true;
             }
-            while let Some(told) = self.pep.poll_indication() {
-                self.told.push(told);
+            while let Some(indication) = self.pep.poll_indication() {
+                self.indications.push(indication);
                 worked = true;
             }
             self.check();
@@ -229,10 +229,10 @@ impl Desk {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Stream(StreamEffect::Connect { ticket, from, to, .. }) => {
-                _ = self.asked.insert(ticket, (from, to));
+                _ = self.requested.insert(ticket, (from, to));
             }
             Effect::Stream(StreamEffect::StopConnecting { ticket }) => {
-                self.asked.remove(&ticket).expect("it was asked for");
+                self.requested.remove(&ticket).expect("it was requested");
             }
             Effect::Path(PathEffect::PauseRead { path }) => self.far(path).paused = true,
             Effect::Path(PathEffect::ResumeRead { path }) => {
@@ -243,13 +243,13 @@ impl Desk {
                 let far = self.far(path);
                 assert!(!far.shut, "once");
                 far.shut = true;
-                far.heard_end = far.kept.is_empty();
+                far.received_end = far.kept.is_empty();
             }
             Effect::Path(PathEffect::Close { path }) => self.far(path).closed = true,
             Effect::Stream(StreamEffect::Reset { path }) => {
                 let far = self.far(path);
                 (far.closed, far.reset) = (true, true);
-                far.says.clear();
+                far.data.clear();
                 far.ends = false;
             }
             other => panic!("a proxy has no use for {other:?}"),
@@ -280,6 +280,6 @@ impl Desk {
         let statistics = self.pep.statistics();
         (statistics.open, statistics.buffered, self.pep.memory()) == (0, 0, 0)
             && self.pep.poll_timeout().is_none()
-            && self.asked.is_empty()
+            && self.requested.is_empty()
     }
 }

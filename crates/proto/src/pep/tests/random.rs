@@ -15,9 +15,9 @@ enum Op {
     /// Accepts the n-th requested stream.
     Accept(usize),
     Refuse(usize),
-    /// The n-th stream sends so many bytes, and may end.
-    Say(usize, usize, bool),
-    /// It accepts so many bytes, then no more.
+    /// The n-th stream sends some bytes, and may end.
+    Send(usize, usize, bool),
+    /// It accepts some bytes, then no more.
     Window(usize, usize),
     Down(usize),
     Wait(u64),
@@ -30,7 +30,7 @@ fn op() -> impl Strategy<Value = Op> {
         4 => any::<usize>().prop_map(Op::Accept),
         1 => any::<usize>().prop_map(Op::Refuse),
         12 => (any::<usize>(), 0..200_000_usize, prop::bool::weighted(0.2))
-            .prop_map(|(which, count, ends)| Op::Say(which, count, ends)),
+            .prop_map(|(which, count, ends)| Op::Send(which, count, ends)),
         8 => (any::<usize>(), prop_oneof![Just(0), 0..100_000_usize])
             .prop_map(|(which, count)| Op::Window(which, count)),
         2 => any::<usize>().prop_map(Op::Down),
@@ -48,7 +48,7 @@ fn bytes(path: PathId, from: usize, count: usize) -> Vec<u8> {
 struct Play {
     desk: Desk,
     /// Bytes sent by each stream.
-    said: BTreeMap<PathId, usize>,
+    sent: BTreeMap<PathId, usize>,
     /// Peer of each stream.
     others: BTreeMap<PathId, PathId>,
     opened: BTreeMap<engine::Ticket, PathId>,
@@ -68,16 +68,16 @@ impl Play {
     }
 
     fn ticket(&self, which: usize) -> Option<engine::Ticket> {
-        let count = self.desk.asked.len().max(1);
-        self.desk.asked.keys().nth(which % count).copied()
+        let count = self.desk.requested.len().max(1);
+        self.desk.requested.keys().nth(which % count).copied()
     }
 
     fn step(&mut self, op: &Op, number: u16) {
         match *op {
             Op::Open => {
-                let before: Vec<_> = self.desk.asked.keys().copied().collect();
+                let before: Vec<_> = self.desk.requested.keys().copied().collect();
                 let path = self.desk.open(number);
-                let new = self.desk.asked.keys().find(|ticket| !before.contains(ticket));
+                let new = self.desk.requested.keys().find(|ticket| !before.contains(ticket));
                 self.opened.extend(new.map(|ticket| (*ticket, path)));
             }
             Op::Accept(which) => {
@@ -90,13 +90,13 @@ impl Play {
             Op::Refuse(which) => {
                 self.ticket(which).into_iter().for_each(|ticket| self.desk.refuse(ticket));
             }
-            Op::Say(which, count, ends) => {
+            Op::Send(which, count, ends) => {
                 let Some(path) = self.pick(which) else { return };
                 let count = if self.desk.streams[&path].ends { 0 } else { count };
-                let said = self.said.entry(path).or_default();
-                let bytes = bytes(path, *said, count);
-                *said += count;
-                self.desk.say(path, &bytes, ends);
+                let sent = self.sent.entry(path).or_default();
+                let bytes = bytes(path, *sent, count);
+                *sent += count;
+                self.desk.send(path, &bytes, ends);
             }
             Op::Window(which, count) => {
                 let Some(path) = self.pick(which) else { return };
@@ -124,17 +124,17 @@ impl Play {
     fn check(&mut self) {
         for (path, far) in &self.desk.streams {
             let Some(other) = self.others.get(path) else {
-                assert!(far.heard.is_empty());
+                assert!(far.received.is_empty());
                 continue;
             };
-            let said = self.said.get(other).copied().unwrap_or(0);
-            assert!(far.heard.len() <= said);
+            let sent = self.sent.get(other).copied().unwrap_or(0);
+            assert!(far.received.len() <= sent);
             let right = self.right.entry(*path).or_default();
-            let new = &far.heard[*right..];
-            assert!(new == bytes(*other, *right, new.len()), "{path:?} heard wrong");
-            *right = far.heard.len();
-            if far.heard_end && !far.reset {
-                assert_eq!(far.heard.len(), said, "{path:?} was told the end too early");
+            let new = &far.received[*right..];
+            assert!(new == bytes(*other, *right, new.len()), "{path:?} received wrong bytes");
+            *right = far.received.len();
+            if far.received_end && !far.reset {
+                assert_eq!(far.received.len(), sent, "{path:?} got the end too early");
             }
         }
     }
@@ -158,7 +158,7 @@ impl Play {
         for (path, far) in &self.desk.streams {
             assert!(far.closed, "{path:?} is left: {far:?}");
             if !far.reset {
-                assert!(far.heard_end, "{path:?}");
+                assert!(far.received_end, "{path:?}");
             }
         }
         assert!(self.desk.is_clean(), "{:?}", self.desk.pep.statistics());
@@ -184,9 +184,9 @@ proptest! {
         };
         let mut desk = Desk::new(config);
         desk.piece = piece;
-        let (said, others) = (BTreeMap::new(), BTreeMap::new());
+        let (sent, others) = (BTreeMap::new(), BTreeMap::new());
         let (opened, right) = (BTreeMap::new(), BTreeMap::new());
-        let mut play = Play { desk, said, others, opened, right };
+        let mut play = Play { desk, sent, others, opened, right };
         for (number, op) in ops.iter().enumerate() {
             play.step(op, number as u16);
         }

@@ -56,8 +56,8 @@ impl<A: Engine> OverTcp<A> {
                 self.connect(now, path, (from, to), Some(ticket), options);
             }
             StreamEffect::Listen { ticket, near, best_effort } => {
-                let answer = self.listen(ticket, near, best_effort).map(Completion::Listening);
-                self.answer(now, ticket, answer);
+                let result = self.listen(ticket, near, best_effort).map(Completion::Listening);
+                self.complete(now, ticket, result);
             }
             StreamEffect::StopListening { ticket } => {
                 if let Some(id) = self.streams.listener(ticket) {
@@ -89,7 +89,7 @@ impl<A: Engine> OverTcp<A> {
                 // There is no TLS below: no stream is better than an insecure one.
                 if let Some(stream) = self.streams.remove(path) {
                     let _ = self.below.abort(now, stream.connection);
-                    self.tell(now, path, PathEvent::Down);
+                    self.notify(now, path, PathEvent::Down);
                 }
             }
             StreamEffect::NoDelay { path } => {
@@ -107,7 +107,7 @@ impl<A: Engine> OverTcp<A> {
         }
         match self.config.peers.get(&path).copied() {
             Some(to) => self.connect(now, path, (None, to), None, self.options(false)),
-            None => self.tell(now, path, PathEvent::Down),
+            None => self.notify(now, path, PathEvent::Down),
         }
     }
 

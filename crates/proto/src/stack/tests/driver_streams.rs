@@ -72,14 +72,14 @@ impl Desk {
         desk
     }
 
-    fn tell(&mut self, path: PathId, event: PathEvent) {
+    fn notify(&mut self, path: PathId, event: PathEvent) {
         self.gateway.handle_input(self.now, Input::Path(path, event));
         self.run();
     }
 
     fn up(&mut self, ends: (SocketAddr, SocketAddr), ticket: Option<Ticket>) {
         let info = PathInfo { ends: Some(ends), ticket, ..PathInfo::stream() };
-        self.tell(LAN, PathEvent::Up(info));
+        self.notify(LAN, PathEvent::Up(info));
     }
 
     fn hand_in(&mut self, bytes: &[u8]) {
@@ -178,7 +178,7 @@ impl Desk {
     fn from_lan() -> Self {
         let mut desk = Self::new();
         let backlog = tcp::Backlog::default();
-        desk.peer.listen(server(), Options::default(), backlog).expect("nobody listens there");
+        desk.peer.listen(server(), Options::default(), backlog).expect("connection refused");
         desk.up((server(), client()), None);
         desk
     }
@@ -190,20 +190,20 @@ impl Desk {
         let connection = desk.peer.connect(desk.now, client(), server(), Options::default());
         desk.connection = Some(connection.expect("there is a way"));
         desk.run();
-        let asked = desk.effects.iter().find_map(|(effect, _)| match effect {
+        let request = desk.effects.iter().find_map(|(effect, _)| match effect {
             Effect::Stream(StreamEffect::Connect { ticket, from, to, .. }) => {
                 Some((*ticket, *from, *to))
             }
             _ => None,
         });
-        let (ticket, from, to) = asked.expect("the driver is asked");
+        let (ticket, from, to) = request.expect("the driver has a request");
         assert_eq!((from, to), (Some(client()), server()));
         (desk, ticket)
     }
 }
 
 #[test]
-fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
+fn a_driver_stream_continues_over_our_tcp() {
     let mut desk = Desk::from_lan();
     assert_eq!(desk.ends, Some((server(), client())), "with the addresses that it has");
     assert!(desk.effects.is_empty(), "{:?}", desk.effects);
@@ -211,7 +211,7 @@ fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
     desk.hand_in(&to);
     assert!(desk.read == to);
     desk.peer_sends(&back);
-    desk.tell(LAN, PathEvent::ReadClosed);
+    desk.notify(LAN, PathEvent::ReadClosed);
     assert!(desk.ended && desk.closed.is_none());
     let connection = desk.connection.expect("it is connected");
     desk.peer.shut_down(desk.now, connection).expect("it is open");
@@ -224,24 +224,24 @@ fn a_stream_of_the_drivers_goes_on_by_our_tcp() {
 }
 
 #[test]
-fn a_connection_of_our_tcp_goes_on_by_the_drivers() {
-    let (mut desk, asked) = Desk::from_wan();
+fn a_connection_of_our_tcp_continues_over_the_driver() {
+    let (mut desk, request) = Desk::from_wan();
     desk.peer_sends(b"before");
-    desk.up((client(), server()), Some(asked));
+    desk.up((client(), server()), Some(request));
     desk.peer_sends(b" and after");
     assert_eq!(desk.got[&LAN], b"before and after");
     let back = bytes(150_000);
     desk.hand_in(&back);
     assert!(desk.read == back);
-    desk.tell(LAN, PathEvent::Down);
+    desk.notify(LAN, PathEvent::Down);
     assert_eq!(desk.closed, Some(CloseReason::Reset), "the driver's was reset");
 }
 
 #[test]
-fn what_the_driver_cannot_connect_is_reset() {
-    let (mut desk, asked) = Desk::from_wan();
-    let refused = Err(EffectError::Failed("nobody listens there".to_owned()));
-    desk.gateway.handle_input(desk.now, Input::Done(asked, refused));
+fn a_failed_connection_of_the_driver_is_reset() {
+    let (mut desk, request) = Desk::from_wan();
+    let refused = Err(EffectError::Failed("connection refused".to_owned()));
+    desk.gateway.handle_input(desk.now, Input::Done(request, refused));
     desk.run();
     assert_eq!(desk.closed, Some(CloseReason::Reset));
 }
@@ -256,10 +256,10 @@ fn a_reset_of_our_tcp_resets_the_drivers() {
 }
 
 #[test]
-fn a_driver_that_is_blocked_holds_the_peer_back() {
+fn a_blocked_driver_pauses_the_peer() {
     let mut desk = Desk::from_lan();
     desk.peer_sends(&bytes(10_000));
-    desk.tell(LAN, PathEvent::Blocked);
+    desk.notify(LAN, PathEvent::Blocked);
     let connection = desk.connection.expect("it is connected");
     let more = bytes(20_000_000);
     let mut taken = 0;
@@ -272,13 +272,13 @@ fn a_driver_that_is_blocked_holds_the_peer_back() {
         }
     }
     assert!(taken < more.len() && desk.got[&LAN].len() == 10_000);
-    desk.tell(LAN, PathEvent::Writable);
+    desk.notify(LAN, PathEvent::Writable);
     desk.peer_sends(&more[taken..]);
     assert!(desk.got[&LAN][10_000..] == more);
 }
 
 #[test]
-fn a_pause_reaches_the_driver_though_bytes_wait_for_it() {
+fn a_pause_overtakes_waiting_bytes() {
     let mut desk = Desk::from_lan();
     // The peer's bytes wait for the driver, which receives more before it takes them.
     let connection = desk.connection.expect("it is connected");

@@ -51,7 +51,7 @@ fn put(world: &mut World<Node>) -> RequestId {
 }
 
 fn outcome(world: &World<Node>, id: RequestId) -> Result<u64, Failure> {
-    ftp::tests::ended(&world.hosts[0].told, id)
+    ftp::tests::ended(&world.hosts[0].indications, id)
 }
 
 const WAYS: [DataConnection; 3] =
@@ -77,7 +77,7 @@ fn files_cross_both_ways_by_every_kind_of_data_connection() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_refused_connection_fails() {
     let mut world = worlds(DataConnection::Pasv, |config| config.listen.clear());
     insert(&mut world, 0, "here", 10);
     let id = put(&mut world);
@@ -140,11 +140,11 @@ fn best_effort(get: bool, peer_knows: bool) -> World<Node> {
 }
 
 #[test]
-fn best_effort_goes_on_without_what_does_not_come_and_says_so() {
+fn best_effort_skips_and_reports_gaps() {
     for get in [false, true] {
         let world = best_effort(get, true);
         let at = usize::from(!get);
-        let holes = world.hosts[at].told.iter().filter_map(|told| match told {
+        let holes = world.hosts[at].indications.iter().filter_map(|indication| match indication {
             Indication::Missing { offset, bytes, .. } => Some((*offset as usize, *bytes as usize)),
             _ => None,
         });
@@ -155,26 +155,26 @@ fn best_effort_goes_on_without_what_does_not_come_and_says_so() {
         assert!(offset >= 10_000 && (1000..1500).contains(&count), "{offset} {count}");
         assert!(content(&world, at, "there") == Some(&expected[..]), "get: {get}");
         // Both users are notified, whichever requested the transfer.
-        let told = |host: usize| {
-            world.hosts[host].told.iter().find_map(|told| match told {
+        let holes = |host: usize| {
+            world.hosts[host].indications.iter().find_map(|indication| match indication {
                 Indication::Finished { missing, .. } | Indication::Received { missing, .. } => {
                     Some(*missing as usize)
                 }
                 _ => None,
             })
         };
-        assert_eq!(told(0), Some(count));
-        assert_eq!(told(1), if get { None } else { Some(count) });
+        assert_eq!(holes(0), Some(count));
+        assert_eq!(holes(1), if get { None } else { Some(count) });
     }
 }
 
 #[test]
-fn with_a_server_of_plain_ftp_nothing_is_left_out() {
+fn plain_ftp_servers_get_complete_files() {
     let world = best_effort(false, false);
-    let failed = |told: &Indication| matches!(told, Indication::Failed { .. });
-    assert!(world.hosts[0].told.iter().any(failed), "{:?}", world.hosts[0].told);
-    let received = |told: &Indication| matches!(told, Indication::Received { .. });
-    assert!(!world.hosts[1].told.iter().any(received));
+    let failed = |indication: &Indication| matches!(indication, Indication::Failed { .. });
+    assert!(world.hosts[0].indications.iter().any(failed), "{:?}", world.hosts[0].indications);
+    let received = |indication: &Indication| matches!(indication, Indication::Received { .. });
+    assert!(!world.hosts[1].indications.iter().any(received));
 }
 
 /// Times of the steps of a run without faults.
@@ -214,7 +214,7 @@ fn either_host_may_be_switched_off_at_any_moment() {
 }
 
 #[test]
-fn either_side_may_take_a_transfer_back_at_any_moment() {
+fn either_side_may_cancel_at_any_moment() {
     for at in (0..steps(DataConnection::Pasv)).step_by(3) {
         let mut world = worlds(DataConnection::Pasv, |_| {});
         insert(&mut world, 0, "here", 40_000);

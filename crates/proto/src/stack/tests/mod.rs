@@ -45,8 +45,8 @@ fn talk(world: &World<Talker>, host: usize) -> &Talk {
     world.above(host).talks.values().next().expect("there was a stream")
 }
 
-fn says(count: usize) -> Manner {
-    Manner { says: bytes(count), ends: true, ..Manner::default() }
+fn sends(count: usize) -> Manner {
+    Manner { data: bytes(count), ends: true, ..Manner::default() }
 }
 
 fn small(config: &mut Config) {
@@ -57,40 +57,40 @@ fn small(config: &mut Config) {
 #[test]
 fn bytes_and_ends_cross_both_ways() {
     for change in [(|_: &mut Config| {}) as fn(&mut Config), small] {
-        let mut world = with(says(200_000), says(70_001), change);
+        let mut world = with(sends(200_000), sends(70_001), change);
         world.run();
-        assert!(talk(&world, 1).heard == bytes(200_000));
-        assert!(talk(&world, 0).heard == bytes(70_001));
+        assert!(talk(&world, 1).received == bytes(200_000));
+        assert!(talk(&world, 0).received == bytes(70_001));
         for host in 0..2 {
             let talk = talk(&world, host);
-            assert!(talk.ended && talk.down, "the end is told, and then that all is over");
+            assert!(talk.ended && talk.down, "first the end, then down");
         }
     }
 }
 
 #[test]
-fn a_stream_that_comes_up_says_where_it_ends() {
-    let mut world = talkers(says(1), says(1));
+fn a_new_stream_reports_its_addresses() {
+    let mut world = talkers(sends(1), sends(1));
     world.run();
     let (near, far) = talk(&world, 0).ends.unwrap();
     assert_eq!((near.ip(), far), (address(0).ip(), address(1)));
     assert_eq!(talk(&world, 1).ends, Some((far, near)));
-    assert_eq!((talk(&world, 0).asked, talk(&world, 1).asked), (None, None));
+    assert_eq!((talk(&world, 0).ticket, talk(&world, 1).ticket), (None, None));
 }
 
 #[test]
-fn no_more_than_one_transmit_is_kept() {
-    let mut world = with(says(1_000_000), says(0), small);
+fn at_most_one_transmit_is_kept() {
+    let mut world = with(sends(1_000_000), sends(0), small);
     world.run();
     assert!(talk(&world, 0).was_blocked > 10);
-    assert!(talk(&world, 1).heard == bytes(1_000_000));
+    assert!(talk(&world, 1).received == bytes(1_000_000));
     // Buffers of two connections, one transmission of 64 KiB.
     assert!(world.memory < 120_000, "{}", world.memory);
 }
 
 #[test]
-fn what_is_sent_again_is_counted() {
-    let mut world = talkers(says(100_000), says(0));
+fn retransmissions_are_counted() {
+    let mut world = talkers(sends(100_000), sends(0));
     world.fate = Box::new(|from, number, _| match (from, number) {
         (0, 20) => Vec::new(),
         _ => vec![Duration::ZERO],
@@ -101,38 +101,38 @@ fn what_is_sent_again_is_counted() {
     assert_eq!(engine.below().connections().count(), 0);
     let totals = engine.below().totals();
     assert_eq!((totals.retransmissions, totals.timeouts), (1, 0));
-    assert!(totals.bytes_sent > 100_000, "what is sent again is sent, too");
+    assert!(totals.bytes_sent > 100_000, "retransmissions count, too");
 }
 
 #[test]
 fn a_pause_closes_the_window_and_a_resumption_opens_it() {
     let pauses = Some((30_000, Duration::from_secs(20)));
-    let listener = Manner { pauses, ..says(0) };
-    let mut world = with(says(150_000), listener, small);
+    let listener = Manner { pauses, ..sends(0) };
+    let mut world = with(sends(150_000), listener, small);
     world.run_for(Duration::from_secs(15));
-    let heard = talk(&world, 1).heard.len();
-    assert!((30_000..36_000).contains(&heard), "{heard}");
+    let received = talk(&world, 1).received.len();
+    assert!((30_000..36_000).contains(&received), "{received}");
     world.run();
-    assert!(talk(&world, 1).heard == bytes(150_000));
+    assert!(talk(&world, 1).received == bytes(150_000));
 }
 
 #[test]
-fn what_was_said_arrives_although_its_sender_leaves() {
+fn sent_data_arrive_after_their_sender_leaves() {
     // The sender's buffer is much smaller than the data it sends before it leaves.
-    let leaves = Manner { leaves: true, ..says(60_000) };
-    let mut world = with(leaves.clone(), says(0), small);
+    let leaves = Manner { leaves: true, ..sends(60_000) };
+    let mut world = with(leaves.clone(), sends(0), small);
     world.run();
-    assert!(talk(&world, 1).heard == bytes(60_000));
+    assert!(talk(&world, 1).received == bytes(60_000));
     // Nor is it lost if the other side sends at the same time.
-    let mut world = with(leaves, says(60_000), small);
+    let mut world = with(leaves, sends(60_000), small);
     world.run();
-    assert!(talk(&world, 1).heard == bytes(60_000));
+    assert!(talk(&world, 1).received == bytes(60_000));
 }
 
 #[test]
-fn a_peer_that_talks_to_nobody_for_ever_is_reset() {
-    let leaves = Manner { leaves: true, ..says(0) };
-    let mut world = with(leaves, says(50_000_000), |config| {
+fn a_peer_that_sends_to_a_left_stream_is_reset() {
+    let leaves = Manner { leaves: true, ..sends(0) };
+    let mut world = with(leaves, sends(50_000_000), |config| {
         config.linger = Duration::from_secs(2);
     });
     world.rate_bps = 1_000_000;
@@ -144,30 +144,30 @@ fn a_peer_that_talks_to_nobody_for_ever_is_reset() {
 
 #[test]
 fn pacing_is_kept() {
-    let manner = Manner { paces: Some(Duration::from_secs(3)), ..says(200_000) };
-    let mut world = talkers(manner, says(0));
+    let manner = Manner { paces: Some(Duration::from_secs(3)), ..sends(200_000) };
+    let mut world = talkers(manner, sends(0));
     // Each transmission is 65,536 bytes, except the last.
     world.run_for(Duration::from_millis(2900));
-    assert_eq!(talk(&world, 1).heard.len(), 65_536);
+    assert_eq!(talk(&world, 1).received.len(), 65_536);
     world.run_for(Duration::from_secs(3));
-    assert_eq!(talk(&world, 1).heard.len(), 131_072);
+    assert_eq!(talk(&world, 1).received.len(), 131_072);
     world.run();
-    assert!(talk(&world, 1).heard == bytes(200_000));
+    assert!(talk(&world, 1).received == bytes(200_000));
 }
 
 #[test]
 fn pacing_is_kept_when_a_stream_is_left() {
-    let manner = Manner { paces: Some(Duration::from_secs(3)), leaves: true, ..says(100_000) };
-    let mut world = talkers(manner, says(0));
+    let manner = Manner { paces: Some(Duration::from_secs(3)), leaves: true, ..sends(100_000) };
+    let mut world = talkers(manner, sends(0));
     world.run_for(Duration::from_millis(2900));
-    assert_eq!(talk(&world, 1).heard.len(), 65_536);
+    assert_eq!(talk(&world, 1).received.len(), 65_536);
     world.run();
-    assert!(talk(&world, 1).heard == bytes(100_000));
+    assert!(talk(&world, 1).received == bytes(100_000));
 }
 
 #[test]
-fn nobody_there_and_nobody_who_listens() {
-    let mut world = talkers(says(1), says(1));
+fn unreachable_hosts_and_closed_ports() {
+    let mut world = talkers(sends(1), sends(1));
     world.run();
     // A connection to a port without a listener.
     let (to, ticket) = (std::net::SocketAddr::new(address(1).ip(), 99), Ticket(7));
@@ -177,7 +177,7 @@ fn nobody_there_and_nobody_who_listens() {
             .push_back(StreamEffect::Connect { ticket, from: None, to, best_effort: false }.into());
     });
     world.run();
-    assert!(matches!(world.above(0).answers[..], [(Ticket(7), Err(_))]));
+    assert!(matches!(world.above(0).completions[..], [(Ticket(7), Err(_))]));
     // A connection to a host that is switched off.
     world.kill(1);
     world.on(0, |talker| {
@@ -196,13 +196,13 @@ fn nobody_there_and_nobody_who_listens() {
     });
     assert_eq!(world.above(0).not_up, [PathId(77)]);
     world.run();
-    assert!(matches!(world.above(0).answers[..], [_, (Ticket(8), Err(_))]));
+    assert!(matches!(world.above(0).completions[..], [_, (Ticket(8), Err(_))]));
     assert_eq!(world.above(0).not_up, [PathId(77), SERVICE]);
     assert_eq!(world.next_time(), None);
 }
 
 #[test]
-fn a_stream_is_awaited_at_an_address_of_its_own() {
+fn a_listener_has_its_own_address() {
     // Neither side ends the first stream before the second is made.
     let mut world = talkers(Manner::default(), Manner::default());
     world.run_for(Duration::from_secs(1));
@@ -215,10 +215,10 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
                 .into(),
         );
     });
-    let answers = &world.above(1).answers;
-    let [(Ticket(5), Ok(engine::Completion::Listening(to))), (Ticket(6), Err(_))] = answers[..]
+    let completions = &world.above(1).completions;
+    let [(Ticket(5), Ok(engine::Completion::Listening(to))), (Ticket(6), Err(_))] = completions[..]
     else {
-        panic!("{answers:?}")
+        panic!("{completions:?}")
     };
     assert_eq!(to.ip(), address(1).ip());
     assert_ne!(to.port(), PORT);
@@ -228,11 +228,11 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
         );
     });
     world.run_for(Duration::from_secs(1));
-    let asked = |world: &World<Talker>, host: usize| -> BTreeSet<_> {
-        world.above(host).talks.values().map(|talk| talk.asked).collect()
+    let tickets = |world: &World<Talker>, host: usize| -> BTreeSet<_> {
+        world.above(host).talks.values().map(|talk| talk.ticket).collect()
     };
-    assert_eq!(asked(&world, 0), BTreeSet::from([None, Some(Ticket(1))]));
-    assert_eq!(asked(&world, 1), BTreeSet::from([None, Some(ticket)]));
+    assert_eq!(tickets(&world, 0), BTreeSet::from([None, Some(Ticket(1))]));
+    assert_eq!(tickets(&world, 1), BTreeSet::from([None, Some(ticket)]));
     // It was for one stream.
     world.on(0, |talker| {
         talker.effects.push_back(
@@ -240,11 +240,11 @@ fn a_stream_is_awaited_at_an_address_of_its_own() {
         );
     });
     world.run_for(Duration::from_secs(1));
-    assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
+    assert!(matches!(world.above(0).completions[..], [(Ticket(2), Err(_))]));
 }
 
 #[test]
-fn nobody_waits_any_more_where_waiting_was_stopped() {
+fn a_stopped_listener_accepts_nothing() {
     let mut world = talkers(Manner::default(), Manner::default());
     world.run_for(Duration::from_secs(1));
     let near = *world.above(1).talks.keys().next().unwrap();
@@ -252,9 +252,10 @@ fn nobody_waits_any_more_where_waiting_was_stopped() {
     world.on(1, |talker| {
         talker.effects.push_back(StreamEffect::Listen { ticket, near, best_effort: false }.into());
     });
-    let Some((_, Ok(engine::Completion::Listening(to)))) = world.above(1).answers.first().cloned()
+    let Some((_, Ok(engine::Completion::Listening(to)))) =
+        world.above(1).completions.first().cloned()
     else {
-        panic!("{:?}", world.above(1).answers)
+        panic!("{:?}", world.above(1).completions)
     };
     world.on(1, |talker| talker.effects.push_back(StreamEffect::StopListening { ticket }.into()));
     world.on(0, |talker| {
@@ -263,7 +264,7 @@ fn nobody_waits_any_more_where_waiting_was_stopped() {
         );
     });
     world.run_for(Duration::from_secs(1));
-    assert!(matches!(world.above(0).answers[..], [(Ticket(2), Err(_))]));
+    assert!(matches!(world.above(0).completions[..], [(Ticket(2), Err(_))]));
     assert_eq!(world.above(1).talks.len(), 1);
 }
 
@@ -284,7 +285,7 @@ fn streams_are_bounded() {
     // One was opened as a path; only one more was made.
     assert_eq!(world.above(0).talks.len(), 2);
     assert_eq!(world.above(1).talks.len(), 2);
-    assert_eq!(world.above(0).answers.len(), 2);
+    assert_eq!(world.above(0).completions.len(), 2);
     // A stream beyond the bound of its destination is reset.
     let mut world = with(Manner::default(), Manner::default(), |config| {
         config.limits.streams = if config.listen.is_empty() { 9 } else { 1 };
@@ -309,7 +310,7 @@ fn streams_are_bounded() {
 
 #[test]
 fn a_host_that_was_switched_off_and_on_resets_its_streams() {
-    let mut world = talkers(Manner { pauses: None, ..says(3_000_000) }, Manner::default());
+    let mut world = talkers(Manner { pauses: None, ..sends(3_000_000) }, Manner::default());
     world.run_for(Duration::from_secs(1));
     world.kill(1);
     world.run_for(Duration::from_secs(1));
@@ -321,14 +322,14 @@ fn a_host_that_was_switched_off_and_on_resets_its_streams() {
 
 #[test]
 fn an_interface_may_be_down_for_a_while() {
-    let mut world = talkers(says(1_000_000), says(0));
+    let mut world = talkers(sends(1_000_000), sends(0));
     world.run_for(Duration::from_millis(600));
     for event in [PathEvent::Down, PathEvent::Up(PathInfo::datagram(1500))] {
         world.path(0, event);
         world.run_for(Duration::from_secs(8));
     }
     world.run();
-    assert!(talk(&world, 1).heard == bytes(1_000_000));
+    assert!(talk(&world, 1).received == bytes(1_000_000));
     // Without an interface there is no stream.
     world.path(0, PathEvent::Down);
     world.on(0, |talker| talker.effects.push_back(PathEffect::Open { path: SERVICE }.into()));
@@ -337,7 +338,7 @@ fn an_interface_may_be_down_for_a_while() {
 }
 
 #[test]
-fn a_stream_that_cannot_be_secret_is_none() {
+fn a_stream_without_tls_is_closed() {
     let mut world = talkers(Manner::default(), Manner::default());
     world.run_for(Duration::from_secs(1));
     let (server_name, early) = (None, bytes::Bytes::new());
@@ -364,10 +365,10 @@ struct Case {
 
 fn manner() -> impl Strategy<Value = Manner> {
     let pauses = prop::option::weighted(0.3, (500usize..30_000, 1u64..900));
-    let says = prop_oneof![0usize..10, 1usize..5_000, 5_000usize..200_000];
-    (says, pauses, prop::option::weighted(0.2, 1u64..300), any::<bool>()).prop_map(
+    let data = prop_oneof![0usize..10, 1usize..5_000, 5_000usize..200_000];
+    (data, pauses, prop::option::weighted(0.2, 1u64..300), any::<bool>()).prop_map(
         |(count, pauses, paces, ends)| Manner {
-            says: bytes(count),
+            data: bytes(count),
             ends,
             leaves: false,
             // At least one side must end, and each follows.
@@ -439,7 +440,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_below_streams_are_streams(case in case()) {
+    fn streams_survive_random_networks(case in case()) {
         let mut case = case;
         case.manners[0].ends |= !case.manners[1].ends;
         let configs = [0, 1].map(|host| {
@@ -456,7 +457,7 @@ proptest! {
             let talk = talk(&world, host);
             // A side that leaves when the other has ended has received all data; a side that ended
             // first and was left may have been notified of the full end at once.
-            prop_assert!(talk.heard == case.manners[1 - host].says, "host {host}");
+            prop_assert!(talk.received == case.manners[1 - host].data, "host {host}");
             prop_assert!(talk.left || talk.down, "host {host}");
         }
         prop_assert_eq!(world.next_time(), None);

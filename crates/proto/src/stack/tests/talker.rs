@@ -15,7 +15,7 @@ use engine::{
 #[derive(Clone, Default)]
 pub(super) struct Manner {
     /// Data sent on each stream.
-    pub(super) says: Vec<u8>,
+    pub(super) data: Vec<u8>,
     /// Whether it ends its half when all is sent.
     pub(super) ends: bool,
     /// Whether it leaves a stream when all is sent.
@@ -31,27 +31,27 @@ pub(super) struct Manner {
 /// Omits the data.
 impl fmt::Debug for Manner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { says, ends, leaves, follows, pauses, paces } = self;
-        let says = says.len();
-        write!(f, "says {says}, ends {ends}, leaves {leaves}, follows {follows}, ")?;
+        let Self { data, ends, leaves, follows, pauses, paces } = self;
+        let data = data.len();
+        write!(f, "sends {data}, ends {ends}, leaves {leaves}, follows {follows}, ")?;
         write!(f, "pauses {pauses:?}, paces {paces:?}")
     }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Talk {
-    said: usize,
+    sent: usize,
     blocked: bool,
     paused: bool,
     since_pause: usize,
     done: bool,
-    pub(super) heard: Vec<u8>,
+    pub(super) received: Vec<u8>,
     pub(super) ended: bool,
     pub(super) down: bool,
     pub(super) left: bool,
     pub(super) was_blocked: u32,
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
-    pub(super) asked: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ pub(super) struct Talker {
     manner: Manner,
     pub(super) talks: BTreeMap<PathId, Talk>,
     pub(super) effects: VecDeque<Effect>,
-    pub(super) answers: Vec<(Ticket, Result<Completion, EffectError>)>,
+    pub(super) completions: Vec<(Ticket, Result<Completion, EffectError>)>,
     /// Paths that went down without having been up.
     pub(super) not_up: Vec<PathId>,
     opening: BTreeSet<PathId>,
@@ -74,7 +74,7 @@ impl Talker {
 
     fn finish(&mut self, path: PathId) {
         let Some(talk) = self.talks.get_mut(&path) else { return };
-        if talk.said < self.manner.says.len() || talk.left || talk.down {
+        if talk.sent < self.manner.data.len() || talk.left || talk.down {
             return;
         }
         if self.manner.ends && !std::mem::replace(&mut talk.done, true) {
@@ -90,7 +90,7 @@ impl Talker {
     fn event(&mut self, path: PathId, event: PathEvent) {
         let was_opening = self.opening.remove(&path);
         if let PathEvent::Up(info) = event {
-            let talk = Talk { ends: info.ends, asked: info.ticket, ..Talk::default() };
+            let talk = Talk { ends: info.ends, ticket: info.ticket, ..Talk::default() };
             let before = self.talks.insert(path, talk);
             assert!(before.is_none_or(|talk| talk.left || talk.down), "it was up");
             return self.finish(path);
@@ -107,14 +107,14 @@ impl Talker {
             | PathEvent::Secured(_)
             | PathEvent::ReturnDown
             | PathEvent::ReturnUp => {
-                unreachable!("nobody asked")
+                unreachable!("nothing was requested")
             }
             PathEvent::Down => {
                 talk.down = true;
                 self.timers.cancel(path);
             }
             PathEvent::Blocked => {
-                assert!(!std::mem::replace(&mut talk.blocked, true), "told once");
+                assert!(!std::mem::replace(&mut talk.blocked, true), "reported once");
                 talk.was_blocked += 1;
             }
             PathEvent::Writable => {
@@ -122,18 +122,18 @@ impl Talker {
             }
             PathEvent::ReadClosed => {
                 assert!(!talk.paused, "the end waits as bytes do");
-                assert!(!std::mem::replace(&mut talk.ended, true), "told once");
+                assert!(!std::mem::replace(&mut talk.ended, true), "reported once");
                 self.finish(path);
             }
         }
     }
 
-    fn hear(&mut self, now: Time, receive: Receive<'_>) {
+    fn receive(&mut self, now: Time, receive: Receive<'_>) {
         let talk = self.talks.get_mut(&receive.path).expect("it is up");
         assert!(!talk.left && !talk.down && !talk.ended, "bytes out of place");
         assert!(!talk.paused, "nothing is handed in while reading is paused");
         assert!((1..=Receive::PIECE_MAX).contains(&receive.bytes.len()));
-        talk.heard.extend_from_slice(receive.bytes);
+        talk.received.extend_from_slice(receive.bytes);
         talk.since_pause += receive.bytes.len();
         if let Some((bytes, time)) = self.manner.pauses
             && talk.since_pause >= bytes
@@ -151,8 +151,8 @@ impl Engine for Talker {
     fn handle_input(&mut self, now: Time, input: Input<'_>) {
         match input {
             Input::Path(path, event) => self.event(path, event),
-            Input::Receive(receive) => self.hear(now, receive),
-            Input::Done(ticket, answer) => self.answers.push((ticket, answer)),
+            Input::Receive(receive) => self.receive(now, receive),
+            Input::Done(ticket, result) => self.completions.push((ticket, result)),
         }
     }
 
@@ -166,13 +166,13 @@ impl Engine for Talker {
     }
 
     fn poll_transmit(&mut self, now: Time, tx: &mut TxBuf) -> Option<Transmit> {
-        let says = &self.manner.says;
+        let data = &self.manner.data;
         let speaks =
-            |talk: &Talk| !talk.blocked && !talk.down && !talk.left && talk.said < says.len();
+            |talk: &Talk| !talk.blocked && !talk.down && !talk.left && talk.sent < data.len();
         let (path, talk) = self.talks.iter_mut().find(|(_, talk)| speaks(talk))?;
-        let len = tx.longest().min(says.len() - talk.said);
-        tx.push(len)?.copy_from_slice(&says[talk.said..talk.said + len]);
-        talk.said += len;
+        let len = tx.longest().min(data.len() - talk.sent);
+        tx.push(len)?.copy_from_slice(&data[talk.sent..talk.sent + len]);
+        talk.sent += len;
         let path = *path;
         let at = self.next_send.max(now);
         if let Some(pace) = self.manner.paces {

@@ -51,8 +51,8 @@ pub(super) fn check(receiver: &MemoryStore, size: usize) -> Result<(), String> {
 }
 
 /// Result of an FTP node.
-pub(super) fn verdict(told: &Indication) -> Option<Verdict> {
-    match told {
+pub(super) fn verdict(indication: &Indication) -> Option<Verdict> {
+    match indication {
         Indication::Finished { .. } | Indication::Received { .. } => Some(Verdict::Delivered),
         Indication::Failed { .. } | Indication::Aborted { .. } => Some(Verdict::Failed),
         Indication::LoggedIn { .. }

@@ -40,14 +40,14 @@ pub(super) struct Host<A: Engine> {
     /// `None` while it is off.
     pub(super) engine: Option<OverTcp<A>>,
     pub(super) store: MemoryStore,
-    pub(super) told: Vec<A::Indication>,
+    pub(super) indications: Vec<A::Indication>,
     pub(super) sent: usize,
     blocked: bool,
 }
 
 enum Event {
     Packet(usize, Vec<u8>),
-    Answer(usize, Ticket, Result<Completion, EffectError>),
+    Completion(usize, Ticket, Result<Completion, EffectError>),
 }
 
 pub(super) struct World<A: Engine> {
@@ -73,7 +73,13 @@ impl<A: Engine> World<A> {
             let rng = Rng::new(seed, if number == 0 { "first" } else { "second" });
             let engine = Some(OverTcp::new(config, above(number), rng));
             number += 1;
-            Host { engine, store: MemoryStore::new(), told: Vec::new(), sent: 0, blocked: false }
+            Host {
+                engine,
+                store: MemoryStore::new(),
+                indications: Vec::new(),
+                sent: 0,
+                blocked: false,
+            }
         });
         let mut world = Self {
             now: Time::from_secs(100),
@@ -128,9 +134,9 @@ impl<A: Engine> World<A> {
     pub(super) fn on<R>(&mut self, host: usize, call: impl FnOnce(&mut A) -> R) -> R {
         let now = self.now;
         let engine = self.hosts[host].engine.as_mut().expect("it is on");
-        let answer = engine.call(now, call);
+        let result = engine.call(now, call);
         self.drain(host);
-        answer
+        result
     }
 
     pub(super) fn above(&self, host: usize) -> &A {
@@ -155,17 +161,17 @@ impl<A: Engine> World<A> {
             }
             let here = &mut self.hosts[host];
             let Some(engine) = &mut here.engine else { return };
-            while let Some(told) = engine.poll_indication() {
+            while let Some(indication) = engine.poll_indication() {
                 busy = true;
-                here.told.push(told);
+                here.indications.push(indication);
             }
             while let Some(effect) = engine.poll_effect() {
                 busy = true;
                 let Effect::Store(effect) = effect else { panic!("a path effect: {effect:?}") };
-                if let Some((ticket, answer)) = here.store.execute(effect) {
+                if let Some((ticket, result)) = here.store.execute(effect) {
                     self.serial += 1;
                     let key = (now + Duration::from_millis(1), self.serial);
-                    self.events.insert(key, Event::Answer(host, ticket, answer));
+                    self.events.insert(key, Event::Completion(host, ticket, result));
                 }
             }
             if !busy {
@@ -206,8 +212,8 @@ impl<A: Engine> World<A> {
                 Event::Packet(to, packet) => {
                     self.input(to, Input::Receive(Receive::datagram(INTERFACE, &packet)));
                 }
-                Event::Answer(host, ticket, answer) => {
-                    self.input(host, Input::Done(ticket, answer));
+                Event::Completion(host, ticket, result) => {
+                    self.input(host, Input::Done(ticket, result));
                 }
             }
             return true;

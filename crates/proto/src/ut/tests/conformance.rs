@@ -98,24 +98,24 @@ fn ltp_config(inactivity: ltp::Timer) -> ltp::Config {
     }
 }
 
-fn over_ltp(told: &Over<LtpLayer>, role: Role, seed: u64) -> OverLtp {
+fn over_ltp(over: &Over<LtpLayer>, role: Role, seed: u64) -> OverLtp {
     let number = number(role);
-    let below = LtpConfig { ltp: ltp_config(told.inactivity), color: told.color };
+    let below = LtpConfig { ltp: ltp_config(over.inactivity), color: over.color };
     let rng = Rng::new(seed, "over ltp");
-    OverLtp::over_ltp(told.entity(number), config(number), &below, rng)
+    OverLtp::over_ltp(over.entity(number), config(number), &below, rng)
 }
 
-fn over_bundles(told: &Over<BundleLayer>, role: Role, seed: u64) -> OverBundles {
+fn over_bundles(over: &Over<BundleLayer>, role: Role, seed: u64) -> OverBundles {
     let number = number(role);
     let ltp = ltp::Config {
-        limits: ltp::Limits { block: 1 << 20, ..ltp_config(told.inactivity).limits },
-        ..ltp_config(told.inactivity)
+        limits: ltp::Limits { block: 1 << 20, ..ltp_config(over.inactivity).limits },
+        ..ltp_config(over.inactivity)
     };
     let node = bundle_node(number, ltp, PATH, seed);
     let rng = Rng::new(seed, "over bundles");
     let below = BundlesConfig::default();
     let mut engine =
-        OverBundles::over_bundles(told.entity(number), config(number), &below, node, rng);
+        OverBundles::over_bundles(over.entity(number), config(number), &below, node, rng);
     engine.with_node(Time::ZERO, open);
     engine
 }

@@ -6,14 +6,14 @@ use engine::{Area, FilestoreRequest, Input, PathEvent, StoreEffect, Ticket};
 use wire::cfdp::ConditionCode;
 
 use super::world::{
-    CLASS_1, CLASS_2, PATH, Told, assert_arrived, content, end, is_good, lose_numbers, name, put,
+    CLASS_1, CLASS_2, Case, PATH, assert_arrived, content, end, is_good, lose_numbers, name, put,
 };
 
 #[test]
 fn files_of_any_length_cross_in_both_classes() {
     for mode in [CLASS_1, CLASS_2] {
         for size in [0, 1, 4_981, 4_982, 4_983, 50_001, 300_000] {
-            let mut world = Told { mode, ..Told::default() }.bundle_world();
+            let mut world = Case { mode, ..Case::default() }.bundle_world();
             put(&mut world, size);
             world.run();
             assert_arrived(&world, size);
@@ -28,7 +28,7 @@ fn files_of_any_length_cross_in_both_classes() {
 
 #[test]
 fn pdus_of_64_kib_are_bundles() {
-    let mut world = Told { pdu_max: 65_535, ..Told::default() }.bundle_world();
+    let mut world = Case { pdu_max: 65_535, ..Case::default() }.bundle_world();
     world.batch = 64;
     put(&mut world, 3_000_000);
     world.run();
@@ -39,10 +39,10 @@ fn pdus_of_64_kib_are_bundles() {
 }
 
 #[test]
-fn what_the_layer_repeats_class_1_does_not_miss() {
+fn the_layer_repairs_losses_of_class_1() {
     for numbers in [&[0][..], &[1], &[3], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], &[20, 21]] {
         let numbers: &'static [usize] = Box::leak(numbers.to_vec().into_boxed_slice());
-        let mut world = Told::default().bundle_world();
+        let mut world = Case::default().bundle_world();
         world.lose = lose_numbers(numbers);
         put(&mut world, 17_000);
         world.run();
@@ -51,8 +51,8 @@ fn what_the_layer_repeats_class_1_does_not_miss() {
 }
 
 #[test]
-fn no_more_bundles_wait_here_than_the_window_has() {
-    let mut world = Told { window: 3, ..Told::default() }.bundle_world();
+fn the_window_bounds_bundles() {
+    let mut world = Case { window: 3, ..Case::default() }.bundle_world();
     put(&mut world, 200_000);
     while world.step() {
         assert!(world.sides[0].engine.node().agent().statistics().bundles <= 3);
@@ -63,7 +63,7 @@ fn no_more_bundles_wait_here_than_the_window_has() {
 #[test]
 fn an_outage_of_hours_is_waited_out() {
     for mode in [CLASS_1, CLASS_2] {
-        let mut world = Told { mode, ..Told::default() }.bundle_world();
+        let mut world = Case { mode, ..Case::default() }.bundle_world();
         put(&mut world, 300_000);
         world.run_until(world.now + Duration::from_millis(60));
         for side in 0..2 {
@@ -82,7 +82,7 @@ fn an_outage_of_hours_is_waited_out() {
 
 #[test]
 fn bundles_that_expire_break_a_put_of_class_1() {
-    let mut world = Told::default().bundle_world();
+    let mut world = Case::default().bundle_world();
     put(&mut world, 300_000);
     for side in 0..2 {
         world.input(side, Input::Path(PATH, PathEvent::Down));
@@ -93,16 +93,16 @@ fn bundles_that_expire_break_a_put_of_class_1() {
     assert!(!is_good(finished));
 }
 
-/// Restarts the receiver after so many effects; returns whether it died.
-fn receiver_restarts(told: &Told, dies_after: usize) -> bool {
-    let mut world = told.bundle_world();
+/// Restarts the receiver after `dies_after` effects; returns whether it died.
+fn receiver_restarts(case: &Case, dies_after: usize) -> bool {
+    let mut world = case.bundle_world();
     world.sides[1].dies_after = Some(dies_after);
     put(&mut world, 60_000);
     while world.sides[1].dies_after != Some(0) && world.step() {}
     let died = world.sides[1].dies_after == Some(0);
     world.sides[1].dies_after = None;
     if died {
-        world.replace(1, told.over_bundles(2, 3));
+        world.replace(1, case.over_bundles(2, 3));
     }
     world.run();
     assert!(
@@ -114,11 +114,11 @@ fn receiver_restarts(told: &Told, dies_after: usize) -> bool {
 }
 
 #[test]
-fn a_receiver_that_begins_anew_misses_nothing() {
+fn a_restarted_receiver_misses_nothing() {
     for mode in [CLASS_1, CLASS_2] {
-        let told = Told { mode, ..Told::default() };
+        let case = Case { mode, ..Case::default() };
         let mut dies_after = 1;
-        while receiver_restarts(&told, dies_after) {
+        while receiver_restarts(&case, dies_after) {
             dies_after += 1;
         }
         assert!(dies_after > 30, "{dies_after}");
@@ -126,13 +126,13 @@ fn a_receiver_that_begins_anew_misses_nothing() {
 }
 
 #[test]
-fn what_a_sender_has_handed_to_its_node_arrives_after_its_restart() {
-    let told = Told { window: 64, ..Told::default() };
-    let mut world = told.bundle_world();
+fn bundles_of_a_node_arrive_after_the_senders_restart() {
+    let case = Case { window: 64, ..Case::default() };
+    let mut world = case.bundle_world();
     put(&mut world, 60_000);
     // The node has all bundles; none was sent.
     assert_eq!(world.sides[0].engine.node().agent().statistics().sourced, 15);
-    world.replace(0, told.over_bundles(1, 3));
+    world.replace(0, case.over_bundles(1, 3));
     let request = FilestoreRequest::DenyFile(name("source"));
     world.sides[0].store.execute(StoreEffect::Filestore { ticket: Ticket(0), request });
     world.drain(0);
@@ -145,7 +145,7 @@ fn what_a_sender_has_handed_to_its_node_arrives_after_its_restart() {
 fn either_side_may_cancel() {
     for mode in [CLASS_1, CLASS_2] {
         for side in 0..2 {
-            let mut world = Told { mode, ..Told::default() }.bundle_world();
+            let mut world = Case { mode, ..Case::default() }.bundle_world();
             let id = put(&mut world, 500_000);
             world.run_until(world.now + Duration::from_millis(80));
             let now = world.now;

@@ -9,7 +9,7 @@ use wire::cfdp::{
 
 use super::super::{Below as _, Color, Indication, LtpLayer, Note};
 use super::world::{
-    CLASS_1, CLASS_2, PATH, Told, World, assert_arrived, content, describe, end, is_good,
+    CLASS_1, CLASS_2, Case, PATH, World, assert_arrived, content, describe, end, is_good,
     lose_numbers, name, path_info, put,
 };
 use crate::{cfdp, ltp};
@@ -31,15 +31,15 @@ fn assert_idle(world: &World<LtpLayer>, side: usize) {
 
 #[test]
 fn a_short_file_is_three_blocks() {
-    let mut world = Told::default().world();
+    let mut world = Case::default().world();
     put(&mut world, 900);
     world.run();
     assert_arrived(&world, 900);
-    let said = world.lines(describe);
-    let pdus: Vec<_> = said.iter().filter(|line| line.starts_with("> 3 ")).collect();
-    assert_eq!(pdus.len(), 3, "{said:#?}");
-    let back = said.iter().filter(|line| line.starts_with('<'));
-    assert!(back.clone().all(|line| line == "< report"), "{said:#?}");
+    let lines = world.lines(describe);
+    let pdus: Vec<_> = lines.iter().filter(|line| line.starts_with("> 3 ")).collect();
+    assert_eq!(pdus.len(), 3, "{lines:#?}");
+    let back = lines.iter().filter(|line| line.starts_with('<'));
+    assert!(back.clone().all(|line| line == "< report"), "{lines:#?}");
     assert_eq!(back.count(), 3, "a report a block");
 }
 
@@ -48,7 +48,7 @@ fn files_of_any_length_cross_in_both_classes() {
     // PDUs of 5,000 bytes carry about 4,982 bytes of the file.
     for mode in [CLASS_1, CLASS_2] {
         for size in [0, 1, 4_981, 4_982, 4_983, 9_964, 50_001, 300_000] {
-            let mut world = Told { mode, ..Told::default() }.world();
+            let mut world = Case { mode, ..Case::default() }.world();
             put(&mut world, size);
             world.run();
             assert_arrived(&world, size);
@@ -58,7 +58,7 @@ fn files_of_any_length_cross_in_both_classes() {
 
 #[test]
 fn pdus_of_64_kib_are_blocks() {
-    let mut world = Told { pdu_max: 65_535, ..Told::default() }.world();
+    let mut world = Case { pdu_max: 65_535, ..Case::default() }.world();
     world.batch = 64;
     put(&mut world, 3_000_000);
     world.run();
@@ -69,11 +69,11 @@ fn pdus_of_64_kib_are_blocks() {
 }
 
 #[test]
-fn what_ltp_repeats_class_1_does_not_miss() {
+fn ltp_repairs_losses_of_class_1() {
     // Metadata; in the middle of data; the last segment of a block, a checkpoint; the end.
     for numbers in [&[0][..], &[1], &[3], &[5], &[0, 1, 2, 3, 4, 5, 6], &[20, 21]] {
         let numbers: &'static [usize] = Box::leak(numbers.to_vec().into_boxed_slice());
-        let mut world = Told::default().world();
+        let mut world = Case::default().world();
         world.lose = lose_numbers(numbers);
         put(&mut world, 17_000);
         world.run();
@@ -83,12 +83,12 @@ fn what_ltp_repeats_class_1_does_not_miss() {
 }
 
 #[test]
-fn a_put_of_class_1_is_over_when_ltp_says_that_all_is_there() {
-    let mut world = Told::default().world();
+fn a_put_of_class_1_ends_when_ltp_has_delivered() {
+    let mut world = Case::default().world();
     put(&mut world, 9_000);
     let light = Duration::from_millis(25);
     world.run_until(world.now + light);
-    assert!(end(&world, 0).is_none(), "all has left, and nobody said that it is there");
+    assert!(end(&world, 0).is_none(), "everything was sent, but not confirmed");
     world.run();
     let finished = end(&world, 0).expect("it is over");
     assert!(is_good(finished));
@@ -96,11 +96,11 @@ fn a_put_of_class_1_is_over_when_ltp_says_that_all_is_there() {
 }
 
 #[test]
-fn closure_and_class_2_say_that_the_file_has_its_name() {
-    for told in
-        [Told { closure: true, ..Told::default() }, Told { mode: CLASS_2, ..Told::default() }]
+fn closure_and_class_2_confirm_the_file() {
+    for case in
+        [Case { closure: true, ..Case::default() }, Case { mode: CLASS_2, ..Case::default() }]
     {
-        let mut world = told.world();
+        let mut world = case.world();
         put(&mut world, 20_000);
         world.run();
         assert_arrived(&world, 20_000);
@@ -110,9 +110,9 @@ fn closure_and_class_2_say_that_the_file_has_its_name() {
 }
 
 #[test]
-fn no_more_pdus_are_made_than_the_window_has() {
-    let told = Told { window: 3, ..Told::default() };
-    let mut world = told.world();
+fn the_window_bounds_pdus() {
+    let case = Case { window: 3, ..Case::default() };
+    let mut world = case.world();
     put(&mut world, 200_000);
     let mut most = 0;
     while world.step() {
@@ -123,9 +123,9 @@ fn no_more_pdus_are_made_than_the_window_has() {
 }
 
 #[test]
-fn green_data_that_is_lost_is_asked_for_by_class_2() {
-    let told = Told { mode: CLASS_2, color: Color::GreenData, ..Told::default() };
-    let mut world = told.world();
+fn lost_green_data_are_requested_by_class_2() {
+    let case = Case { mode: CLASS_2, color: Color::GreenData, ..Case::default() };
+    let mut world = case.world();
     // The third and the fifth segment of the file: each is a PDU of its own.
     world.lose = lose_numbers(&[3, 5]);
     put(&mut world, 10_000);
@@ -136,9 +136,9 @@ fn green_data_that_is_lost_is_asked_for_by_class_2() {
 }
 
 #[test]
-fn green_data_that_is_lost_is_missing_in_class_1() {
-    let told = Told { color: Color::GreenData, ..Told::default() };
-    let mut world = told.world();
+fn lost_green_data_are_missing_in_class_1() {
+    let case = Case { color: Color::GreenData, ..Case::default() };
+    let mut world = case.world();
     world.lose = lose_numbers(&[3]);
     put(&mut world, 10_000);
     world.run();
@@ -149,9 +149,9 @@ fn green_data_that_is_lost_is_missing_in_class_1() {
 }
 
 #[test]
-fn an_outage_holds_everything_up_and_no_more() {
+fn an_outage_only_delays() {
     for mode in [CLASS_1, CLASS_2] {
-        let mut world = Told { mode, ..Told::default() }.world();
+        let mut world = Case { mode, ..Case::default() }.world();
         put(&mut world, 300_000);
         world.run_until(world.now + Duration::from_millis(60));
         for side in 0..2 {
@@ -167,16 +167,16 @@ fn an_outage_holds_everything_up_and_no_more() {
     }
 }
 
-/// Restarts the receiver after each so many effects.
-fn receiver_restarts(told: &Told, dies_after: usize) -> bool {
-    let mut world = told.world();
+/// Restarts the receiver after every `dies_after` effects.
+fn receiver_restarts(case: &Case, dies_after: usize) -> bool {
+    let mut world = case.world();
     world.sides[1].dies_after = Some(dies_after);
     put(&mut world, 60_000);
     while world.sides[1].dies_after != Some(0) && world.step() {}
     let died = world.sides[1].dies_after == Some(0);
     world.sides[1].dies_after = None;
     if died {
-        world.replace(1, told.over_ltp(2, 3));
+        world.replace(1, case.over_ltp(2, 3));
     }
     world.run();
     assert!(
@@ -188,11 +188,11 @@ fn receiver_restarts(told: &Told, dies_after: usize) -> bool {
 }
 
 #[test]
-fn a_receiver_that_begins_anew_misses_nothing() {
+fn a_restarted_receiver_misses_nothing() {
     for mode in [CLASS_1, CLASS_2] {
-        let told = Told { mode, ..Told::default() };
+        let case = Case { mode, ..Case::default() };
         let mut dies_after = 1;
-        while receiver_restarts(&told, dies_after) {
+        while receiver_restarts(&case, dies_after) {
             dies_after += 1;
         }
         assert!(dies_after > 10, "{dies_after}");
@@ -203,7 +203,7 @@ fn a_receiver_that_begins_anew_misses_nothing() {
 fn either_side_may_cancel() {
     for mode in [CLASS_1, CLASS_2] {
         for side in 0..2 {
-            let mut world = Told { mode, ..Told::default() }.world();
+            let mut world = Case { mode, ..Case::default() }.world();
             let id = put(&mut world, 500_000);
             world.run_until(world.now + Duration::from_millis(80));
             let now = world.now;
@@ -219,14 +219,14 @@ fn either_side_may_cancel() {
 }
 
 #[test]
-fn a_put_that_ltp_gives_up_is_told_as_broken() {
-    let told = Told::default();
-    let mut world = told.world();
+fn a_put_that_ltp_gives_up_is_reported() {
+    let case = Case::default();
+    let mut world = case.world();
     world.lose = Box::new(|side, number, _| side == 0 && number > 4);
     put(&mut world, 40_000);
     world.run();
     let lost = world.sides[0].indications.iter();
-    assert!(lost.clone().any(|told| matches!(told, Indication::Lost { .. })));
+    assert!(lost.clone().any(|indication| matches!(indication, Indication::Lost { .. })));
     let finished = end(&world, 0).expect("it is over");
     assert_eq!(finished.delivery, DeliveryCode::Incomplete);
     assert_eq!(finished.condition, ConditionCode::CancelRequestReceived);
@@ -234,8 +234,8 @@ fn a_put_that_ltp_gives_up_is_told_as_broken() {
 }
 
 #[test]
-fn several_pdus_of_a_block_are_heard() {
-    let mut world = Told::default().world();
+fn several_pdus_of_a_block_are_accepted() {
+    let mut world = Case::default().world();
     put(&mut world, 0);
     world.run();
     let pdus: Vec<Vec<u8>> = world
@@ -248,7 +248,7 @@ fn several_pdus_of_a_block_are_heard() {
         })
         .collect();
     assert_eq!(pdus.len(), 2, "Metadata and EOF");
-    let mut other = Told::default().world();
+    let mut other = Case::default().world();
     let mut sender = ltp::Node::of_blocks(
         ltp::Config { engine: 1, ..Default::default() },
         Rng::new(5, "blocks"),
@@ -273,12 +273,12 @@ fn several_pdus_of_a_block_are_heard() {
 
 /// Sessions being cancelled take all places of LTP. They close without an indication.
 #[test]
-fn a_put_to_a_dead_peer_ends_however_few_sessions_there_are() {
+fn a_put_to_a_dead_peer_ends_with_few_sessions() {
     for mode in [CLASS_1, CLASS_2] {
         for dies_after in [0, 5] {
             let limits = ltp::Limits { sessions: 4, ..ltp::Limits::default() };
             let ltp = ltp::Config { limits, ..silent_for(5) };
-            let mut world = Told { mode, ltp, ..Told::default() }.world();
+            let mut world = Case { mode, ltp, ..Case::default() }.world();
             world.lose = Box::new(move |_, number, _| number >= dies_after);
             put(&mut world, 100_000);
             world.run();
@@ -322,7 +322,7 @@ fn send_ends(world: &mut World<LtpLayer>, count: u64) {
 
 #[test]
 fn ends_without_beginnings_are_bounded() {
-    let mut world = Told::default().world();
+    let mut world = Case::default().world();
     send_ends(&mut world, 200);
     world.run_until(world.now + Duration::from_secs(30));
     let receiver = &world.sides[1].engine;
@@ -340,10 +340,10 @@ fn ends_without_beginnings_are_bounded() {
 }
 
 #[test]
-fn an_end_without_a_beginning_goes_when_its_sender_cancels() {
+fn an_end_without_a_beginning_is_dropped_on_cancellation() {
     let [hasty, patient] = [silent_for(5), ltp::Config::default()];
-    let hasty = Told { ltp: hasty, ..Told::default() }.over_ltp(1, 1);
-    let patient = Told { ltp: patient, ..Told::default() }.over_ltp(2, 2);
+    let hasty = Case { ltp: hasty, ..Case::default() }.over_ltp(1, 1);
+    let patient = Case { ltp: patient, ..Case::default() }.over_ltp(2, 2);
     let mut world = World::between([hasty, patient], path_info());
     send_ends(&mut world, 1);
     world.run_until(world.now + Duration::from_secs(4));
@@ -360,7 +360,7 @@ fn an_end_without_a_beginning_goes_when_its_sender_cancels() {
 fn class_1_completes_over_long_links_with_losses() {
     for mode in [CLASS_1, CLASS_2] {
         for seed in 0..6 {
-            let mut world = Told { mode, pdu_max: 65_000, ..Told::default() }.world();
+            let mut world = Case { mode, pdu_max: 65_000, ..Case::default() }.world();
             world.info.owlt = Some(Duration::from_secs(1320));
             world.info.rate_bps = Some(1_000_000);
             world.up(0);
@@ -375,12 +375,12 @@ fn class_1_completes_over_long_links_with_losses() {
 }
 
 #[test]
-fn outages_nobody_announced_are_survived_as_long_as_inactivity_says() {
+fn unannounced_outages_shorter_than_inactivity_are_survived() {
     let seconds = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);
     for mode in [CLASS_1, CLASS_2] {
         for sides in [[true, true], [true, false], [false, true]] {
             for lasts in [1400.0, 18_000.0] {
-                let ends = Told { mode, ltp: silent_for(86_400), ..Told::default() };
+                let ends = Case { mode, ltp: silent_for(86_400), ..Case::default() };
                 let mut world = ends.world();
                 put(&mut world, 500_000);
                 world.run_until(seconds(0.1));
@@ -398,11 +398,11 @@ fn outages_nobody_announced_are_survived_as_long_as_inactivity_says() {
 }
 
 #[test]
-fn an_engine_that_sends_from_elsewhere_is_reported_once() {
+fn an_engine_at_another_address_is_reported_once() {
     let remote = ltp::Remote { path: Some(PATH), ..ltp::Remote::default() };
     let remotes = [(1, remote.clone()), (2, remote)].into();
     let ltp = ltp::Config { remotes, ..ltp::Config::default() };
-    let mut world = Told { ltp, ..Told::default() }.world();
+    let mut world = Case { ltp, ..Case::default() }.world();
     let other = PathId(9);
     let up = PathEvent::Up(world.info.clone());
     world.input(1, Input::Path(other, up));

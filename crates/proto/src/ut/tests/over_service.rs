@@ -10,7 +10,7 @@ use wire::cfdp::{ConditionCode, DeliveryCode, TransmissionMode};
 
 use super::super::{Arrival, Order, OverService, ServiceLayer};
 use super::world::{
-    CLASS_1, CLASS_2, Told, World, assert_arrived, content, end, is_good, name, put,
+    CLASS_1, CLASS_2, Case, World, assert_arrived, content, end, is_good, name, put,
 };
 use crate::test_world::path_info;
 
@@ -18,11 +18,11 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Two entities with their nodes' bundles.
 struct Nodes {
-    told: Told,
+    case: Case,
     world: World<ServiceLayer>,
     /// Unconfirmed bundles for a side, in order of arrival.
     held: [BTreeMap<u64, Bytes>; 2],
-    /// Those that were delivered.
+    /// Delivered bundles among them.
     handed: [BTreeMap<Arrival, u64>; 2],
     next: u64,
     rng: Rng,
@@ -32,10 +32,10 @@ struct Nodes {
 
 impl Nodes {
     fn new(mode: TransmissionMode) -> Self {
-        let told = Told { mode, ..Told::default() };
-        let engines = [told.over_service(1, 1), told.over_service(2, 2)];
+        let case = Case { mode, ..Case::default() };
+        let engines = [case.over_service(1, 1), case.over_service(2, 2)];
         let mut nodes = Self {
-            told,
+            case,
             world: World::between(engines, path_info()),
             held: Default::default(),
             handed: Default::default(),
@@ -49,11 +49,11 @@ impl Nodes {
         nodes
     }
 
-    fn at<T>(&mut self, side: usize, told: impl FnOnce(&mut ServiceLayer) -> T) -> T {
+    fn at<T>(&mut self, side: usize, report: impl FnOnce(&mut ServiceLayer) -> T) -> T {
         let now = self.world.now;
-        let answer = self.world.sides[side].engine.with_below(now, told);
+        let result = self.world.sides[side].engine.with_below(now, report);
         self.world.drain(side);
-        answer
+        result
     }
 
     /// Executes a side's orders; returns whether there were any.
@@ -126,13 +126,13 @@ impl Nodes {
     /// Restarts an entity.
     fn restart_entity(&mut self, side: usize) {
         self.handed[side].clear();
-        let engine = self.told.over_service(side as u64 + 1, self.rng.next_u64());
+        let engine = self.case.over_service(side as u64 + 1, self.rng.next_u64());
         self.world.replace(side, engine);
         self.at(side, ServiceLayer::is_there);
     }
 }
 
-impl Told {
+impl Case {
     fn over_service(&self, number: u64, seed: u64) -> OverService {
         let (entity, mut config) = (self.entity(number), self.config(number));
         config.peers.clear();
@@ -154,7 +154,7 @@ fn files_of_any_length_cross_in_any_order_in_both_classes() {
 }
 
 #[test]
-fn what_goes_twice_makes_one_file() {
+fn duplicate_bundles_make_one_file() {
     for mode in [CLASS_1, CLASS_2] {
         let mut nodes = Nodes::new(mode);
         nodes.doubles = 3;
@@ -165,7 +165,7 @@ fn what_goes_twice_makes_one_file() {
 }
 
 #[test]
-fn nodes_may_begin_anew_at_any_point() {
+fn nodes_may_restart_at_any_point() {
     for mode in [CLASS_1, CLASS_2] {
         for seed in 0..60 {
             let mut nodes = Nodes::new(mode);
@@ -189,7 +189,7 @@ fn nodes_may_begin_anew_at_any_point() {
 }
 
 #[test]
-fn a_receiver_that_begins_anew_at_any_point_misses_nothing() {
+fn a_receiver_may_restart_at_any_point() {
     for mode in [CLASS_1, CLASS_2] {
         for steps in 0..90 {
             let mut nodes = Nodes::new(mode);
@@ -209,7 +209,7 @@ fn a_receiver_that_begins_anew_at_any_point_misses_nothing() {
 }
 
 #[test]
-fn what_the_node_never_takes_breaks_a_put_of_class_1() {
+fn a_bundle_refused_by_the_node_breaks_a_put_of_class_1() {
     let mut nodes = Nodes::new(CLASS_1);
     put(&mut nodes.world, 60_000);
     let Some(Order::Send { unit, .. }) = nodes.world.sides[0].engine.poll_order() else {
@@ -223,10 +223,10 @@ fn what_the_node_never_takes_breaks_a_put_of_class_1() {
 }
 
 #[test]
-fn no_more_is_taken_than_there_is_room_for() {
+fn arrivals_are_bounded() {
     for (len, most) in [(60_000, 300), (30, 1_000)] {
         // An entity that has not read its records accepts nothing, so everything waits.
-        let mut engine = Told::default().over_service(2, 2);
+        let mut engine = Case::default().over_service(2, 2);
         let mut taken = 0;
         while engine.below().takes_more() {
             taken += 1;
@@ -242,7 +242,7 @@ fn no_more_is_taken_than_there_is_room_for() {
 }
 
 #[test]
-fn without_a_node_nothing_is_made() {
+fn without_a_node_no_pdus_are_made() {
     let mut nodes = Nodes::new(CLASS_2);
     nodes.at(0, ServiceLayer::is_gone);
     put(&mut nodes.world, 60_000);

@@ -53,7 +53,7 @@ pub(super) const CLASS_2: TransmissionMode = TransmissionMode::Acknowledged;
 
 /// Settings of one of the two.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct Case {
     pub(super) mode: TransmissionMode,
     pub(super) color: Color,
     pub(super) pdu_max: usize,
@@ -62,7 +62,7 @@ pub(super) struct Told {
     pub(super) ltp: ltp::Config,
 }
 
-impl Default for Told {
+impl Default for Case {
     fn default() -> Self {
         Self {
             mode: CLASS_1,
@@ -75,7 +75,7 @@ impl Default for Told {
     }
 }
 
-impl Told {
+impl Case {
     pub(super) fn entity(&self, number: u64) -> cfdp::Config {
         let remote = cfdp::Remote { mode: self.mode, closure: self.closure, ..Default::default() };
         cfdp::Config { entity: number, default_remote: remote, ..cfdp::Config::default() }
@@ -129,7 +129,7 @@ pub(super) fn request() -> PutRequest {
     }
 }
 
-/// Lets the first send so many bytes.
+/// Lets the first send a file of `size` bytes.
 pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> wire::cfdp::TransactionId {
     world.sides[0].store.insert(name("source"), content(size));
     let now = world.now;
@@ -141,7 +141,7 @@ pub(super) fn put<B: Below>(world: &mut World<B>, size: usize) -> wire::cfdp::Tr
 /// Result of the transaction at a side.
 pub(super) fn end<B: Below>(world: &World<B>, side: usize) -> Option<&TransactionFinished> {
     let role = [Role::Sender, Role::Receiver][side];
-    world.sides[side].indications.iter().find_map(|told| match told {
+    world.sides[side].indications.iter().find_map(|indication| match indication {
         Indication::Cfdp(cfdp::Indication::TransactionFinished(finished))
             if finished.role == role =>
         {

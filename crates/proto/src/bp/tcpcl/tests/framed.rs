@@ -9,7 +9,7 @@ fn framed(framing: Framing) -> [Config; 2] {
 }
 
 #[test]
-fn a_bundle_has_its_length_before_it_and_nothing_else() {
+fn a_bundle_follows_its_length() {
     let prefixes: [(Framing, &[u8], &[u8]); 2] = [
         (Framing::Mtcp, &[0x47], &[0x59, 0x03, 0xed]),
         (Framing::Stcp, &[0, 0, 0, 7], &[0, 0, 3, 0xed]),
@@ -19,8 +19,8 @@ fn a_bundle_has_its_length_before_it_and_nothing_else() {
         world.send(1, Content::Bytes(bytes(2).into()));
         world.send(2, Content::Bytes(bytes(1000).into()));
         world.settle();
-        assert_eq!(world.said[0], [short, &whole(2), long, &whole(1000)].concat());
-        assert_eq!(world.said[1], b"");
+        assert_eq!(world.sent[0], [short, &whole(2), long, &whole(1000)].concat());
+        assert_eq!(world.sent[1], b"");
         assert_eq!(world.came(1), [whole(2), whole(1000)]);
         assert_eq!(world.outcomes(), [(1, Outcome::Left), (2, Outcome::Left)]);
     }
@@ -43,7 +43,7 @@ fn a_bundle_leaves_when_its_last_byte_does() {
 }
 
 #[test]
-fn what_had_not_left_when_the_stream_broke_goes_another_way() {
+fn unsent_bundles_fail_when_the_stream_breaks() {
     let mut world = World::established(framed(Framing::Stcp), 1);
     world.send(1, Content::Bytes(bytes(10).into()));
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
@@ -61,7 +61,7 @@ fn what_had_not_left_when_the_stream_broke_goes_another_way() {
 }
 
 #[test]
-fn who_listens_sends_nothing() {
+fn the_listening_side_sends_nothing() {
     let mut world = World::established(framed(Framing::Mtcp), 1);
     let Some(Event::Up { link, neighbour }) = world.ends[1].events.first().cloned() else {
         panic!("nobody came");
@@ -78,11 +78,11 @@ fn who_listens_sends_nothing() {
 }
 
 #[test]
-fn signs_of_life_are_no_bundles_and_nobody_waits_for_them() {
+fn keepalives_are_optional_and_no_bundles() {
     for (framing, sign) in [(Framing::Mtcp, &[0x40][..]), (Framing::Stcp, &[0; 4])] {
         let mut world = World::established(framed(framing), 1);
         world.pass(Duration::from_secs(100));
-        assert_eq!(world.said[0], [sign; 3].concat());
+        assert_eq!(world.sent[0], [sign; 3].concat());
         assert_eq!(world.came(1).len(), 0);
         assert!(world.ends[1].layer.poll_timeout().is_none());
         world.ends[1].is_up = false;
@@ -92,7 +92,7 @@ fn signs_of_life_are_no_bundles_and_nobody_waits_for_them() {
 }
 
 #[test]
-fn what_is_not_wanted_is_thrown_away_and_the_next_is_not() {
+fn a_refused_bundle_is_discarded_alone() {
     let [a, b] = framed(Framing::Stcp);
     let mut world = World::established([a, Config { transfer_mru: 1000, ..b }], 1);
     world.send(1, Content::Bytes(bytes(1000).into()));
@@ -100,7 +100,7 @@ fn what_is_not_wanted_is_thrown_away_and_the_next_is_not() {
     world.settle();
     assert_eq!(world.came(1), [whole(100)]);
     assert!(!world.ends[1].events.iter().any(|event| matches!(event, Event::PeerFault { .. })));
-    // A contact that ends lets transfers that have begun complete.
+    // A contact that ends lets transfers in progress complete.
     world.ends[0].layer.handle_input(world.now, Input::Path(ACTIVE, PathEvent::Blocked));
     world.send(3, Content::Bytes(bytes(900).into()));
     let end = &mut world.ends[0];
@@ -115,7 +115,7 @@ fn what_is_not_wanted_is_thrown_away_and_the_next_is_not() {
 }
 
 #[test]
-fn what_is_no_length_ends_the_stream() {
+fn an_invalid_length_ends_the_stream() {
     let mut world = World::established(framed(Framing::Mtcp), 1);
     let end = &mut world.ends[1];
     let text = Receive::datagram(PASSIVE, &[0x64]);

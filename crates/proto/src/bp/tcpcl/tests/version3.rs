@@ -16,21 +16,21 @@ fn failed(acknowledged: u64) -> Outcome {
 }
 
 #[test]
-fn the_first_exchange_is_what_the_specification_says() {
+fn the_first_exchange_matches_the_specification() {
     let mut world = World::established(both(Version3::default()), 1);
     world.send(9, Content::Bytes(Bytes::from_static(b"hi")));
     world.settle();
     // Magic, version, acknowledgments, refusals and lengths, 30 s, "ipn:1.0"; a segment with both
     // flags and 7 bytes.
-    assert_eq!(world.said[0], b"dtn!\x03\x0d\x00\x1e\x07ipn:1.0\x13\x07headhi!");
-    assert_eq!(world.said[1], b"dtn!\x03\x0d\x00\x1e\x07ipn:2.0\x20\x07");
+    assert_eq!(world.sent[0], b"dtn!\x03\x0d\x00\x1e\x07ipn:1.0\x13\x07headhi!");
+    assert_eq!(world.sent[1], b"dtn!\x03\x0d\x00\x1e\x07ipn:2.0\x20\x07");
     assert_eq!(world.outcomes(), [(9, Outcome::Acknowledged)]);
     let Event::Up { neighbour, .. } = &world.ends[0].events[0] else { panic!("no session") };
     assert_eq!(neighbour.node, Some(Eid::ipn(2, 0)));
 }
 
 #[test]
-fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
+fn bundles_of_all_lengths_arrive_in_order_with_lengths() {
     for seed in 0..20 {
         let mut world = World::established(both(Version3::default()), seed);
         let lengths = [1, 100, 65_531, 65_532, 200_000, 10];
@@ -41,7 +41,7 @@ fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
         assert_eq!(world.came(1), lengths.map(whole));
         let acknowledged: Vec<_> = (0..6).map(|tag| (tag, Outcome::Acknowledged)).collect();
         assert_eq!(world.outcomes(), acknowledged);
-        let said: Vec<Option<u64>> = world.ends[1]
+        let announced: Vec<Option<u64>> = world.ends[1]
             .events
             .iter()
             .filter_map(|event| match event {
@@ -49,7 +49,7 @@ fn bundles_of_all_lengths_arrive_in_order_and_long_ones_say_how_long() {
                 _ => None,
             })
             .collect();
-        assert_eq!(said, lengths.map(|len| Some(len as u64 + 5)));
+        assert_eq!(announced, lengths.map(|len| Some(len as u64 + 5)));
     }
 }
 
@@ -67,15 +67,15 @@ fn a_segment_may_be_as_long_as_a_bundle() {
 }
 
 #[test]
-fn acknowledgments_bound_what_is_under_way() {
+fn acknowledgments_bound_the_data_in_transit() {
     let [a, b] = both(Version3::default());
     let limits = Limits { unacknowledged: 1000, ..Limits::default() };
     let mut world = World::established([Config { limits, segment: 400, ..a }, b], 1);
-    let before = world.said[0].len();
+    let before = world.sent[0].len();
     world.send(1, Content::Bytes(bytes(100_000).into()));
     world.send(2, Content::Bytes(bytes(100_000).into()));
     // LENGTH of 4 bytes; segments of 400, 400 and 200, each with 3 more.
-    assert_eq!(world.said[0].len() - before, 4 + 1000 + 3 * 3);
+    assert_eq!(world.sent[0].len() - before, 4 + 1000 + 3 * 3);
     world.settle();
     assert_eq!(world.came(1), [whole(100_000), whole(100_000)]);
     let acknowledged = Outcome::Acknowledged;
@@ -87,16 +87,16 @@ fn without_acknowledgments_a_bundle_has_only_left() {
     let silent = Version3 { acks: false, ..Version3::default() };
     let [a, _] = both(Version3::default());
     let mut world = World::established([a, speak(config(2), silent)], 1);
-    let before = world.said[1].len();
+    let before = world.sent[1].len();
     world.send(1, Content::Bytes(bytes(200_000).into()));
     world.settle();
     assert_eq!(world.came(1), [whole(200_000)]);
     assert_eq!(world.outcomes(), [(1, Outcome::Left)]);
-    assert_eq!(world.said[1].len(), before);
+    assert_eq!(world.sent[1].len(), before);
 }
 
 #[test]
-fn what_was_acknowledged_of_a_bundle_is_kept_where_both_want_that() {
+fn reactive_fragments_are_kept_where_both_agree() {
     for reactive_fragmentation in [true, false] {
         let settings = Version3 { reactive_fragmentation, ..Version3::default() };
         let [a, b] = both(settings);
@@ -124,7 +124,7 @@ fn what_was_acknowledged_of_a_bundle_is_kept_where_both_want_that() {
 }
 
 #[test]
-fn a_bundle_that_is_refused_is_not_sent_to_its_end() {
+fn a_refusal_stops_a_transfer() {
     let [a, b] = both(Version3::default());
     let limits = Limits { unacknowledged: 200_000, ..Limits::default() };
     let mut world = World::established([Config { limits, ..a }, b], 1);
@@ -146,12 +146,12 @@ fn a_bundle_that_is_refused_is_not_sent_to_its_end() {
     world.settle();
     let completed = Outcome::Refused(Refusal::Completed);
     assert_eq!(world.outcomes(), [(1, completed), (2, Outcome::Acknowledged)]);
-    assert!(world.said[1].ends_with(&[0x31, 0x20, 12]), "{:02x?}", world.said[1]);
-    assert!(world.said[0].len() < 1_000_000);
+    assert!(world.sent[1].ends_with(&[0x31, 0x20, 12]), "{:02x?}", world.sent[1]);
+    assert!(world.sent[0].len() < 1_000_000);
 }
 
 #[test]
-fn what_cannot_be_refused_is_acknowledged_if_it_need_not_come_again() {
+fn without_refusals_unneeded_bundles_are_acknowledged() {
     let settings = Version3 { refusals: false, ..Version3::default() };
     for (why, outcome) in [
         (Refusal::Completed, Outcome::Acknowledged),
@@ -176,20 +176,20 @@ fn what_cannot_be_refused_is_acknowledged_if_it_need_not_come_again() {
 }
 
 #[test]
-fn a_contact_that_ends_lets_what_has_begun_arrive_and_says_so_last() {
+fn begun_transfers_complete_before_the_shutdown() {
     let mut world = World::established(both(Version3::default()), 1);
     world.send(1, Content::Bytes(bytes(100_000).into()));
     world.ends[0].layer.command(world.now, Command::Close { link: LINK });
     world.drain(0);
     world.settle();
     assert_eq!(world.outcomes(), [(1, Outcome::Acknowledged)]);
-    assert_eq!(world.said[0].last(), Some(&0x50));
+    assert_eq!(world.sent[0].last(), Some(&0x50));
     assert!(world.is_down(0) && world.is_down(1));
     assert!(world.ends.iter().all(|end| end.layer.poll_timeout().is_none()));
 }
 
 #[test]
-fn who_is_shut_down_connects_again_when_it_was_told_to() {
+fn a_shutdown_sets_the_reconnection_delay() {
     for (reconnect_s, opened) in [(Some(0), [1, 1]), (Some(50), [1, 2]), (None, [2, 2])] {
         let settings = Version3 { reconnect_s, ..Version3::default() };
         let mut world = World::established(both(settings), 1);
@@ -206,12 +206,12 @@ fn who_is_shut_down_connects_again_when_it_was_told_to() {
 }
 
 #[test]
-fn signs_of_life_go_both_ways_and_silence_ends_a_session() {
+fn keepalives_go_both_ways_and_silence_ends_a_session() {
     let [a, b] = both(Version3::default());
     let mut world = World::established([a, Config { keepalive_s: 10, ..b }], 1);
-    let before = world.said[0].len();
+    let before = world.sent[0].len();
     world.pass(Duration::from_secs(100));
-    assert_eq!(&world.said[0][before..], [0x40; 10]);
+    assert_eq!(&world.sent[0][before..], [0x40; 10]);
     for end in &mut world.ends {
         end.is_up = false;
     }
@@ -220,7 +220,7 @@ fn signs_of_life_go_both_ways_and_silence_ends_a_session() {
 }
 
 #[test]
-fn peers_of_later_versions_are_read_as_the_third_and_others_not() {
+fn later_versions_are_accepted_and_earlier_ones_not() {
     let header = |version: u8| [b"dtn!", &[version, 0x01, 0, 0, 0][..]].concat();
     for (bytes, is_up) in [(header(4), true), (header(2), false), (b"SSH-2.0-O".to_vec(), false)] {
         let mut world = World::new(both(Version3::default()), 1);
