@@ -69,7 +69,7 @@ impl Sending {
     }
 
     fn write_segment(&self, flags: SegmentFlags, length: u64, agreement: Agreement, out: &mut Out) {
-        // A bundle of one segment announces its length with that.
+        // A bundle of one segment needs no extension for its length.
         let bytes = self.len.to_be_bytes();
         let items = [Extension::transfer_length(&bytes)];
         let extensions =
