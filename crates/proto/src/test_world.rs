@@ -245,7 +245,7 @@ impl<E: Engine> World<E> {
     /// Executes the next event; `false` if there is none.
     pub(crate) fn step(&mut self) -> bool {
         let next = self.next_time();
-        let unpolled = self.unasked;
+        let unpolled = self.unpolled;
         let Some(rng) = self.stalls.as_mut().filter(|_| unpolled.contains(&true)) else {
             return next.is_some_and(|next| self.happens(next));
         };

@@ -79,7 +79,7 @@ impl Receiver {
     fn open_file(&mut self, core: &mut Core) {
         let described = self.metadata.as_ref().filter(|described| described.destination.is_some());
         let Some(checksum) = described.map(|described| described.checksum) else { return };
-        if self.phase != Phase::Receiving || self.spool.is_begun() {
+        if self.phase != Phase::Receiving || self.spool.is_started() {
             return;
         }
         let (handle, safe) = (self.base.seat.handle, self.record.progress.safe());

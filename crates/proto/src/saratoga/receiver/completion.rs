@@ -191,7 +191,7 @@ impl Receiver {
     /// Deletes the working file.
     pub(super) fn discard(&mut self, core: &mut Core) {
         self.spool.abandon(&mut core.shared);
-        if self.spool.is_begun() {
+        if self.spool.is_started() {
             let request = FilestoreRequest::DenyFile(self.spool.name.clone());
             core.shared.filestore(self.base.seat.handle, Job::Forget, request);
         }

@@ -316,7 +316,8 @@ impl Receiver {
     /// Opens the working file: that of an earlier session about the same file, if there is one.
     /// Sessions with nothing but a description hold no file.
     fn begin(&mut self, core: &mut Core) {
-        let Some(description) = self.description.as_ref().filter(|_| !self.spool.is_begun()) else {
+        let Some(description) = self.description.as_ref().filter(|_| !self.spool.is_started())
+        else {
             return;
         };
         let destination = description.destination.as_ref().filter(|_| description.can_go_on);
