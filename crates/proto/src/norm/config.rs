@@ -178,7 +178,7 @@ settings! {
         /// `recv` stores them.
         pub store_data: bool as Flag = false,
         /// Start of received streams: their `beginning` if still available, or the first block
-        /// `received`; `off` receives no streams. The application must read them: unread data
+        /// `heard`; `off` receives no streams. The application must read them: unread data
         /// blocks all other reception.
         pub streams: Option<Join> as Off<Word> = None,
     }
