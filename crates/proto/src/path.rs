@@ -79,7 +79,7 @@ pub(crate) struct Path {
     free_at: Time,
     ready: [VecDeque<Handle>; 4],
     pub(crate) rtt: RoundTrip,
-    /// Longest backlog that a late driver may make up for.
+    /// Longest delay of a late driver for which the pacer catches up.
     catch_up: Duration,
     /// Least time between two datagrams.
     interval: Duration,
@@ -94,12 +94,12 @@ pub(crate) struct Pacing {
     pub(crate) interval: Duration,
     /// Length of the datagram whose transmission time is the least interval between any two.
     pub(crate) pace_as: Option<usize>,
-    /// Longest backlog that a late driver may make up for.
+    /// Longest delay of a late driver for which the pacer catches up.
     pub(crate) catch_up: Duration,
 }
 
 impl Path {
-    /// A path that is down. A late driver makes up for at most `catch_up`.
+    /// A path that is down. The pacer catches up for at most `catch_up` with a late driver.
     pub(crate) fn new(catch_up: Duration) -> Self {
         Self {
             catch_up,

@@ -203,7 +203,7 @@ settings! {
         pub incoming: usize = 1024,
         /// Bytes of one bundle waiting for the store before its peer is paused.
         pub write_ahead: usize = 1 << 20,
-        /// Forwarded and deleted bundles remembered until they expire, to discard duplicates.
+        /// Bundles remembered after their end until they expire, to discard duplicates.
         pub gone: usize as Number = 1_000_000,
         /// Unconfirmed deliveries of an endpoint.
         pub delivering: usize = 1024,

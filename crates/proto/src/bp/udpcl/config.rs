@@ -22,7 +22,7 @@ pub struct Config {
     pub rate_bps: Option<u64>,
     /// Least time between two datagrams.
     pub interval: Duration,
-    /// Longest time of transmission at the path's rate that a late driver may make up for.
+    /// Longest delay of a late driver for which the pacer catches up.
     pub catch_up: Duration,
     /// Idle time after which a keepalive is sent to an open neighbour; `None` sends none, so that
     /// an idle layer needs no timers. At least 15 s (RFC 7122 §3.5.1).
