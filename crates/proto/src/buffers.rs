@@ -7,7 +7,7 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Buffers {
         /// Received bytes waiting to be written, in all sessions. Beyond it the driver is requested
-        /// to pause; further data are dropped and requested again later.
+        /// to pause; further data is dropped and requested again later.
         pub write_buffer: usize as Size [Least(WRITE_BUFFER_MIN)] = 8 << 20,
         /// Bytes collected into one write.
         pub write_piece: usize as Size [Least(1)] = 128 << 10,

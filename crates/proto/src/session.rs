@@ -187,9 +187,9 @@ pub(crate) struct Shared<A, J = Infallible> {
     pub(crate) room: Room,
     /// Active sending sessions.
     pub(crate) senders: usize,
-    /// Too many bytes wait for the store: collected data are to be written now.
+    /// Too many bytes wait for the store: collected data is to be written now.
     pub(crate) flush_wanted: bool,
-    /// Whether data were dropped for lack of room, and there still is none.
+    /// Whether data was dropped for lack of room, and there still is none.
     is_full: bool,
     buffers: Buffers,
     tickets: BTreeMap<Ticket, (Handle, Job<J>)>,
@@ -276,14 +276,14 @@ impl<A: Alarm, J> Shared<A, J> {
         }
     }
 
-    /// Requests the driver to pause a path until its data are written.
+    /// Requests the driver to pause a path until its data is written.
     pub(crate) fn pause(&mut self, path: PathId) {
         if self.paths.contains_key(&path) && self.paths.paused.insert(path) {
             self.effects.push_back(PathEffect::PauseRead { path }.into());
         }
     }
 
-    /// Records that data are dropped for lack of room; `true` for the first since there was room.
+    /// Records that data is dropped for lack of room; `true` for the first since there was room.
     pub(crate) fn became_full(&mut self) -> bool {
         self.flush_wanted = true;
         !std::mem::replace(&mut self.is_full, true)

@@ -28,7 +28,7 @@ pub(crate) struct Spool {
     /// Pieces waiting for the file to be open.
     parked: VecDeque<(u64, Bytes)>,
     parked_len: usize,
-    /// Whether opening was requested, so that new data count as unwritten.
+    /// Whether opening was requested, so that new data counts as unwritten.
     opening: bool,
     writes: usize,
     digest: Option<Digest>,

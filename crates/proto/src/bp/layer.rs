@@ -157,7 +157,7 @@ pub enum Command {
         /// The reason.
         why: Refusal,
     },
-    /// Stops handing in pieces; data wait at the peer if the protocol can stop it.
+    /// Stops handing in pieces; data waits at the peer if the protocol can stop it.
     Pause {
         /// The neighbour.
         link: LinkId,

@@ -378,7 +378,7 @@ impl<A: Engine> OverTcp<A> {
         }
     }
 
-    /// Leaves a stream for the engine above: sent data are still delivered.
+    /// Leaves a stream for the engine above: sent data is still delivered.
     fn leave(&mut self, now: Time, path: PathId) {
         let holds = self.holds(path);
         let Some(stream) = self.streams.remove(path) else { return };
@@ -393,7 +393,7 @@ impl<A: Engine> OverTcp<A> {
         }
         self.streams.owners.insert(connection, Owner::Nobody);
         self.timers.set(connection, now + self.config.linger, LEFT);
-        // The waiting data have no reader any more.
+        // The waiting data has no reader any more.
         let _ = self.below.consume(now, connection, usize::MAX);
         if holds && let Some(held) = &mut self.held {
             held.left = Some(connection);

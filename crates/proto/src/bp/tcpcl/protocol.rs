@@ -27,7 +27,7 @@ pub struct Version3 {
     /// only left.
     pub acks: bool,
     /// Whether the acknowledged part of a bundle is kept as a fragment when its stream breaks, if
-    /// the peer agrees. The receiver acknowledges before the data are on disk: a crash at the same
+    /// the peer agrees. The receiver acknowledges before the data is on disk: a crash at the same
     /// time loses them.
     pub reactive_fragmentation: bool,
     /// Whether bundles may be refused, if the peer agrees.
@@ -81,7 +81,7 @@ impl Agreement {
         self.lengths = theirs.lengths;
     }
 
-    /// Whether a bundle is one segment, whose data are sent as they are read.
+    /// Whether a bundle is one segment, whose data is sent as it is read.
     pub(super) const fn is_framed(self) -> bool {
         match self.protocol {
             Protocol::Framed(_) => true,

@@ -273,7 +273,7 @@ impl World {
     pub(super) fn crash(&mut self, n: usize) {
         let neighbours: Vec<usize> =
             (0..self.nodes.len()).filter(|m| self.up.contains(&(n.min(*m), n.max(*m)))).collect();
-        // Data that were not stored are lost, even acknowledged ones.
+        // Data that was not stored is lost, even acknowledged ones.
         let reactive = std::mem::replace(&mut self.reactive, false);
         for m in &neighbours {
             self.disconnect(n, *m);

@@ -169,7 +169,7 @@ impl Coming {
             self.early.insert(fragment.offset, Bytes::copy_from_slice(fragment.data));
             return Some(Vec::new());
         }
-        // Data handed over before are skipped.
+        // Data handed over before is skipped.
         let known = (self.next - fragment.offset) as usize;
         let mut data = vec![Bytes::copy_from_slice(&fragment.data[known..])];
         self.next = end;

@@ -380,7 +380,7 @@ fn kept_blocks_are_not_overwritten() {
     world.assert_nothing_is_invented();
 }
 
-/// Wherever the relay dies, the file arrives once: unclaimed data come again, and claimed data are
+/// Wherever the relay dies, the file arrives once: unclaimed data comes again, and claimed data is
 /// relayed.
 #[test]
 fn the_relay_may_die_before_any_effect() {

@@ -1,4 +1,4 @@
-//! Random conversations: received data are a prefix of the sent data, and nothing is left behind.
+//! Random conversations: received data is a prefix of the sent data, and nothing is left behind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -39,7 +39,7 @@ fn bytes_and_ends_cross_both_ways() {
         (Some(client(1)), server()),
         "from the client's own address"
     );
-    // Data received before the server has accepted wait.
+    // Data received before the server has accepted waits.
     desk.send(near, &bytes(1000), false);
     desk.now += Duration::from_millis(600);
     let far = desk.accept(ticket);
